@@ -27,7 +27,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/RanvierConfig.cmake ${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/RanvierLibraries.cmake DESTINATION ${ranvier_package})
 
-install(TARGETS ranvier-train ranvier-generate ranvier-tokenize ranvier-checkpoint ranvier-plan ranvier-bench
+install(TARGETS ranvier-train ranvier-generate ranvier-tokenize ranvier-checkpoint ranvier-plan ranvier-report ranvier-bench
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/apps/restart_loop.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)

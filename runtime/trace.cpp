@@ -168,6 +168,33 @@ std::vector<Trace::Span> Trace::spans() const {
   return oldest_first;
 }
 
+std::vector<Trace::Span> Trace::longest_between(std::int64_t from_ns, std::int64_t to_ns, std::size_t most) const {
+  // Spans are recorded about when they end: so many in a row that ended before, and all that are older did.
+  constexpr int enough_older = 256;
+  std::vector<Span> found;
+  {
+    const std::lock_guard lock(mutex_);
+    int older = 0;
+    for (std::size_t i = 0; i < ring_.size() && older < enough_older; ++i) {
+      const Span& span = ring_[(next_ + ring_.size() - 1 - i) % ring_.size()];
+      older = span.end_ns <= from_ns ? older + 1 : 0;
+      if (span.end_ns > from_ns && span.begin_ns < to_ns) found.push_back(span);
+    }
+  }
+  if (found.size() > most) {
+    std::nth_element(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(most), found.end(),
+                     [](const Span& a, const Span& b) { return a.end_ns - a.begin_ns > b.end_ns - b.begin_ns; });
+    found.resize(most);
+  }
+  std::sort(found.begin(), found.end(), [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+  return found;
+}
+
+std::int64_t Trace::elapsed_ns() const {
+  const std::lock_guard lock(mutex_);
+  return (now() - start_).count();
+}
+
 std::string Trace::tail(std::size_t count) const {
   const auto all = spans();
   std::string text;

@@ -81,6 +81,10 @@ class Trace {
   void restart();
 
   [[nodiscard]] std::vector<Span> spans() const;
+  /// Of those that overlap [from_ns, to_ns), which count from the start: the `most` longest, by their beginnings.
+  [[nodiscard]] std::vector<Span> longest_between(std::int64_t from_ns, std::int64_t to_ns, std::size_t most) const;
+  /// Nanoseconds since the start, as spans count them.
+  [[nodiscard]] std::int64_t elapsed_ns() const;
   /// One line per span, oldest first, the last `count` of them.
   [[nodiscard]] std::string tail(std::size_t count) const;
 

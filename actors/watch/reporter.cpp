@@ -45,6 +45,13 @@ bool on_a_terminal() {
   return name.starts_with("/dev/pts/") || name.starts_with("/dev/tty");
 }
 
+/// As https://no-color.org asks for.
+bool wants_colours() {
+  const char* const refused = std::getenv("NO_COLOR");
+  const char* const terminal = std::getenv("TERM");
+  return (refused == nullptr || *refused == '\0') && (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -95,6 +102,7 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
       metrics_(std::move(metrics)),
       terminal_(!options.quiet && on_a_terminal()),
+      colours_(terminal_ && wants_colours()),
       stragglers_(options.grid, options.microbatches) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
@@ -117,12 +125,13 @@ void Reporter::bad_step(const BadStep& bad) {
   write_held();
   if (!options_.quiet) {
     clear_bar();
-    fmt::print("{}  bad step: {}: {}\n", step_text(bad.step), describe(bad, options_.bad_steps),
-               action_text(bad.action));
+    print_line(fmt::format("{}  bad step: {}: {}", step_text(bad.step), describe(bad, options_.bad_steps),
+                           action_text(bad.action)),
+               Colour::bad);
     std::fflush(stdout);
   }
-  if (metrics_) {
-    metrics_->write(fmt::format(
+  if (records()) {
+    write(fmt::format(
         "{{\"bad_step\":{},\"reason\":\"{}\",\"action\":\"{}\",\"loss\":{},\"grad_norm\":{},\"in_a_row\":{}}}\n",
         bad.step, to_string(bad.reason), to_string(bad.action), number(bad.loss), number(bad.gradient_norm),
         bad.in_a_row));
@@ -145,7 +154,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   const double tokens_per_second = options_.tokens_per_step / elapsed;
   const double flops_per_second = options_.flops_per_step / elapsed;
   const double mfu = ceiling_.share(result.step, flops_per_second);
-  if (!options_.quiet) {
+  if (has_line(result)) {
     clear_bar();
     const std::string loss = result.has_losses ? fmt::format("loss {:<8.5f}", result.loss) : "no losses    ";
     std::string line = fmt::format("{}  {}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), loss,
@@ -161,6 +170,9 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
                           format_count(raised->from));
     }
     fmt::print("{}\n", line);
+  }
+  if (!options_.quiet && options_.lines_every > 0) {
+    clear_bar();
     draw_bar(result.step);
     std::fflush(stdout);
   }
@@ -168,7 +180,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   const std::string slow = straggling(result);
   rebalance(result);
   sample_follows_ = result.sample_follows;
-  if (metrics_) {
+  if (records()) {
     held_ = fmt::format(
         R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
         R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"memory":{{{}}})",
@@ -176,6 +188,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         number(result.learning_rate), number(result.loss_scale), result.skipped, options_.tokens_per_step,
         number(elapsed), number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
     held_ += slow;
+    if (steps_ == 1 && !options_.configuration.empty()) held_ += ",\"configuration\":" + options_.configuration;
     if (!result.evaluation_follows && !result.sample_follows) write_held();
   }
 }
@@ -183,7 +196,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
 void Reporter::say(std::int64_t step, const std::string& line) {
   if (options_.quiet) return;
   clear_bar();
-  fmt::print("{}  {}\n", step_text(step), line);
+  print_line(fmt::format("{}  {}", step_text(step), line), Colour::warning);
   std::fflush(stdout);
 }
 
@@ -207,12 +220,12 @@ void Reporter::rebalance(const StepResult& result) {
   const double step_now = median_step_seconds();
   const double step_then = std::max(0.0, step_now - split.row_seconds_now + split.row_seconds_then);
   say(result.step, describe(split, step_now, step_then));
-  if (!metrics_) return;
+  if (!records()) return;
   std::vector<std::string> measured;
   for (const LayerSeconds& stage : split.measured)
     measured.push_back(fmt::format(R"({{"forward":{},"backward":{},"weights":{}}})", number(stage.forward),
                                    number(stage.backward), number(stage.weights)));
-  metrics_->write(fmt::format(
+  write(fmt::format(
       R"({{"rebalance":{},"layers_per_stage":[{}],"stage_seconds":[{}],"better_layers_per_stage":[{}],)"
       R"("better_stage_seconds":[{}],"step_seconds":{},"better_step_seconds":{}}})"
       "\n",
@@ -242,7 +255,7 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
   }
   if (!options_.quiet) {
     clear_bar();
-    fmt::print("{}{}\n", step_text(result.step), line);
+    print_line(step_text(result.step) + line, Colour::good);
     std::fflush(stdout);
   }
   hold(result.step);
@@ -269,13 +282,14 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
                                                          : action_text(*follows)));
   if (!options_.quiet && !lines.empty()) {
     clear_bar();
-    for (const std::string& line : lines) fmt::print("{}  {}\n", step_text(report.step), line);
+    for (const std::string& line : lines)
+      print_line(fmt::format("{}  {}", step_text(report.step), line), follows ? Colour::bad : Colour::plain);
     std::fflush(stdout);
   }
-  if (!metrics_ || !follows) return;
+  if (!records() || !follows) return;
   write_held();
   for (const Damage& damage : report.damage) {
-    metrics_->write(fmt::format(
+    write(fmt::format(
         R"({{"damage":{},"unit":"{}","state":"{}","begin":{},"end":{},"ranks":[{}],"others":[{}],"action":"{}"}})"
         "\n",
         report.step, damage.unit, to_string(damage.array), damage.range.begin,
@@ -310,13 +324,15 @@ void Reporter::checkpoint(const CheckpointResult& result) {
                  step_text(result.step), runtime::format_bytes(result.bytes), result.seconds,
                  result.waited_seconds);
     } else {
-      fmt::print("{}  warning: no checkpoint: {}; those before it stay, and the training goes on\n",
-                 step_text(result.step), result.failure);
+      print_line(fmt::format("{}  warning: no checkpoint: {}; those before it stay, and the training goes on",
+                             step_text(result.step), result.failure),
+                 Colour::warning);
     }
-    if (!result.warning.empty()) fmt::print("{}  warning: {}\n", step_text(result.step), result.warning);
+    if (!result.warning.empty())
+      print_line(fmt::format("{}  warning: {}", step_text(result.step), result.warning), Colour::warning);
     std::fflush(stdout);
   }
-  if (!metrics_) return;
+  if (!records()) return;
   const auto text = [](const std::string& words) {
     return boost::json::serialize(boost::json::string_view(printable(words)));
   };
@@ -324,11 +340,11 @@ void Reporter::checkpoint(const CheckpointResult& result) {
                                    result.bytes, number(result.seconds), number(result.waited_seconds));
   if (!result.failure.empty()) record += ",\"failure\":" + text(result.failure);
   if (!result.warning.empty()) record += ",\"warning\":" + text(result.warning);
-  metrics_->write(record + "}\n");
+  write(record + "}\n");
 }
 
 void Reporter::record(const std::string& object) {
-  if (metrics_) metrics_->write(object + '\n');
+  if (records()) write(object + '\n');
 }
 
 void Reporter::finish() {
@@ -336,19 +352,29 @@ void Reporter::finish() {
   clear_bar();
 }
 
+void Reporter::write(const std::string& line) {
+  if (metrics_) metrics_->write(line);
+  if (options_.records) options_.records(line);
+}
+
 void Reporter::hold(std::int64_t step) {
-  if (metrics_ && held_.empty()) held_ = fmt::format("{{\"step\":{}", step);
+  if (records() && held_.empty()) held_ = fmt::format("{{\"step\":{}", step);
 }
 
 void Reporter::write_held(const std::string& more) {
   if (held_.empty()) return;
-  metrics_->write(held_ + more + "}\n");
+  write(held_ + more + "}\n");
   held_.clear();
 }
 
 std::string Reporter::step_text(std::int64_t step) const {
   if (options_.steps == 0) return "evaluation";
   return fmt::format("step {:>{}}/{}", step, std::to_string(options_.steps).size(), options_.steps);
+}
+
+bool Reporter::has_line(const StepResult& result) const {
+  if (options_.quiet || options_.lines_every == 0) return false;
+  return steps_ == 1 || result.step == options_.steps || result.step % options_.lines_every == 0 || result.bad;
 }
 
 void Reporter::draw_bar(std::int64_t step) {
@@ -358,6 +384,12 @@ void Reporter::draw_bar(std::int64_t step) {
   fmt::print("[{}{}] {:.0f}%", std::string(filled, '#'), std::string(width - filled, '.'),
              100.0 * static_cast<double>(step) / static_cast<double>(options_.steps));
   bar_drawn_ = true;
+}
+
+void Reporter::print_line(const std::string& line, Colour colour) const {
+  static constexpr const char* codes[] = {"", "\033[32m", "\033[33m", "\033[31m"};
+  const bool coloured = colours_ && colour != Colour::plain;
+  fmt::print("{}{}{}\n", coloured ? codes[static_cast<int>(colour)] : "", line, coloured ? "\033[0m" : "");
 }
 
 void Reporter::clear_bar() {

@@ -16,6 +16,7 @@
 #include "runtime/log_file.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,8 +35,13 @@ class Reporter {
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
     BadStepOptions bad_steps;
     runtime::GridShape grid;
-    int microbatches = 1;  ///< of a row's batch
-    bool quiet = false;    ///< metrics only
+    int microbatches = 1;          ///< of a row's batch
+    bool quiet = false;            ///< metrics only
+    std::int64_t lines_every = 1;  ///< steps, of which one has a line, beside the first and the last; 0: none has
+    /// A JSON object, which the record of the first step has beside its own values; empty: none.
+    std::string configuration = {};
+    /// Gets every line of the metrics, too, whether there is a file or not; null: nobody does.
+    std::function<void(std::string_view record)> records = {};
   };
 
   /// `metrics` takes the JSON objects; may be null.
@@ -72,11 +78,18 @@ class Reporter {
   [[nodiscard]] std::string straggling(const StepResult& result);
   void rebalance(const StepResult& result);
   void say(std::int64_t step, const std::string& line);
+  /// Whether anybody takes JSON objects.
+  [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
+  void write(const std::string& line);
   void hold(std::int64_t step);
   void write_held(const std::string& more = "");
   [[nodiscard]] bool counts_tokens() const { return options_.item == "token"; }
   [[nodiscard]] std::string step_text(std::int64_t step) const;
+  [[nodiscard]] bool has_line(const StepResult& result) const;
   void draw_bar(std::int64_t step);
+  enum class Colour { plain, good, warning, bad };
+  /// A line with its end, on a terminal that shows colours in that one.
+  void print_line(const std::string& line, Colour colour = Colour::plain) const;
   void clear_bar();
 
   Options options_;
@@ -84,6 +97,7 @@ class Reporter {
   std::size_t memory_bytes_;
   std::unique_ptr<runtime::LogFile> metrics_;
   bool terminal_;
+  bool colours_;
   bool bar_drawn_ = false;
   std::string held_;  // the step's JSON object but for its closing brace, in case something follows
   bool sample_follows_ = false;

@@ -1,8 +1,10 @@
 #include "apps/train/conclusion.hpp"
 
 #include "apps/train/files/output_files.hpp"
+#include "apps/train/limits.hpp"
 #include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
+#include "apps/view/text_plot.hpp"
 #include "runtime/log_file.hpp"
 
 #include <cstdio>
@@ -16,6 +18,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0)
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
+  if (const std::string limit = limit_line(training.totals(), options); !limit.empty()) fmt::print("\n{}\n", limit);
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());
@@ -28,6 +31,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
     fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
+  if (const std::string plot = text_plot(training.losses(), Figure::loss); !plot.empty()) fmt::print("{}", plot);
 }
 
 void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,

@@ -6,6 +6,7 @@
 #include "apps/program/version.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
+#include "apps/train/live_page.hpp"
 #include "apps/train/run.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "runtime/exit_code.hpp"
@@ -98,6 +99,16 @@ void go_back(TrainOptions& options, const Run& run) {
   }
 }
 
+void open_page(MpiSession& session, const TrainOptions& options, std::optional<LivePage>& page) {
+  if (options.run.serve.empty() || options.run.request != Request::train) return;
+  together(session, [&] {
+    if (session.rank() == 0) page.emplace(options.run.serve);
+  });
+  if (!page) return;
+  fmt::print("page: {}\n\n", page->url());
+  std::fflush(stdout);
+}
+
 void hear_signals(const MpiSession& session, const TrainOptions& options, std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
@@ -115,6 +126,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   TrainOptions options;
   Job job;
   std::optional<StopSignals> signals;
+  std::optional<LivePage> page;  // on rank 0, with --serve
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
@@ -133,6 +145,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     together(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
+    open_page(*session, options, page);
     std::vector<std::filesystem::path> files;
     together(*session, [&] {
       job = build(options);
@@ -141,7 +154,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     compare_files(*session, files);
     int status = 0;
     do {
-      run.emplace(*session, options, job, signals ? &*signals : nullptr, began);
+      run.emplace(*session, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr, began);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());

@@ -12,6 +12,8 @@
 
 namespace ranvier::apps {
 
+class LiveRun;
+
 struct RankRun {
   runtime::MpiSession& session;
   const TrainOptions& options;
@@ -19,6 +21,7 @@ struct RankRun {
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
   StopSignals* signals = nullptr;  ///< null: nothing is trained
+  LiveRun* live = nullptr;         ///< null: nobody watches it (--serve), or this is not rank 0
   std::string id;                  ///< 16 hexadecimal digits, the same on all ranks and others in every run
 
   /// Whether this rank tells people what happens.

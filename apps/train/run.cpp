@@ -5,6 +5,7 @@
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/kernels/kernel_choice.hpp"
 #include "apps/train/kernels/warm_up.hpp"
+#include "apps/train/live_page.hpp"
 #include "apps/train/plan/fit.hpp"
 #include "apps/train/plan/host_memory.hpp"
 #include "apps/train/plan/job_memory.hpp"
@@ -61,12 +62,13 @@ void check_shared(const RankRun& run) {
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals,
+Run::Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals, LiveRun* live,
          Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
       transport_(session, loop_),
-      run_{session, options_, job_, loop_, transport_, signals, broadcast_text(session, models::random_job())},
+      run_{session,    options_, job_, loop_,
+           transport_, signals,  live, broadcast_text(session, models::random_job())},
       began_(began) {}
 
 Run::~Run() {
@@ -75,8 +77,10 @@ Run::~Run() {
 
 int Run::execute() {
   plan_ = plan_job(run_);
-  if (run_.speaks() && !options_.trainer.rollback) say_plan();
+  const bool quiet = options_.run.quiet && options_.run.request == Request::train;
+  if (run_.speaks() && !options_.trainer.rollback && !quiet) say_plan();
   if (options_.run.request == Request::dry_run) return say_verdict() ? EXIT_SUCCESS : does_not_fit_exit_code;
+  if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
   resumption_.emplace(run_);
   say_remarks();
   keep_algorithms();

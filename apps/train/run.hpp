@@ -26,8 +26,9 @@ class Run {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All but the options outlive it. `began`: when the program did. `signals`: null for a dry run.
-  Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals,
+  /// All but the options outlive it. `began`: when the program did. `signals`: null for a dry run. `live`: who watches
+  /// the run, or null.
+  Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals, LiveRun* live,
       Clock::time_point began);
   ~Run();
 

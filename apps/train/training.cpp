@@ -9,9 +9,12 @@
 #include "apps/train/files/weight_source.hpp"
 #include "apps/train/plan/kept_column.hpp"
 #include "apps/train/stop_signals.hpp"
+#include "apps/view/live_run.hpp"
 #include "runtime/error.hpp"
 #include "runtime/log_file.hpp"
+#include "runtime/process_memory.hpp"
 
+#include <boost/json/serialize.hpp>
 #include <fmt/chrono.h>
 
 #include <cstdio>
@@ -111,8 +114,34 @@ void Training::make_reporter() {
                                 .bytes_per_token = run_.job.bytes_per_token,
                                 .bad_steps = plan_.trainer.bad_steps,
                                 .grid = plan_.trainer.grid,
-                                .microbatches = actors::microbatches_of(plan_.trainer)},
+                                .microbatches = actors::microbatches_of(plan_.trainer),
+                                .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
+                                .configuration = configuration_json(),
+                                .records = records()},
       rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
+}
+
+std::string Training::configuration_json() const {
+  boost::json::object flags;
+  for (const runtime::ResolvedOption& option : resolved(run_.options))
+    if (!option.value.empty()) flags[option.name] = option.value;
+  return boost::json::serialize(flags);
+}
+
+std::function<void(std::string_view)> Training::records() {
+  const std::string& folder = run_.options.run.tensorboard;
+  if (!folder.empty()) {
+    event_file_.emplace(folder, resumption_.place().step);
+    std::vector<std::pair<std::string, std::string>> flags;
+    for (const runtime::ResolvedOption& option : resolved(run_.options))
+      if (!option.value.empty()) flags.emplace_back(option.name, option.value);
+    event_file_->configuration(flags);
+  }
+  if (run_.live == nullptr && !event_file_) return nullptr;
+  return [this](std::string_view record) {
+    if (run_.live != nullptr) run_.live->take(record);
+    if (event_file_) event_file_->take(record);
+  };
 }
 
 void Training::save_weights_of_steps() {
@@ -160,13 +189,48 @@ void Training::execute(double peak) {
                         .last_spans = [this] { return rank_->context().trace.tail(20); }});
   run_.session.barrier();
   rank_->context().trace.restart();
+  std::optional<RankWatch> watch;
+  if (!run_.options.run.serve.empty()) {
+    watch.emplace(run_.loop, run_.transport, rank_->context().trace, watching(watchdog));
+    rank_watch_ = &*watch;
+  }
+  say_phase("training");
   if (reporter_) reporter_->start(run_.loop.now(), peak);
   step_clock_.start(resumption_.place().step);
   started_ = std::chrono::steady_clock::now();
   rank_->start(hooks());
   run_.loop.run();
   files_.finish();
+  say_phase("done");
   reports_->synchronize();
+  rank_watch_ = nullptr;
+}
+
+RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
+  return {.describe =
+              [this, &watchdog](RankSummary& summary) {
+                const std::string waits = watchdog.waits_for();
+                waits.copy(summary.waits.data(), summary.waits.size() - 1);
+                summary.step = rank_->trainer().step();
+                summary.device_bytes = devices_.compute->used_bytes();
+                summary.resident_bytes = runtime::peak_resident_bytes();
+                const std::vector<std::uint64_t>& sent = run_.transport.sent_bytes();
+                const std::vector<int>& node_of = plan_.trainer.node_of;
+                const int here = node_of[static_cast<std::size_t>(run_.session.rank())];
+                for (std::size_t peer = 0; peer < sent.size(); ++peer)
+                  (node_of[peer] == here ? summary.bytes_intra : summary.bytes_inter) +=
+                      static_cast<double>(sent[peer]);
+              },
+          .wanted = [this] { return run_.live != nullptr && run_.live->ranks_wanted(); },
+          .heard =
+              [this](RankSnapshot snapshot) {
+                report([this, snapshot = std::move(snapshot)]() mutable { run_.live->take(std::move(snapshot)); });
+              }};
+}
+
+void Training::say_phase(std::string phase) {
+  if (run_.live == nullptr) return;
+  report([this, phase = std::move(phase)] { run_.live->set_phase(phase); });
 }
 
 actors::TrainerHooks Training::hooks() {
@@ -175,8 +239,12 @@ actors::TrainerHooks Training::hooks() {
                 step_clock_.done(result.step);
                 step_meter_.step(rank_->context().trace, run_.transport.sent_bytes());
                 if (result.has_losses) last_loss_ = result.loss;
+                if (rank_watch_ != nullptr) rank_watch_->step_done(result.step);
                 close_memory(*devices_.compute, runtime::MemorySpace::device);
-                report([this, result, now = run_.loop.now()] { reporter_->step(result, now); });
+                report([this, result, now = run_.loop.now()] {
+                  reporter_->step(result, now);
+                  if (!result.bad && result.has_losses) losses_.add(result.step, {result.loss});
+                });
                 // The job ends once this returns.
                 if (result.bad && result.bad->action == actors::BadStepOptions::Action::stop)
                   reports_->synchronize();
@@ -227,6 +295,7 @@ void Training::report(std::function<void()> what) {
 void Training::trained() {
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
+  say_phase("saving");
   if (rank_->trainer().rollback()) return run_.options.run.trace.empty() ? run_.loop.stop() : collect_trace();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();

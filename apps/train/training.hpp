@@ -6,15 +6,19 @@
 #include "actors/checkpoint/checkpoint_source.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/watch/reporter.hpp"
+#include "actors/watch/watchdog.hpp"
 #include "apps/train/devices.hpp"
 #include "apps/train/file_writer.hpp"
 #include "apps/train/files/weight_saving.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
+#include "apps/train/rank_watch.hpp"
 #include "apps/train/resumption.hpp"
 #include "apps/train/step_clock.hpp"
 #include "apps/train/step_meter.hpp"
 #include "apps/train/totals.hpp"
+#include "apps/view/event_file.hpp"
+#include "apps/view/series.hpp"
 #include "runtime/staged_transport.hpp"
 
 #include <atomic>
@@ -23,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {
@@ -60,6 +65,8 @@ class Training {
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
   /// Null but on rank 0.
   [[nodiscard]] actors::Reporter* reporter() noexcept { return reporter_ ? &*reporter_ : nullptr; }
+  /// Of steps; empty but on rank 0.
+  [[nodiscard]] const Series& losses() const noexcept { return losses_; }
   [[nodiscard]] const std::vector<RankTotals>& totals() const noexcept { return totals_; }
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
   /// Pinned memory that messages went by.
@@ -71,6 +78,11 @@ class Training {
 
  private:
   void make_reporter();
+  /// Where records go beside --metrics; null: nowhere.
+  [[nodiscard]] std::function<void(std::string_view)> records();
+  /// All flags with their values.
+  [[nodiscard]] std::string configuration_json() const;
+  [[nodiscard]] RankWatch::Options watching(const actors::Watchdog& watchdog);
   /// As --save-every asks for.
   void save_weights_of_steps();
   [[nodiscard]] actors::TrainerHooks hooks();
@@ -78,6 +90,8 @@ class Training {
   [[nodiscard]] std::string expected_end() const;
   /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
+  /// On rank 0, where somebody watches.
+  void say_phase(std::string phase);
   void trained();
   void saved();
   void collect_trace();
@@ -91,9 +105,11 @@ class Training {
   std::optional<actors::CheckpointSource> source_;  // while it loads
   std::optional<actors::CheckpointFiles> checkpoints_;
   std::optional<actors::Rank> rank_;
+  std::optional<EventFile> event_file_;       // on rank 0, with --tensorboard
   std::optional<actors::Reporter> reporter_;  // on rank 0
   std::optional<WeightTarget> weights_of_steps_;
   std::optional<WeightSaving> saving_;
+  RankWatch* rank_watch_ = nullptr;           // while the loop runs, with --serve
   FileWriter files_;                          // both end before what they write with
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
   StepClock step_clock_;
@@ -104,6 +120,7 @@ class Training {
   double seconds_ = 0;
   double last_loss_ = 0;
   std::vector<RankTotals> totals_;
+  Series losses_{4096};  // for a curve at the end
   std::string trace_, lost_trace_;
 };
 

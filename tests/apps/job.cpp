@@ -123,6 +123,8 @@ bool Job::has_said(const std::string& words) const {
   return read_file(output_path()).find(words) != std::string::npos;
 }
 
+std::string Job::said() const { return read_file(output_path()); }
+
 void Job::signal_launcher(int signal) const { kill(launcher_, signal); }
 
 void Job::signal_rank(int rank, int signal) const {

@@ -47,6 +47,9 @@ class Job {
   /// Whether the words are in what it has written so far.
   [[nodiscard]] bool has_said(const std::string& words) const;
 
+  /// All that it has written so far.
+  [[nodiscard]] std::string said() const;
+
   void signal_launcher(int signal) const;
   void signal_rank(int rank, int signal) const;
   /// Its files may not grow beyond so many bytes any more, as on a disk that is full.

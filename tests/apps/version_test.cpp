@@ -45,10 +45,10 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
     bool has_ranks;
   };
   const Program programs[] = {
-      {"ranvier-train", RANVIER_TRAIN, true},          {"ranvier-generate", RANVIER_GENERATE, false},
-      {"ranvier-tokenize", RANVIER_TOKENIZE, false},   {"ranvier-checkpoint", RANVIER_CHECKPOINT, false},
-      {"ranvier-plan", RANVIER_PLAN, false},           {"ranvier-bench", RANVIER_BENCH, true},
-      {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
+      {"ranvier-train", RANVIER_TRAIN, true},        {"ranvier-generate", RANVIER_GENERATE, false},
+      {"ranvier-tokenize", RANVIER_TOKENIZE, false}, {"ranvier-checkpoint", RANVIER_CHECKPOINT, false},
+      {"ranvier-plan", RANVIER_PLAN, false},         {"ranvier-report", RANVIER_REPORT, false},
+      {"ranvier-bench", RANVIER_BENCH, true},        {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
   for (const auto& [name, path, has_ranks] : programs) {
     CAPTURE(name);
     const Answer answer = ask(path);

@@ -152,22 +152,21 @@ std::optional<fs::path> config_path(const std::string& save) {
 
 namespace {
 
-void check_checkpoints(const TrainOptions& options) {
-  const std::string& folder = options.checkpoint.folder;
+/// Of what a flag writes into a folder of its own.
+void check_folder(const TrainOptions& options, const char* flag, const std::string& folder) {
   if (folder.empty()) return;
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
     if (fs::is_directory(data.path, unknown) && (same_file(folder, data.path) || lies_in(folder, data.path)))
       fail(ErrorCode::usage,
-           "--checkpoint {} would lie in --data {}, and the next run would train on it: give a path "
+           "{} {} would lie in --data {}, and the next run would train on it: give a path "
            "elsewhere",
-           folder, data.path);
+           flag, folder, data.path);
   }
   for (const Named& output : outputs_of(options.run)) {
     if (same_file(output.path, folder))
-      fail(ErrorCode::usage,
-           "{} and --checkpoint {} need one path as a file and as a folder: give each a path of its own",
-           output.flag, folder);
+      fail(ErrorCode::usage, "{} and {} {} need one path as a file and as a folder: give each a path of its own",
+           output.flag, flag, folder);
   }
 }
 
@@ -175,7 +174,8 @@ void check_checkpoints(const TrainOptions& options) {
 
 void check_outputs(const TrainOptions& options) {
   check_save(options);
-  check_checkpoints(options);
+  check_folder(options, "--checkpoint", options.checkpoint.folder);
+  check_folder(options, "--tensorboard", options.run.tensorboard);
   const std::vector<Named> outputs = outputs_of(options.run);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Named& output = outputs[i];

@@ -11,6 +11,7 @@
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/options/tuning_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
+#include "apps/train/options/watching_flags.hpp"
 #include "collectives/links.hpp"
 #include "runtime/cuda_build.hpp"
 
@@ -284,6 +285,8 @@ OptionTable declare(Asked& asked) {
   declare_checkpoints(table, checkpoint);
   declare_planning(table, run);
 
+  declare_watching(table, run);
+
   table.concern("Run");
   table.add({"init-from", "PATH",
              "weights to start from, with their sizes: safetensors, or a folder, whose config.json gives heads and "
@@ -303,9 +306,6 @@ OptionTable declare(Asked& asked) {
   table.add({"save-file-size", "SIZE",
              "of --save in a folder: larger weights become several files with an index, as transformers' do",
              bytes(run.save_file_bytes)});
-  table.add(
-      {"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs", text(run.metrics)});
-  table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
   table.add({"overwrite", "", "begin --metrics anew, and let --save replace the weights of --init-from",
              switch_on(run.overwrite)});
   table.add(

@@ -113,7 +113,11 @@ struct RunOptions {
   std::size_t save_file_bytes = models::WeightLayout::default_file_bytes;  ///< that values take in a file at most
   std::string metrics;
   std::string trace;
-  bool overwrite = false;  ///< metrics begin anew, and weights may replace those of init_from
+  std::string serve;        ///< where a page of the run is served: a port, or an address and a port; empty: nowhere
+  std::string tensorboard;  ///< folder for event files; empty: none
+  std::int64_t log_every = 1;  ///< steps, of which the line of one is printed
+  bool quiet = false;          ///< no lines of steps at all, nor what the start plans
+  bool overwrite = false;      ///< metrics begin anew, and weights may replace those of init_from
   std::string config;
   bool plans = false;   ///< chooses flags that were not given (apps/plan/start_plan.hpp)
   std::string profile;  ///< of the machines: a path or a name; empty: none

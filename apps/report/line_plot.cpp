@@ -1,0 +1,182 @@
+#include "apps/report/line_plot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+namespace ranvier::apps {
+namespace {
+
+constexpr double width = 640, height = 260, left = 62, right = 12, top = 10, bottom = 26;
+
+std::vector<double> ticks(double from, double to, int about) {
+  const double rough = (to - from) / about, unit = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = 10 * unit;
+  for (const double factor : {5.0, 2.0, 1.0})
+    if (factor * unit >= rough) step = factor * unit;
+  std::vector<double> all;
+  for (double x = std::ceil(from / step) * step; x <= to + 1e-9 * step && all.size() < 24; x += step)
+    all.push_back(std::abs(x) < 1e-9 * step ? 0 : x);
+  return all;
+}
+
+std::string short_number(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (std::abs(value) >= unit) return fmt::format("{:.4g}{}", value / unit, name);
+  return fmt::format("{:.4g}", value);
+}
+
+}  // namespace
+
+std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
+    }
+  }
+  return out;
+}
+
+std::string line_plot(const std::string& title, const std::vector<PlotLine>& lines, bool scientific) {
+  std::vector<double> ys;
+  double x0 = 0, x1 = 1;
+  for (const PlotLine& line : lines) {
+    for (const auto& [x, y] : line.points) {
+      if (!std::isfinite(y)) continue;
+      x1 = std::max(x1, x);
+      ys.push_back(y);
+    }
+  }
+  std::string text = fmt::format("<figure><figcaption>{}</figcaption>\n", html_text(title));
+  if (ys.empty()) return text + "<p>No step has one.</p></figure>\n";
+  std::sort(ys.begin(), ys.end());
+  double low = ys.front(), high = ys.back();
+  // A few spikes must not flatten the rest.
+  if (const double usual = ys[(ys.size() - 1) * 99 / 100]; ys.size() > 50 && high - low > 8 * (usual - low))
+    high = usual + 0.2 * (usual - low);
+  if (high - low < 1e-12 * std::max(1.0, std::abs(high))) {
+    const double more = high == 0 ? 1 : std::abs(high) * 0.05;
+    low -= more;
+    high += more;
+  }
+  const double pad = 0.05 * (high - low);
+  low -= pad;
+  high += pad;
+  const auto px = [&](double x) { return left + (x - x0) / (x1 - x0) * (width - left - right); };
+  const auto py = [&](double y) {
+    return std::clamp(top + (high - y) / (high - low) * (height - top - bottom), top, height - bottom);
+  };
+  const auto append = std::back_inserter(text);
+  fmt::format_to(append, "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
+                 html_text(title));
+  for (const double t : ticks(low, high, 4)) {
+    fmt::format_to(append,
+                   R"(<line class="grid" x1="{0}" x2="{1}" y1="{2:.1f}" y2="{2:.1f}"/><text x="{3}" y="{4:.1f}")"
+                   R"( text-anchor="end">{5}</text>)"
+                   "\n",
+                   left, width - right, py(t), left - 6, py(t) + 4,
+                   scientific ? fmt::format("{:.2e}", t) : short_number(t));
+  }
+  for (const double t : ticks(x0, x1, 6))
+    fmt::format_to(append,
+                   R"(<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>)"
+                   "\n",
+                   px(t), height - 8, short_number(t));
+  for (const PlotLine& line : lines) {
+    const std::string colour = fmt::format("var(--run{})", line.colour % 6);
+    if (line.dots) {
+      for (const auto& [x, y] : line.points)
+        if (std::isfinite(y))
+          fmt::format_to(
+              append,
+              R"(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"><title>{}: {:.0f}: {:.5g}</title></circle>)"
+              "\n",
+              px(x), py(y), colour, html_text(line.name), x, y);
+      continue;
+    }
+    std::string path, up, down;
+    char pen = 'M';
+    for (std::size_t i = 0; i < line.points.size(); ++i) {
+      const auto& [x, y] = line.points[i];
+      if (!std::isfinite(y)) {
+        pen = 'M';
+        continue;
+      }
+      path += fmt::format("{}{:.1f} {:.1f}", pen, px(x), py(y));
+      pen = 'L';
+      if (line.least.empty()) continue;
+      up += fmt::format("{}{:.1f} {:.1f}", up.empty() ? 'M' : 'L', px(x), py(line.most[i]));
+      down = fmt::format("L{:.1f} {:.1f}", px(x), py(line.least[i])) + down;
+    }
+    if (!up.empty()) fmt::format_to(append, "<path d=\"{}{}Z\" fill=\"{}\" opacity=\"0.18\"/>\n", up, down, colour);
+    fmt::format_to(append, "<path class=\"line\" d=\"{}\" stroke=\"{}\"><title>{}</title></path>\n", path, colour,
+                   html_text(line.name));
+  }
+  return text + "</svg></figure>\n";
+}
+
+std::string timeline(const TraceSummary& trace) {
+  if (trace.step == 0 || trace.ranks.empty()) return {};
+  constexpr std::array drawn{"wait",    "send",     "gather",   "reduce",
+                             "forward", "backward", "optimizer"};  // later above
+  constexpr double wide = 1300, label = 56;
+  const double row = trace.ranks.size() <= 32 ? 20 : std::max(3.0, 640.0 / static_cast<double>(trace.ranks.size()));
+  const double high = row * static_cast<double>(trace.ranks.size());
+  const auto px = [&](double ms) { return label + ms / std::max(trace.step_ms, 1e-9) * (wide - label - 4); };
+  std::string text = fmt::format(
+      "<figure><figcaption>Step {} of all ranks, {:.1f} ms</figcaption>\n<svg viewBox=\"0 0 {} {:.0f}\" "
+      "role=\"img\" "
+      "aria-label=\"timeline\">\n",
+      trace.step, trace.step_ms, wide, high + 22);
+  const auto append = std::back_inserter(text);
+  double y = 0;
+  for (const auto& [rank, pieces] : trace.ranks) {
+    if (trace.ranks.size() <= 32)
+      fmt::format_to(append,
+                     R"(<text x="0" y="{:.1f}">rank {}</text>)"
+                     "\n",
+                     y + row - 6, rank);
+    for (const char* kind : drawn) {
+      const bool strip = std::string_view(kind) == "send" || std::string_view(kind) == "gather" ||
+                         std::string_view(kind) == "reduce";
+      const double tall = strip && row > 6 ? (row - 2) / 3 : row > 4 ? row - 2 : row;
+      for (const TraceSummary::Piece& piece : pieces) {
+        if (piece.kind != kind) continue;
+        fmt::format_to(append,
+                       R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
+                       "\n",
+                       kind, px(piece.begin_ms), y + (row > 4 ? row - 2 : row) - tall,
+                       std::max(0.5, px(piece.begin_ms + piece.length_ms) - px(piece.begin_ms)), tall);
+      }
+    }
+    y += row;
+  }
+  for (const double t : ticks(0, trace.step_ms, 10))
+    fmt::format_to(append,
+                   R"(<text x="{:.1f}" y="{:.1f}">{:.4g} ms</text>)"
+                   "\n",
+                   std::min(px(t), wide - 50), high + 16, t);
+  text += "</svg>\n<p class=\"keys\">";
+  for (const char* kind : {"forward", "backward", "optimizer", "wait", "send", "gather", "reduce"})
+    fmt::format_to(append, "<i class=\"{0}\"></i>{0} ", kind);
+  return text + "</p></figure>\n";
+}
+
+}  // namespace ranvier::apps

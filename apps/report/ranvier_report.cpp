@@ -1,0 +1,31 @@
+// ranvier-report: a page about runs of ranvier-train, from the files that they wrote.
+#include "apps/program/say_error.hpp"
+#include "apps/program/version.hpp"
+#include "apps/report/report_options.hpp"
+#include "runtime/exit_code.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+
+namespace {
+
+constexpr const char* program = "ranvier-report";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace ranvier;
+  try {
+    const apps::ReportOptions options = apps::parse_report_options(argc, argv);
+    if (options.help || options.version) {
+      fmt::print("{}\n", options.help ? apps::report_help() : apps::version_text(program));
+      return EXIT_SUCCESS;
+    }
+    fmt::print("{}", apps::write_report(options));
+    return EXIT_SUCCESS;
+  } catch (const std::exception& error) {
+    apps::say_error(program, error.what());
+    return exit_code(error_code(error));
+  }
+}

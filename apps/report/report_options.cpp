@@ -1,0 +1,129 @@
+#include "apps/report/report_options.hpp"
+
+#include "apps/report/report_page.hpp"
+#include "apps/report/run_file.hpp"
+#include "runtime/atomic_file.hpp"
+#include "runtime/options.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace ranvier::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::OptionTable;
+
+struct Asked {
+  ReportOptions options;
+  std::string names;  // behind each other
+};
+
+OptionTable declare(Asked& asked) {
+  ReportOptions& options = asked.options;
+  OptionTable table;
+  table.rest(options.runs);
+  table.concern("Report");
+  table.add({"output", "FILE", "the page (-o is short for it)", runtime::text(options.output)});
+  table.add({"csv", "FILE", "all steps of all runs as comma-separated values instead of a page",
+             runtime::text(options.csv), "none"});
+  table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
+  table.add({"title", "TEXT", "of the page", runtime::text(options.title), "the names of the runs"});
+  table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
+  table.concern("Program");
+  table.add({"help", "", "print this", runtime::switch_on(options.help)});
+  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  return table;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+void check_output(const ReportOptions& options, const std::vector<RunPaths>& runs) {
+  const bool csv = !options.csv.empty();
+  const std::string flag = csv ? "--csv" : "--output", &path = csv ? options.csv : options.output;
+  std::error_code unknown;
+  for (const RunPaths& run : runs) {
+    if (fs::equivalent(path, run.metrics, unknown) ||
+        (!run.trace.empty() && fs::equivalent(path, run.trace, unknown)))
+      fail(ErrorCode::usage, "{} {} would write over a file that it reads: give another path", flag, path);
+  }
+  if (fs::is_regular_file(path, unknown) && !options.overwrite)
+    fail(ErrorCode::usage, "{} {} is there: give another path, or --overwrite", flag, path);
+}
+
+}  // namespace
+
+ReportOptions parse_report_options(int argc, const char* const* argv) {
+  Asked asked;
+  OptionTable table = declare(asked);
+  std::vector<const char*> arguments(argv, argv + argc);
+  std::replace_if(
+      arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
+      "--output");
+  table.parse(static_cast<int>(arguments.size()), arguments.data());
+  ReportOptions options = std::move(asked.options);
+  if (options.help || options.version) return options;
+  if (options.runs.empty())
+    fail(ErrorCode::usage, "there is no run: give the file that --metrics of ranvier-train wrote, or its folder");
+  options.names = asked.names.empty() ? options.runs : split(asked.names);
+  if (options.names.size() != options.runs.size())
+    fail(ErrorCode::usage, "--names {} are {} names for {} run{}: give as many", asked.names, options.names.size(),
+         options.runs.size(), options.runs.size() == 1 ? "" : "s");
+  if (!options.csv.empty() && table.given("output"))
+    fail(ErrorCode::usage, "--csv {} and --output {}: give one of them at a time", options.csv, options.output);
+  return options;
+}
+
+std::string report_help() {
+  Asked asked;
+  return declare(asked).help(
+      "ranvier-report makes a page of runs of ranvier-train, side by side where they are several: one HTML file.\n"
+      "  ranvier-report RUN… -o report.html\n"
+      "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with metrics.jsonl and, "
+      "maybe,\n"
+      "trace.json.\n");
+}
+
+std::string write_report(const ReportOptions& options) {
+  std::vector<RunPaths> paths;
+  for (const std::string& run : options.runs) paths.push_back(run_paths(run));
+  check_output(options, paths);
+  if (!options.csv.empty()) {
+    runtime::AtomicFile file(options.csv);
+    const std::string header = csv_header();
+    file.append(header.data(), header.size());
+    std::size_t lines = 0;
+    for (std::size_t r = 0; r < paths.size(); ++r) {
+      for_each_record(paths[r].metrics, [&](std::string_view record) {
+        const std::string line = csv_line(options.names[r], record);
+        lines += line.empty() ? 0 : 1;
+        file.append(line.data(), line.size());
+      });
+    }
+    file.commit();
+    return fmt::format("{}: {} line{}\n", options.csv, lines, lines == 1 ? "" : "s");
+  }
+  std::vector<RunFile> runs;
+  for (std::size_t r = 0; r < paths.size(); ++r) runs.push_back(read_run(paths[r], options.names[r]));
+  std::string title = options.title;
+  if (title.empty())
+    for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;
+  const std::string page = report_page(runs, title);
+  runtime::AtomicFile file(options.output);
+  file.append(page.data(), page.size());
+  file.commit();
+  return fmt::format("report: {}\n", options.output);
+}
+
+}  // namespace ranvier::apps

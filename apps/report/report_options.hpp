@@ -1,0 +1,24 @@
+// What ranvier-report was asked for. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+struct ReportOptions {
+  std::vector<std::string> runs;
+  std::vector<std::string> names;  ///< of runs, as many
+  std::string output = "report.html", csv, title;
+  bool overwrite = false;
+  bool help = false, version = false;
+};
+
+/// Throws ErrorCode::usage.
+[[nodiscard]] ReportOptions parse_report_options(int argc, const char* const* argv);
+[[nodiscard]] std::string report_help();
+
+/// Writes what was asked for; returns what to say about it. Throws Error.
+[[nodiscard]] std::string write_report(const ReportOptions& options);
+
+}  // namespace ranvier::apps

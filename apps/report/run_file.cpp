@@ -1,0 +1,188 @@
+#include "apps/report/run_file.hpp"
+
+#include "runtime/error.hpp"
+
+#include <boost/json/parse.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+namespace ranvier::apps {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t most_pieces = 200;  // of a rank
+
+void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(ErrorCode::io, "{} cannot be read", path.string());
+  for (std::string line; std::getline(file, line);) take(line);
+  if (file.bad()) fail(ErrorCode::io, "{} cannot be read to its end", path.string());
+}
+
+struct Event {
+  int rank = 0;
+  std::string kind, name;
+  double begin_ms = 0, length_ms = 0;
+  std::int64_t step = 0;
+};
+
+/// Of a line of a trace; none: it is about no time.
+std::optional<Event> event_of(std::string_view line) {
+  while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+  if (!line.starts_with("{\"ph\":\"X\"")) return std::nullopt;
+  boost::system::error_code failed;
+  const json::value value = json::parse(line, failed);
+  if (failed || !value.is_object()) return std::nullopt;
+  const json::object& object = value.get_object();
+  const auto text = [&](std::string_view name) {
+    const json::value* found = object.if_contains(name);
+    return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
+  };
+  Event event{.rank = static_cast<int>(number_of(object, "pid")),
+              .kind = text("cat"),
+              .name = text("name"),
+              .begin_ms = number_of(object, "ts") * 1e-3,
+              .length_ms = number_of(object, "dur") * 1e-3};
+  if (!std::isfinite(event.begin_ms) || !std::isfinite(event.length_ms)) return std::nullopt;
+  const json::value* arguments = object.if_contains("args");
+  if (arguments != nullptr && arguments->is_object())
+    if (const double step = number_of(arguments->get_object(), "step"); std::isfinite(step))
+      event.step = static_cast<std::int64_t>(step);
+  return event;
+}
+
+}  // namespace
+
+RunPaths run_paths(const std::string& given) {
+  std::error_code unknown;
+  RunPaths paths;
+  if (fs::is_directory(given, unknown)) {
+    paths.metrics = fs::path(given) / "metrics.jsonl";
+    if (fs::is_regular_file(fs::path(given) / "trace.json", unknown)) paths.trace = fs::path(given) / "trace.json";
+    if (!fs::is_regular_file(paths.metrics, unknown))
+      fail(ErrorCode::usage, "{} has no metrics.jsonl: give the file that --metrics of ranvier-train wrote", given);
+    return paths;
+  }
+  paths.metrics = given;
+  if (!fs::exists(given, unknown)) {
+    if (const std::size_t comma = given.rfind(','); comma != std::string::npos) {
+      paths = {.metrics = given.substr(0, comma), .trace = given.substr(comma + 1)};
+    }
+  }
+  for (const fs::path& path : {paths.metrics, paths.trace}) {
+    if (!path.empty() && !fs::is_regular_file(path, unknown))
+      fail(ErrorCode::usage, "{} is no file: give what --metrics of ranvier-train wrote, or METRICS,TRACE",
+           path.string());
+  }
+  return paths;
+}
+
+void for_each_record(const fs::path& metrics, const std::function<void(std::string_view)>& take) {
+  for_each_line(metrics, take);
+}
+
+RunFile read_run(const RunPaths& paths, const std::string& name) {
+  RunFile run{.name = name, .history = History(1 << 14), .trace = {}};
+  for_each_record(paths.metrics, [&](std::string_view line) {
+    if (!line.empty() && !run.history.take(line)) ++run.lines_left_out;
+  });
+  if (run.history.series().size() == 0 && run.history.evaluations().empty())
+    fail(ErrorCode::data, "{} has no record of a step: give what --metrics of ranvier-train wrote",
+         paths.metrics.string());
+  run.has_trace = !paths.trace.empty();
+  if (run.has_trace) run.trace = read_trace(paths.trace);
+  return run;
+}
+
+TraceSummary read_trace(const fs::path& path) {
+  TraceSummary result;
+  double first = std::numeric_limits<double>::infinity(), last = 0;
+  std::optional<Event> step;  // of rank 0, the last
+  std::map<int, std::map<std::string, double>> milliseconds, until;
+  for_each_line(path, [&](std::string_view line) {
+    const auto event = event_of(line);
+    if (!event) return;
+    if (event->kind == "step" && event->rank == 0 && (!step || event->step >= step->step)) step = event;
+    const double end = event->begin_ms + event->length_ms;
+    first = std::min(first, event->begin_ms);
+    last = std::max(last, end);
+    // Events of a rank come by their beginnings: time that several of a kind share counts once.
+    double& covered = until[event->rank][event->kind];
+    milliseconds[event->rank][event->kind] += std::max(0.0, end - std::max(covered, event->begin_ms));
+    covered = std::max(covered, end);
+  });
+  if (milliseconds.empty())
+    fail(ErrorCode::data, "{} has no spans: give what --trace of ranvier-train wrote", path.string());
+  result.seconds = (last - first) * 1e-3;
+  for (auto& [rank, kinds] : milliseconds)
+    for (auto& [kind, time] : kinds) result.shares[rank][kind] = time / std::max(last - first, 1e-9);
+  if (!step) return result;
+  result.step = step->step;
+  result.step_ms = step->length_ms;
+  for_each_line(path, [&](std::string_view line) {
+    const auto event = event_of(line);
+    if (!event || event->kind == "step" || event->kind == "load") return;
+    const double begin = std::max(event->begin_ms, step->begin_ms) - step->begin_ms;
+    const double end =
+        std::min(event->begin_ms + event->length_ms, step->begin_ms + step->length_ms) - step->begin_ms;
+    if (end > begin) result.ranks[event->rank].push_back({event->kind, begin, end - begin});
+  });
+  for (auto& [rank, pieces] : result.ranks) {
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
+    pieces.resize(std::min(pieces.size(), most_pieces));
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
+  }
+  return result;
+}
+
+namespace {
+
+constexpr std::array columns{
+    "step",    "loss",   "validation_loss",   "hellaswag_accuracy",     "grad_norm", "lr",     "loss_scale",
+    "skipped", "tokens", "tokens_per_second", "model_flops_per_second", "mfu",       "seconds"};
+
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' ? "\"\"" : std::string(1, c);
+  return result + '"';
+}
+
+}  // namespace
+
+std::string csv_header() {
+  std::string line = "run";
+  for (const char* column : columns) line += fmt::format(",{}", column);
+  return line + '\n';
+}
+
+std::string csv_line(const std::string& run, std::string_view record) {
+  boost::system::error_code failed;
+  const json::value value = json::parse(record, failed);
+  if (failed || !value.is_object()) return {};
+  const json::object& object = value.get_object();
+  if (!object.contains("step")) return {};
+  std::string line = quoted(run);
+  for (const char* column : columns) {
+    line += ',';
+    const json::value* cell = object.if_contains(column);
+    if (cell == nullptr) continue;
+    if (cell->is_bool()) line += cell->get_bool() ? '1' : '0';
+    if (cell->is_int64()) line += fmt::format("{}", cell->get_int64());
+    if (cell->is_double()) line += fmt::format("{}", cell->get_double());
+  }
+  return line + '\n';
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,64 @@
+#include "apps/train/live_page.hpp"
+
+#include "actors/watch/reporter.hpp"
+#include "apps/view/serve_address.hpp"
+#include "runtime/error.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include <unistd.h>
+
+namespace ranvier::apps {
+namespace {
+
+ServeAddress address_of(const std::string& serve) {
+  const auto address = parse_serve_address(serve);
+  if (!address) fail(ErrorCode::usage, "--serve {} is no port, and no IP address and a port", serve);
+  return *address;
+}
+
+std::string url_of(const ServeAddress& where, std::uint16_t port, const std::string& token) {
+  std::string host = where.address;
+  if (host == "0.0.0.0" || host == "::") {
+    std::array<char, 256> name{};
+    host = ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+  } else if (host.find(':') != std::string::npos) {
+    host = '[' + host + ']';
+  }
+  return fmt::format("http://{}:{}/{}{}", host, port, token.empty() ? "" : "?token=", token);
+}
+
+}  // namespace
+
+LivePage::LivePage(const std::string& serve)
+    : token_(address_of(serve).is_local() ? std::string() : random_token()),
+      server_("--serve " + serve, {.address = address_of(serve).address, .port = address_of(serve).port},
+              [this](const PageRequest& request) { return answer_about(run_, token_, request); }),
+      url_(url_of(address_of(serve), server_.port(), token_)) {}
+
+LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobPlan& plan) {
+  const models::Architecture& architecture = job.architecture;
+  LiveRun::About about{.model = fmt::format("{}: {} parameters", architecture.name,
+                                            actors::format_count(static_cast<double>(architecture.parameters()))),
+                       .item = job.item,
+                       .steps = plan.trainer.steps,
+                       .grid = plan.trainer.grid,
+                       .stages = {},
+                       .options = resolved(options)};
+  for (const actors::RankPlan& stage : plan.stages) {
+    const std::string& first = architecture.layers[stage.layers.begin]->name();
+    const std::string& last = architecture.layers[stage.layers.end - 1]->name();
+    LiveRun::Stage one{.layers = first == last ? first : fmt::format("{} … {}", first, last), .planned_bytes = {}};
+    for (int k = 0; k < runtime::memory_kinds; ++k) {
+      const auto kind = static_cast<runtime::MemoryKind>(k);
+      one.planned_bytes.emplace_back(runtime::to_string(kind),
+                                     stage.memory.bytes(runtime::MemorySpace::device, kind));
+    }
+    about.stages.push_back(std::move(one));
+  }
+  return about;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,224 @@
+#include "apps/view/event_file.hpp"
+
+#include "apps/view/history.hpp"
+#include "runtime/error.hpp"
+#include "runtime/log_file.hpp"
+
+#include <boost/json/parse.hpp>
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace ranvier::apps {
+namespace {
+
+namespace json = boost::json;
+
+constexpr auto crc_table = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
+    table[i] = value;
+  }
+  return table;
+}();
+
+template <typename T>
+void append_little_endian(std::string& text, T value) {
+  for (std::size_t i = 0; i < sizeof value; ++i) text += static_cast<char>(value >> 8 * i & 0xff);
+}
+
+/// A message of protocol buffers, field by field.
+class Message {
+ public:
+  Message& number(int field, std::uint64_t value) {
+    tag(field, 0);
+    varint(value);
+    return *this;
+  }
+  Message& real(int field, double value) {
+    tag(field, 1);
+    append_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
+    return *this;
+  }
+  Message& real(int field, float value) {
+    tag(field, 5);
+    append_little_endian(bytes_, std::bit_cast<std::uint32_t>(value));
+    return *this;
+  }
+  Message& text(int field, std::string_view value) {
+    tag(field, 2);
+    varint(value.size());
+    bytes_ += value;
+    return *this;
+  }
+  Message& message(int field, const Message& value) { return text(field, value.bytes_); }
+  [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
+
+ private:
+  void tag(int field, unsigned type) { varint(static_cast<unsigned>(field) << 3 | type); }
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>((value & 0x7f) | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+
+  std::string bytes_;
+};
+
+// Numbers of fields in the .proto files.
+Message event(double wall_time, std::int64_t step) {
+  Message result;
+  result.real(1, wall_time);
+  if (step != 0) result.number(2, static_cast<std::uint64_t>(step));
+  return result;
+}
+constexpr int event_version = 3, event_summary = 5, event_session = 7;
+constexpr int summary_value = 1, value_tag = 1, value_simple = 2, value_tensor = 8, value_metadata = 9;
+
+double wall_time_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) noexcept {
+  std::uint32_t value = ~0u;
+  for (const char byte : bytes) value = value >> 8 ^ crc_table[(value ^ static_cast<unsigned char>(byte)) & 0xff];
+  return ~value;
+}
+
+std::string framed(std::string_view record) {
+  const auto masked = [](std::string_view bytes) {
+    const std::uint32_t crc = crc32c(bytes);
+    return std::rotr(crc, 15) + 0xa282ead8u;
+  };
+  std::string frame;
+  append_little_endian(frame, static_cast<std::uint64_t>(record.size()));
+  append_little_endian(frame, masked(frame));
+  frame += record;
+  append_little_endian(frame, masked(record));
+  return frame;
+}
+
+std::string version_event(double wall_time) {
+  return event(wall_time, 0).text(event_version, "brain.Event:2").bytes();
+}
+
+std::string restart_event(double wall_time, std::int64_t step) {
+  constexpr std::uint64_t start = 1;  // SessionLog.SessionStatus
+  return event(wall_time, step).message(event_session, Message().number(1, start)).bytes();
+}
+
+std::string scalars_event(double wall_time, std::int64_t step,
+                          const std::vector<std::pair<std::string, double>>& values) {
+  Message summary;
+  for (const auto& [tag, value] : values)
+    summary.message(summary_value, Message().text(value_tag, tag).real(value_simple, static_cast<float>(value)));
+  return event(wall_time, step).message(event_summary, summary).bytes();
+}
+
+std::string text_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view markdown) {
+  constexpr std::uint64_t string_type = 7;  // DataType.DT_STRING
+  constexpr int tensor_type = 1, tensor_shape = 2, tensor_string = 8, shape_dimension = 2, dimension_size = 1;
+  const Message shape = Message().message(shape_dimension, Message().number(dimension_size, 1));
+  const Message tensor =
+      Message().number(tensor_type, string_type).message(tensor_shape, shape).text(tensor_string, markdown);
+  const Message metadata = Message().message(1, Message().text(1, "text"));  // plugin_data.plugin_name
+  const Message value =
+      Message().text(value_tag, tag).message(value_tensor, tensor).message(value_metadata, metadata);
+  return event(wall_time, step).message(event_summary, Message().message(summary_value, value)).bytes();
+}
+
+EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed)
+    fail(ErrorCode::io, "--tensorboard {}: the folder cannot be made: {}", folder.string(), failed.message());
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
+  const double now = wall_time_now();
+  for (int number = 0; file_ < 0; ++number) {  // a process that goes back to a checkpoint begins another file
+    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host.data(),
+                                 ::getpid(), number);
+    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file_ < 0 && errno != EEXIST)
+      fail(ErrorCode::io, "--tensorboard {}: {} cannot be made: {}", folder.string(), path_.string(),
+           std::strerror(errno));
+  }
+  write(version_event(now));
+  if (step > 0) write(restart_event(now, step + 1));
+}
+
+EventFile::~EventFile() { ::close(file_); }
+
+void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
+  std::string table = "|flag|value|\n|---|---|\n";
+  for (const auto& [name, value] : flags) {
+    std::string cell = value;
+    for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, 1, '\\');
+    table += fmt::format("|{}|{}|\n", name, cell);
+  }
+  write(text_event(wall_time_now(), 0, "configuration", table));
+}
+
+void EventFile::take(std::string_view line) {
+  boost::system::error_code failed;
+  const json::value value = json::parse(line, failed);
+  if (failed || !value.is_object()) return;
+  const json::object& record = value.get_object();
+  const json::value* step = record.if_contains("step");
+  if (step == nullptr || !step->is_int64()) return;
+  const double now = wall_time_now();
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> tags{{
+      {"loss", "loss/train"},
+      {"validation_loss", "loss/validation"},
+      {"validation_perplexity", "evaluation/perplexity"},
+      {"hellaswag_accuracy", "evaluation/hellaswag"},
+      {"grad_norm", "optimizer/gradient norm"},
+      {"lr", "optimizer/learning rate"},
+      {"loss_scale", "optimizer/loss scale"},
+      {"tokens_per_second", "speed/throughput"},
+      {"seconds", "speed/seconds of a step"},
+      {"mfu", "speed/MFU"},
+  }};
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const auto& [name, tag] : tags)
+    if (const double number = number_of(record, name); std::isfinite(number)) scalars.emplace_back(tag, number);
+  if (!scalars.empty()) write(scalars_event(now, step->get_int64(), scalars));
+  if (const json::value* sample = record.if_contains("sample"); sample != nullptr && sample->is_string()) {
+    // As it is, whatever of Markdown may be in it: indented lines are code.
+    std::string shown = "    ";
+    for (const char c : std::string_view(sample->get_string())) shown += c == '\n' ? "\n    " : std::string(1, c);
+    write(text_event(now, step->get_int64(), "sample", shown));
+  }
+}
+
+void EventFile::write(const std::string& event) {
+  if (lost_) return;
+  const std::string frame = framed(event);
+  std::size_t done = 0;
+  while (done < frame.size()) {
+    const ssize_t bytes = ::write(file_, frame.data() + done, frame.size() - done);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) {
+      // A reader takes a frame that is not whole for one that is still written: nothing may come behind it.
+      lost_ = true;
+      return runtime::say_on_stderr(
+          fmt::format("ranvier: warning: --tensorboard: {}: {}: nothing more is written\n", path_.string(),
+                      std::strerror(errno)));
+    }
+    done += static_cast<std::size_t>(bytes);
+  }
+}
+
+}  // namespace ranvier::apps

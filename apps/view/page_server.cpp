@@ -1,0 +1,256 @@
+#include "apps/view/page_server.hpp"
+
+#include "runtime/error.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace ranvier::apps {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+
+constexpr int least_favoured = 19;  // of the priorities of threads
+constexpr auto last_words = std::chrono::seconds(1);
+constexpr std::size_t most_drained = 64 << 10;  // bytes
+constexpr std::string_view page_policy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+std::string_view view_of(beast::string_view text) { return {text.data(), text.size()}; }
+
+PageAnswer plain(http::status status, std::string text) {
+  return {.status = static_cast<int>(status), .body = std::make_shared<const std::string>(std::move(text))};
+}
+
+}  // namespace
+
+struct PageServer::State {
+  struct Connection;
+
+  State(const Options& given, Answer how) : options(given), answer(std::move(how)) {}
+
+  void accept();
+
+  Options options;
+  Answer answer;
+  std::uint16_t port = 0;
+  std::size_t unsent = 0;
+  std::atomic<std::size_t> open = 0, refused = 0;
+  asio::io_context context{1};  // ends before what connections count in
+  tcp::acceptor acceptor{context};
+  asio::steady_timer pause{context};
+  std::thread thread;
+};
+
+/// Lives as long as an operation of it is under way. The server's thread only.
+struct PageServer::State::Connection : std::enable_shared_from_this<Connection> {
+  Connection(tcp::socket socket, State& of)
+      : stream(std::move(socket)), state(of), buffer(of.options.header_bytes) {
+    ++state.open;
+  }
+  ~Connection() {
+    --state.open;
+    state.unsent -= sending;
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void read() {
+    parser.emplace();
+    parser->header_limit(static_cast<std::uint32_t>(state.options.header_bytes));
+    stream.expires_after(state.options.request_time);
+    http::async_read_header(
+        stream, buffer, *parser,
+        [self = shared_from_this()](const beast::error_code& error, std::size_t) { self->have_read(error); });
+  }
+
+  void have_read(const beast::error_code& error) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow)
+      return write(plain(http::status::request_header_fields_too_large, "the request's header is too large\n"),
+                   false);
+    if (error == http::error::body_limit)
+      return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
+    if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message)
+      return write(plain(http::status::bad_request, "this is no HTTP request\n"), false);
+    if (error) return;  // gone, or too slow
+    const auto& request = parser->get();
+    const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
+    if (!reads)
+      return write(plain(http::status::method_not_allowed, "the page only answers GET and HEAD\n"), false);
+    if (request.has_content_length() || request.chunked()) {
+      if (parser->content_length_remaining().value_or(1) > 0)
+        return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
+    }
+    head = request.method() == http::verb::head;
+    const std::string_view target = view_of(request.target());
+    const std::size_t mark = std::min(target.find('?'), target.size());
+    PageAnswer given;
+    try {
+      given = state.answer({.path = target.substr(0, mark),
+                            .query = target.substr(std::min(mark + 1, target.size())),
+                            .host = view_of(request[http::field::host]),
+                            .authorization = view_of(request[http::field::authorization])});
+    } catch (const std::exception& failure) {  // the run goes on, whatever becomes of its page
+      given = plain(http::status::internal_server_error, failure.what());
+    }
+    if (state.unsent + given.body->size() > state.options.unsent_bytes)
+      given = plain(http::status::service_unavailable, "too much is asked for at a time\n");
+    write(std::move(given), request.keep_alive());
+  }
+
+  void write(PageAnswer given, bool stays) {
+    body = std::move(given.body);
+    const std::string_view reason = view_of(http::obsolete_reason(static_cast<http::status>(given.status)));
+    header = fmt::format(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {}\r\nCache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: {}\r\n{}\r\n",
+        given.status, reason, given.type, body->size(), stays ? "keep-alive" : "close", page_policy,
+        given.status == 405 ? "Allow: GET, HEAD\r\n" : "");
+    sending = body->size();
+    state.unsent += sending;
+    stream.expires_after(state.options.answer_time);
+    const std::array<asio::const_buffer, 2> buffers{asio::buffer(header),
+                                                    head ? asio::const_buffer() : asio::buffer(*body)};
+    asio::async_write(stream, buffers,
+                      [self = shared_from_this(), stays](const beast::error_code& error, std::size_t) {
+                        self->have_written(error, stays);
+                      });
+  }
+
+  void have_written(const beast::error_code& error, bool stays) {
+    state.unsent -= std::exchange(sending, 0);
+    body.reset();
+    if (error) return;
+    if (stays) return read();
+    beast::error_code ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream.expires_after(last_words);
+    drain(most_drained);
+  }
+
+  /// What the client still sends: a connection that ends with some of it unread may lose the answer.
+  void drain(std::size_t most) {
+    stream.async_read_some(asio::buffer(dropped),
+                           [self = shared_from_this(), most](const beast::error_code& error, std::size_t bytes) {
+                             if (!error && bytes < most) self->drain(most - bytes);
+                           });
+  }
+
+  beast::tcp_stream stream;
+  State& state;
+  beast::flat_buffer buffer;
+  std::optional<http::request_parser<http::empty_body>> parser;
+  std::string header;
+  std::shared_ptr<const std::string> body;
+  std::array<char, 1024> dropped;
+  std::size_t sending = 0;
+  bool head = false;
+};
+
+void PageServer::State::accept() {
+  acceptor.async_accept([this](const beast::error_code& error, tcp::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (error) {  // no more descriptors, say
+      pause.expires_after(std::chrono::milliseconds(100));
+      return pause.async_wait([this](const beast::error_code& stopped) {
+        if (!stopped) accept();
+      });
+    }
+    if (open < options.connections) {
+      std::make_shared<Connection>(std::move(socket), *this)->read();
+    } else {
+      ++refused;  // the socket ends here
+    }
+    accept();
+  });
+}
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& flag, const PageServer::Options& options,
+                         const beast::error_code& error) {
+  if (error == asio::error::address_in_use)
+    fail(ErrorCode::usage, "{}: port {} of {} is in use: give another one, or 0 for any that is free", flag,
+         options.port, options.address);
+  if (error == asio::error::access_denied)
+    fail(ErrorCode::usage,
+         "{}: ports below 1024 need rights that this program has not: give one from 1024 on, or 0 "
+         "for any that is free",
+         flag);
+  if (error == boost::system::errc::address_not_available)
+    fail(ErrorCode::usage,
+         "{}: the machine of rank 0 has no address {}: give one of its own, or 0.0.0.0:{} for all of them", flag,
+         options.address, options.port);
+  fail(ErrorCode::io, "{}: cannot listen: {}", flag, error.message());
+}
+
+}  // namespace
+
+PageServer::PageServer(const std::string& flag, Options options, Answer answer)
+    : state_(std::make_unique<State>(options, std::move(answer))) {
+  beast::error_code error;
+  const asio::ip::address address = asio::ip::make_address(options.address, error);
+  if (error) fail(ErrorCode::usage, "{}: {} is no IP address", flag, options.address);
+  const tcp::endpoint endpoint(address, options.port);
+  tcp::acceptor& acceptor = state_->acceptor;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+  if (!error) state_->port = acceptor.local_endpoint(error).port();
+  if (error) refuse(flag, options, error);
+  state_->accept();
+  // Signals are for the threads that know what to do with them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  state_->thread = std::thread([state = state_.get()] {
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), least_favoured));
+    for (;;) {
+      try {
+        state->context.run();
+        return;
+      } catch (const std::exception&) {  // of one connection, without memory for it say
+      }
+    }
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+PageServer::~PageServer() {
+  state_->context.stop();
+  state_->thread.join();
+}
+
+std::uint16_t PageServer::port() const noexcept { return state_->port; }
+std::size_t PageServer::open_connections() const noexcept { return state_->open; }
+std::size_t PageServer::refused_connections() const noexcept { return state_->refused; }
+
+}  // namespace ranvier::apps

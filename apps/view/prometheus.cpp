@@ -1,0 +1,118 @@
+// The figures of a run as Prometheus reads them.
+#include "apps/view/live_run.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+namespace ranvier::apps {
+namespace {
+
+std::string value_text(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{:.17g}", value);
+}
+
+class Metrics {
+ public:
+  /// `type`: "gauge" or "counter", whose name ends with _total.
+  void family(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    fmt::format_to(std::back_inserter(text_), "# HELP ranvier_{0} {1}\n# TYPE ranvier_{0} {2}\n", name, help, type);
+  }
+  void value(double value, std::string_view labels = {}) {
+    fmt::format_to(std::back_inserter(text_), "ranvier_{}{}{}{} {}\n", name_, labels.empty() ? "" : "{", labels,
+                   labels.empty() ? "" : "}", value_text(value));
+  }
+  void one(std::string_view name, std::string_view type, std::string_view help, double number) {
+    family(name, type, help);
+    value(number);
+  }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_, name_;
+};
+
+/// Of a text between quotes.
+std::string label_text(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string LiveRun::make_prometheus() const {
+  const History::Totals& totals = history_.totals();
+  const auto last = [this](std::string_view name) { return number_of(history_.last(), name); };
+  Metrics all;
+  all.family("info", "gauge", "The model and the grid of the run.");
+  all.value(1, fmt::format("model=\"{}\",stages=\"{}\",rows=\"{}\",phase=\"{}\"", label_text(about_.model),
+                           about_.grid.g_inter, about_.grid.g_data, label_text(phase_)));
+  all.one("step", "gauge", "The last step that was done.", static_cast<double>(history_.series().last_step()));
+  all.one("steps", "gauge", "Steps of the whole training.", static_cast<double>(about_.steps));
+  all.one("loss", "gauge", "Training loss of the last step.", last("loss"));
+  all.one("gradient_norm", "gauge", "Norm of all gradients before clipping.", last("grad_norm"));
+  all.one("learning_rate", "gauge", "Learning rate of the last step.", last("lr"));
+  all.one("loss_scale", "gauge", "Loss scale of the last step.", last("loss_scale"));
+  all.one("step_seconds", "gauge", "Time that the last step took.", last("seconds"));
+  all.one(fmt::format("{}s_per_second", about_.item), "gauge", "Throughput of the last step.",
+          last("tokens_per_second"));
+  all.one("mfu_ratio", "gauge", "Model FLOP per second over what the devices reach.", last("mfu"));
+  all.one(fmt::format("trained_{}s", about_.item), "gauge",
+          "What was trained on, without steps that were done again.", totals.tokens);
+  all.one("bad_steps_total", "counter", "Steps that nothing should be learned from.",
+          static_cast<double>(totals.bad_steps));
+  all.one("skipped_steps_total", "counter", "Steps that changed no parameters.",
+          static_cast<double>(totals.skipped));
+  all.one("repeated_seconds_total", "counter", "Time of steps that were done again.", totals.repeated_seconds);
+  all.one("checkpoints_total", "counter", "Checkpoints that became whole.",
+          static_cast<double>(totals.checkpoints));
+  all.one("checkpoint_wait_seconds_total", "counter", "Time that the optimizer waited for checkpoints.",
+          totals.checkpoint_waits);
+  if (!history_.evaluations().empty()) {
+    const History::Evaluation& evaluation = history_.evaluations().back();
+    if (evaluation.loss) all.one("validation_loss", "gauge", "Loss of the last validation.", *evaluation.loss);
+    if (evaluation.accuracy)
+      all.one("hellaswag_accuracy_ratio", "gauge", "Share of HellaSwag's questions.", *evaluation.accuracy);
+  }
+  if (ranks_.ranks.empty()) return all.take();
+  const auto labels = [this](std::size_t rank) {
+    const auto position = runtime::Grid(about_.grid, about_.grid.ranks()).position(static_cast<int>(rank));
+    return fmt::format("rank=\"{}\",stage=\"{}\",row=\"{}\"", rank, position.stage, position.row);
+  };
+  all.family("rank_seconds_total", "counter", "Time of a rank by what it did, as asked for with the last request.");
+  for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
+    using runtime::SpanKind;
+    for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::optimizer, SpanKind::wait,
+                                SpanKind::send, SpanKind::gather, SpanKind::reduce})
+      all.value(ranks_.ranks[r].summary.seconds[static_cast<std::size_t>(kind)],
+                fmt::format("{},kind=\"{}\"", labels(r), runtime::to_string(kind)));
+  }
+  all.family("rank_sent_bytes_total", "counter", "Bytes that a rank sent, by link.");
+  for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
+    all.value(ranks_.ranks[r].summary.bytes_intra, labels(r) + ",link=\"intra\"");
+    all.value(ranks_.ranks[r].summary.bytes_inter, labels(r) + ",link=\"inter\"");
+  }
+  all.family("rank_device_memory_bytes", "gauge", "Memory that a rank has taken of its device.");
+  for (std::size_t r = 0; r < ranks_.ranks.size(); ++r)
+    all.value(static_cast<double>(ranks_.ranks[r].summary.device_bytes), labels(r));
+  all.family("rank_resident_memory_peak_bytes", "gauge",
+             "The most physical memory that a rank's process has held.");
+  for (std::size_t r = 0; r < ranks_.ranks.size(); ++r)
+    all.value(static_cast<double>(ranks_.ranks[r].summary.resident_bytes), labels(r));
+  return all.take();
+}
+
+}  // namespace ranvier::apps

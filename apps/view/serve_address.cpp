@@ -1,0 +1,137 @@
+#include "apps/view/serve_address.hpp"
+
+#include "apps/view/page.hpp"
+
+#include <boost/asio/ip/address.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <system_error>
+
+namespace ranvier::apps {
+namespace {
+
+template <typename T>
+std::optional<T> number_in(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Of "a=1&b=2"; empty: it is not there.
+std::string_view parameter(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view one = query.substr(0, end);
+    if (one.size() > name.size() && one.starts_with(name) && one[name.size()] == '=')
+      return one.substr(name.size() + 1);
+    query.remove_prefix(std::min(end + 1, query.size()));
+  }
+  return {};
+}
+
+/// In a time that says nothing about where they differ.
+bool same(std::string_view given, std::string_view token) {
+  if (given.size() != token.size()) return false;
+  unsigned char difference = 0;
+  for (std::size_t i = 0; i < token.size(); ++i) difference |= static_cast<unsigned char>(given[i] ^ token[i]);
+  return difference == 0;
+}
+
+bool may_ask(std::string_view token, const PageRequest& request) {
+  if (!token.empty()) {
+    constexpr std::string_view bearer = "Bearer ";
+    if (request.authorization.starts_with(bearer) && same(request.authorization.substr(bearer.size()), token))
+      return true;
+    return same(parameter(request.query, "token"), token);
+  }
+  std::string_view host = request.host;
+  if (const std::size_t colon = host.rfind(':'); colon != std::string_view::npos && !host.ends_with(']'))
+    host = host.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host == "localhost") return true;
+  boost::system::error_code none;
+  const auto address = boost::asio::ip::make_address(std::string(host), none);
+  return !none && address.is_loopback();
+}
+
+PageAnswer text_answer(int status, std::string text) {
+  return {.status = status, .body = std::make_shared<const std::string>(std::move(text))};
+}
+
+}  // namespace
+
+bool ServeAddress::is_local() const {
+  boost::system::error_code none;
+  const auto parsed = boost::asio::ip::make_address(address, none);
+  return !none && parsed.is_loopback();
+}
+
+std::optional<ServeAddress> parse_serve_address(std::string_view text) {
+  ServeAddress result;
+  const std::size_t colon = text.rfind(':');
+  if (colon != std::string_view::npos) {
+    std::string_view address = text.substr(0, colon);
+    const bool bracketed = address.size() > 2 && address.front() == '[' && address.back() == ']';
+    if (bracketed) address = address.substr(1, address.size() - 2);
+    if (address == "localhost") address = "127.0.0.1";
+    boost::system::error_code none;
+    const auto parsed = boost::asio::ip::make_address(std::string(address), none);
+    if (none || parsed.is_v6() != bracketed) return std::nullopt;
+    result.address = address;
+    text = text.substr(colon + 1);
+  }
+  const auto port = number_in<std::uint16_t>(text);
+  if (!port) return std::nullopt;
+  result.port = *port;
+  return result;
+}
+
+runtime::OptionBinding serve_binding(std::string& field) {
+  return {
+      .read = [&field](const std::string& given) -> std::optional<std::string> {
+        if (!given.empty() && !parse_serve_address(given))
+          return "a port, or an IP address and a port: 8080, 0.0.0.0:8080, [::1]:8080; port 0 is any that is free";
+        field = given;
+        return {};
+      },
+      .write = [&field] { return field; }};
+}
+
+std::string random_token() {
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", random() & 0xffffffffu);
+  return token;
+}
+
+PageAnswer answer_about(const LiveRun& run, std::string_view token, const PageRequest& request) {
+  if (!may_ask(token, request))
+    return text_answer(403, token.empty()
+                                ? "ask by way of localhost or 127.0.0.1\n"
+                                : "the URL that the run printed at its start has a token: use that one\n");
+  constexpr std::string_view json = "application/json";
+  if (request.path == "/") {
+    static const auto page = std::make_shared<const std::string>(page_html());
+    return {.type = "text/html; charset=utf-8", .body = page};
+  }
+  if (request.path == "/about") return {.type = json, .body = run.about()};
+  if (request.path == "/status") return {.type = json, .body = run.status()};
+  if (request.path == "/ranks") return {.type = json, .body = run.ranks()};
+  if (request.path == "/series") {
+    const auto whole = [&](std::string_view name, std::int64_t otherwise) {
+      return number_in<std::int64_t>(parameter(request.query, name)).value_or(otherwise);
+    };
+    const std::int64_t points = std::max<std::int64_t>(whole("points", 600), 1);
+    return {.type = json,
+            .body = run.series(whole("first", 0), whole("last", 0), static_cast<std::size_t>(points))};
+  }
+  if (request.path == "/metrics")
+    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = run.prometheus()};
+  return text_answer(404, "there is nothing here; / is the page, /status is JSON, /metrics is for Prometheus\n");
+}
+
+}  // namespace ranvier::apps

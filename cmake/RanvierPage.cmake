@@ -1,0 +1,7 @@
+# apps/view/page.html as text in the programs: <source> is made of it and of apps/view/page.cpp.in.
+function(ranvier_page source)
+  set(folder ${PROJECT_SOURCE_DIR}/apps/view)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.html)
+  file(READ ${folder}/page.html ranvier_page)
+  configure_file(${folder}/page.cpp.in ${source} @ONLY)
+endfunction()

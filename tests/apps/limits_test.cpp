@@ -1,0 +1,99 @@
+// What the end of a run says in words: what limited it, and how its loss went.
+#include "apps/train/limits.hpp"
+
+#include "apps/view/text_plot.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+
+namespace {
+
+/// Ranks of 10 s each, two stages and two rows.
+struct Run {
+  std::vector<RankTotals> ranks = std::vector<RankTotals>(4, {.seconds = 10, .forward = 2, .backward = 3});
+  actors::TrainerOptions options;
+
+  Run() {
+    options.grid = {2, 2};
+    options.batch_size = 64;
+    options.microbatch_size = 1;  // 32 of them: a bubble of 3%
+  }
+  [[nodiscard]] bool says(const std::string& words) const {
+    const std::string line = limit_line(ranks, options);
+    INFO(line);
+    CHECK(line.starts_with("limited by "));
+    CHECK(line.find('\n') == std::string::npos);
+    return line.find(words) != std::string::npos;
+  }
+};
+
+std::size_t characters(const std::string& line) {
+  std::size_t count = 0;
+  for (const char c : line) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("the end of a run says what limited it, and a flag that may help") {
+  Run run;
+  CHECK(run.says("what comes between passes"));
+  CHECK(run.says("computing took 50%"));
+  for (std::size_t r : {2, 3}) run.ranks[r].backward = 6;
+  CHECK(run.says("waiting for stage 1, which computes 80% of the time where an average one computes 65%"));
+  CHECK(run.says("--g-inter"));
+  for (auto& rank : run.ranks) rank.forward = 5;
+  CHECK(run.says("limited by computing, 95% of the time"));
+  run = {};
+  run.options.microbatch_size = 32;  // one
+  CHECK(run.says("the pipeline's bubble, 50% with 1 microbatches"));
+  run = {};
+  for (auto& rank : run.ranks) rank.gather = 4;
+  CHECK(run.says("links, with gathering under way 40%"));
+  for (auto& rank : run.ranks) rank.reduce = 5;
+  CHECK(run.says("reductions under way 50%"));
+  for (auto& rank : run.ranks) rank.optimizer = 6;
+  CHECK(run.says("the optimizer, 60% of the time"));
+  CHECK(run.says("--shard zero1"));
+  run.options.tiers.optimizer = actors::TierKind::host;
+  CHECK(run.says("--optimizer-tier device"));
+  run.ranks[1].seconds = 0;  // it has not trained
+  CHECK(limit_line(run.ranks, run.options).empty());
+  CHECK(limit_line({}, run.options).empty());
+}
+
+TEST_CASE("a curve in a terminal falls where the loss does, and has its ends at its scale") {
+  Series series;
+  for (int step = 1; step <= 1000; ++step) series.add(step, {10 - step * 0.009, 1, 1, 1, 1, 1});
+  const std::string plot = text_plot(series, Figure::loss, 40, 5);
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < plot.size();) {
+    const std::size_t end = plot.find('\n', at);
+    lines.push_back(plot.substr(at, end - at));
+    at = end + 1;
+  }
+  REQUIRE(lines.size() == 6);
+  for (int i = 0; i < 6; ++i) CHECK(characters(lines[static_cast<std::size_t>(i)]) == 50);
+  CHECK(lines[0].starts_with("    9.9"));  // the first points joined
+  CHECK(lines[4].substr(0, 10).ends_with("1.05 "));
+  CHECK(lines[5].find("step 1000") != std::string::npos);
+  // The first line has dots at the left alone, the last one at the right alone.
+  const std::string blank = "\u2800";
+  CHECK(lines[0].ends_with(blank + blank + blank));
+  CHECK(lines[4].substr(10).starts_with(blank + blank + blank));
+  CHECK(!lines[4].ends_with(blank));
+}
+
+TEST_CASE("there is no curve of a few steps, of one value, or of none") {
+  Series few, flat, none;
+  for (int step = 1; step <= 7; ++step) few.add(step, {1.0 * step, 1, 1, 1, 1, 1});
+  for (int step = 1; step <= 100; ++step) flat.add(step, {3, 1, 1, 1, 1, 1});
+  for (int step = 1; step <= 100; ++step) none.add(step, {std::numeric_limits<double>::quiet_NaN(), 1, 1, 1, 1, 1});
+  for (const Series* series : {&few, &flat, &none}) CHECK(text_plot(*series, Figure::loss).empty());
+}

@@ -1,0 +1,137 @@
+// All ranks tell rank 0 what they do while somebody wants to know, in virtual time.
+#include "apps/train/rank_watch.hpp"
+
+#include "runtime/simulation.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+using namespace ranvier;
+using namespace std::chrono_literals;
+using apps::RankSnapshot;
+using apps::RankWatch;
+using runtime::SpanKind;
+using runtime::Trace;
+
+namespace {
+
+struct Job {
+  explicit Job(int ranks) : simulation(ranks, {.seed = 7}) {
+    for (int r = 0; r < ranks; ++r) traces.push_back(std::make_unique<Trace>(r, simulation.loop(r)));
+    for (int r = 0; r < ranks; ++r) {
+      watches.push_back(std::make_unique<RankWatch>(
+          simulation.loop(r), simulation.transport(r), *traces[static_cast<std::size_t>(r)],
+          RankWatch::Options{.describe =
+                                 [r](apps::RankSummary& summary) {
+                                   summary.bytes_intra = 100.0 * r;
+                                   summary.waits = {"waits"};
+                                 },
+                             .wanted = [this] { return wanted; },
+                             .heard = [this](RankSnapshot snapshot) { heard.push_back(std::move(snapshot)); }}));
+    }
+  }
+  /// For so long.
+  void run(runtime::Duration time) {
+    for (std::size_t r = 0; r < watches.size(); ++r) {
+      auto& loop = simulation.loop(static_cast<int>(r));
+      loop.after(time, [&loop] { loop.stop(); });
+    }
+    simulation.run();
+  }
+
+  runtime::Simulation simulation;
+  std::vector<std::unique_ptr<Trace>> traces;
+  bool wanted = false;
+  std::vector<RankSnapshot> heard;
+  std::vector<std::unique_ptr<RankWatch>> watches;
+};
+
+}  // namespace
+
+TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and then once a second") {
+  for (const int ranks : {1, 2, 5}) {
+    Job job(ranks);
+    job.run(10s);
+    CHECK(job.heard.empty());
+    CHECK(job.simulation.transport(0).completed() == 0);
+    job.wanted = true;
+    job.run(10s);
+    CHECK(job.heard.size() >= 9);
+    CHECK(job.heard.size() <= 11);
+    for (const RankSnapshot& snapshot : job.heard) {
+      REQUIRE(snapshot.ranks.size() == static_cast<std::size_t>(ranks));
+      for (int r = 0; r < ranks; ++r) {
+        CHECK(snapshot.ranks[static_cast<std::size_t>(r)].summary.bytes_intra == 100.0 * r);
+        CHECK(std::string(snapshot.ranks[static_cast<std::size_t>(r)].summary.waits.data()) == "waits");
+      }
+    }
+    job.wanted = false;
+    const std::size_t before = job.heard.size();
+    job.run(10s);
+    CHECK(job.heard.size() <= before + 1);
+    // Questions and answers are nothing that a rank that hangs could be taken to move by.
+    for (int r = 0; r < ranks; ++r) CHECK(job.simulation.transport(r).completed() == 0);
+  }
+}
+
+TEST_CASE("what ranks did in the last step arrives as parts of that step, the longest where there are many") {
+  Job job(2);
+  const runtime::Duration start = job.simulation.loop(0).now();
+  job.run(100ms);
+  job.watches[0]->step_done(1);
+  job.run(100ms);
+  job.watches[0]->step_done(2);  // from 100 to 200 ms
+  Trace& trace = *job.traces[1];
+  trace.add(SpanKind::forward, Trace::Lane::compute, start + 10ms, start + 60ms, 0);    // of the step before
+  trace.add(SpanKind::backward, Trace::Lane::compute, start + 90ms, start + 120ms, 4);  // of both
+  for (int i = 0; i < 1000; ++i)
+    trace.add(SpanKind::send, Trace::Lane::communicate, start + 130ms + i * 1us, start + 130ms + i * 1us + 500ns,
+              i);
+  trace.add(SpanKind::wait, Trace::Lane::loop, start + 150ms, start + 190ms);
+  trace.add(SpanKind::forward, Trace::Lane::compute, start + 195ms, start + 205ms, 5);  // of the step after, too
+  trace.add(SpanKind::forward, Trace::Lane::compute, start + 205ms, start + 210ms, 6);
+  job.wanted = true;
+  job.run(2s);
+  REQUIRE(!job.heard.empty());
+  const RankSnapshot& snapshot = job.heard.front();
+  CHECK(snapshot.step == 2);
+  CHECK(snapshot.step_ms == doctest::Approx(100).epsilon(0.01));
+  const auto& spans = snapshot.ranks[1].spans;
+  CHECK(spans.size() == apps::summary_spans(2));
+  std::vector<apps::SummarySpan> passes;
+  for (const auto& span : spans)
+    if (span.kind != static_cast<std::uint8_t>(SpanKind::send)) passes.push_back(span);
+  REQUIRE(passes.size() == 3);
+  CHECK(passes[0].index == 4);
+  CHECK(passes[0].begin_ms == 0);
+  CHECK(passes[0].length_ms == doctest::Approx(20).epsilon(0.01));
+  CHECK(passes[1].begin_ms == doctest::Approx(50).epsilon(0.01));
+  CHECK(passes[1].length_ms == doctest::Approx(40).epsilon(0.01));
+  CHECK(passes[2].index == 5);
+  CHECK(passes[2].begin_ms + passes[2].length_ms == doctest::Approx(100).epsilon(0.01));
+  CHECK(snapshot.ranks[1].summary.seconds[static_cast<std::size_t>(SpanKind::wait)] == doctest::Approx(0.04));
+  CHECK(snapshot.ranks[0].spans.empty());
+}
+
+TEST_CASE("a watch that ends while answers are under way leaves nothing behind") {
+  Job job(3);
+  job.wanted = true;
+  job.run(1s + 100us);  // in the middle of a question
+  const std::size_t before = job.heard.size();
+  job.watches[0].reset();
+  for (int r = 0; r < 3; ++r) {
+    auto& loop = job.simulation.loop(r);
+    loop.after(5s, [&loop] { loop.stop(); });
+  }
+  job.simulation.run();
+  CHECK(job.heard.size() == before);
+}
+
+TEST_CASE("summaries of hundreds of ranks are small, and those of few show every pass") {
+  CHECK(apps::summary_spans(1) == 256);
+  CHECK(apps::summary_spans(64) == 256);
+  CHECK(apps::summary_spans(512) == 32);
+  CHECK(apps::summary_spans(100'000) == 16);
+}

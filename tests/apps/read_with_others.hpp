@@ -1,0 +1,39 @@
+// Reads a file with the reader of those that it is written for, where Python has it. One thread.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace ranvier::tests {
+
+/// What tests/apps/read_with_others.py prints; none, with a message: the reader is not installed. Another Python than
+/// the system's is that of RANVIER_PYTHON.
+inline std::optional<std::string> read_with(const std::string& reader, const std::string& path) {
+  const char* const named = std::getenv("RANVIER_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  const auto script = std::filesystem::path(__FILE__).parent_path() / "read_with_others.py";
+  const std::string command = python + " " + script.string() + " " + reader + " '" + path + "' 2>&1";
+  std::FILE* const output = ::popen(command.c_str(), "r");
+  REQUIRE(output != nullptr);
+  std::string text;
+  std::array<char, 4096> some;
+  while (const std::size_t bytes = std::fread(some.data(), 1, some.size(), output)) text.append(some.data(), bytes);
+  const int status = ::pclose(output);
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
+    MESSAGE("skipped: " << text);
+    return std::nullopt;
+  }
+  INFO(text);
+  REQUIRE(status == 0);
+  return text;
+}
+
+}  // namespace ranvier::tests

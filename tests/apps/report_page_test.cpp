@@ -1,0 +1,178 @@
+// Reports about runs, from files as ranvier-train writes them.
+#include "apps/report/report_options.hpp"
+#include "apps/report/report_page.hpp"
+
+#include "apps/report/line_plot.hpp"
+#include "runtime/trace.hpp"
+#include "runtime/trace_file.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using namespace std::chrono_literals;
+using doctest::Approx;
+using tests::error_of;
+using tests::says;
+
+namespace {
+
+struct Fixture {
+  /// Losses 1 + 9 / step, of 0.5 s each.
+  [[nodiscard]] std::string metrics(const std::string& name, int steps, const std::string& more = {}) const {
+    std::string text;
+    for (int step = 1; step <= steps; ++step)
+      text += fmt::format(
+          R"({{"step":{},"loss":{},"grad_norm":1,"lr":0.001,"loss_scale":1,"skipped":false,"tokens":100,"seconds":0.5,)"
+          R"("tokens_per_second":200,"mfu":0.25,"memory":{{"parameters":1048576,"nvme":0}}{}}})"
+          "\n",
+          step, 1 + 9.0 / step,
+          step == 1       ? R"(,"configuration":{"seed":"1","data":"<b>"})"
+          : step == steps ? ",\"validation_loss\":1.5"
+                          : "");
+    return folder.write(name, text + more).string();
+  }
+  [[nodiscard]] ReportOptions options(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "ranvier-report");
+    std::vector<const char*> words;
+    for (const std::string& argument : arguments) words.push_back(argument.c_str());
+    return parse_report_options(static_cast<int>(words.size()), words.data());
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return (folder.path() / name).string(); }
+
+  tests::TemporaryFolder folder;
+};
+
+std::string value(const std::vector<SummaryRow>& rows, const std::string& name, std::size_t run = 0) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; });
+  return found == rows.end() ? "no row" : found->values.at(run);
+}
+
+std::size_t count(const std::string& text, const std::string& words) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without anything outside of it") {
+  const std::string first = metrics("a.jsonl", 200), second = metrics("b.jsonl", 100,
+                                                                      "{\"checkpoint\":100,\"bytes\":1,"
+                                                                      "\"seconds\":1,\"waited_seconds\":50}\n");
+  CHECK(write_report(options({first, second, "--names", "one,<two>", "-o", file("report.html")})) ==
+        "report: " + file("report.html") + "\n");
+  const std::string page = folder.read("report.html");
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(page.ends_with("</html>\n"));
+  CHECK(count(page, "<svg") == 6);
+  CHECK(count(page, "class=\"line\"") == 12);
+  CHECK(count(page, "<circle") == 2);
+  for (const char* outside : {"http://", "https://", "<script", "<link", "<img", "<b>"})
+    CHECK(count(page, outside) == 0);
+  CHECK(count(page, "&lt;two&gt;") > 0);
+  CHECK(page.find("<tr><th>seed</th><td>1</td><td>1</td></tr>") != std::string::npos);
+  CHECK(page.find("<td>1.0 MiB</td>") != std::string::npos);
+  const auto rows = summary_rows({read_run({first, {}}, "a"), read_run({second, {}}, "b")});
+  CHECK(value(rows, "steps") == "200");
+  CHECK(value(rows, "tokens or images") == "20k");
+  CHECK(value(rows, "throughput, a second", 1) == "200");
+  CHECK(value(rows, "goodput, a second", 0) == "200");
+  CHECK(value(rows, "goodput, a second", 1) == "100");  // as long again was waited for a checkpoint
+  CHECK(value(rows, "time that counted", 1) == "50.0%");
+  CHECK(value(rows, "last loss", 1) == "1.0905");  // mean of steps 99 and 100
+  CHECK(value(rows, "best validation loss") == "1.5");
+  CHECK(value(rows, "ranks waited") == "no row");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and what a profile predicted") {
+  struct Hand final : runtime::Clock {
+    [[nodiscard]] runtime::Duration now() const override { return {}; }
+  } clock;
+  std::vector<std::string> events;
+  for (int rank = 0; rank < 2; ++rank) {
+    runtime::Trace trace(rank, clock);
+    for (int step = 1; step <= 2; ++step) {
+      const runtime::Duration begin = (step - 1) * 100ms;
+      trace.set_activity(runtime::SpanKind::step, step);
+      trace.add(runtime::SpanKind::forward, runtime::Trace::Lane::compute, begin, begin + 40ms, 0);
+      trace.add(runtime::SpanKind::wait, runtime::Trace::Lane::loop, begin + 40ms,
+                begin + 40ms + (rank + 1) * 10ms);
+      trace.add(runtime::SpanKind::step, runtime::Trace::Lane::steps, begin, begin + 100ms, step);
+    }
+    events.push_back(trace.chrome_events());
+  }
+  runtime::write_trace_file(file("trace.json"), events);
+  const std::string path =
+      metrics("metrics.jsonl", 3,
+              R"({"prediction":{"profile":"here","predicted":{"step_seconds":0.4,"bytes_intra":2048},)"
+              R"("measured":{"step_seconds":0.5,"bytes_intra":1024}}})"
+              "\n");
+  const TraceSummary trace = read_trace(file("trace.json"));
+  CHECK(trace.step == 2);
+  CHECK(trace.step_ms == Approx(100));
+  CHECK(trace.seconds == Approx(0.2));
+  CHECK(trace.shares.at(0).at("wait") == Approx(0.1));
+  CHECK(trace.shares.at(1).at("wait") == Approx(0.2));
+  REQUIRE(trace.ranks.at(1).size() == 2);
+  CHECK(trace.ranks.at(1)[1].kind == "wait");
+  CHECK(trace.ranks.at(1)[1].begin_ms == Approx(40));
+  for (const std::string& given : {folder.path().string(), path + "," + file("trace.json")}) {
+    const auto rows = summary_rows({read_run(run_paths(given), "x")});
+    CHECK(value(rows, "ranks waited") == "15.0%");
+    CHECK(value(rows, "ranks computed") == "40.0%");
+    CHECK(value(rows, "predicted / measured step") == "400.0 ms / 500.0 ms (-20.0%)");
+    CHECK(value(rows, "predicted / measured bytes inside nodes") == "2.0 KiB / 1.0 KiB (+100.0%)");
+  }
+  CHECK(!write_report(options({folder.path().string(), "-o", file("report.html")})).empty());
+  const std::string page = folder.read("report.html");
+  CHECK(page.find("Step 2 of all ranks, 100.0 ms") != std::string::npos);
+  CHECK(count(page, "<rect class=\"wait\"") == 2);
+  CHECK(count(page, "<rect class=\"forward\"") == 2);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all of them") {
+  const std::string path = metrics("a.jsonl", 3, "{\"checkpoint\":3}\nno record\n");
+  CHECK(write_report(options({path, "--names", "a \"b\"", "--csv", file("all.csv")})) ==
+        file("all.csv") + ": 3 lines\n");
+  CHECK(folder.read("all.csv") ==
+        "run,step,loss,validation_loss,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,tokens_per_second,"
+        "model_flops_per_second,mfu,seconds\n"
+        "\"a \"\"b\"\"\",1,10,,,1,0.001,1,0,100,200,,0.25,0.5\n"
+        "\"a \"\"b\"\"\",2,5.5,,,1,0.001,1,0,100,200,,0.25,0.5\n"
+        "\"a \"\"b\"\"\",3,4,1.5,,1,0.001,1,0,100,200,,0.25,0.5\n");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is refused") {
+  const std::string path = metrics("a.jsonl", 2), other = folder.write("text", "words\n").string();
+  const auto refused = [&](const std::vector<std::string>& arguments, std::string_view words) {
+    const Error error = error_of([&] { static_cast<void>(write_report(options(arguments))); });
+    return says(error, words);
+  };
+  CHECK(refused({}, "there is no run"));
+  CHECK(refused({file("missing")}, "missing is no file"));
+  CHECK(refused({path + "," + file("missing"), "-o", file("r.html")}, "missing is no file"));
+  CHECK(refused({folder.path().string()}, "has no metrics.jsonl"));
+  CHECK(refused({other, "-o", file("r.html")}, "has no record of a step"));
+  CHECK(refused({path + "," + other, "-o", file("r.html")}, "has no spans"));
+  CHECK(refused({path, "--names", "a,b"}, "2 names for 1 run"));
+  CHECK(refused({path, "-o", path, "--overwrite"}, "would write over a file that it reads"));
+  CHECK(refused({path, "-o", other}, "is there: give another path, or --overwrite"));
+  CHECK(refused({path, "-o", other, "--csv", other}, "one of them at a time"));
+  CHECK(folder.read("text") == "words\n");
+}
+
+TEST_CASE("a plot of steps that have no values says so, and one of equal values has a scale") {
+  CHECK(line_plot("Loss", {{.name = "a", .points = {}, .least = {}, .most = {}}}).find("No step has one") !=
+        std::string::npos);
+  const std::string flat = line_plot("Loss", {{.name = "a", .points = {{1, 2}, {2, 2}}, .least = {}, .most = {}}});
+  CHECK(flat.find("nan") == std::string::npos);
+  CHECK(flat.find("inf") == std::string::npos);
+  CHECK(count(flat, "class=\"grid\"") >= 2);
+}
