@@ -14,7 +14,10 @@ function(ranvier_read_names source declared uses)
 
   string(REGEX MATCHALL "\n#define [A-Za-z_0-9]+" names "${text}")
   string(REGEX MATCHALL "\n(static|const|constexpr) [^@{}()#=\n]*[ *&][A-Za-z_0-9]+( =|@|{|\\()" constants "${text}")
-  list(APPEND names ${constants})
+  string(REGEX MATCHALL "\nconstexpr [^@\n]*" lines "${text}")  # constexpr int a = 1, b = 2;
+  string(REGEX MATCHALL ", [A-Za-z_0-9]+ =" others "${lines}")
+  list(TRANSFORM others REPLACE ", ([A-Za-z_0-9]+) =" " \\1")
+  list(APPEND names ${constants} ${others})
   set(rest "${text}")
   string(FIND "${rest}" "\nnamespace {\n" begin)
   while(NOT begin EQUAL -1)

@@ -10,7 +10,12 @@
 namespace ranvier::apps {
 namespace {
 
-constexpr double width = 640, height = 260, left = 62, right = 12, top = 10, bottom = 26;
+constexpr double width = 640;
+constexpr double height = 260;
+constexpr double left_margin = 62;
+constexpr double right_margin = 12;
+constexpr double top_margin = 10;
+constexpr double bottom_margin = 26;
 
 std::vector<double> ticks(double from, double to, int about) {
   const double rough = (to - from) / about, unit = std::pow(10.0, std::floor(std::log10(rough)));
@@ -79,9 +84,12 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
   const double pad = 0.05 * (high - low);
   low -= pad;
   high += pad;
-  const auto px = [&](double x) { return left + (x - x0) / (x1 - x0) * (width - left - right); };
+  const auto px = [&](double x) {
+    return left_margin + (x - x0) / (x1 - x0) * (width - left_margin - right_margin);
+  };
   const auto py = [&](double y) {
-    return std::clamp(top + (high - y) / (high - low) * (height - top - bottom), top, height - bottom);
+    return std::clamp(top_margin + (high - y) / (high - low) * (height - top_margin - bottom_margin), top_margin,
+                      height - bottom_margin);
   };
   const auto append = std::back_inserter(text);
   fmt::format_to(append, "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
@@ -91,7 +99,7 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
                    R"(<line class="grid" x1="{0}" x2="{1}" y1="{2:.1f}" y2="{2:.1f}"/><text x="{3}" y="{4:.1f}")"
                    R"( text-anchor="end">{5}</text>)"
                    "\n",
-                   left, width - right, py(t), left - 6, py(t) + 4,
+                   left_margin, width - right_margin, py(t), left_margin - 6, py(t) + 4,
                    scientific ? fmt::format("{:.2e}", t) : short_number(t));
   }
   for (const double t : ticks(x0, x1, 6))
