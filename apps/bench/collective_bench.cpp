@@ -27,7 +27,7 @@ double median(std::vector<double> values) {
 }
 
 /// One algorithm at one size.
-struct Case {
+struct BenchCase {
   std::string algorithm;
   runtime::Buffer staging;
   std::unique_ptr<PlanCommunicator> plans;  ///< none: by MPI
@@ -77,13 +77,13 @@ class CollectiveBench {
   /// All algorithms in turns, so that whatever else the machine does meets them alike.
   void time_together(Collective collective, std::size_t bytes, double seconds) {
     const std::size_t elements = elements_of(bytes);
-    std::vector<Case> cases;
+    std::vector<BenchCase> cases;
     for (const std::string& name : options_.algorithms_of(collective))
       cases.push_back(make(collective, name, elements));
     double spent = 0;
     for (int round = 0; round <= options_.repeat; ++round) {  // the first does not count
       if (round > 1 && spent > seconds) break;
-      for (Case& each : cases) {
+      for (BenchCase& each : cases) {
         const double took = rank_.slowest_seconds([&](runtime::Handler done) {
           const Communicator::Part part{data_.data(), elements};
           Communicator& communicator = each.plans ? static_cast<Communicator&>(*each.plans) : mpi_;
@@ -94,12 +94,12 @@ class CollectiveBench {
       }
     }
     if (prints()) {
-      for (const Case& each : cases) print(collective, each, elements * sizeof(float));
+      for (const BenchCase& each : cases) print(collective, each, elements * sizeof(float));
     }
   }
 
-  Case make(Collective collective, const std::string& name, std::size_t elements) {
-    Case made{.algorithm = name};
+  BenchCase make(Collective collective, const std::string& name, std::size_t elements) {
+    BenchCase made{.algorithm = name};
     if (name == "mpi") return made;
     const PlanChoice choice{.all_gather = name,
                             .reduce_scatter = name,
@@ -130,7 +130,7 @@ class CollectiveBench {
                                  .depth = std::min(chunks, choice.depth)});
   }
 
-  void print(Collective collective, const Case& each, std::size_t bytes) const {
+  void print(Collective collective, const BenchCase& each, std::size_t bytes) const {
     const double seconds = median(each.seconds);
     fmt::print(R"({{"collective":"{}","algorithm":"{}","bytes":{},"ranks":{},"nodes":{},"seconds":{:.9f},)"
                R"("predicted_seconds":{},"bytes_per_second":{:.0f},"repeated":{}}})"
