@@ -17,8 +17,8 @@ using runtime::Trace;
 
 namespace {
 
-struct Job {
-  explicit Job(int ranks) : simulation(ranks, {.seed = 7}) {
+struct WatchedJob {
+  explicit WatchedJob(int ranks) : simulation(ranks, {.seed = 7}) {
     for (int r = 0; r < ranks; ++r) traces.push_back(std::make_unique<Trace>(r, simulation.loop(r)));
     for (int r = 0; r < ranks; ++r) {
       watches.push_back(std::make_unique<RankWatch>(
@@ -52,7 +52,7 @@ struct Job {
 
 TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and then once a second") {
   for (const int ranks : {1, 2, 5}) {
-    Job job(ranks);
+    WatchedJob job(ranks);
     job.run(10s);
     CHECK(job.heard.empty());
     CHECK(job.simulation.transport(0).completed() == 0);
@@ -77,7 +77,7 @@ TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and the
 }
 
 TEST_CASE("what ranks did in the last step arrives as parts of that step, the longest where there are many") {
-  Job job(2);
+  WatchedJob job(2);
   const runtime::Duration start = job.simulation.loop(0).now();
   job.run(100ms);
   job.watches[0]->step_done(1);
@@ -116,7 +116,7 @@ TEST_CASE("what ranks did in the last step arrives as parts of that step, the lo
 }
 
 TEST_CASE("a watch that ends while answers are under way leaves nothing behind") {
-  Job job(3);
+  WatchedJob job(3);
   job.wanted = true;
   job.run(1s + 100us);  // in the middle of a question
   const std::size_t before = job.heard.size();
