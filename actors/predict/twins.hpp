@@ -60,7 +60,9 @@ class TwinConsensus final : public Consensus {
   void one_done(bool mine);
 
   runtime::EventLoop* loop_;
-  std::vector<double> staging_, values_;  // of all twins: sums of zeros
+  // Of all twins. What decides anything is zero in predictions; compute times mean nothing here, since twins add to the
+  // same memory.
+  std::vector<double> staging_, values_;
   std::vector<Other> others_;
   std::size_t missing_ = 0;
   runtime::Handler done_;

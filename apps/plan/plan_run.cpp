@@ -115,7 +115,14 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     limits.progress = teller(tools, situation.label);
     const auto costs = tools.costs(situation.profile);
     const bool is_first = &situation == &situations.front();
-    Choices choices = choose(planner, *costs, tools.predict, limits, how);
+    Choices choices;
+    bool has_grids = true;
+    try {
+      choices = choose(planner, *costs, tools.predict, limits, how);
+    } catch (const Error& error) {
+      if (!situation.world || error.code() != ErrorCode::usage) throw;
+      has_grids = false;  // of the ranks that are left; the other cases are worth their table
+    }
     if (is_first) {
       if (choices.best.empty()) {
         result.status = nothing_fits_exit_code;
@@ -134,7 +141,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     }
     if (!options.compares()) break;
     Case& one = cases.emplace_back();
-    one.label = situation.label;
+    one.label = situation.label + (has_grids ? "" : ": no grid of them divides the batch");
     one.context = context;
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
     if (!choices.best.empty()) one.best = std::move(choices.best.front());

@@ -50,7 +50,8 @@ int left_of(const PlanOptions& options, const MachineProfile& profile, int dead)
     fail(ErrorCode::usage, "--dead-ranks {}: of {} ranks none is left: give fewer", dead, planner.world());
   std::set<int> nodes;
   for (const int rank : drawn(dead, planner.world())) nodes.insert(rank / planner.node_size());
-  const int left = planner.world() - static_cast<int>(nodes.size()) * planner.node_size();
+  int left = planner.world();  // the last node may have fewer
+  for (const int node : nodes) left -= std::min(planner.node_size(), planner.world() - node * planner.node_size());
   if (left <= 0)
     fail(ErrorCode::usage,
          "--dead-ranks {}: each of the {} nodes of {} ranks has one, so that none is left: give fewer", dead,
@@ -87,9 +88,9 @@ std::vector<Situation> situations_of(const PlanOptions& options,
   for (const SlowNode& slow : options.slow_nodes)
     add(fmt::format("node {} × {} as slow", slow.node, slow.factor)).slow_node = slow;
   for (const SlowShare& slow : options.slow_ranks)
-    add(fmt::format("{}% of ranks × {} as slow", 100 * slow.share, slow.factor)).slow_ranks = slow;
+    add(fmt::format("{:.4g}% of ranks × {} as slow", 100 * slow.share, slow.factor)).slow_ranks = slow;
   for (const SlowShare& slow : options.slow_links)
-    add(fmt::format("{}% of links × {} as slow", 100 * slow.share, slow.factor)).slow_links = slow;
+    add(fmt::format("{:.4g}% of links × {} as slow", 100 * slow.share, slow.factor)).slow_links = slow;
   for (const double jitter : options.jitter) add(fmt::format("jitter of {}", jitter)).jitter = jitter;
   for (const int dead : options.dead_ranks) {
     const int left = left_of(options, base, dead);

@@ -142,8 +142,8 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
 
 std::string timeline(const TraceSummary& trace) {
   if (trace.step == 0 || trace.ranks.empty()) return {};
-  constexpr std::array drawn{"wait",    "send",     "gather",   "reduce",
-                             "forward", "backward", "optimizer"};  // later above
+  constexpr std::array drawn{"wait",    "send",     "gather",  "reduce",
+                             "forward", "backward", "weights", "optimizer"};  // later above
   constexpr double wide = 1300, label = 56;
   const double row = trace.ranks.size() <= 32 ? 20 : std::max(3.0, 640.0 / static_cast<double>(trace.ranks.size()));
   const double high = row * static_cast<double>(trace.ranks.size());
@@ -182,7 +182,7 @@ std::string timeline(const TraceSummary& trace) {
                    "\n",
                    std::min(px(t), wide - 50), high + 16, t);
   text += "</svg>\n<p class=\"keys\">";
-  for (const char* kind : {"forward", "backward", "optimizer", "wait", "send", "gather", "reduce"})
+  for (const char* kind : {"forward", "backward", "weights", "optimizer", "wait", "send", "gather", "reduce"})
     fmt::format_to(append, "<i class=\"{0}\"></i>{0} ", kind);
   return text + "</p></figure>\n";
 }

@@ -43,6 +43,7 @@ th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid var
   overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 500; } td.differs { font-weight: 600; }
 .keys i, th i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
 .forward { fill: #3b82c4; background: #3b82c4; } .backward { fill: #7c5cc4; background: #7c5cc4; }
+.weights { fill: #b07cc6; background: #b07cc6; }
 .optimizer { fill: #2f9e6e; background: #2f9e6e; } .wait { fill: var(--wait); background: var(--wait); }
 .send { fill: #9aa3ad; background: #9aa3ad; } .gather { fill: #d99a2b; background: #d99a2b; }
 .reduce { fill: #c2571a; background: #c2571a; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -191,12 +192,13 @@ std::string details(const RunFile& run) {
   std::string text = timeline(run.trace);
   if (!run.trace.shares.empty()) {
     text += "<div class=\"scroll\"><table><tr><th>rank</th>";
-    const std::vector<const char*> kinds{"forward", "backward", "optimizer", "wait", "send", "gather", "reduce"};
+    const std::vector<const char*> kinds{"forward", "backward", "weights", "optimizer",
+                                         "wait",    "send",     "gather",  "reduce"};
     for (const char* kind : kinds) text += fmt::format("<th>{}</th>", kind);
     text += "</tr>\n";
     for (const auto& [rank, shares] : run.trace.shares) {
       if (rank >= 64) {
-        text += fmt::format("<tr><th>…</th><td colspan=\"7\">{} ranks in all</td></tr>", run.trace.shares.size());
+        text += fmt::format("<tr><th>…</th><td colspan=\"8\">{} ranks in all</td></tr>", run.trace.shares.size());
         break;
       }
       text += fmt::format("<tr><th>{}</th>", rank);
@@ -243,7 +245,8 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
   row("a step", [](const RunFile& run) { return seconds_text(mean_of(run, Figure::seconds)); });
   row("throughput, a second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
-    return count(totals.seconds > 0 ? totals.tokens / (totals.seconds - totals.repeated_seconds) : 0);
+    const double counted = totals.seconds - totals.repeated_seconds;
+    return count(counted > 0 ? totals.tokens / counted : 0);
   });
   row("goodput, a second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
@@ -260,7 +263,8 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
   row("best validation loss", [](const RunFile& run) { return number(best_validation(run)); });
   row("ranks waited", [](const RunFile& run) { return percent(share_of(run, "wait")); });
   row("ranks computed", [](const RunFile& run) {
-    return percent(share_of(run, "forward") + share_of(run, "backward") + share_of(run, "optimizer"));
+    return percent(share_of(run, "forward") + share_of(run, "backward") + share_of(run, "weights") +
+                   share_of(run, "optimizer"));
   });
   row("predicted / measured step", [](const RunFile& run) { return predicted(run, "step_seconds", seconds_text); });
   row("predicted / measured bytes inside nodes",

@@ -47,7 +47,9 @@ std::optional<Event> event_of(std::string_view line) {
     const json::value* found = object.if_contains(name);
     return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
   };
-  Event event{.rank = static_cast<int>(number_of(object, "pid")),
+  const double rank = number_of(object, "pid");
+  if (!(rank >= 0 && rank < 1e9)) return std::nullopt;
+  Event event{.rank = static_cast<int>(rank),
               .kind = text("cat"),
               .name = text("name"),
               .begin_ms = number_of(object, "ts") * 1e-3,
@@ -108,12 +110,14 @@ TraceSummary read_trace(const fs::path& path) {
   double first = std::numeric_limits<double>::infinity(), last = 0;
   std::optional<Event> step;  // of rank 0, the last
   std::map<int, std::map<std::string, double>> milliseconds, until;
+  std::map<int, double> began;  // a trace has the last spans of each rank, which reach back differently far
   for_each_line(path, [&](std::string_view line) {
     const auto event = event_of(line);
     if (!event) return;
     if (event->kind == "step" && event->rank == 0 && (!step || event->step >= step->step)) step = event;
     const double end = event->begin_ms + event->length_ms;
     first = std::min(first, event->begin_ms);
+    began.try_emplace(event->rank, event->begin_ms);
     last = std::max(last, end);
     // Events of a rank come by their beginnings: time that several of a kind share counts once.
     double& covered = until[event->rank][event->kind];
@@ -124,7 +128,7 @@ TraceSummary read_trace(const fs::path& path) {
     fail(ErrorCode::data, "{} has no spans: give what --trace of ranvier-train wrote", path.string());
   result.seconds = (last - first) * 1e-3;
   for (auto& [rank, kinds] : milliseconds)
-    for (auto& [kind, time] : kinds) result.shares[rank][kind] = time / std::max(last - first, 1e-9);
+    for (auto& [kind, time] : kinds) result.shares[rank][kind] = time / std::max(last - began.at(rank), 1e-9);
   if (!step) return result;
   result.step = step->step;
   result.step_ms = step->length_ms;

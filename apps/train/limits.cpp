@@ -20,15 +20,14 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
   const runtime::GridShape& shape = options.grid;
   const runtime::Grid grid(shape, shape.ranks());
   std::vector<double> stages(static_cast<std::size_t>(shape.g_inter));
-  double computed = 0, optimizer = 0, sending = 0, gathering = 0, reducing = 0;
+  double computed = 0, optimizer = 0, gathering = 0, reducing = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankTotals& rank = ranks[r];
     if (rank.seconds <= 0) return {};
     const double part = 1 / (rank.seconds * static_cast<double>(ranks.size()));
-    const double passes = (rank.forward + rank.backward) * part;
+    const double passes = (rank.forward + rank.backward + rank.weights) * part;
     computed += passes;
     optimizer += rank.optimizer * part;
-    sending += rank.send * part;
     gathering += rank.gather * part;
     reducing += rank.reduce * part;
     const int stage = grid.position(static_cast<int>(r)).stage;
@@ -50,15 +49,15 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
   const double links = std::min(idle, std::max(gathering, reducing));
   const double largest = std::max({imbalance, bubble, optimizer, links});
   std::string cause;
-  if (optimizer == largest) {
+  if (optimizer == largest && optimizer >= 0.1) {
     cause =
         fmt::format("the optimizer, {} of the time: {}", percent(optimizer),
                     off_device ? "a larger --batch-size has fewer steps, --optimizer-tier device needs no transfers"
                                : "a larger --batch-size has fewer steps, --shard zero1 shares them out");
   } else if (imbalance == largest && imbalance >= unbalanced) {
     cause = fmt::format(
-        "waiting for stage {}, which computes {} of the time where an average one computes {}: another "
-        "--g-inter cuts the layers elsewhere",
+        "waiting for stage {}, which computes {} of the time where an average one computes {}: --rebalance finds "
+        "the --layers-per-stage that evens that out, and another --g-inter cuts the layers elsewhere",
         busiest - stages.begin(), percent(*busiest), percent(computed));
   } else if (links == largest && links > 0.1) {
     cause = gathering > reducing

@@ -124,7 +124,7 @@ void Training::make_reporter() {
 std::string Training::configuration_json() const {
   boost::json::object flags;
   for (const runtime::ResolvedOption& option : resolved(run_.options))
-    if (!option.value.empty()) flags[option.name] = option.value;
+    if (!option.value.empty()) flags[option.name] = actors::printable(option.value);
   return boost::json::serialize(flags);
 }
 
@@ -134,7 +134,7 @@ std::function<void(std::string_view)> Training::records() {
     event_file_.emplace(folder, resumption_.place().step);
     std::vector<std::pair<std::string, std::string>> flags;
     for (const runtime::ResolvedOption& option : resolved(run_.options))
-      if (!option.value.empty()) flags.emplace_back(option.name, option.value);
+      if (!option.value.empty()) flags.emplace_back(option.name, actors::printable(option.value));
     event_file_->configuration(flags);
   }
   if (run_.live == nullptr && !event_file_) return nullptr;
@@ -221,10 +221,14 @@ RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
                   (node_of[peer] == here ? summary.bytes_intra : summary.bytes_inter) +=
                       static_cast<double>(sent[peer]);
               },
-          .wanted = [this] { return run_.live != nullptr && run_.live->ranks_wanted(); },
+          .wanted = [this] { return run_.live != nullptr && !snapshot_waits_ && run_.live->ranks_wanted(); },
           .heard =
               [this](RankSnapshot snapshot) {
-                report([this, snapshot = std::move(snapshot)]() mutable { run_.live->take(std::move(snapshot)); });
+                snapshot_waits_ = true;
+                report([this, snapshot = std::move(snapshot)]() mutable {
+                  run_.live->take(std::move(snapshot));
+                  snapshot_waits_ = false;
+                });
               }};
 }
 

@@ -111,6 +111,8 @@ class Training {
   std::optional<WeightSaving> saving_;
   RankWatch* rank_watch_ = nullptr;           // while the loop runs, with --serve
   FileWriter files_;                          // both end before what they write with
+  Series losses_{4096};                       // for a curve at the end
+  std::atomic<bool> snapshot_waits_ = false;  // for the reports' stream
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
   StepClock step_clock_;
   StepMeter step_meter_;
@@ -120,7 +122,6 @@ class Training {
   double seconds_ = 0;
   double last_loss_ = 0;
   std::vector<RankTotals> totals_;
-  Series losses_{4096};  // for a curve at the end
   std::string trace_, lost_trace_;
 };
 

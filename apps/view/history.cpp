@@ -60,6 +60,7 @@ bool History::take(std::string_view line) {
   if (failed || !value.is_object()) return false;
   const json::object& record = value.get_object();
   if (const auto at = whole_of(record, "step")) {
+    if (*at < 0 || *at > (std::int64_t{1} << 53)) return false;
     if (record.contains("grad_norm")) step(*at, record);
     if (record.contains("validation_loss") || record.contains("hellaswag_accuracy")) evaluation(*at, record);
     if (record.contains("sample"))
@@ -81,7 +82,16 @@ bool History::take(std::string_view line) {
   } else if (const auto damage = whole_of(record, "damage")) {
     warn(*damage, fmt::format("silent damage in {} of {}: {}", text_of(record, "state"), text_of(record, "unit"),
                               text_of(record, "action")));
+  } else if (const auto split = whole_of(record, "rebalance")) {
+    const json::value* better = record.if_contains("better_layers_per_stage");
+    if (better != nullptr && better->is_array())
+      warn(*split, "--rebalance: faster with --layers-per-stage " + json::serialize(*better));
   } else if (const json::value* run = record.if_contains("run"); run != nullptr && run->is_object()) {
+    if (!run->get_object().contains("resumed_step")) {  // another training: its steps are none that are done again
+      auto before = std::move(runs_);
+      *this = History(points_);
+      runs_ = std::move(before);
+    }
     keep(runs_, run->get_object(), most_runs);
   } else if (const json::value* said = record.if_contains("prediction"); said != nullptr && said->is_object()) {
     prediction_ = said->get_object();

@@ -45,7 +45,7 @@ class History {
     double checkpoint_waits = 0;  ///< seconds
   };
 
-  explicit History(std::size_t points = 1 << 16) : series_(points) {}
+  explicit History(std::size_t points = 1 << 16) : points_(points), series_(points) {}
 
   /// A record. Returns false for what is none.
   bool take(std::string_view line);
@@ -71,6 +71,7 @@ class History {
   void evaluation(std::int64_t step, const boost::json::object& record);
   void warn(std::int64_t step, std::string text);
 
+  std::size_t points_;
   Series series_;
   Totals totals_;
   boost::json::object last_, prediction_, configuration_;

@@ -82,6 +82,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
   Connection& operator=(const Connection&) = delete;
 
   void read() {
+    head = false;
     parser.emplace();
     parser->header_limit(static_cast<std::uint32_t>(state.options.header_bytes));
     stream.expires_after(state.options.request_time);
@@ -183,12 +184,12 @@ void PageServer::State::accept() {
         if (!stopped) accept();
       });
     }
+    accept();
     if (open < options.connections) {
       std::make_shared<Connection>(std::move(socket), *this)->read();
     } else {
       ++refused;  // the socket ends here
     }
-    accept();
   });
 }
 

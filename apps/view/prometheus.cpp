@@ -95,8 +95,8 @@ std::string LiveRun::make_prometheus() const {
   all.family("rank_seconds_total", "counter", "Time of a rank by what it did, as asked for with the last request.");
   for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
     using runtime::SpanKind;
-    for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::optimizer, SpanKind::wait,
-                                SpanKind::send, SpanKind::gather, SpanKind::reduce})
+    for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::weights, SpanKind::optimizer,
+                                SpanKind::wait, SpanKind::send, SpanKind::gather, SpanKind::reduce})
       all.value(ranks_.ranks[r].summary.seconds[static_cast<std::size_t>(kind)],
                 fmt::format("{},kind=\"{}\"", labels(r), runtime::to_string(kind)));
   }

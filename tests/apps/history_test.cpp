@@ -7,6 +7,7 @@
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -125,7 +126,7 @@ TEST_CASE("a history has what a run told, and takes no line for a record that is
   CHECK(history.take(R"({"checkpoint":3,"bytes":0,"seconds":0,"waited_seconds":0,"failure":"full"})"));
   CHECK(
       history.take(R"({"bad_step":4,"reason":"loss","action":"skip","loss":null,"grad_norm":null,"in_a_row":1})"));
-  CHECK(history.take(R"({"run":{"began":"2026","steps":9,"seed":1}})"));
+  CHECK(history.take(R"({"run":{"began":"2026","steps":9,"seed":1,"resumed_step":2}})"));
   CHECK(!history.take("{\"step\":"));
   CHECK(!history.take("7"));
   CHECK(history.series().size() == 2);
@@ -223,8 +224,21 @@ TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
   CHECK(values("ranvier_validation_loss") == std::vector<std::string>{" 2.5"});
   CHECK(values("ranvier_trained_tokens") == std::vector<std::string>{" 500"});
   CHECK(values("ranvier_info")[0] == R"({model="a \"model\"\\",stages="2",rows="1",phase="training"} 1)");
-  CHECK(values("ranvier_rank_seconds_total")[7] == R"({rank="1",stage="1",row="0",kind="forward"} 1.25)");
+  CHECK(values("ranvier_rank_seconds_total")[8] == R"({rank="1",stage="1",row="0",kind="forward"} 1.25)");
   CHECK(values("ranvier_rank_sent_bytes_total")[3] == R"({rank="1",stage="1",row="0",link="inter"} 3000000000000)");
+}
+
+TEST_CASE("another training in the same file is none whose steps are done again") {
+  History history;
+  const auto step_of = [](int step) {
+    return fmt::format(R"({{"step":{},"loss":4,"grad_norm":1,"lr":0.1,"tokens":100,"seconds":0.5}})", step);
+  };
+  for (int step = 1; step <= 3; ++step) history.take(step_of(step));
+  history.take(R"({"run":{"began":"2026","steps":3,"seed":1}})");
+  for (int step = 1; step <= 3; ++step) history.take(step_of(step));
+  CHECK(history.totals().steps == 3);
+  CHECK(history.totals().seconds == doctest::Approx(1.5));
+  CHECK(history.totals().repeated_seconds == 0);
 }
 
 TEST_CASE("Prometheus' own reader takes what is written for it") {

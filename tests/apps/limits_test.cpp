@@ -45,6 +45,14 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   Run run;
   CHECK(run.says("what comes between passes"));
   CHECK(run.says("computing took 50%"));
+  Run waits;
+  for (RankTotals& rank : waits.ranks) rank.weights = 3;
+  CHECK(waits.says("limited by computing, 80% of the time"));
+  Run alone;
+  alone.options.grid = {1, 1};
+  alone.ranks.resize(1);
+  alone.ranks[0].optimizer = 0.2;
+  CHECK(alone.says("what comes between passes"));
   for (std::size_t r : {2, 3}) run.ranks[r].backward = 6;
   CHECK(run.says("waiting for stage 1, which computes 80% of the time where an average one computes 65%"));
   CHECK(run.says("--g-inter"));

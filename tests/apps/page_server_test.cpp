@@ -8,6 +8,7 @@
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -90,7 +91,7 @@ TEST_CASE("an error while a page's answer is made is an answer, and no end of th
 }
 
 TEST_CASE("200 connections of a page are answered at a time, and those beyond a limit are closed at once") {
-  PageServer server("--serve 0", {.connections = 200}, echo);
+  PageServer server("--serve 0", {.connections = 200, .request_time = 10min}, echo);
   std::vector<HttpClient> clients;
   for (int i = 0; i < 200; ++i) clients.emplace_back(server.port());
   for (auto& client : clients) client.send("GET /all HTTP/1.1\r\n\r\n");
@@ -121,20 +122,29 @@ TEST_CASE("who connects to a page and says nothing, or too slowly, is gone when 
 
 TEST_CASE("who does not take a page's answer holds up nobody else, and is gone when its time is up") {
   const auto large = std::make_shared<const std::string>(large_bytes, 'x');
-  PageServer server("--serve 0", {.unsent_bytes = 2 * large_bytes, .answer_time = 3s},
-                    [&](const PageRequest& request) {
-                      return request.path == "/large" ? PageAnswer{.body = large} : echo(request);
-                    });
-  HttpClient first(server.port(), 4096), second(server.port(), 4096);
-  for (HttpClient* slow : {&first, &second}) slow->send("GET /large HTTP/1.1\r\n\r\n");
-  REQUIRE(comes_true([&] { return large.use_count() == 3; }));
-  // What nobody takes counts, and there is no room for more.
-  CHECK(http_get(server.port(), "/large").status == 503);
-  CHECK(http_get(server.port(), "/small").status == 503);
-  REQUIRE(comes_true([&] { return server.open_connections() == 0; }));
-  CHECK(http_get(server.port(), "/small").status == 200);
-  PageServer patient("--serve 0", {}, [&](const PageRequest&) { return PageAnswer{.body = large}; });
-  CHECK(http_get(patient.port(), "/").body.size() == large_bytes);
+  std::atomic<int> asked = 0;
+  const auto answer = [&](const PageRequest& request) {
+    if (request.path != "/large") return echo(request);
+    ++asked;
+    return PageAnswer{.body = large};
+  };
+  {
+    PageServer server("--serve 0", {.unsent_bytes = 2 * large_bytes, .answer_time = 10min}, answer);
+    HttpClient first(server.port(), 4096), second(server.port(), 4096);
+    for (HttpClient* slow : {&first, &second}) slow->send("GET /large HTTP/1.1\r\n\r\n");
+    REQUIRE(comes_true([&] { return large.use_count() == 3; }));
+    // What nobody takes counts, and there is no room for more.
+    CHECK(http_get(server.port(), "/large").status == 503);
+    CHECK(http_get(server.port(), "/small").status == 503);
+  }
+  asked = 0;
+  PageServer brief("--serve 0", {.unsent_bytes = large_bytes + 100, .answer_time = 300ms}, answer);
+  HttpClient slow(brief.port(), 4096);
+  slow.send("GET /large HTTP/1.1\r\n\r\n");
+  REQUIRE(comes_true([&] { return asked == 1 && brief.open_connections() == 0; }));
+  CHECK(http_get(brief.port(), "/small").status == 200);
+  PageServer patient("--serve 0", {.answer_time = 10min}, answer);
+  CHECK(http_get(patient.port(), "/large").body.size() == large_bytes);
 }
 
 TEST_CASE("a page's server that ends while clients are there ends") {

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -19,8 +18,7 @@ namespace ranvier::tests {
 inline std::optional<std::string> read_with(const std::string& reader, const std::string& path) {
   const char* const named = std::getenv("RANVIER_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
-  const auto script = std::filesystem::path(__FILE__).parent_path() / "read_with_others.py";
-  const std::string command = python + " " + script.string() + " " + reader + " '" + path + "' 2>&1";
+  const std::string command = python + " '" RANVIER_READ_WITH_OTHERS "' " + reader + " '" + path + "' 2>&1";
   std::FILE* const output = ::popen(command.c_str(), "r");
   REQUIRE(output != nullptr);
   std::string text;

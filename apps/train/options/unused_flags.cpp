@@ -58,6 +58,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
        {"policy"},
        "with one stage, which computes in this order anyway"},
       {one_stage, {"rebalance"}, "with one stage, which has all layers"},
+      {!one_stage && trainer.steps < 2, {"rebalance"}, "in fewer than two steps, the first of which warms up"},
       {one_stage,
        {"defer-weights", "deferred-limit"},
        "with one stage, where nothing else could be done while weight gradients wait"},
