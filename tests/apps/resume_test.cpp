@@ -35,7 +35,7 @@ std::vector<std::string> trained(const std::string& metrics) {
   std::vector<std::string> steps;
   for (const std::string& line : lines_of(read_file(metrics))) {
     if (!line.starts_with("{\"step\":")) continue;
-    const auto validated = line.find(",\"validation");
+    const auto validated = line.find(",\"validation_");
     steps.push_back(line.substr(0, line.find(",\"tokens\"")) +
                     (validated == std::string::npos ? "" : line.substr(validated)));
   }
