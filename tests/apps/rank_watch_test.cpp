@@ -69,7 +69,7 @@ TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and the
     }
     job.wanted = false;
     const std::size_t before = job.heard.size();
-      job.run(10s);
+    job.run(10s);
     CHECK(job.heard.size() <= before + 1);
     // Questions and answers are nothing that a rank that hangs could be taken to move by.
     for (int r = 0; r < ranks; ++r) CHECK(job.simulation.transport(r).completed() == 0);
