@@ -14,7 +14,7 @@ if [ ! -e build/release/CMakeCache.txt ] && ! nvidia-smi -L >/dev/null 2>&1; the
   echo "No GPU is here, so this builds for the CPU alone; cmake --preset release -DRANVIER_CUDA=AUTO undoes that."
   cuda=(-DRANVIER_CUDA=OFF)
 fi
-cmake/build.sh release "${cuda[@]}" ranvier-train ranvier-generate
+cmake/build.sh release "${cuda[@]}" ranvier-train ranvier-generate ranvier-report
 
 out=build/quickstart
 mkdir -p "$out"
@@ -35,11 +35,13 @@ loss() { sed -n "$1"'s/.*"loss":\([0-9]*\.[0-9]\{1,3\}\).*/\1/p' "$out/metrics.j
 echo
 echo "What the model writes after '// The ':"
 build/release/apps/ranvier-generate --weights "$out" --prompt '// The ' --tokens 300
+build/release/apps/ranvier-report "$out" -o "$out/report.html" --title Quickstart --overwrite >/dev/null
 cat <<END
 
 Done. The loss went from $(loss 1) to $(loss '$') in $steps steps; guessing bytes blindly costs 5.545.
   weights   $out/model.safetensors, with config.json (the names and layouts of Hugging Face's GPT-2)
   metrics   $out/metrics.jsonl
+  report    $out/report.html (open it in a browser)
   trace     $out/trace.json (open it in https://ui.perfetto.dev)
 
 Next, go on from these weights with another grid, a pipeline of four stages:
