@@ -1,5 +1,7 @@
 #include "apps/plan/plot.hpp"
 
+#include "apps/program/markup.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,29 +15,6 @@ namespace {
 constexpr int width = 960, left = 400, right = 170, bar_height = 18, group_gap = 14, head = 76, letter = 7;
 // Apart also for people who see few colours, and on white as on black.
 constexpr std::array colours = {"#3b82c4", "#d98032", "#4b9e6a", "#a06cc0"};
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-  }
-  return out;
-}
 
 /// At most so many characters, of UTF-8 whole ones.
 std::string shortened(const std::string& text, std::size_t most) {
@@ -52,7 +31,7 @@ const char* colour(int series) { return colours[static_cast<std::size_t>(series)
 std::string words(double x, double y, std::string_view attributes, const std::string& text) {
   return fmt::format(R"(<text x="{:.0f}" y="{:.0f}"{}>{}</text>)"
                      "\n",
-                     x, y, attributes, escaped(text));
+                     x, y, attributes, markup_text(text));
 }
 
 }  // namespace
@@ -73,7 +52,7 @@ std::string svg(const BarPlot& plot) {
       "\n<style>text{{font:13px system-ui,sans-serif;fill:#1f2328}}.faint{{fill:#59636e}}"
       "line{{stroke:#59636e}}@media(prefers-color-scheme:dark){{text{{fill:#e6edf3}}.faint{{fill:#9198a1}}"
       "line{{stroke:#9198a1}}}}</style>\n",
-      width, height, width, height, escaped(plot.title));
+      width, height, width, height, markup_text(plot.title));
   text += words(16, 28, R"( style="font-size:17px;font-weight:600")", plot.title);
   text += words(16, 52, R"( class="faint")", plot.about);
   double key = 16;

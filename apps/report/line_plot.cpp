@@ -1,5 +1,7 @@
 #include "apps/report/line_plot.hpp"
 
+#include "apps/program/markup.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,29 +38,6 @@ std::string short_number(double value) {
 
 }  // namespace
 
-std::string html_text(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
-    }
-  }
-  return out;
-}
-
 std::string line_plot(const std::string& title, const std::vector<PlotLine>& lines, bool scientific) {
   std::vector<double> ys;
   double x0 = 0, x1 = 1;
@@ -69,7 +48,7 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
       ys.push_back(y);
     }
   }
-  std::string text = fmt::format("<figure><figcaption>{}</figcaption>\n", html_text(title));
+  std::string text = fmt::format("<figure><figcaption>{}</figcaption>\n", markup_text(title));
   if (ys.empty()) return text + "<p>No step has one.</p></figure>\n";
   std::sort(ys.begin(), ys.end());
   double low = ys.front(), high = ys.back();
@@ -93,7 +72,7 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
   };
   const auto append = std::back_inserter(text);
   fmt::format_to(append, "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width, height,
-                 html_text(title));
+                 markup_text(title));
   for (const double t : ticks(low, high, 4)) {
     fmt::format_to(append,
                    R"(<line class="grid" x1="{0}" x2="{1}" y1="{2:.1f}" y2="{2:.1f}"/><text x="{3}" y="{4:.1f}")"
@@ -116,7 +95,7 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
               append,
               R"(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"><title>{}: {:.0f}: {:.5g}</title></circle>)"
               "\n",
-              px(x), py(y), colour, html_text(line.name), x, y);
+              px(x), py(y), colour, markup_text(line.name), x, y);
       continue;
     }
     std::string path, up, down;
@@ -135,7 +114,7 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
     }
     if (!up.empty()) fmt::format_to(append, "<path d=\"{}{}Z\" fill=\"{}\" opacity=\"0.18\"/>\n", up, down, colour);
     fmt::format_to(append, "<path class=\"line\" d=\"{}\" stroke=\"{}\"><title>{}</title></path>\n", path, colour,
-                   html_text(line.name));
+                   markup_text(line.name));
   }
   return text + "</svg></figure>\n";
 }

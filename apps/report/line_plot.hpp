@@ -4,14 +4,10 @@
 #include "apps/report/run_file.hpp"
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ranvier::apps {
-
-/// Text between tags and in attributes.
-[[nodiscard]] std::string html_text(std::string_view text);
 
 struct PlotLine {
   std::string name;

@@ -1,6 +1,7 @@
 #include "apps/report/report_page.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/program/markup.hpp"
 #include "apps/report/line_plot.hpp"
 #include "runtime/arena.hpp"
 
@@ -168,10 +169,10 @@ std::string configurations(const std::vector<RunFile>& runs) {
   for (const auto& [name, cells] : flags) {
     const bool differs =
         std::any_of(cells.begin(), cells.end(), [&](const auto& cell) { return cell != cells[0]; });
-    std::string row = fmt::format("<tr><th>{}</th>", html_text(name));
+    std::string row = fmt::format("<tr><th>{}</th>", markup_text(name));
     for (const std::string& cell : cells)
-      row +=
-          fmt::format("<td{}>{}</td>", differs ? " class=\"differs\"" : "", html_text(cell.empty() ? none : cell));
+      row += fmt::format("<td{}>{}</td>", differs ? " class=\"differs\"" : "",
+                         markup_text(cell.empty() ? none : cell));
     (differs ? other : same) += row + "</tr>\n";
   }
   return "<div class=\"scroll\"><table>\n" + other + same + "</table></div>\n";
@@ -183,7 +184,7 @@ std::string memory_of(const RunFile& run) {
   std::string rows;
   for (const auto& [kind, bytes] : memory->get_object())
     if (bytes.is_number() && bytes.to_number<double>() > 0)
-      rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", html_text(std::string_view(kind)),
+      rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", markup_text(std::string_view(kind)),
                           bytes_text(bytes.to_number<double>()));
   return "<table>\n" + rows + "</table>\n";
 }
@@ -215,12 +216,12 @@ std::string details(const RunFile& run) {
   if (!run.history.warnings().empty()) {
     text += "<h3>Warnings</h3>\n<ul>";
     for (const auto& each : run.history.warnings())
-      text += fmt::format("<li>step {}: {}</li>\n", each.step, html_text(each.text));
+      text += fmt::format("<li>step {}: {}</li>\n", each.step, markup_text(each.text));
     text += "</ul>\n";
   }
   for (const auto& each : run.history.samples())
-    text += fmt::format("<h3>Sample after step {}</h3><pre>{}</pre>\n", each.step, html_text(each.text));
-  return text.empty() ? text : fmt::format("<h2>{}</h2>\n{}", html_text(run.name), text);
+    text += fmt::format("<h3>Sample after step {}</h3><pre>{}</pre>\n", each.step, markup_text(each.text));
+  return text.empty() ? text : fmt::format("<h2>{}</h2>\n{}", markup_text(run.name), text);
 }
 
 }  // namespace
@@ -286,13 +287,13 @@ std::string report_page(const std::vector<RunFile>& runs, const std::string& tit
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>{1}</style></head>\n<body>\n"
       "<h1>{0}</h1>\n<div class=\"scroll\"><table>\n<tr><th></th>",
-      html_text(title), style);
+      markup_text(title), style);
   for (std::size_t r = 0; r < runs.size(); ++r)
-    page += fmt::format("<th><i style=\"background: var(--run{})\"></i>{}</th>", r % 6, html_text(runs[r].name));
+    page += fmt::format("<th><i style=\"background: var(--run{})\"></i>{}</th>", r % 6, markup_text(runs[r].name));
   page += "</tr>\n";
   for (const SummaryRow& row : summary_rows(runs)) {
-    page += fmt::format("<tr><th>{}</th>", html_text(row.name));
-    for (const std::string& value : row.values) page += fmt::format("<td>{}</td>", html_text(value));
+    page += fmt::format("<tr><th>{}</th>", markup_text(row.name));
+    for (const std::string& value : row.values) page += fmt::format("<td>{}</td>", markup_text(value));
     page += "</tr>\n";
   }
   page += "</table></div>\n" + plots(runs);
