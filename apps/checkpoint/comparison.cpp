@@ -84,10 +84,15 @@ std::string differences(const boost::json::object& a, const boost::json::object&
     const auto* const words = value->if_string();
     return words == nullptr ? boost::json::serialize(*value) : words->empty() ? "(empty)" : std::string(*words);
   };
+  const auto shown = [&](const boost::json::object& object, const std::string& name) {
+    const auto* const value = object.if_contains(name);
+    return value != nullptr && value->is_array() ? fmt::format("{} values", value->get_array().size())
+                                                 : text(object, name);
+  };
   std::string lines;
   for (const std::string& name : names)
-    if (const std::string of_a = text(a, name), of_b = text(b, name); of_a != of_b)
-      lines += fmt::format("  {}{:<22} {} | {}\n", prefix, name, of_a, of_b);
+    if (text(a, name) != text(b, name))
+      lines += fmt::format("  {}{:<22} {} | {}\n", prefix, name, shown(a, name), shown(b, name));
   return lines;
 }
 
