@@ -19,7 +19,7 @@ gib=1048576
 available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
 limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
 [ "$limit" = max ] || [ $((limit / 1024)) -gt "$available" ] || available=$((limit / 1024))
-jobs=$((available / (gib * 3 / 2)))  # the largest groups of sources take a good GiB each
+jobs=$((available / (gib * 7 / 4)))  # the largest groups of sources take 1.6 GiB each
 cores=$(nproc)
 [ "$jobs" -le "$cores" ] || jobs=$cores
 [ "$jobs" -ge 1 ] || jobs=1

@@ -15,6 +15,27 @@ namespace {
 
 std::uint64_t drawn_seed = 0;
 std::optional<std::uint64_t> chosen_seed;
+bool nothing_ran = false;
+
+/// Notices filters that no test case passes: a mistyped name must not look like a success.
+struct CountCases final : doctest::IReporter {
+  explicit CountCases(const doctest::ContextOptions& /*options*/) {}
+  void test_run_end(const doctest::TestRunStats& stats) override {
+    nothing_ran = stats.numTestCasesPassingFilters == 0;
+  }
+  void report_query(const doctest::QueryData& /*query*/) override {}
+  void test_run_start() override {}
+  void test_case_start(const doctest::TestCaseData& /*test*/) override {}
+  void test_case_reenter(const doctest::TestCaseData& /*test*/) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats& /*stats*/) override {}
+  void test_case_exception(const doctest::TestCaseException& /*exception*/) override {}
+  void subcase_start(const doctest::SubcaseSignature& /*subcase*/) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData& /*assertion*/) override {}
+  void log_message(const doctest::MessageData& /*message*/) override {}
+  void test_case_skipped(const doctest::TestCaseData& /*test*/) override {}
+};
+REGISTER_LISTENER("count", 1, CountCases);
 
 }  // namespace
 
@@ -40,5 +61,7 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[i]).starts_with(flag)) chosen_seed = std::strtoull(argv[i] + flag.size(), nullptr, 0);
   }
   ranvier::runtime::set_pool_spin_time(std::chrono::nanoseconds(0));  // many of these run side by side
-  return doctest::Context(argc, argv).run();
+  const int status = doctest::Context(argc, argv).run();
+  if (status == 0 && nothing_ran) std::fprintf(stderr, "no test case has such a name or is in such a file\n");
+  return nothing_ran ? 1 : status;
 }

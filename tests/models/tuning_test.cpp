@@ -7,6 +7,7 @@
 #include "runtime/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
+#include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
@@ -144,7 +145,7 @@ TEST_CASE("what nothing is left of to train, and a unit of which only a part is,
 }
 
 TEST_CASE("what is trained of a model has the gradients that it has where all is trained") {
-  tests::Share share(1, 5), tiled_share(2, 4);
+  tests::Share share(on_gpu_here() ? 4 : 1, 5), tiled_share(2, 4);  // an emulated GPU takes its time
   const auto llama = [](const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); };
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
