@@ -147,6 +147,8 @@ OptionTable declare(PlanOptions& options) {
              slow_shares(options.slow_links), "none"});
   table.add({"jitter", "X[,X]", "all work takes times that vary, with X as their standard deviation by their mean",
              factors(options.jitter), "none"});
+  table.add({"no-overlap", "", "GPUs compute nothing while they take part in a collective of NCCL",
+             runtime::switch_on(options.no_overlap)});
   table.add(
       {"dead-ranks", "N[,N]",
        "N ranks, drawn by chance, are gone, and the nodes that have them are not used: planned for those left",

@@ -39,6 +39,7 @@ struct PlanOptions {
   std::vector<SlowShare> slow_ranks;  ///< for their work
   std::vector<SlowShare> slow_links;  ///< of nodes, for each byte
   std::vector<double> jitter;         ///< of all work: its standard deviation by its mean
+  bool no_overlap = false;            ///< of computing and collectives
   std::vector<int> dead_ranks;
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
@@ -47,7 +48,8 @@ struct PlanOptions {
 
   [[nodiscard]] bool compares() const {
     return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +
-               slow_links.size() + jitter.size() + dead_ranks.size() >
+               slow_links.size() + jitter.size() + dead_ranks.size() +
+               (no_overlap ? 1 : 0) >
            1;
   }
 };
