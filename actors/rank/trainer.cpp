@@ -19,8 +19,9 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of what ranks agree on after a batch: [Σ gradient², as an ExactSum][rows: loss][rank 0's wish for a checkpoint]
-// [wish to stop][with several rows, ranks: seconds of passes][once, layers and directions: seconds, Σ of rows].
+// Layout of what ranks agree on after a batch: [Σ gradient², as an ExactSum][rows: loss][rank 0's wish for a
+// checkpoint][wish to stop][with several rows, ranks: seconds of passes][once, layers and directions: seconds, Σ of
+// rows].
 constexpr std::size_t loss_offset = ExactSum::words;
 std::size_t checkpoint_offset(int rows) { return loss_offset + static_cast<std::size_t>(rows); }
 std::size_t stop_offset(int rows) { return checkpoint_offset(rows) + 1; }
@@ -255,8 +256,7 @@ void Trainer::conclude_step() {
   }
   next_sample_ += options_.batch_size;
   stopped_early_ = agreed_[stop_offset(options_.grid.g_data)] > 0 && step_ < options_.steps;
-  const auto seconds =
-      agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(options_.grid.g_data));
+  const auto seconds = agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(options_.grid.g_data));
   const std::size_t layers_at = layers_offset(options_.grid);
   result.compute_seconds.assign(seconds, agreed_.begin() + static_cast<std::ptrdiff_t>(layers_at));
   if (agreed_.size() > layers_at) result.split = advice_of(agreed_.data() + layers_at);

@@ -36,8 +36,8 @@ constexpr double tiny = std::numeric_limits<double>::denorm_min();
 
 TEST_CASE("one number is its own sum, whatever its size") {
   CHECK(sum({}) == 0);
-  for (const double value : {0.0, 1.0, 0.1, 3e-310, tiny, 7 * tiny, std::numeric_limits<double>::min(), 1e-300, 1e300,
-                             largest, std::nextafter(1.0, 2.0), 4294967296.0, 4294967295.0})
+  for (const double value : {0.0, 1.0, 0.1, 3e-310, tiny, 7 * tiny, std::numeric_limits<double>::min(), 1e-300,
+                             1e300, largest, std::nextafter(1.0, 2.0), 4294967296.0, 4294967295.0})
     CHECK(sum({value}) == value);
   std::mt19937_64 random(7);
   for (int i = 0; i < 2000; ++i) {
