@@ -46,8 +46,8 @@ double ring_latency(const runtime::VirtualNetwork& network, Collective collectiv
 /// One rank's end of a group.
 class PhantomNccl::Member final : public Communicator {
  public:
-  Member(PhantomNccl& nccl, runtime::EventLoop& loop, Group& group, int me)
-      : nccl_(nccl), loop_(loop), group_(group), me_(me) {}
+  Member(PhantomNccl& nccl, runtime::EventLoop& loop, runtime::PhantomDevice* held, Group& group, int me)
+      : nccl_(nccl), loop_(loop), held_(held), group_(group), me_(me) {}
 
   [[nodiscard]] const Team& team() const noexcept override { return group_.team; }
   [[nodiscard]] int me() const noexcept override { return me_; }
@@ -60,12 +60,15 @@ class PhantomNccl::Member final : public Communicator {
     // Where a rank has nothing to do, none has.
     if (group_.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
     under_way_.push_back({std::move(what), loop_.now()});
-    nccl_.begin(group_, me_, {collective, bytes, width, {[this, done = std::move(done)] {
-                                loop_.post([this, done] {
-                                  under_way_.pop_front();
-                                  done();
-                                });
-                              }}});
+    Operation operation{.collective = collective, .bytes = bytes, .element_bytes = width, .done = {}};
+    operation.done.emplace_back([this, done = std::move(done)] {
+      loop_.post([this, done] {
+        under_way_.pop_front();
+        done();
+      });
+    });
+    if (held_ != nullptr) operation.held.push_back(held_);
+    nccl_.begin(group_, me_, std::move(operation));
   }
 
   [[nodiscard]] std::vector<UnderWay> running() const override { return {under_way_.begin(), under_way_.end()}; }
@@ -73,6 +76,7 @@ class PhantomNccl::Member final : public Communicator {
  private:
   PhantomNccl& nccl_;
   runtime::EventLoop& loop_;
+  runtime::PhantomDevice* held_;
   Group& group_;
   int me_;
   std::deque<UnderWay> under_way_;
@@ -80,11 +84,12 @@ class PhantomNccl::Member final : public Communicator {
 
 class PhantomNccl::Source final : public CommunicatorSource {
  public:
-  Source(PhantomNccl& nccl, runtime::EventLoop& loop) : nccl_(nccl), loop_(loop) {}
+  Source(PhantomNccl& nccl, runtime::EventLoop& loop, runtime::PhantomDevice* held)
+      : nccl_(nccl), loop_(loop), held_(held) {}
 
   [[nodiscard]] std::unique_ptr<Communicator> communicator(TeamKind, int number,
                                                            PlanCommunicator::Options options) override {
-    return std::make_unique<Member>(nccl_, loop_, nccl_.group(number, options), options.me);
+    return std::make_unique<Member>(nccl_, loop_, held_, nccl_.group(number, options), options.me);
   }
   [[nodiscard]] bool sums_alike() const noexcept override {
     return nccl_.ways_[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclWay::plan &&
@@ -94,10 +99,11 @@ class PhantomNccl::Source final : public CommunicatorSource {
  private:
   PhantomNccl& nccl_;
   runtime::EventLoop& loop_;
+  runtime::PhantomDevice* held_;
 };
 
-std::unique_ptr<CommunicatorSource> PhantomNccl::source(runtime::EventLoop& loop) {
-  return std::make_unique<Source>(*this, loop);
+std::unique_ptr<CommunicatorSource> PhantomNccl::source(runtime::EventLoop& loop, runtime::PhantomDevice* held) {
+  return std::make_unique<Source>(*this, loop, held);
 }
 
 PhantomNccl::Group& PhantomNccl::group(int number, const PlanCommunicator::Options& options) {
@@ -127,12 +133,14 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
            "ranks of a communicator begin operation {} as {} of {} bytes and as {} of {}", number,
            to_string(known.collective), known.bytes, to_string(operation.collective), operation.bytes);
     known.done.push_back(std::move(operation.done.front()));
+    known.held.insert(known.held.end(), operation.held.begin(), operation.held.end());
   }
   while (!group.waiting.empty() && group.waiting.front().done.size() == group.expected) {
     const Operation next = std::move(group.waiting.front());
     group.waiting.pop_front();
     ++group.first;
     group.ends = end_of(group, next);
+    for (runtime::PhantomDevice* const device : next.held) device->hold(group.ends);
     cluster_->time().at(group.ends, [done = next.done] {
       for (const runtime::Handler& each : done) each();
     });

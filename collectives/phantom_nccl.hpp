@@ -34,7 +34,9 @@ class PhantomNccl {
       : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 
   /// For the column of one rank, whose loop that is. What it makes, this outlives.
-  [[nodiscard]] std::unique_ptr<CommunicatorSource> source(runtime::EventLoop& loop);
+  /// `held`: the rank's device, if it computes nothing while the rank is in an operation; null: both overlap.
+  [[nodiscard]] std::unique_ptr<CommunicatorSource> source(runtime::EventLoop& loop,
+                                                           runtime::PhantomDevice* held = nullptr);
 
  private:
   class Source;
@@ -44,7 +46,8 @@ class PhantomNccl {
     Collective collective = Collective::all_gather;
     std::size_t bytes = 0;
     std::size_t element_bytes = 1;
-    std::vector<runtime::Handler> done;  ///< of the members that have begun it
+    std::vector<runtime::Handler> done;              ///< of the members that have begun it
+    std::vector<runtime::PhantomDevice*> held = {};  ///< theirs
   };
   /// A communicator with all its members.
   struct Group {

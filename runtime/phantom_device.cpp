@@ -112,6 +112,16 @@ class ComputingPhantom final : public PhantomDevice {
     return std::make_unique<ComputingPhantom>(time_, cores_, space_, host);
   }
   [[nodiscard]] Duration busy() const noexcept override { return busy_; }
+  void hold(Duration until) override {
+    const Duration from = std::max(time_.now(), held_until_);
+    if (until <= from) return;
+    stretch_ += until - from;
+    held_until_ = until;
+  }
+  /// By how much the work that begins now, or is under way, ends later than it would.
+  [[nodiscard]] Duration take_stretch() { return std::exchange(stretch_, Duration{}); }
+  /// Work begins that was not under way while the device was held: what is left of that counts, no more.
+  void begin_stretch() { stretch_ = std::max(Duration{}, held_until_ - time_.now()); }
 
   /// Of work on a device where nothing is slow.
   [[nodiscard]] WorkTime usual_time(const WorkCost& cost, StreamWidth width) const {
@@ -138,6 +148,7 @@ class ComputingPhantom final : public PhantomDevice {
   std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
   std::size_t next_ = 0;  // of the addresses that the host does not reach
   Duration busy_{};
+  Duration held_until_{}, stretch_{};  // of the wide stream
   bool whole_taken_ = false;
 };
 
@@ -193,6 +204,8 @@ class PhantomStream final : public Stream {
   void add(const WorkTime& usual);
   void run();
   void begin(const WorkTime& time);
+  void stretch();
+  void end();
   static void reach(const std::shared_ptr<Mark>& mark);
 
   ComputingPhantom& device_;
@@ -279,12 +292,25 @@ void PhantomStream::begin(const WorkTime& time) {
   const bool whole = width_ == StreamWidth::whole;
   const int threads = device_.apart() ? 0 : whole ? device_.threads() : 1;
   const Duration began = device_.time_.now();
+  if (whole) device_.begin_stretch();
   const VirtualCores::Work work{Duration(std::llround(time.alone)), Duration(std::llround(time.crowded))};
   device_.cores_.run(work, threads, [this, whole, began] {
-    if (whole) device_.busy_ += device_.time_.now() - began;
-    running_ = false;
-    run();
+    if (!whole) return end();
+    device_.busy_ += device_.time_.now() - began;
+    stretch();
   });
+}
+
+/// Ends work when nothing holds the device any more.
+void PhantomStream::stretch() {
+  const Duration held = device_.take_stretch();
+  if (held == Duration{}) return end();
+  device_.time_.at(device_.time_.now() + held, [this] { stretch(); });
+}
+
+void PhantomStream::end() {
+  running_ = false;
+  run();
 }
 
 void PhantomStream::wake() {

@@ -54,8 +54,11 @@ struct PhantomDeviceOptions {
 
 class PhantomDevice : public Device {
  public:
-  /// How long its wide stream has had work under way.
+  /// How long its wide stream has had work under way, without the time that it was held.
   [[nodiscard]] virtual Duration busy() const noexcept = 0;
+  /// Its wide stream computes nothing from now until then: what is under way ends later by that, what comes begins
+  /// later. Times that overlap count once.
+  virtual void hold(Duration until) = 0;
 };
 
 /// All outlive the device.

@@ -58,6 +58,8 @@ void check(const TrainerOptions& options, const runtime::MachineProfile& profile
       if (!(times > 0)) fail(ErrorCode::usage, "work that takes {} times as long: take a number above 0", times);
     }
   }
+  if (how.disturbances.no_overlap && !(options.gpu && options.gpu->nccl))
+    fail(ErrorCode::usage, "without overlap only collectives of NCCL are predicted: choose them");
   if (profile.gpu != options.gpu.has_value())
     fail(ErrorCode::usage, "the profile '{}' is of {}, and the job is planned for {}: choose the other one",
          profile.name, profile.gpu ? "a GPU" : "a CPU", options.gpu ? "GPUs" : "CPUs");
@@ -222,7 +224,7 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
     transport = made.staged.front().get();
   }
   if (nccl_) {
-    made.source = nccl_->source(loop);
+    made.source = nccl_->source(loop, disturbances.no_overlap ? made.device.get() : nullptr);
     plan.column->source = made.source.get();
   }
   made.rank = std::make_unique<Rank>(loop, *transport, *made.device, Rank::Samples{samples}, std::move(plan),

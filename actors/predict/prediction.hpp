@@ -29,6 +29,9 @@ struct Disturbances {
   double jitter = 0;               ///< of every piece of work: lognormal, its standard deviation by its mean
   std::vector<double> slow_ranks;  ///< by rank, how many times as long its work takes; missing ones: 1
   std::vector<double> slow_nodes;  ///< by node, how many times as long a byte takes on its links
+  /// GPUs compute nothing while they take part in a collective of NCCL, as where one stream has both. What a stage
+  /// computes includes that wait then.
+  bool no_overlap = false;
 };
 
 struct PredictionOptions {

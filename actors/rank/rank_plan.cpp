@@ -148,21 +148,17 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
 
 /// A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
 /// Averages have no gradients.
-void plan_squares(std::size_t units, RankPlan& plan) {
+void plan_squares(RankPlan& plan) {
   const auto& layout = plan.column->layout;
   const collectives::Scope reduced = plan.flow.reduced;
-  const auto pieces = static_cast<std::size_t>(layout.pieces(reduced));
-  const auto piece = static_cast<std::size_t>(layout.piece(reduced));
-  plan.squares = units * pieces;
   bool first_copy = true;
   for (int row = 0; row < plan.position.row; ++row)
     first_copy = first_copy && layout.piece(reduced, row) != layout.piece(reduced);
   for (std::size_t u = 0; u < plan.states->all().size(); ++u) {
     const UnitState& unit = plan.states->all()[u];
     const auto& partner = plan.gradients.tied.options.partners[u];
-    const bool counts =
-        unit.trained() && unit.spec->averaged == 0 && first_copy && (!partner || plan.rank < *partner);
-    plan.square_places.push_back(counts ? std::optional(unit.global_index * pieces + piece) : std::nullopt);
+    plan.gives_squares.push_back(unit.trained() && unit.spec->averaged == 0 && first_copy &&
+                                 (!partner || plan.rank < *partner));
   }
 }
 
@@ -378,7 +374,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   }
   plan.checkpoints = ActivationCheckpoints::plan(planner);
   plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
-  plan_squares(units.size(), plan);
+  plan_squares(plan);
   plan_details(architecture, options, row_samples, plan);
   if (std::any_of(plan.states->all().begin(), plan.states->all().end(),
                   [](const UnitState& unit) { return !unit.trained(); }))

@@ -48,10 +48,8 @@ struct RankPlan : ModelShare {
   StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
   Loader::Plan samples;
-  /// The global norm's squares are summed over the units of the architecture and their pieces: so many. Where this
-  /// rank's part of a unit of the stage stands among them; none where another rank gives it.
-  std::size_t squares = 0;
-  std::vector<std::optional<std::size_t>> square_places;
+  /// By unit of the stage: whether this rank gives its part of the global norm's squares, and no other one.
+  std::vector<bool> gives_squares;
   runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 

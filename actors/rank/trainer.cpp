@@ -1,11 +1,13 @@
 #include "actors/rank/trainer.hpp"
 
+#include "actors/rank/exact_sum.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -17,15 +19,15 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of what ranks agree on after a batch: [units and their pieces: Σ gradient²][rows: loss][rank 0's wish for a
+// Layout of what ranks agree on after a batch: [Σ gradient², as an ExactSum][rows: loss][rank 0's wish for a
 // checkpoint][wish to stop][with several rows, ranks: seconds of passes][once, layers and directions: seconds, Σ of
 // rows].
-std::size_t loss_offset(std::size_t squares) { return squares; }
-std::size_t checkpoint_offset(std::size_t squares, int rows) { return squares + static_cast<std::size_t>(rows); }
-std::size_t stop_offset(std::size_t squares, int rows) { return checkpoint_offset(squares, rows) + 1; }
-std::size_t seconds_offset(std::size_t squares, int rows) { return stop_offset(squares, rows) + 1; }
-std::size_t layers_offset(std::size_t squares, const runtime::GridShape& grid) {
-  return seconds_offset(squares, grid.g_data) + static_cast<std::size_t>(grid.g_data > 1 ? grid.ranks() : 0);
+constexpr std::size_t loss_offset = ExactSum::words;
+std::size_t checkpoint_offset(int rows) { return loss_offset + static_cast<std::size_t>(rows); }
+std::size_t stop_offset(int rows) { return checkpoint_offset(rows) + 1; }
+std::size_t seconds_offset(int rows) { return stop_offset(rows) + 1; }
+std::size_t layers_offset(const runtime::GridShape& grid) {
+  return seconds_offset(grid.g_data) + static_cast<std::size_t>(grid.g_data > 1 ? grid.ranks() : 0);
 }
 
 constexpr std::size_t directions = 3;
@@ -197,18 +199,20 @@ void Trainer::begin_step() {
 void Trainer::phase_done() {
   if (--phases_missing_ > 0) return;
   if (times_layers()) layer_steps_.push_back(parts_.stage.timer().take());
-  const std::size_t layers_at = layers_offset(plan_->squares, options_.grid);
+  const std::size_t layers_at = layers_offset(options_.grid);
   const std::size_t layers = tells_layers() ? plan_->architecture->layers.size() : 0;
   agreed_.assign(layers_at + layers * directions, 0.0);
-  for (std::size_t u = 0; u < plan_->square_places.size(); ++u) {
-    if (const auto place = plan_->square_places[u]) agreed_[*place] = parts_.gradients.sum_of_squares(u);
+  ExactSum squares;
+  for (std::size_t u = 0; u < plan_->gives_squares.size(); ++u) {
+    if (plan_->gives_squares[u]) squares.add(parts_.gradients.sum_of_squares(u));
   }
-  agreed_[loss_offset(plan_->squares) + static_cast<std::size_t>(plan_->position.row)] = row_loss_;
+  squares.write(std::span<double, ExactSum::words>(agreed_.data(), ExactSum::words));
+  agreed_[loss_offset + static_cast<std::size_t>(plan_->position.row)] = row_loss_;
   if (parts_.checkpointer != nullptr)
-    agreed_[checkpoint_offset(plan_->squares, options_.grid.g_data)] = parts_.checkpointer->wish(step_);
-  agreed_[stop_offset(plan_->squares, options_.grid.g_data)] = stop_requested_ ? 1 : 0;
+    agreed_[checkpoint_offset(options_.grid.g_data)] = parts_.checkpointer->wish(step_);
+  agreed_[stop_offset(options_.grid.g_data)] = stop_requested_ ? 1 : 0;
   if (options_.grid.g_data > 1)
-    agreed_[seconds_offset(plan_->squares, options_.grid.g_data) + static_cast<std::size_t>(plan_->rank)] =
+    agreed_[seconds_offset(options_.grid.g_data) + static_cast<std::size_t>(plan_->rank)] =
         pass_seconds() - pass_seconds_before_;
   if (layers > 0) add_layer_seconds(agreed_.data() + layers_at);
   parts_.consensus.agree(agreed_, [this] { conclude_step(); });
@@ -218,10 +222,9 @@ void Trainer::conclude_step() {
   context_->trace.add(SpanKind::wait, Trace::Lane::loop, passes_done_, context_->trace.now(),
                       static_cast<int>(step_));
   StepResult result{.step = step_, .has_losses = has_losses_, .loss_scale = loss_scale_.scale};
-  double squares = 0;
-  for (std::size_t u = 0; u < plan_->squares; ++u) squares += agreed_[u];
+  const double squares = ExactSum::read(std::span<const double, ExactSum::words>(agreed_.data(), ExactSum::words));
   for (int row = 0; row < options_.grid.g_data; ++row) {
-    result.loss += agreed_[loss_offset(plan_->squares) + static_cast<std::size_t>(row)];
+    result.loss += agreed_[loss_offset + static_cast<std::size_t>(row)];
   }
   result.gradient_norm = std::sqrt(squares) / loss_scale_.scale;
   result.learning_rate = learning_rate(options_.learning_rate, step_);
@@ -252,10 +255,9 @@ void Trainer::conclude_step() {
     rollback_->left_out = without.left_out();
   }
   next_sample_ += options_.batch_size;
-  stopped_early_ = agreed_[stop_offset(plan_->squares, options_.grid.g_data)] > 0 && step_ < options_.steps;
-  const auto seconds =
-      agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(plan_->squares, options_.grid.g_data));
-  const std::size_t layers_at = layers_offset(plan_->squares, options_.grid);
+  stopped_early_ = agreed_[stop_offset(options_.grid.g_data)] > 0 && step_ < options_.steps;
+  const auto seconds = agreed_.begin() + static_cast<std::ptrdiff_t>(seconds_offset(options_.grid.g_data));
+  const std::size_t layers_at = layers_offset(options_.grid);
   result.compute_seconds.assign(seconds, agreed_.begin() + static_cast<std::ptrdiff_t>(layers_at));
   if (agreed_.size() > layers_at) result.split = advice_of(agreed_.data() + layers_at);
   const auto due = [&](std::int64_t every) {
@@ -378,7 +380,7 @@ void Trainer::roll_back(std::int64_t newest_step) {
 
 int Trainer::checkpoint_series() const {
   if (agreed_.empty()) return 0;  // of no step yet
-  return static_cast<int>(agreed_[checkpoint_offset(plan_->squares, options_.grid.g_data)]);
+  return static_cast<int>(agreed_[checkpoint_offset(options_.grid.g_data)]);
 }
 
 void Trainer::trace_since_began(SpanKind kind) {

@@ -130,8 +130,12 @@ OptionTable declare(BenchOptions& options) {
   table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
              runtime::text(options.links), "none"});
   table.concern("Profile");
-  table.add({"write-profile", "FILE", "what --profile reads, instead of printing it",
-             runtime::text(options.write_profile), "none"});
+  table.add(
+      {"write-profile", "FILE",
+       "what --profile reads; -: print it. Otherwise it goes where other programs look when no --profile is "
+       "given: $XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), a file for each host, kind of "
+       "device and threads of a rank",
+       runtime::text(options.write_profile), "there"});
   table.add({"name", "TEXT", "of the profile", runtime::text(options.profile_name), "the device's"});
   table.add(
       {"threads", "N", "of a CPU for each rank; 0: its share of the cores", runtime::whole(options.threads, 0)});

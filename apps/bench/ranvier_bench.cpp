@@ -5,6 +5,7 @@
 #include "apps/bench/link_bench.hpp"
 #include "apps/bench/profile/profile_bench.hpp"
 #include "apps/program/agreement.hpp"
+#include "apps/program/profile_places.hpp"
 #include "apps/program/say_error.hpp"
 #include "apps/program/version.hpp"
 #include "runtime/atomic_file.hpp"
@@ -13,10 +14,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -45,8 +48,6 @@ void check(MpiSession& session, const BenchOptions& options, std::span<const int
   }
   if (!options.write_links.empty() && session.rank() == 0)
     runtime::check_writable(options.write_links, "--write-links");
-  if (!options.write_profile.empty() && session.rank() == 0)
-    runtime::check_writable(options.write_profile, "--write-profile");
   if (options.given_links) collectives::require_classes(*options.given_links, node_of, "--links " + options.links);
 }
 
@@ -94,18 +95,46 @@ int device_threads(const MpiSession& session, const BenchOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / session.local_ranks());
 }
 
+constexpr const char* on_stdout = "-";
+
+/// Where the profile goes, tried before anything is measured.
+std::string profile_path(const MpiSession& session, const BenchOptions& options) {
+  if (options.write_profile == on_stdout) return on_stdout;
+  std::filesystem::path path = options.write_profile;
+  if (path.empty()) {
+    const bool gpu = options.device == apps::DeviceChoice::cuda;
+    path = apps::profile_file(apps::profile_places(), {.gpu = gpu, .threads = device_threads(session, options)});
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error)
+      fail(ErrorCode::io, "the profile's folder {} cannot be made: {}: give --write-profile FILE, or - to print it",
+           path.parent_path().string(), error.message());
+  }
+  runtime::check_writable(path, "--write-profile");
+  return path.string();
+}
+
 void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
+  std::string path;
+  apps::together(rank.session(), [&] {
+    if (rank.session().rank() == 0) path = profile_path(rank.session(), options);
+  });
   constexpr double share = 0.75;  // of the seconds: single measurements take longer than they are meant to
   const std::string text = to_json(apps::measure_profile(
       rank, node_of,
       {.name = options.profile_name, .directories = options.nvme, .seconds = share * options.seconds}));
   apps::together(rank.session(), [&] {
     if (rank.session().rank() != 0) return;
-    if (options.write_profile.empty()) {
+    if (path == on_stdout) {
       fmt::print("{}", text);
-    } else {
-      write(options.write_profile, text);
+      return;
     }
+    write(path, text);
+    fmt::print("profile: {}\n", path);
+    if (!options.write_profile.empty()) return;
+    fmt::print("ranvier-train and ranvier-plan use it when no --profile is given\n");
+    if (const std::string named = apps::profile_places().named; !named.empty())
+      fmt::print("but {} is set and goes first: {}\n", apps::profile_variable, named);
   });
 }
 

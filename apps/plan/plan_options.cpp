@@ -128,10 +128,12 @@ OptionBinding all_or_distinct(std::optional<bool>& field) {
 OptionTable declare(PlanOptions& options) {
   OptionTable table;
   table.concern("Machines");
-  table.add({"profile", "NAME|FILE",
-             "what the machines do: one that ships with the program, or what ranvier-bench profile wrote; given "
-             "several times, or with commas between them: side by side",
-             names(options.profiles), "none"});
+  table.add(
+      {"profile", "NAME|FILE",
+       "what the machines do: one that ships with the program, or what ranvier-bench profile wrote; given "
+       "several times, or with commas between them: side by side. Otherwise RANVIER_PROFILE of the environment "
+       "says it, or what ranvier-bench profile left for this host: of --device and --threads, or the last one",
+       names(options.profiles), "what is found"});
   table.add({"price", "X", "of a device and an hour, for the cost of a million tokens",
              runtime::real(options.price, 0), "the profile's"});
   table.concern("What if");
@@ -147,6 +149,8 @@ OptionTable declare(PlanOptions& options) {
              slow_shares(options.slow_links), "none"});
   table.add({"jitter", "X[,X]", "all work takes times that vary, with X as their standard deviation by their mean",
              factors(options.jitter), "none"});
+  table.add({"no-overlap", "", "GPUs compute nothing while they take part in a collective of NCCL",
+             runtime::switch_on(options.no_overlap)});
   table.add(
       {"dead-ranks", "N[,N]",
        "N ranks, drawn by chance, are gone, and the nodes that have them are not used: planned for those left",
@@ -276,8 +280,6 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (options.help || options.version) return options;
   options.train = given_train_flags(static_cast<int>(train.size()), train.data());
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
-  if (options.profiles.empty())
-    fail(ErrorCode::usage, "--profile is missing: name the machines, or give a file of ranvier-bench profile");
   if (options.exhaustive && table.given("simulations"))
     fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
   if (!options.scale.empty()) check_scale(options);
@@ -285,6 +287,23 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (options.exhaustive) options.simulations = 0;
   if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
+}
+
+std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places) {
+  if (!options.profiles.empty()) return {};
+  ProfileSubject subject;
+  for (const GivenFlag& flag : options.train) {
+    if (flag.name == "device") subject.gpu = flag.value.starts_with("cuda");
+    if (flag.name == "threads") static_cast<void>(runtime::whole(subject.threads, 0).read(flag.value));
+  }
+  const auto found = find_profile(places, subject);
+  if (!found)
+    fail(ErrorCode::usage,
+         "--profile is missing: name the machines, or give a file of ranvier-bench profile, which leaves one for "
+         "this "
+         "host where it is found");
+  options.profiles = {*found};
+  return *found;
 }
 
 std::string plan_help() {

@@ -2,6 +2,7 @@
 // thread.
 #pragma once
 
+#include "apps/program/profile_places.hpp"
 #include "apps/train/options/train_options.hpp"
 
 #include <optional>
@@ -39,6 +40,7 @@ struct PlanOptions {
   std::vector<SlowShare> slow_ranks;  ///< for their work
   std::vector<SlowShare> slow_links;  ///< of nodes, for each byte
   std::vector<double> jitter;         ///< of all work: its standard deviation by its mean
+  bool no_overlap = false;            ///< of computing and collectives
   std::vector<int> dead_ranks;
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
@@ -47,13 +49,17 @@ struct PlanOptions {
 
   [[nodiscard]] bool compares() const {
     return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +
-               slow_links.size() + jitter.size() + dead_ranks.size() >
+               slow_links.size() + jitter.size() + dead_ranks.size() + (no_overlap ? 1 : 0) >
            1;
   }
 };
 
 /// Throws ErrorCode::usage that names flag, value and remedy, for flags of either program.
 [[nodiscard]] PlanOptions parse_plan_options(int argc, const char* const* argv);
+
+/// Without --profile: the one that is found for this machine. Returns it; empty: --profile was given. Throws
+/// ErrorCode::usage where none is found.
+[[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places);
 [[nodiscard]] std::string plan_help();
 
 }  // namespace ranvier::apps

@@ -3,10 +3,12 @@
 
 #include "apps/plan/choice.hpp"
 #include "apps/plan/plan_options.hpp"
+#include "apps/program/profile_places.hpp"
 #include "runtime/machine_profile.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace ranvier::apps {
@@ -16,6 +18,8 @@ struct PlanTools {
   Predictor predict;
   std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs;
   std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile;
+  /// find_profile() of this machine; empty: there is none without --profile.
+  std::function<std::optional<std::string>(const ProfileSubject&)> find_profile = {};
   /// How far it is, for people who wait: a line that stays, or one that the next call replaces. Empty: nobody does.
   std::function<void(const std::string& text, bool stays)> say = {};
 };

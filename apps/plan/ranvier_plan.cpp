@@ -50,12 +50,14 @@ class StatusLine {
 int main(int argc, char** argv) {
   using namespace ranvier;
   try {
-    const apps::PlanOptions options = apps::parse_plan_options(argc, argv);
+    apps::PlanOptions options = apps::parse_plan_options(argc, argv);
     if (options.help || options.version) {
       fmt::print("{}\n", options.help ? apps::plan_help() : apps::version_text(program));
       return EXIT_SUCCESS;
     }
     StatusLine status;
+    if (const std::string found = apps::add_found_profile(options, apps::profile_places()); !found.empty())
+      status.say("profile: " + found, true);
     const apps::PlanTools tools{
         .predict = actors::predict,
         .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {

@@ -92,6 +92,7 @@ std::vector<Situation> situations_of(const PlanOptions& options,
   for (const SlowShare& slow : options.slow_links)
     add(fmt::format("{:.4g}% of links × {} as slow", 100 * slow.share, slow.factor)).slow_links = slow;
   for (const double jitter : options.jitter) add(fmt::format("jitter of {}", jitter)).jitter = jitter;
+  if (options.no_overlap) add("no overlap").no_overlap = true;
   for (const int dead : options.dead_ranks) {
     const int left = left_of(options, base, dead);
     add(fmt::format("{} dead, {} ranks left", dead, left)).world = left;
@@ -107,7 +108,7 @@ std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFla
 }
 
 actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner) {
-  actors::Disturbances all{.jitter = situation.jitter};
+  actors::Disturbances all{.jitter = situation.jitter, .no_overlap = situation.no_overlap};
   const int nodes = nodes_of(planner);
   if (situation.slow_ranks) all.slow_ranks = factors_of(*situation.slow_ranks, planner.world());
   if (situation.slow_links) all.slow_nodes = factors_of(*situation.slow_links, nodes);

@@ -20,6 +20,7 @@ struct Situation {
   std::optional<SlowNode> slow_node = {};
   std::optional<SlowShare> slow_ranks = {}, slow_links = {};
   double jitter = 0;
+  bool no_overlap = false;
   std::optional<int> world = {};  ///< ranks that are left
 };
 

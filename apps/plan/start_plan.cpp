@@ -50,32 +50,46 @@ bool is(const std::vector<GivenFlag>& given, std::string_view name, std::string_
   return found != nullptr && *found == value;
 }
 
-std::string how_to_measure(std::size_t ranks, const std::string& file) {
-  return fmt::format(
-      "measure these machines, while they do nothing else: mpirun -n {} ranvier-bench profile "
-      "--write-profile {}",
-      ranks, file);
+std::string how_to_measure(std::size_t ranks) {
+  return fmt::format("measure these machines, while they do nothing else: mpirun -n {} ranvier-bench profile",
+                     ranks);
 }
 
-MachineProfile profile_of(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools) {
+bool on_gpu(const std::vector<GivenFlag>& given) {
+  const std::string* device = value_of(given, "device");
+  return device != nullptr && device->starts_with("cuda");
+}
+
+/// A name or a path: --profile's, or else of what is found for these ranks.
+std::string profile_name(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools) {
   const std::size_t ranks = here.nodes.size();
-  const std::string* name = value_of(given, "profile");
-  if (name == nullptr)
-    fail(ErrorCode::usage, "--plan auto needs a --profile of these machines: {}, and add --profile here.json",
-         how_to_measure(ranks, "here.json"));
+  const std::string* named = value_of(given, "profile");
+  std::optional<std::string> name;
+  if (named != nullptr) {
+    if (*named != no_profile) name = *named;
+  } else if (tools.find_profile) {
+    ProfileSubject subject{.gpu = on_gpu(given), .threads = here.threads};
+    if (const std::string* threads = value_of(given, "threads"); threads != nullptr && *threads != "0")
+      static_cast<void>(runtime::whole(subject.threads, 1).read(*threads));
+    name = tools.find_profile(subject);
+  }
+  if (!name)
+    fail(ErrorCode::usage,
+         "--plan auto needs a profile of these machines, and there is {}: {}, and start this again",
+         named != nullptr ? "none with --profile none" : "none for ranks like these", how_to_measure(ranks));
   const auto shipped = runtime::shipped_profiles();
   if (std::find(shipped.begin(), shipped.end(), *name) == shipped.end() && !fs::exists(*name))
-    fail(ErrorCode::usage, "--profile {}: there is no such file, and no profile of that name ({}): {}", *name,
-         fmt::join(shipped, ", "), how_to_measure(ranks, *name));
-  return tools.read_profile(*name);
+    fail(ErrorCode::usage,
+         "--profile {}: there is no such file, and no profile of that name ({}): {} --write-profile {}", *name,
+         fmt::join(shipped, ", "), how_to_measure(ranks), *name);
+  return *name;
 }
 
 /// The profile as far as these machines are as it says.
 void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
                    const MachinesHere& here) {
   const std::string* device = value_of(given, "device");
-  const bool gpu = device != nullptr && device->starts_with("cuda");
-  if (gpu != profile.gpu)
+  if (on_gpu(given) != profile.gpu)
     fail(ErrorCode::usage,
          "--profile {} is of {}, and this job computes with --device {}: give {}a profile of these machines", path,
          profile.gpu ? "GPUs" : "processors", device == nullptr ? "cpu" : *device,
@@ -86,7 +100,7 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
     fail(ErrorCode::usage, "--profile {} says nothing of links {}, and ranks of this job use some: {}", path, where,
-         how_to_measure(here.nodes.size(), "FILE"));
+         how_to_measure(here.nodes.size()));
   };
   if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
   if (shared) require(profile.links.intra_node, "inside a node");
@@ -251,8 +265,9 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   const auto began = std::chrono::steady_clock::now();
   if (is(given, "eval-only", "on"))
     fail(ErrorCode::usage, "--plan auto plans a training, and --eval-only trains nothing: leave --plan out");
-  MachineProfile profile = profile_of(given, here, tools);
-  check_profile(profile, *value_of(given, "profile"), given, here);
+  const std::string name = profile_name(given, here, tools);
+  MachineProfile profile = tools.read_profile(name);
+  check_profile(profile, name, given, here);
   const bool imagined = value_of(given, "world") != nullptr;
   if (!imagined) fit_to(profile, here);
   std::vector<GivenFlag> flags = given;
@@ -277,6 +292,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   StartPlan plan{.changes = changes_of(given, choices.best.front().config), .text = {}};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   plan.text = lines_of(choices, context, plan.changes, seconds.count());
+  if (value_of(given, "profile") == nullptr) plan.text += fmt::format("its profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(
         "note: --profile is of ranks with {} threads, and these have {}: measure it with as many ranks as the "
@@ -317,11 +333,14 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
   StartPlan plan;
   together(session, [&] {
     if (session.rank() != 0) return;
-    const PlanTools tools{.predict = actors::predict,
-                          .costs = [](const MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-                            return std::make_unique<runtime::ProfileCosts>(profile);
-                          },
-                          .read_profile = runtime::read_machine_profile};
+    const PlanTools tools{
+        .predict = actors::predict,
+        .costs = [](const MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
+          return std::make_unique<runtime::ProfileCosts>(profile);
+        },
+        .read_profile = runtime::read_machine_profile,
+        .find_profile =
+            [places = profile_places()](const ProfileSubject& subject) { return find_profile(places, subject); }};
     plan = plan_start(given, here, tools, build);
   });
   if (session.rank() == 0) {

@@ -2,7 +2,6 @@
 
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/limits.hpp"
-#include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
 #include "runtime/log_file.hpp"
@@ -35,10 +34,11 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
 }
 
 void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,
-                    const NcclConnection& nccl, const runtime::MachineProfile& profile) {
+                    const NcclConnection& nccl, const ProfileOfRun& profile) {
   if (options.gpu) options.gpu->nccl = nccl.chosen();
-  const PredictionCheck check = check_prediction(run, options, profile, training.totals());
-  fmt::print("\n{}\n", check.text);
+  PredictionCheck check;
+  if (profile.profile) check = check_prediction(run, options, *profile.profile, training.totals());
+  fmt::print("\n{}{}\n", check.text, profile.remark);
   std::fflush(stdout);
   if (!check.record.empty()) training.reporter()->record(check.record);
 }
@@ -70,7 +70,7 @@ void say_files(const RankRun& run, const actors::Rank& rank) {
 }
 
 void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
-              const NcclConnection& nccl, const runtime::MachineProfile* profile) {
+              const NcclConnection& nccl, const ProfileOfRun& profile) {
   const RunOptions& asked = run.options.run;
   if (options.steps == 0) {
     fmt::print("evaluated in {}\n", actors::format_duration(training.seconds()));
@@ -79,8 +79,8 @@ void conclude(const RankRun& run, const actors::TrainerOptions& options, Trainin
   }
   say_training(run, options, training);
   say_gpu(training, nccl);
-  if (profile != nullptr && training.reporter()->steps() > 0)
-    say_prediction(run, options, training, nccl, *profile);
+  if ((profile.profile || !profile.remark.empty()) && training.reporter()->steps() > 0)
+    say_prediction(run, options, training, nccl, profile);
   if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
   say_trace(training);

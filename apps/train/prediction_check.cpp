@@ -108,15 +108,28 @@ json::object to_json(const Figures& figures) {
 
 }  // namespace
 
-runtime::MachineProfile profile_of_run(const TrainOptions& options) {
-  runtime::MachineProfile profile = runtime::read_machine_profile(options.run.profile);
+ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& places, int threads) {
   const bool gpu = options.device.device == DeviceChoice::cuda;
-  if (profile.gpu != gpu)
-    fail(ErrorCode::usage,
-         "--profile {} is of {}, and this run computes on {}: give a profile of these machines, as ranvier-bench "
-         "profile writes it, or none",
-         options.run.profile, profile.gpu ? "GPUs" : "processors", gpu ? "a GPU" : "a processor");
-  return profile;
+  const auto read = [&](const std::string& name) {
+    runtime::MachineProfile profile = runtime::read_machine_profile(name);
+    if (profile.gpu != gpu)
+      fail(ErrorCode::usage,
+           "--profile {} is of {}, and this run computes on {}: give a profile of these machines, as ranvier-bench "
+           "profile writes it, or none",
+           name, profile.gpu ? "GPUs" : "processors", gpu ? "a GPU" : "a processor");
+    return profile;
+  };
+  if (options.run.profile == no_profile) return {};
+  if (!options.run.profile.empty()) return {.profile = read(options.run.profile), .remark = {}};
+  const auto found = find_profile(places, {.gpu = gpu, .threads = threads});
+  if (!found) return {};
+  const std::string where = places.named.empty() ? *found : fmt::format("{}={}", profile_variable, *found);
+  try {
+    return {.profile = read(*found),
+            .remark = fmt::format("its profile: {} (--profile none: no prediction)\n", where)};
+  } catch (const Error& error) {
+    return {.profile = {}, .remark = fmt::format("no prediction from {}: {}\n", where, error.what())};
+  }
 }
 
 PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "actors/predict/prediction.hpp"
+#include "apps/program/profile_places.hpp"
 #include "apps/train/rank_run.hpp"
 #include "apps/train/totals.hpp"
 #include "runtime/machine_profile.hpp"
@@ -12,9 +13,17 @@
 
 namespace ranvier::apps {
 
-/// For --profile, before the training. Throws ErrorCode::usage that names it, where there is no such profile or it is
-/// of another kind of device.
-[[nodiscard]] runtime::MachineProfile profile_of_run(const TrainOptions& options);
+/// What a run is compared with at its end.
+struct ProfileOfRun {
+  std::optional<runtime::MachineProfile> profile;
+  /// A line that says where it was found, or why what was found is not used. Empty: --profile named it, or there is
+  /// none.
+  std::string remark;
+};
+
+/// Before the training. A profile that --profile names has to be there and of the run's kind of device: throws
+/// ErrorCode::usage that names it, otherwise. One that was found elsewhere is left out with a remark.
+[[nodiscard]] ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& places, int threads);
 
 struct PredictionCheck {
   std::string text;    ///< a table for people, or one line that says why there is none

@@ -92,7 +92,7 @@ int Run::execute() {
   choose();
   const bool trains = plan_.trainer.steps > 0;
   together(run_.session, [&] {
-    if (run_.speaks() && trains && !options_.run.profile.empty()) profile_ = profile_of_run(options_);
+    if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_places(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
   together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
@@ -116,7 +116,7 @@ int Run::execute() {
     say_trace(*training_);     // rank 0 has it
     return stopped_exit_code;  // unless this process goes on
   }
-  if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_, profile_ ? &*profile_ : nullptr);
+  if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_, profile_);
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
 

@@ -9,11 +9,11 @@
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/plan/kept_column.hpp"
+#include "apps/train/prediction_check.hpp"
 #include "apps/train/rank_run.hpp"
 #include "apps/train/resumption.hpp"
 #include "apps/train/training.hpp"
 #include "runtime/asio_loop.hpp"
-#include "runtime/machine_profile.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <chrono>
@@ -78,7 +78,7 @@ class Run {
   Devices devices_;
   std::optional<NcclConnection> nccl_;
   PeakFlops peak_;
-  std::optional<runtime::MachineProfile> profile_;  // on rank 0, with --profile
+  ProfileOfRun profile_;  // on rank 0
   std::optional<Training> training_;
   std::optional<actors::Rollback> rollback_;
   bool took_checkpoints_ = false;

@@ -1,6 +1,7 @@
 #include "apps/view/history.hpp"
 
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>

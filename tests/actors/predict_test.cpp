@@ -355,6 +355,8 @@ TEST_CASE("a prediction that makes no sense is refused") {
   };
   refused(ErrorCode::usage, "take 2 at least", run(machine(), {.steps = 1}, options));
   refused(ErrorCode::usage, "take 0 or more", run(machine(), {.disturbances = {.jitter = -1}}, options));
+  refused(ErrorCode::usage, "only collectives of NCCL",
+          run(machine(), {.disturbances = {.no_overlap = true}}, options));
   refused(ErrorCode::usage, "take a number above 0",
           run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
   refused(ErrorCode::usage, "lacks the class 'intra_node'", run(machine({}), {}, options));

@@ -152,6 +152,28 @@ TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, which predicti
   CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::elementwise)].bytes_per_second > 1e6);
 }
 
+TEST_CASE_FIXTURE(Fixture, "without a file to write a profile goes where other programs look for it") {
+  const ranvier::tests::Environment environment{{"XDG_DATA_HOME", folder.path().string()}, {"RANVIER_PROFILE", ""}};
+  const Outcome outcome = run(2, {"profile", "--seconds", "0.1", "--threads", "1"}, limit, environment);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  const auto at = outcome.output.find("profile: " + folder.path().string() + "/ranvier/profiles/");
+  REQUIRE(at != std::string::npos);
+  const auto begin = at + std::string("profile: ").size();
+  const std::string left = outcome.output.substr(begin, outcome.output.find('\n', begin) - begin);
+  CHECK(left.ends_with("-cpu-1-thread.json"));
+  CHECK(ranvier::runtime::read_machine_profile(left).threads == 1);
+  CHECK(contains(outcome.output, "use it when no --profile is given"));
+  const Outcome printed = run(1, {"profile", "--seconds", "0.1", "--write-profile", "-"}, limit);
+  CHECK(printed.status == 0);
+  CHECK(contains(printed.output, "\"peak_flops_per_second\""));
+  const std::string blocked = folder.write("file", "").string();
+  const Outcome refused = run(1, {"profile", "--threads", "1"}, limit, {{"XDG_DATA_HOME", blocked}});
+  CHECK(refused.status == 74);
+  CHECK(contains(refused.output, "cannot be made"));
+  CHECK(contains(refused.output, "give --write-profile FILE"));
+}
+
 TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
   const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
     const Outcome outcome = bench(ranks, flags);

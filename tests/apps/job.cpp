@@ -1,5 +1,6 @@
 #include "tests/apps/job.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -76,7 +77,12 @@ void Job::start(const std::vector<std::string>& command, const Environment& envi
   mark_ = std::string(mark_variable) + "=" + folder_.path().string();
   std::vector<std::string> variables{mark_, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  const auto is_given = [&](const std::string& variable) {
+    return std::any_of(environment.begin(), environment.end(),
+                       [&](const auto& each) { return variable.starts_with(each.first + "="); });
+  };
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (!is_given(*variable)) variables.emplace_back(*variable);
   std::vector<std::string> arguments = command;
   auto argv = pointers(arguments);
   auto envp = pointers(variables);

@@ -286,13 +286,33 @@ TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what
   CHECK(has(result.text, "memory: not enough of the device's"));
 }
 
+TEST_CASE("without --profile ranvier-plan takes what was measured on this host") {
+  const TemporaryFolder folder;
+  const apps::ProfilePlaces places{.named = "", .folder = folder.path(), .host = "here"};
+  const auto found = [&](const std::vector<std::string>& words) {
+    PlanOptions options = parse(words);
+    const std::string name = add_found_profile(options, places);
+    CHECK((name.empty() || options.profiles == std::vector<std::string>{name}));
+    return name;
+  };
+  const auto error = error_of([&] { static_cast<void>(found({"--world", "4", "--batch-size", "8"})); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(says(error, "--profile is missing"));
+  const std::string cpu = folder.write("here-cpu-2-threads.json", "{}").string();
+  const std::string gpu = folder.write("here-cuda.json", "{}").string();
+  CHECK(found({"--world", "4"}) == cpu);
+  CHECK(found({"--world", "4", "--threads", "2"}) == cpu);
+  CHECK(found({"--world", "4", "--device", "cuda"}) == gpu);
+  CHECK(found({"--world", "4", "--profile", "test-cpu"}).empty());
+  CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
+}
+
 TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") {
   const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
     const auto error = error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, message));
   };
-  refused({"--world", "4", "--batch-size", "8"}, "--profile is missing");
   refused({"--profile", "test-cpu", "--batch-size", "8"}, "--world is missing");
   refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");
   refused(small_job({"--profiel", "x"}), "did you mean --profile?");

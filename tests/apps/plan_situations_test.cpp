@@ -124,6 +124,14 @@ TEST_CASE("what if a share of ranks or links is slow, and what if all work varie
   CHECK(!std::is_sorted(how(2).slow_ranks.rbegin(), how(2).slow_ranks.rend()));
 }
 
+TEST_CASE("what if computing and collectives do not overlap") {
+  const Run run({"--no-overlap"});
+  CHECK(run.has("no overlap"));
+  REQUIRE(run.asked.size() == 4);
+  CHECK_FALSE(run.asked[1].how.disturbances.no_overlap);
+  CHECK(run.asked[2].how.disturbances.no_overlap);
+}
+
 TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan anew") {
   const Run run({"--dead-ranks", "1,3"});
   CHECK(run.has("1 dead, 14 ranks left"));

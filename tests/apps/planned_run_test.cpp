@@ -109,7 +109,7 @@ TEST_CASE_FIXTURE(PlannedRun, "a run that cannot plan itself ends with one messa
     REQUIRE(at != std::string::npos);
     CHECK(outcome.output.find(words, at + 1) == std::string::npos);
   };
-  refused(64, "mpirun -n 2 ranvier-bench profile --write-profile here.json", {"--plan", "auto"});
+  refused(64, "mpirun -n 2 ranvier-bench profile, and start this again", {"--plan", "auto"});
   refused(64, "--plan: 'best' will not do: give one of none, auto", {"--plan", "best"});
   const std::string empty = folder.write("empty.json", "{}").string();
   refused(64, "--profile " + empty, {"--plan", "auto", "--profile", empty});

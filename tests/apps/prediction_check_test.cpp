@@ -114,9 +114,10 @@ TEST_CASE("many stages share a line, and what nobody sends has none") {
 TEST_CASE("a profile of another kind of device is refused before anything is trained") {
   TrainOptions options;
   options.run.profile = "h100-sxm";
-  const Error error = tests::error_of([&] { static_cast<void>(profile_of_run(options)); });
+  const Error error = tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(tests::says(error, "--profile h100-sxm is of GPUs, and this run computes on a processor"));
   options.run.profile = "nowhere.json";
-  CHECK(tests::says(tests::error_of([&] { static_cast<void>(profile_of_run(options)); }), "there is no such file"));
+  CHECK(tests::says(tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
+                    "there is no such file"));
 }

@@ -1,10 +1,12 @@
 // Runs that say at their end what a profile predicted of them.
+#include "apps/program/profile_places.hpp"
 #include "runtime/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 
 using namespace ranvier::tests;
@@ -55,6 +57,36 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts besi
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
   const auto lines = lines_of(read_file(metrics));
   CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
+}
+
+TEST_CASE_FIXTURE(
+    Fixture, "a profile that was left for this host is found, unless a flag or the environment says otherwise") {
+  const Flags flags = small_run(text, {"--g-data", "2", "--threads", "1"});
+  const auto predicted = [&](const Environment& environment, Flags more = {}) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    const Outcome outcome = run(2, more, 60s, environment);
+    CHECK(outcome.status == 0);
+    return outcome.output;
+  };
+  const ranvier::apps::ProfilePlaces places{
+      .named = "", .folder = folder.path() / "ranvier" / "profiles", .host = ranvier::apps::profile_places().host};
+  const auto left = profile_file(places, {.gpu = false, .threads = 1});
+  folder.write(std::filesystem::relative(left, folder.path()).string(), to_json(here()));
+  const std::string data = folder.path().string();
+  const std::string found = predicted({{"RANVIER_PROFILE", ""}, {"XDG_DATA_HOME", data}});
+  CHECK(has(found, "predicted from the profile 'test-cpu', beside a usual step of this run\n"));
+  CHECK(has(found, "its profile: " + left.string() + " (--profile none: no prediction)\n"));
+  const std::string without = predicted({{"RANVIER_PROFILE", ""}, {"XDG_DATA_HOME", data}}, {"--profile", "none"});
+  CHECK_FALSE(has(without, "predict"));
+  CHECK_FALSE(has(without, "its profile"));
+  const std::string named = predicted({{"RANVIER_PROFILE", profile}, {"XDG_DATA_HOME", data}});
+  CHECK(has(named, "its profile: RANVIER_PROFILE=" + profile));
+  // A training does not end for what it was not told to read.
+  const std::string lost = predicted({{"RANVIER_PROFILE", "nowhere.json"}, {"XDG_DATA_HOME", data}});
+  CHECK(
+      has(lost, "no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: there is no such file"));
+  const std::string gpu = folder.write("gpu.json", to_json(plan_profile(true))).string();
+  CHECK(has(predicted({{"RANVIER_PROFILE", gpu}}), "is of GPUs, and this run computes on a processor"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "what cannot be predicted is said in a line, and costs the run nothing") {

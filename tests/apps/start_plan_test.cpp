@@ -186,6 +186,30 @@ TEST_CASE("ranks that are imagined are planned as the profile has them") {
   CHECK(as_run(given, chosen, 1).trainer.grid.ranks() == 8);
 }
 
+TEST_CASE("without --profile a run plans itself by what was measured for ranks like its own, and says so") {
+  const tests::TemporaryFolder folder;
+  const std::string file = folder.write("measured.json", "{}").string();
+  apps::ProfileSubject asked;
+  PlanTools tools = tools_of(tests::plan_profile(false));
+  tools.find_profile = [&](const apps::ProfileSubject& subject) {
+    asked = subject;
+    return std::optional<std::string>(file);
+  };
+  auto given = job_with({{"microbatch-size", "2"}, {"policy", "1f1b"}, {"offload", "none"}, {"recompute", "off"}});
+  const StartPlan named = plan(given, here_of({0, 0}));
+  std::erase_if(given, [](const GivenFlag& flag) { return flag.name == "profile"; });
+  MachinesHere here = here_of({0, 0});
+  here.threads = 3;
+  const StartPlan found = plan_start(given, here, tools, {});
+  CHECK(asked.threads == 3);
+  CHECK_FALSE(asked.gpu);
+  CHECK(found.text.find("its profile: " + file) != std::string::npos);
+  CHECK(named.text.find("its profile") == std::string::npos);
+  given.push_back({"threads", "1"});
+  static_cast<void>(plan_start(given, here, tools, {}));
+  CHECK(asked.threads == 1);
+}
+
 TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
   const auto refused = [](const std::vector<GivenFlag>& given, std::string_view message,
                           const runtime::MachineProfile& profile = tests::plan_profile(false)) {
@@ -196,8 +220,9 @@ TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
   };
   auto without = job_with({});
   std::erase_if(without, [](const GivenFlag& flag) { return flag.name == "profile"; });
-  refused(without, "--plan auto needs a --profile of these machines");
-  refused(without, "mpirun -n 3 ranvier-bench profile --write-profile here.json, and add --profile here.json");
+  refused(without, "--plan auto needs a profile of these machines, and there is none for ranks like these");
+  refused(without, "mpirun -n 3 ranvier-bench profile, and start this again");
+  refused(job_with({{"profile", "none"}}), "there is none with --profile none");
   refused(job_with({{"profile", "not-there.json"}}), "there is no such file");
   refused(job_with({{"profile", "not-there.json"}}), "ranvier-bench profile --write-profile not-there.json");
   refused(job_with({}), "is of GPUs, and this job computes with --device cpu", tests::plan_profile(true));

@@ -18,6 +18,14 @@ using namespace std::chrono_literals;
 
 namespace {
 
+/// A byte a nanosecond.
+class ByBytes final : public runtime::CostModel {
+ public:
+  Duration duration(const runtime::WorkCost& cost) const override {
+    return Duration(static_cast<std::int64_t>(cost.bytes));
+  }
+};
+
 class NoCosts final : public runtime::CostModel {
  public:
   Duration duration(const runtime::WorkCost&) const override { return Duration(0); }
@@ -144,4 +152,51 @@ TEST_CASE("an operation of NCCL begins when its last rank does, and after the on
 
   members[0]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [] {});
   CHECK_THROWS_AS(members[1]->run(Collective::all_reduce, {&part, 1}, DType::f32, "another", [] {}), Error);
+}
+
+TEST_CASE(
+    "a device that is held computes nothing while its rank is in an operation, and the same before and after") {
+  // Operations of 100 us from 50 us on, and another at once, against work of 200 us and, later, of 30 us.
+  for (const bool overlap : {true, false}) {
+    CAPTURE(overlap);
+    runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
+    PhantomNccl nccl(cluster, {NcclWay::own, NcclWay::own, NcclWay::own});
+    const ByBytes costs;
+    std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;
+    std::vector<std::unique_ptr<runtime::Stream>> streams;
+    std::vector<std::unique_ptr<CommunicatorSource>> sources;
+    std::vector<std::unique_ptr<Communicator>> members;
+    for (const int rank : {0, 1}) {
+      devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(),
+                                            {.apart = true, .costs = &costs}));
+      streams.push_back(devices.back()->make_stream("compute", runtime::StreamWidth::whole));
+      sources.push_back(nccl.source(cluster.loop(rank), overlap ? nullptr : devices.back().get()));
+      members.push_back(
+          sources.back()->communicator(TeamKind::column, 0, options_of(Topology::regular(2, 1), rank, {0, 1})));
+    }
+    const Communicator::Part part{.data = nullptr, .elements = 50000};  // of which each rank sends half
+    std::vector<Duration> computed, gathered;
+    for (const int rank : {0, 1}) {
+      const auto compute = [&, rank](double bytes) {
+        streams[std::size_t(rank)]->launch({.bytes = bytes, .shape = {}}, [](runtime::ComputePool&) {});
+        streams[std::size_t(rank)]->call_back([&] { computed.push_back(cluster.time().now()); });
+      };
+      cluster.loop(rank).after(0us, [compute] { compute(200e3); });
+      for (const auto begin : {50us, 300us})
+        cluster.loop(rank).after(begin, [&, rank] {
+          members[std::size_t(rank)]->run(Collective::all_gather, {&part, 1}, DType::f32, "it",
+                                          [&] { gathered.push_back(cluster.time().now()); });
+        });
+      cluster.loop(rank).after(310us, [compute] { compute(30e3); });
+      cluster.loop(rank).after(1ms, [&, rank] { cluster.loop(rank).stop(); });
+    }
+    cluster.run();
+    CHECK(gathered == std::vector<Duration>{150us, 150us, 400us, 400us});
+    if (overlap) {
+      CHECK(computed == std::vector<Duration>{200us, 200us, 340us, 340us});
+    } else {  // 200 us with 100 us in between, and 30 us when the second operation is over
+      CHECK(computed == std::vector<Duration>{300us, 300us, 430us, 430us});
+    }
+    for (const auto& device : devices) CHECK(device->busy() == 230us);
+  }
 }

@@ -6,9 +6,10 @@ usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] 
 
 Each line of the tables is a result that a paper's text states (Myelin, MiCS, PaRO, ZeRO-Infinity), the flags of
 ranvier-plan that set up the same training, and what the prediction says. Profiles are those that ship with the program:
-nothing in them is fitted to a paper. Rows that say "at" a rate have that of the paper's own text instead. Systems that
-Ranvier does not imitate (tensor parallelism of Megatron-LM, 3-D DeepSpeed) are left out; ZeRO-1, 2 and 3 are Ranvier's
-own, which overlap better than those of the time did.
+nothing in them is fitted to a paper. Rows that say "at" a rate have that of the paper's own text instead, or one
+efficiency of products, which a figure of the same paper sets. Systems that Ranvier does not imitate (tensor parallelism
+of Megatron-LM, 3-D DeepSpeed) are left out; ZeRO-1, 2 and 3 are Ranvier's own, which overlap collectives with
+computing. Rows "without overlap" have them one after the other.
 """
 
 import argparse
@@ -146,6 +147,21 @@ def tera_done(prediction: dict) -> float:
     return tera(prediction) * 4 / 3
 
 
+def tera_of_large(small: dict, large: dict) -> float:
+    """tera_done() of a batch of 16384, from those of 1024 and 2048: with more microbatches than stages a step takes as
+    much longer for each."""
+    seconds = small["step_seconds"] + (large["step_seconds"] - small["step_seconds"]) * (16384 - 1024) / 1024
+    return tera_done(small) * small["step_seconds"] * 16 / seconds
+
+
+def tera_of_deep(four: dict, eight: dict) -> float:
+    """tera_done() of 128 layers, from those of 4 and 8: each layer takes as much longer, and does as much more."""
+    def at_128(of: Callable[[dict], float]) -> float:
+        return of(four) + (of(eight) - of(four)) * (128 - 4) / 4
+
+    return at_128(lambda p: tera_done(p) * p["step_seconds"]) / at_128(lambda p: p["step_seconds"])
+
+
 SUMMIT = "--profile v100-16g-summit --node-size 6 --precision fp16 --gradient-dtype half"
 P3DN = "--profile v100-32g-p3dn --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
 P4D = "--profile a100-40g-p4d --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
@@ -155,10 +171,12 @@ DGX = ("--profile a100-80g-hdr --node-size 8 --precision bf16 --gradient-dtype h
 DGX2 = "--profile v100-32g-dgx2 --node-size 16 --precision fp16 --gradient-dtype half --sequence-length 1024"
 
 
-def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str = "--offload myelin") -> str:
+def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str = "--offload myelin",
+           at: str = "") -> str:
     """With checkpoints every so many layers as the paper has it: the factor of a stage's layers nearest to the root."""
+    summit = SUMMIT.replace(" --node-size", f"{at} --node-size", 1)
     more += f" --recompute {48 // stages if model in ('gpt-12b', 'gpt-24b') else 96 // stages}"
-    return (f"{SUMMIT} --model {model} --world {stages * rows} --g-inter {stages} --g-data {rows} "
+    return (f"{summit} --model {model} --world {stages * rows} --g-inter {stages} --g-data {rows} "
             f"--microbatch-size {micro} --batch-size {batch} --policy message-driven --shard ddp {more}")
 
 
@@ -172,16 +190,23 @@ def mics(model: str, world: int, shard: str, group: int = 8, batch: int = 8192, 
             f"--microbatch-size {micro} --recompute 1 {more}")
 
 
-def paro(model: str, world: int, shard: str, at: str = "") -> str:
+def wide(shard: str) -> str:
+    return ("--profile v100-32g-p3dn --node-size 8 --model wide-resnet-3b --data synthetic --world 64 --g-inter 1 "
+            f"--shard {shard} --batch-size 512 --microbatch-size 8 --recompute off")
+
+
+def paro(model: str, world: int, shard: str, at: str = "", more: str = "") -> str:
     dgx = DGX.replace(" --node-size", f"{at} --node-size", 1)
-    more = "--recompute 1" if model.endswith("65b") else "--recompute off"
+    more += " --recompute 1" if model.endswith("65b") else " --recompute off"
     return f"{dgx} --model {model} --world {world} --shard {shard} --microbatch-size 4 --batch-size {40 * world} {more}"
 
 
-def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "") -> str:
+def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "", at: str = "") -> str:
     batch = int(micro * world)
-    files = "--nvme /nvme" if offload == "infinity-nvme" else ""
-    return (f"{DGX2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
+    # Large buckets, as DeepSpeed has them (its sub-groups have 10^9 elements): each takes its turn in the simulation.
+    files = f"--nvme /nvme {BUCKET}" if offload == "infinity-nvme" else ""
+    dgx2 = DGX2.replace(" --node-size", f"{at} --node-size", 1)
+    return (f"{dgx2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
             f"--world {world} --g-inter 1 --shard zero3 --offload {offload} {files} --recompute 1 "
             f"--microbatch-size {max(1, int(micro))} --batch-size {batch} {more}")
 
@@ -197,13 +222,20 @@ GATHERED = int(100e9) // 65536 * 65536
 # microbatch, 2 x 10 B x 8 x 512 FLOP by 52.5 TFLOP/s are 1.56 s, so 20 GB come to a node at 4.5 GB/s.
 C23 = "@node=4.5e9,products=0.45"
 P2 = "@node=56e9,rank=14e9"
+# The one efficiency of products with which M9's first batch takes its 46.7 seconds, and C4's model 42 % of the peak.
+M9 = "@products=0.507"
+C4 = "@products=0.45"
+Z12 = "@products=0.57"
+APART = "--no-overlap"
 BUCKET = "--bucket-size 16000000"
 WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
 
 PAPERS: dict[str, list[Result]] = {
     "Myelin": [
-        *[Result(f"M1, {model}", f"{stages} x {rows} GPUs, % of peak with recomputation, batch 16384", (49.4, 54.78),
-                 lambda p: 100 * tera_done(p) / 125, [myelin(model, stages, rows, micro, 16384)], "%", heavy=True)
+        *[Result(f"M1, {model}", f"{stages} x {rows} GPUs, % of peak with recomputation, batch 16384{note}",
+                 (49.4, 54.78), lambda p, q: 100 * tera_of_large(p, q) / 125,
+                 [myelin(model, stages, rows, micro, batch, at=at) for batch in (1024, 2048)], "%", heavy=True)
+          for at, note in (("", ""), (M9, ", products at M9's 50.7 % of the peak"))
           for model, stages, rows, micro in WEAK],
         Result("M7", "12B, 48 GPUs, batch 2048, pipeline only: 6 stages over 24", (1.22,),
                lambda p, q: rate(p) / rate(q),
@@ -216,6 +248,14 @@ PAPERS: dict[str, list[Result]] = {
         Result("M11", "the one over the other", (38.37 / 46.70,), lambda p, q: p["step_seconds"] / q["step_seconds"],
                [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}"),
                 myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], "x"),
+        Result("M9 + M10", "24 x 2 at that rate, which this row sets", (46.70,), lambda p: p["step_seconds"],
+               [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=M9)], " s"),
+        Result("M9 + M10", "6 x 8 with offload at that rate", (38.37,), lambda p: p["step_seconds"],
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=M9)], " s"),
+        Result("M11", "the one over the other at that rate", (38.37 / 46.70,),
+               lambda p, q: p["step_seconds"] / q["step_seconds"],
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=M9),
+                myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=M9)], "x"),
         Result("M13", "12B, 24 x 2: GB of all devices without offload", (520,),
                lambda p: p["device_bytes_of_all"] / 1e9, [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " GB"),
         Result("M13", "the same, with the paper's 4 bytes a parameter of fp32 gradients, which Ranvier does not keep",
@@ -224,6 +264,9 @@ PAPERS: dict[str, list[Result]] = {
         Result("M13", "12B, 24 x 2: GB of all devices with offload", (130.24,),
                lambda p: p["device_bytes_of_all"] / 1e9,
                [myelin("gpt-12b", 24, 2, 1, 2048, f"--offload myelin {BUCKET}")], " GB"),
+        Result("M13", "the same with buckets of 7.1 million: three in flight take what the paper's one of 16 takes",
+               (130.24,), lambda p: p["device_bytes_of_all"] / 1e9,
+               [myelin("gpt-12b", 24, 2, 1, 2048, "--offload myelin --bucket-size 7111111")], " GB"),
         Result("M14", "12B, 6 stages: fits 16 GB without offload", False, fits,
                [myelin("gpt-12b", 6, 8, 1, 2048, "--offload none")]),
         Result("M16", "12B, 6 x 8: all buckets at once fit 16 GB", True, fits, [chunks("all")]),
@@ -254,6 +297,22 @@ PAPERS: dict[str, list[Result]] = {
                [mics("bert-10b", 128, "mics"), mics("bert-10b", 128, "zero3")], "x"),
         Result("C2 / C22", "the same at C23's rates", (3.23 / 1.541, 3.24 / 1.541), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics", at=C23), mics("bert-10b", 128, "zero3", at=C23)], "x"),
+        Result("C22", "BERT 10B, 128 V100, C23's rates: ZeRO-3 over ZeRO-3 without overlap", (1.541,),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "zero3", at=C23), mics("bert-10b", 128, "zero3", at=C23, more=APART)], "x"),
+        Result("C3", "C23's rates: MiCS over ZeRO-3 without overlap", (2.82, 3.24), lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", at=C23), mics("bert-10b", 128, "zero3", at=C23, more=APART)], "x"),
+        Result("C3", "the profile's links, products at 45 %: MiCS over ZeRO-3 without overlap", (2.82, 3.24),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-10b", 128, "mics", at=C4), mics("bert-10b", 128, "zero3", at=C4, more=APART)], "x"),
+        Result("C4", "the same with products at 45 % of the peak, which this row sets", (42,),
+               lambda p: 100 * tera_done(p) / 125, [mics("bert-10b", 128, "mics", at=C4)], "%"),
+        *[Result("C1", f"{what}: MiCS over ZeRO-3 without overlap", (2.82,), lambda p, q: rate(p) / rate(q),
+                 [mics("bert-15b", 128, "mics", 16, at=at), mics("bert-15b", 128, "zero3", at=at, more=APART)], "x")
+          for what, at in (("the profile's links, products at 45 %", C4), ("C23's rates", C23))],
+        Result("C1", "ZeRO-3 without overlap at C23's rates, MiCS on 2 nodes at the profile's", (2.82,),
+               lambda p, q: rate(p) / rate(q),
+               [mics("bert-15b", 128, "mics", 16, at=C4), mics("bert-15b", 128, "zero3", at=C23, more=APART)], "x"),
         Result("C18", "the same at C23's rates", (1.6,), lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 64, "mics", 8, at=C23),
                 mics("bert-10b", 64, "mics", 64, more="--all-gather auto", at=C23)], "x"),
@@ -274,11 +333,17 @@ PAPERS: dict[str, list[Result]] = {
                [mics("bert-10b", 128, "mics", 8, at=C23), mics("bert-10b", 128, "IGI", 8, at=C23)], "x"),
         Result("C8", "BERT 20B, 64 A100: MiCS over ZeRO-3", (2.21,), lambda p, q: rate(p) / rate(q),
                [mics("bert-20b", 64, "mics", 16, cluster=P4D), mics("bert-20b", 64, "zero3", cluster=P4D)], "x"),
+        Result("C8", "the same over ZeRO-3 without overlap", (2.21,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-20b", 64, "mics", 16, cluster=P4D),
+                mics("bert-20b", 64, "zero3", cluster=P4D, more=APART)], "x"),
         Result("C9", "BERT 15B, A100: efficiency of MiCS from 16 to 64", (96.7,),
                lambda p, q: 100 * rate(p) / rate(q) / 4,
                [mics("bert-15b", 64, "mics", 16, cluster=P4D), mics("bert-15b", 16, "mics", 16, cluster=P4D)], "%"),
         Result("C9", "the same of ZeRO-3", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
                [mics("bert-15b", 64, "zero3", cluster=P4D), mics("bert-15b", 16, "zero3", cluster=P4D)], "%"),
+        Result("C9", "the same of ZeRO-3 without overlap", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
+               [mics("bert-15b", 64, "zero3", cluster=P4D, more=APART),
+                mics("bert-15b", 16, "zero3", cluster=P4D, more=APART)], "%"),
         Result("C28", "BERT 10B, zero3 on 16 V100: states of a device below 32 % of 32 GB", True,
                lambda p: states(p) < 0.32 * 32e9, [mics("bert-10b", 16, "zero3")]),
         Result("C17", "175B, sequence 2048, 128 A100 80 GB: TFLOP/s of a GPU", (169,), tera_done,
@@ -286,9 +351,9 @@ PAPERS: dict[str, list[Result]] = {
                 "--world 128 --g-inter 1 --shard mics --group-size 128 --batch-size 512 --microbatch-size 4 "
                 "--recompute 1 --all-gather hierarchical"], "", heavy=True),
         Result("C13", "WideResNet 3B, 64 V100: MiCS over ZeRO-3", (2.89,), lambda p, q: rate(p) / rate(q),
-               ["--profile v100-32g-p3dn --node-size 8 --model wide-resnet-3b --data synthetic --world 64 --g-inter 1 "
-                f"--shard {shard} --batch-size 512 --microbatch-size 8 --recompute off" for shard in ("mics", "zero3")],
-               "x"),
+               [wide("mics"), wide("zero3")], "x"),
+        Result("C13", "the same over ZeRO-3 without overlap", (2.89,), lambda p, q: rate(p) / rate(q),
+               [wide("mics"), wide("zero3") + " --no-overlap"], "x"),
     ],
     "PaRO": [
         Result("P1", "16 A100 on 2 nodes, 100 GB sent by an all-gather, 14 GB/s for one GPU and 56 for a node: ring",
@@ -307,13 +372,19 @@ PAPERS: dict[str, list[Result]] = {
                heavy=True),
         *[Result(name, f"LLaMA-{model[6:].upper()}, {world} A100{note}: {ours} over {other}", (says,),
                  lambda p, q: rate(p) / rate(q),
-                 [paro(model, world, ours, at), paro(model, world, other, at)], "x", heavy=world > 32)
-          for at, note in (("", ""), (P2, ", at P2's 56 GB/s of a node"))
+                 [paro(model, world, ours, at, more), paro(model, world, other, at, more)], "x", heavy=world > 32)
+          for at, more, note in (("", "", ""), (P2, "", ", at P2's 56 GB/s of a node"),
+                                 (P2, APART, ", at P2's rate without overlap"))
           for name, model, ours, other, both in [
               ("P3", "llama-7b", "paro-igg", "zero3", (1.3, 1.4)), ("P4", "llama-7b", "paro-iig", "zero3", (1.9, 2.6)),
               ("P5", "llama-7b", "paro-nig", "zero2", (1.7, 2.2)), ("P6", "llama-65b", "paro-igg", "zero3", (1.2, 1.4)),
               ("P7", "llama-65b", "paro-iig", "zero3", (1.3, 1.8))]
           for world, says in zip((32, 128), both)],
+        *[Result("P4", f"LLaMA-7B, {world} A100, that in 8 gathers a layer (--tile 4): paro-iig over zero3", (says,),
+                 lambda p, q: rate(p) / rate(q),
+                 [paro("llama-7b", world, shard, P2, f"{APART} --tile 4") for shard in ("paro-iig", "zero3")], "x",
+                 heavy=world > 32)
+          for world, says in ((32, 1.9), (128, 2.6))],
         *[Result("P8", f"LLaMA-65B with {shard} fits 80 GB on 32", expected, fits, [paro("llama-65b", 32, shard)])
           for shard, expected in [("zero3", True), ("zero++", True), ("paro-igg", True), ("paro-iig", True),
                                   ("mics", False), ("zero2", False), ("paro-nig", False)]],
@@ -325,8 +396,14 @@ PAPERS: dict[str, list[Result]] = {
     "ZeRO-Infinity": [
         Result("Z3", "0.5T, 512 V100: TFLOP/s of a GPU", (49,), tera_done,
                [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host")], "", heavy=True),
-        Result("Z5", "1T, 64 V100, NVMe: TFLOP/s of a GPU", (44,), tera_done,
-               [infinity(128, 25600, 64, 5, "infinity-nvme", "--tile 16")], "", heavy=True),
+        Result("Z3", "the same with products at 57 % of the peak, where a GPU alone has Z12's 70 TFLOP/s", (49,),
+               tera_done, [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host", Z12)], "",
+               heavy=True),
+        *[Result("Z5", what, (44,), tera_of_deep,
+                 [infinity(layers, 25600, 64, 5, "infinity-nvme", f"--tile 16 {more}", at) for layers in (4, 8)])
+          for what, at, more in (("1T, 64 V100, NVMe: TFLOP/s of a GPU", "", ""),
+                                 ("the same with products at 57 % of the peak", Z12, ""),
+                                 ("and without overlap", Z12, APART))],
         Result("Z18", "100B with everything on 64 V100 fits", True, fits, [infinity(125, 8192, 64, 1, "none")]),
         Result("Z18", "1T with everything on 512 V100 fits", False, fits,
                [infinity(128, 25600, 512, 1, "none", "--tile 16")]),

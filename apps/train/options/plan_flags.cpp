@@ -13,8 +13,10 @@ void declare_planning(runtime::OptionTable& table, RunOptions& run) {
   table.add(
       {"profile", "NAME|FILE",
        "what these machines do: a file of `ranvier-bench profile --write-profile FILE`, or the name of one that "
-       "ships with the program; the end shows what it predicts beside what was measured",
-       runtime::text(run.profile), "none"});
+       "ships with the program; the end shows what it predicts beside what was measured. Otherwise RANVIER_PROFILE "
+       "of "
+       "the environment says it, or a file that `ranvier-bench profile` left for this host; none: neither",
+       runtime::text(run.profile), "what is found"});
 }
 
 }  // namespace ranvier::apps

@@ -120,7 +120,7 @@ struct RunOptions {
   bool overwrite = false;      ///< metrics begin anew, and weights may replace those of init_from
   std::string config;
   bool plans = false;   ///< chooses flags that were not given (apps/plan/start_plan.hpp)
-  std::string profile;  ///< of the machines: a path or a name; empty: none
+  std::string profile;  ///< of the machines: a path, a name or "none"; empty: what is found
 };
 
 struct TrainOptions {

@@ -1,0 +1,108 @@
+#include "apps/program/profile_places.hpp"
+
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+using namespace ranvier;
+using namespace std::chrono_literals;
+using apps::find_profile;
+using apps::profile_file;
+using apps::ProfilePlaces;
+using tests::TemporaryFolder;
+
+namespace {
+
+/// A variable of the environment for as long as this lives.
+class Variable {
+ public:
+  Variable(std::string name, const char* value) : name_(std::move(name)) {
+    if (const char* const before = std::getenv(name_.c_str())) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) const {
+    if (value == nullptr) {
+      ::unsetenv(name_.c_str());
+    } else {
+      ::setenv(name_.c_str(), value, 1);
+    }
+  }
+  std::string name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+TEST_CASE("profiles have a file for each host, kind of device and threads of a rank") {
+  const TemporaryFolder folder;
+  const ProfilePlaces places{.named = "", .folder = folder.path(), .host = "node1"};
+  CHECK(profile_file(places, {.gpu = false, .threads = 1}) == folder.path() / "node1-cpu-1-thread.json");
+  CHECK(profile_file(places, {.gpu = false, .threads = 8}) == folder.path() / "node1-cpu-8-threads.json");
+  CHECK(profile_file(places, {.gpu = true}) == folder.path() / "node1-cuda.json");
+}
+
+TEST_CASE("a profile is found for what it is of, and for nothing else") {
+  const TemporaryFolder folder;
+  const ProfilePlaces places{.named = "", .folder = folder.path(), .host = "node1"};
+  CHECK_FALSE(find_profile(places, {.gpu = false, .threads = 2}));
+  CHECK_FALSE(find_profile(places, {}));
+  const auto two = folder.write("node1-cpu-2-threads.json", "{}"),
+             one = folder.write("node1-cpu-1-thread.json", "{}");
+  const auto other = folder.write("node10-cpu-4-threads.json", "{}");
+  CHECK(find_profile(places, {.gpu = false, .threads = 2}) == two.string());
+  CHECK(find_profile(places, {.gpu = false, .threads = 1}) == one.string());
+  CHECK_FALSE(find_profile(places, {.gpu = false, .threads = 4}));
+  CHECK_FALSE(find_profile(places, {.gpu = true}));
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(one, now - 2h);
+  std::filesystem::last_write_time(two, now - 1h);
+  std::filesystem::last_write_time(other, now);
+  CHECK(find_profile(places, {}) == two.string());
+  std::filesystem::last_write_time(one, now);
+  CHECK(find_profile(places, {}) == one.string());
+  const auto gpu = folder.write("node1-cuda.json", "{}");
+  CHECK(find_profile(places, {.gpu = true}) == gpu.string());
+  CHECK(find_profile(places, {}) == one.string());
+}
+
+TEST_CASE("what the environment names goes before the files, and may be no profile") {
+  const TemporaryFolder folder;
+  folder.write("node1-cuda.json", "{}");
+  ProfilePlaces places{.named = "h100-sxm", .folder = folder.path(), .host = "node1"};
+  CHECK(find_profile(places, {.gpu = true}) == "h100-sxm");
+  places.named = "none";
+  CHECK_FALSE(find_profile(places, {.gpu = true}));
+}
+
+TEST_CASE("profiles lie in the user's folder for data") {
+  const Variable named("RANVIER_PROFILE", "x.json");
+  {
+    const Variable data("XDG_DATA_HOME", "/data"), home("HOME", "/home/someone");
+    CHECK(apps::profile_places().folder == "/data/ranvier/profiles");
+    CHECK(apps::profile_places().named == "x.json");
+    CHECK(!apps::profile_places().host.empty());
+  }
+  for (const char* no_folder : {static_cast<const char*>(nullptr), "", "relative"}) {
+    const Variable data("XDG_DATA_HOME", no_folder), home("HOME", "/home/someone");
+    CHECK(apps::profile_places().folder == "/home/someone/.local/share/ranvier/profiles");
+  }
+  const Variable data("XDG_DATA_HOME", nullptr), home("HOME", nullptr);
+  ProfilePlaces places = apps::profile_places();
+  CHECK(places.folder.empty());
+  const auto error = tests::error_of([&] { static_cast<void>(profile_file(places, {.gpu = true})); });
+  CHECK(error.code() == ErrorCode::usage);
+  CHECK(tests::says(error, "give --write-profile FILE"));
+  places.named.clear();
+  CHECK_FALSE(find_profile(places, {.gpu = true}));
+}
