@@ -43,7 +43,7 @@ struct PlanOptions {
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
   std::vector<int> scale;  ///< numbers of ranks, in the place of one
-  bool help = false, version = false;
+  Inquiry inquiry;
 
   [[nodiscard]] bool compares() const {
     return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +
@@ -54,6 +54,6 @@ struct PlanOptions {
 
 /// Throws ErrorCode::usage that names flag, value and remedy, for flags of either program.
 [[nodiscard]] PlanOptions parse_plan_options(int argc, const char* const* argv);
-[[nodiscard]] std::string plan_help();
+[[nodiscard]] Manual plan_manual();
 
 }  // namespace ranvier::apps

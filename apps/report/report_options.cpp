@@ -33,9 +33,7 @@ OptionTable declare(Asked& asked) {
   table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
   table.add({"title", "TEXT", "of the page", runtime::text(options.title), "the names of the runs"});
   table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
-  table.concern("Program");
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -73,7 +71,7 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
   ReportOptions options = std::move(asked.options);
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   if (options.runs.empty())
     fail(ErrorCode::usage, "there is no run: give the file that --metrics of ranvier-train wrote, or its folder");
   options.names = asked.names.empty() ? options.runs : split(asked.names);
@@ -85,14 +83,16 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
   return options;
 }
 
-std::string report_help() {
+Manual report_manual() {
   Asked asked;
-  return declare(asked).help(
-      "ranvier-report makes a page of runs of ranvier-train, side by side where they are several: one HTML file.\n"
-      "  ranvier-report RUN… -o report.html\n"
-      "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with metrics.jsonl and, "
-      "maybe,\n"
-      "trace.json.\n");
+  return {.program = "ranvier-report",
+          .summary = "makes a page of runs of ranvier-train, side by side where they are several: one HTML file",
+          .forms = {{"ranvier-report RUN... -o report.html", ""}},
+          .about =
+              "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with "
+              "metrics.jsonl and, maybe, trace.json.",
+          .options = declare(asked).facts(),
+          .arguments = runtime::PathKind::any};
 }
 
 std::string write_report(const ReportOptions& options) {
