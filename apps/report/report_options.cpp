@@ -2,6 +2,7 @@
 
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
+#include "apps/report/timeline.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/options.hpp"
 
@@ -30,8 +31,11 @@ OptionTable declare(Asked& asked) {
   table.add({"output", "FILE", "the page (-o is short for it)", runtime::text(options.output)});
   table.add({"csv", "FILE", "all steps of all runs as comma-separated values instead of a page",
              runtime::text(options.csv), "none"});
+  table.add({"timeline", "FILE.svg", "the last whole step of a run's trace as a picture instead of a page",
+             runtime::text(options.timeline), "none"});
   table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
-  table.add({"title", "TEXT", "of the page", runtime::text(options.title), "the names of the runs"});
+  table.add({"title", "TEXT", "of the page or picture", runtime::text(options.title),
+             "the names of the runs, or the step's"});
   table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);
   return table;
@@ -47,9 +51,15 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+/// The flag that names what is written, and its path.
+std::pair<const char*, const std::string&> target_of(const ReportOptions& options) {
+  if (!options.csv.empty()) return {"--csv", options.csv};
+  if (!options.timeline.empty()) return {"--timeline", options.timeline};
+  return {"--output", options.output};
+}
+
 void check_output(const ReportOptions& options, const std::vector<RunPaths>& runs) {
-  const bool csv = !options.csv.empty();
-  const std::string flag = csv ? "--csv" : "--output", &path = csv ? options.csv : options.output;
+  const auto [flag, path] = target_of(options);
   std::error_code unknown;
   for (const RunPaths& run : runs) {
     if (fs::equivalent(path, run.metrics, unknown) ||
@@ -78,8 +88,13 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
   if (options.names.size() != options.runs.size())
     fail(ErrorCode::usage, "--names {} are {} names for {} run{}: give as many", asked.names, options.names.size(),
          options.runs.size(), options.runs.size() == 1 ? "" : "s");
-  if (!options.csv.empty() && table.given("output"))
-    fail(ErrorCode::usage, "--csv {} and --output {}: give one of them at a time", options.csv, options.output);
+  const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
+  if (also_page || (!options.csv.empty() && !options.timeline.empty()))
+    fail(ErrorCode::usage, "{} {} and {}: give one of them at a time", target_of(options).first,
+         target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
+  if (!options.timeline.empty() && options.runs.size() != 1)
+    fail(ErrorCode::usage, "--timeline {} shows one run, and {} are given: name one", options.timeline,
+         options.runs.size());
   return options;
 }
 
@@ -116,6 +131,13 @@ std::string write_report(const ReportOptions& options) {
   }
   std::vector<RunFile> runs;
   for (std::size_t r = 0; r < paths.size(); ++r) runs.push_back(read_run(paths[r], options.names[r]));
+  if (!options.timeline.empty()) {
+    const std::string picture = timeline_file(runs.front(), options.title);
+    runtime::AtomicFile file(options.timeline);
+    file.append(picture.data(), picture.size());
+    file.commit();
+    return fmt::format("timeline: {}\n", options.timeline);
+  }
   std::string title = options.title;
   if (title.empty())
     for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;

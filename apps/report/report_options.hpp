@@ -11,7 +11,7 @@ namespace ranvier::apps {
 struct ReportOptions {
   std::vector<std::string> runs;
   std::vector<std::string> names;  ///< of runs, as many
-  std::string output = "report.html", csv, title;
+  std::string output = "report.html", csv, timeline, title;
   bool overwrite = false;
   Inquiry inquiry;
 };
