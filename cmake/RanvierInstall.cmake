@@ -30,6 +30,8 @@ install(FILES ${PROJECT_BINARY_DIR}/RanvierConfig.cmake ${PROJECT_BINARY_DIR}/Ra
 install(TARGETS ranvier-train ranvier-generate ranvier-tokenize ranvier-checkpoint ranvier-plan ranvier-report ranvier-bench
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/apps/README.md ${PROJECT_SOURCE_DIR}/apps/CHANGES.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/apps)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/apps/guides DESTINATION ${CMAKE_INSTALL_DOCDIR}/apps)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/apps/restart_loop.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/apps/example-project ${PROJECT_SOURCE_DIR}/apps/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)
