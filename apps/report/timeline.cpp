@@ -113,7 +113,8 @@ constexpr std::string_view file_style =
     "text{font:12px system-ui,sans-serif;fill:#59636e}.title{font-size:15px;font-weight:600;fill:#1f2328}"
     ".in{fill:#fff;text-anchor:middle;font-size:11px}"
     ".forward{fill:#3b82c4}.backward{fill:#7c5cc4}.weights{fill:#a0689b}.optimizer{fill:#2f9e6e}.wait{fill:#d9d9d4}"
-    ".send{fill:#8b949e}.gather{fill:#d99a2b}.reduce{fill:#c2571a}"
+    "rect{stroke:#fff;stroke-opacity:.3;stroke-width:.6}.send{fill:#8b949e}.gather{fill:#d99a2b}.reduce{fill:#"
+    "c2571a}"
     "@media(prefers-color-scheme:dark){text{fill:#9198a1}.title{fill:#e6edf3}.in{fill:#fff}.wait{fill:#3a4047}}";
 
 }  // namespace
