@@ -30,6 +30,19 @@ install(FILES ${PROJECT_BINARY_DIR}/RanvierConfig.cmake ${PROJECT_BINARY_DIR}/Ra
 install(TARGETS ranvier-train ranvier-generate ranvier-tokenize ranvier-checkpoint ranvier-plan ranvier-report ranvier-bench
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/apps/README.md ${PROJECT_SOURCE_DIR}/apps/CHANGES.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/apps)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/apps/guides DESTINATION ${CMAKE_INSTALL_DOCDIR}/apps)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/apps/restart_loop.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/apps/example-project ${PROJECT_SOURCE_DIR}/apps/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/ranvier)
+
+# Each program writes its own manual page and completion scripts, so they have to run on this machine.
+if(NOT CMAKE_CROSSCOMPILING)
+  foreach(program IN ITEMS train generate tokenize checkpoint plan report bench)
+    install(CODE "set(program \"$<TARGET_FILE:ranvier-${program}>\")
+set(man \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/ranvier-${program}.1\")
+set(bash \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/bash-completion/completions/ranvier-${program}\")
+set(zsh \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh/site-functions/_ranvier-${program}\")")
+    install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/RanvierInstallManual.cmake)
+  endforeach()
+endif()

@@ -14,21 +14,6 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::size_t help_width = 100;
-
-/// `text` cut at spaces into lines of at most `width` characters.
-std::vector<std::string> wrap(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  while (text.size() > width) {
-    std::size_t cut = text.rfind(' ', width);
-    if (cut == std::string_view::npos || cut == 0) cut = width;
-    lines.emplace_back(text.substr(0, cut));
-    text.remove_prefix(std::min(text.size(), text.find_first_not_of(' ', cut)));
-  }
-  lines.emplace_back(text);
-  return lines;
-}
-
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t columns = b.size() + 1;
   std::vector<std::size_t> cost((a.size() + 1) * columns);
@@ -71,6 +56,16 @@ std::size_t shared_words(const std::vector<std::string_view>& these, const std::
   }));
 }
 
+/// Values that a placeholder has as they are typed: auto and none of auto|none|PATH.
+std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
+  std::vector<std::string> words;
+  if (placeholder.find('|') == std::string::npos) return words;
+  std::istringstream items(placeholder);
+  for (std::string item; std::getline(items, item, '|');)
+    if (std::all_of(item.begin(), item.end(), [](char c) { return c >= 'a' && c <= 'z'; })) words.push_back(item);
+  return words;
+}
+
 /// A value of a config file without the quotes around it, as other formats ask for them.
 std::string without_quotes(const std::string& value) {
   const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
@@ -108,8 +103,10 @@ void OptionTable::parse(int argc, const char* const* argv) {
   for (auto& declared : options_) declared.origin.clear();
   read_flags(argc, argv);
   if (given("config")) read_file(at("config").text);
-  for (const auto& declared : options_) {
+  for (auto& declared : options_) {
     if (declared.origin.empty()) continue;
+    const bool alone = declared.text == "on" || declared.text == "off";
+    if (declared.option.binding.names_concern && !alone) declared.text = find_concern(facts(), declared.text);
     if (const auto wanted = declared.option.binding.read(declared.text))
       fail(ErrorCode::usage, "{}: '{}' will not do: give {}", declared.origin, declared.text, *wanted);
   }
@@ -129,9 +126,15 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
                             .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
                             .allow_unregistered()
                             .run();
+    Declared* asking = nullptr;  // what the words that follow belong to, if they are no flags
     for (const auto& found : parsed.options) {
       if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && knows("help")) {
         set("help", "on", "-h", true);
+        asking = at_concern();
+        continue;
+      }
+      if (found.position_key >= 0 && asking != nullptr) {
+        asking->text = asking->text == "on" ? found.value.at(0) : asking->text + ' ' + found.value.at(0);
         continue;
       }
       if (found.unregistered)
@@ -145,6 +148,7 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
         fail(ErrorCode::usage, "unexpected argument '{}': every value follows a flag; --help lists them",
              found.original_tokens.at(0));
       set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
+      asking = at(found.string_key).option.binding.names_concern ? at_concern() : nullptr;
     }
   } catch (const po::error& error) {
     fail(ErrorCode::usage, "{}; --help lists the flags", error.what());
@@ -201,6 +205,12 @@ std::string OptionTable::advice_for_key(std::string_view unknown) const {
   return advice(bare);
 }
 
+OptionTable::Declared* OptionTable::at_concern() {
+  const auto found = std::find_if(options_.begin(), options_.end(),
+                                  [](const Declared& one) { return one.option.binding.names_concern; });
+  return found == options_.end() ? nullptr : &*found;
+}
+
 const OptionTable::Declared& OptionTable::at(std::string_view name) const {
   const auto found =
       std::find_if(options_.begin(), options_.end(), [&](const Declared& one) { return one.option.name == name; });
@@ -218,27 +228,21 @@ bool OptionTable::given(std::string_view name) const {
                      [&](const Declared& one) { return one.option.name == name && !one.origin.empty(); });
 }
 
-std::string OptionTable::help(std::string_view usage) const {
-  std::size_t column = 0;
+std::vector<OptionFacts> OptionTable::facts() const {
+  std::vector<OptionFacts> all;
   for (const auto& [option, concern, shown, text, origin] : options_)
-    column = std::max(column, option.name.size() + option.placeholder.size() + 7);
-  std::string out(usage);
-  std::string_view heading;
-  for (const auto& [option, concern, shown, text, origin] : options_) {
-    if (heading != concern) {
-      heading = concern;
-      out += fmt::format("\n{}\n", concern);
-    }
-    std::string about = option.help;
-    if (!option.placeholder.empty() && !shown.empty()) about += fmt::format(" [{}]", shown);
-    std::string left = fmt::format("  --{} {}", option.name, option.placeholder);
-    for (const auto& line : wrap(about, help_width - column)) {
-      out += fmt::format("{:<{}}{}\n", left, column, line);
-      left.clear();
-    }
+    all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words});
+  const std::vector<std::string> concerns = concern_words(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].words.empty()) all[i].words = words_of_placeholder(all[i].placeholder);
+    if (!options_[i].option.binding.names_concern) continue;
+    all[i].words = concerns;
+    all[i].default_text.clear();
   }
-  return out;
+  return all;
 }
+
+std::string OptionTable::help(std::string_view usage) const { return std::string(usage) + help_text(facts()); }
 
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;
@@ -396,13 +400,25 @@ OptionBinding toggle(bool& field) {
             field = on;
             return {};
           },
-          .write = [&field] { return std::string(field ? "on" : "off"); }};
+          .write = [&field] { return std::string(field ? "on" : "off"); },
+          .words = {"on", "off"}};
 }
 
 OptionBinding switch_on(bool& field) {
   auto binding = toggle(field);
   binding.is_switch = true;
   return binding;
+}
+
+OptionBinding help_of(bool& asked, std::string& concern) {
+  return {.read = [&asked, &concern](const std::string& given) -> std::optional<std::string> {
+            asked = given != "off";
+            concern = given == "on" || given == "off" ? "" : given;
+            return {};
+          },
+          .write = [&asked] { return std::string(asked ? "on" : "off"); },
+          .is_switch = true,
+          .names_concern = true};
 }
 
 }  // namespace ranvier::runtime

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "runtime/error.hpp"
+#include "runtime/option_facts.hpp"
 
 #include <fmt/core.h>
 
@@ -37,7 +38,9 @@ struct OptionBinding {
   /// Sets the field. Returns what a value must be ("a whole number from 1 to 8") if `text` is not one.
   std::function<std::optional<std::string>(const std::string& text)> read;
   std::function<std::string()> write;
-  bool is_switch = false;  ///< the flag alone means "on"
+  bool is_switch = false;          ///< the flag alone means "on"
+  std::vector<std::string> words;  ///< values that have names, for who completes what is typed
+  bool names_concern = false;      ///< its value is a heading of the help text, in one word or several (help_of())
 };
 
 struct Option {
@@ -72,6 +75,7 @@ class OptionTable {
   [[nodiscard]] bool given(std::string_view name) const;
 
   [[nodiscard]] std::string help(std::string_view usage) const;
+  [[nodiscard]] std::vector<OptionFacts> facts() const;
   [[nodiscard]] std::vector<ResolvedOption> resolved() const;
 
  private:
@@ -90,6 +94,7 @@ class OptionTable {
   [[nodiscard]] std::string advice(std::string_view unknown) const;
   [[nodiscard]] std::string advice_for_key(std::string_view unknown) const;
   [[nodiscard]] const Declared& at(std::string_view name) const;
+  [[nodiscard]] Declared* at_concern();
 
   std::vector<Declared> options_;
   std::string concern_;
@@ -158,6 +163,8 @@ template <std::floating_point T>
 /// One of a few words. Every value that the field can have has one.
 template <typename T>
 [[nodiscard]] OptionBinding choice(T& field, std::vector<std::pair<std::string, T>> words) {
+  std::vector<std::string> names;
+  for (const auto& [word, value] : words) names.push_back(word);
   return {.read = [&field, words](const std::string& text) -> std::optional<std::string> {
             std::string known;
             for (const auto& [word, value] : words) {
@@ -174,7 +181,8 @@ template <typename T>
                 for (const auto& [word, value] : words)
                   if (field == value) return word;
                 return std::string("?");
-              }};
+              },
+          .words = std::move(names)};
 }
 
 [[nodiscard]] OptionBinding text(std::string& field);
@@ -187,5 +195,8 @@ template <typename T>
 [[nodiscard]] OptionBinding toggle(bool& field);
 /// A flag without value; `key = on` in a config file.
 [[nodiscard]] OptionBinding switch_on(bool& field);
+/// --help and -h: `asked` becomes true, and `concern` the heading that the words after the flag name, if there are
+/// any; parse() refuses others with a list of the headings.
+[[nodiscard]] OptionBinding help_of(bool& asked, std::string& concern);
 
 }  // namespace ranvier::runtime

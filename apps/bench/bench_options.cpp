@@ -39,7 +39,7 @@ std::vector<std::string> known_algorithms() {
 template <typename T>
 OptionBinding list(std::vector<T>& field, std::string what,
                    std::function<std::optional<T>(const std::string&)> read,
-                   std::function<std::string(const T&)> write) {
+                   std::function<std::string(const T&)> write, std::vector<std::string> words = {}) {
   return {.read = [&field, what = std::move(what), read](const std::string& text) -> std::optional<std::string> {
             field.clear();
             for (std::size_t begin = 0; begin <= text.size();) {
@@ -56,7 +56,8 @@ OptionBinding list(std::vector<T>& field, std::string what,
                 std::vector<std::string> items;
                 for (const T& item : field) items.push_back(write(item));
                 return fmt::format("{}", fmt::join(items, ","));
-              }};
+              },
+          .words = std::move(words)};
 }
 
 OptionBinding collective_names(std::vector<Collective>& field) {
@@ -68,7 +69,8 @@ OptionBinding collective_names(std::vector<Collective>& field) {
         }
         return {};
       },
-      [](Collective collective) { return std::string(to_string(collective)); });
+      [](Collective collective) { return std::string(to_string(collective)); },
+      {"all-gather", "reduce-scatter", "all-reduce"});
 }
 
 OptionBinding algorithm_names(std::vector<std::string>& field) {
@@ -79,7 +81,7 @@ OptionBinding algorithm_names(std::vector<std::string>& field) {
         if (std::find(known.begin(), known.end(), text) == known.end()) return {};
         return text;
       },
-      [](const std::string& name) { return name; });
+      [](const std::string& name) { return name; }, known_algorithms());
 }
 
 OptionBinding sizes(std::vector<std::size_t>& field) {
@@ -146,8 +148,7 @@ OptionTable declare(BenchOptions& options) {
              "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
              device_flag(options.device, options.gpu)});
   table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -189,7 +190,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   BenchOptions options;
   OptionTable table = declare(options);
   table.parse(argc, argv);
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   check_profile(options, table);
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
@@ -220,14 +221,16 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   return options;
 }
 
-std::string bench_help() {
+Manual bench_manual() {
   BenchOptions options;
-  return declare(options).help(
-      "usage: mpirun -n RANKS ranvier-bench [OPTION...]\n"
-      "       mpirun -n RANKS ranvier-bench profile [OPTION...]\n\n"
-      "Measures the links between the ranks, and what collectives take on them. One JSON line per figure on "
-      "stdout.\n"
-      "With profile: what computing, memory, links and files of this machine take, for predictions.");
+  return {
+      .program = "ranvier-bench",
+      .summary = "measures the links between the ranks, what collectives take on them, and what machines do",
+      .forms = {{"mpirun -n RANKS ranvier-bench [OPTION...]", "links and collectives, one JSON line per figure"},
+                {"mpirun -n RANKS ranvier-bench profile [OPTION...]",
+                 "computing, memory, links and files, for predictions"}},
+      .options = declare(options).facts(),
+      .commands = {"profile"}};
 }
 
 std::uint64_t options_hash(const BenchOptions& options) {

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "apps/program/device_flag.hpp"
+#include "apps/program/manual.hpp"
 #include "collectives/algorithms.hpp"
 #include "collectives/links.hpp"
 #include "collectives/plan_choice.hpp"
-#include "runtime/options.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -34,7 +34,7 @@ struct BenchOptions {
   double seconds = 60;
   DeviceChoice device = DeviceChoice::cpu;  ///< cpu or cuda
   std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
-  bool help = false, version = false;
+  Inquiry inquiry;
 
   [[nodiscard]] bool profiles() const { return !words.empty(); }
   /// Links alone, without the rest of a profile.
@@ -46,7 +46,7 @@ struct BenchOptions {
 
 /// Throws ErrorCode::usage.
 [[nodiscard]] BenchOptions parse_bench_options(int argc, const char* const* argv);
-[[nodiscard]] std::string bench_help();
+[[nodiscard]] Manual bench_manual();
 /// Equal where the same was asked for.
 [[nodiscard]] std::uint64_t options_hash(const BenchOptions& options);
 

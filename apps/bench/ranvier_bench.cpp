@@ -7,7 +7,6 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/profile_places.hpp"
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -173,9 +172,9 @@ int main(int argc, char** argv) {
     BenchOptions options;
     apps::together(*session, [&] { options = apps::parse_bench_options(argc, argv); });
     compare_options(*session, options);
-    if (options.help || options.version) {
+    if (options.inquiry.any()) {
       if (session->rank() == 0)
-        fmt::print("{}\n", options.help ? apps::bench_help() : apps::version_text(program, runtime::mpi_library()));
+        fmt::print("{}\n", apps::answer(options.inquiry, apps::bench_manual(), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     const std::vector<int> node_of = nodes_of(*session, options);

@@ -49,9 +49,7 @@ OptionTable declare(CheckpointToolOptions& options) {
   table.add({"archive-every", "STEPS", "keep those of such steps as well; 0: none",
              runtime::whole(options.archive_every, 0)});
   table.add({"dry-run", "", "say what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
-  table.concern("Program");
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -71,7 +69,7 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
       arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   if (options.paths.empty()) fail(ErrorCode::usage, "there is no command: give one of {}", names_of_commands());
   const std::string command = options.paths.front();
   options.paths.erase(options.paths.begin());
@@ -95,20 +93,22 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
   return options;
 }
 
-std::string checkpoint_help() {
+Manual checkpoint_manual() {
   CheckpointToolOptions options;
-  return declare(options).help(
-      "ranvier-checkpoint looks at what ranvier-train --checkpoint DIR writes, also while a job writes there.\n"
-      "  ranvier-checkpoint list DIR                  all checkpoints: step, size, loss, time, what is not whole\n"
-      "  ranvier-checkpoint show PATH                 one: options, scalars, arrays; of a DIR its newest whole "
-      "one\n"
-      "  ranvier-checkpoint verify PATH               checks every byte, names what is damaged; of a DIR all of "
-      "them\n"
-      "  ranvier-checkpoint export PATH -o FOLDER     weights for transformers, and for ranvier-train --init-from\n"
-      "  ranvier-checkpoint diff PATH PATH            options and tensors that differ, and by how much\n"
-      "  ranvier-checkpoint prune DIR --keep N        removes older ones, unless a job writes there\n"
-      "\n"
-      "Exit status: 0 done, 1 the two of diff differ, 64 usage, 65 damage, 74 what the system refused.\n");
+  Manual manual{
+      .program = "ranvier-checkpoint",
+      .summary = "looks at what ranvier-train --checkpoint DIR writes, also while a job writes there",
+      .forms = {{"ranvier-checkpoint list DIR", "all checkpoints: step, size, loss, time, what is not whole"},
+                {"ranvier-checkpoint show PATH", "one: options, scalars, arrays; of a DIR its newest whole one"},
+                {"ranvier-checkpoint verify PATH", "checks every byte; of a DIR all of them"},
+                {"ranvier-checkpoint export PATH -o FOLDER", "weights for transformers and --init-from"},
+                {"ranvier-checkpoint diff PATH PATH", "options and tensors that differ, and by how much"},
+                {"ranvier-checkpoint prune DIR --keep N", "removes older ones, unless a job writes there"}},
+      .status_1 = "the two of diff differ",
+      .options = declare(options).facts(),
+      .arguments = runtime::PathKind::any};
+  for (const CommandForm& form : command_forms) manual.commands.emplace_back(form.name);
+  return manual;
 }
 
 }  // namespace ranvier::apps

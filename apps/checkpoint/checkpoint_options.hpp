@@ -1,8 +1,8 @@
 // What ranvier-checkpoint was asked for. Pure; any thread.
 #pragma once
 
+#include "apps/program/manual.hpp"
 #include "models/weights/weight_layout.hpp"
-#include "runtime/options.hpp"
 
 #include <cstdint>
 #include <string>
@@ -23,11 +23,11 @@ struct CheckpointToolOptions {
   std::int64_t archive_every = 0;
   bool dry_run = false;
   int threads = 0;  ///< 0: the machine's
-  bool help = false, version = false;
+  Inquiry inquiry;
 };
 
 /// Throws ErrorCode::usage: also for flags of another command, and for too many or too few paths.
 [[nodiscard]] CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv);
-[[nodiscard]] std::string checkpoint_help();
+[[nodiscard]] Manual checkpoint_manual();
 
 }  // namespace ranvier::apps

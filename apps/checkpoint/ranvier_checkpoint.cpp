@@ -2,7 +2,6 @@
 #include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <fmt/core.h>
@@ -19,8 +18,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     const apps::CheckpointToolOptions options = apps::parse_checkpoint_options(argc, argv);
-    if (options.help || options.version) {
-      fmt::print("{}\n", options.help ? apps::checkpoint_help() : apps::version_text(program));
+    if (options.inquiry.any()) {
+      fmt::print("{}\n", apps::answer(options.inquiry, apps::checkpoint_manual()));
       return EXIT_SUCCESS;
     }
     const apps::CheckpointToolResult result = apps::run_checkpoint_tool(options);

@@ -45,11 +45,10 @@ OptionTable declare(GenerateOptions& options) {
   table.add(
       {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
        choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
-  table.add(
-      {"tokenizer", "NAME",
-       "bytes, or the PATH of a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and "
-       "vocab.bpe, vocab.txt or .tiktoken",
-       tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
+  table.add({"tokenizer", "bytes|PATH",
+             "bytes, or a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and "
+             "vocab.bpe, vocab.txt or .tiktoken",
+             tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
   table.concern("Text");
   table.add({"prompt", "TEXT", "how the text begins; -: what comes from stdin, without the last new line",
              text(options.prompt), "what begins texts or ends the one before, or of bytes a new line"});
@@ -77,8 +76,7 @@ OptionTable declare(GenerateOptions& options) {
   table.add({"threads", "N", "computing threads; 0: one per core. The text is the same on any number",
              whole(options.threads, 0, 4096)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(options.config)});
-  table.add({"help", "", "print this", switch_on(options.help)});
-  table.add({"version", "", "print the version", switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -88,7 +86,7 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   GenerateOptions options;
   OptionTable table = declare(options);
   table.parse(argc, argv);
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   if (options.weights.empty())
     fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a Hugging Face folder");
   if (!options.prompt.empty() && !options.prompt_file.empty())
@@ -119,11 +117,12 @@ std::string read_prompt(const GenerateOptions& options) {
   return prompt;
 }
 
-std::string generate_help() {
+Manual generate_manual() {
   GenerateOptions options;
-  return declare(options).help(
-      "ranvier-generate writes text that a trained model draws, token by token, to stdout.\n"
-      "  ranvier-generate --weights FOLDER --prompt 'Once upon'\n");
+  return {.program = "ranvier-generate",
+          .summary = "writes text that a trained model draws, token by token, to stdout",
+          .forms = {{"ranvier-generate --weights FOLDER --prompt 'Once upon'", ""}},
+          .options = declare(options).facts()};
 }
 
 }  // namespace ranvier::apps

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "apps/program/device_flag.hpp"
+#include "apps/program/manual.hpp"
 #include "models/generation/sampler.hpp"
 #include "runtime/dtype.hpp"
 
@@ -30,11 +31,10 @@ struct GenerateOptions {
   std::optional<int> gpu;  ///< of cuda; none: the first
   int threads = 0;         ///< 0: one per core
   std::string config;
-  bool help = false;
-  bool version = false;
+  Inquiry inquiry;
 };
 
-/// Throws ErrorCode::usage with a message that names flag, value and remedy. With `help` or `version` nothing else
+/// Throws ErrorCode::usage with a message that names flag, value and remedy. With an inquiry nothing else
 /// is checked.
 [[nodiscard]] GenerateOptions parse_generate_options(int argc, const char* const* argv);
 
@@ -42,6 +42,6 @@ struct GenerateOptions {
 /// ErrorCode::io, naming the flag, if there is nothing to read.
 [[nodiscard]] std::string read_prompt(const GenerateOptions& options);
 
-[[nodiscard]] std::string generate_help();
+[[nodiscard]] Manual generate_manual();
 
 }  // namespace ranvier::apps

@@ -1,7 +1,6 @@
 // ranvier-generate: writes text that a trained model draws. Text goes to stdout, all else to stderr.
 #include "apps/generate/generate_options.hpp"
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
 #include "models/generation/decoder_model.hpp"
@@ -245,8 +244,8 @@ void generate(const GenerateOptions& options) {
 int main(int argc, char** argv) {
   try {
     const GenerateOptions options = apps::parse_generate_options(argc, argv);
-    if (options.help || options.version) {
-      fmt::print("{}\n", options.help ? apps::generate_help() : apps::version_text(program));
+    if (options.inquiry.any()) {
+      fmt::print("{}\n", apps::answer(options.inquiry, apps::generate_manual()));
       return EXIT_SUCCESS;
     }
     generate(options);

@@ -1,6 +1,7 @@
 #include "apps/plan/plan_options.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/machine_profile.hpp"
 
 #include <fmt/ranges.h>
 
@@ -37,7 +38,8 @@ OptionBinding names(std::vector<std::string>& field) {
               return "names or paths, with commas between them";
             return {};
           },
-          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); },
+          .words = runtime::shipped_profiles()};
 }
 
 OptionBinding factors(std::vector<double>& field) {
@@ -179,8 +181,7 @@ OptionTable declare(PlanOptions& options) {
              runtime::text(options.write_config), "none"});
   table.add({"json", "", "print JSON instead of tables", runtime::switch_on(options.json)});
   table.add({"plot", "FILE.svg", "a plot of what the tables compare", runtime::text(options.plot), "none"});
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -277,7 +278,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   const std::vector<std::string> devices = take_values(words.train, "device");
   const auto plan = arguments(words.plan), train = arguments(words.train);
   table.parse(static_cast<int>(plan.size()), plan.data());
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   options.train = given_train_flags(static_cast<int>(train.size()), train.data());
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
@@ -300,24 +301,28 @@ std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places)
   if (!found)
     fail(ErrorCode::usage,
          "--profile is missing: name the machines, or give a file of ranvier-bench profile, which leaves one for "
-         "this "
-         "host where it is found");
+         "this host where it is found");
   options.profiles = {*found};
   return *found;
 }
 
-std::string plan_help() {
+Manual plan_manual() {
   PlanOptions options;
-  return declare(options).help(
-      "ranvier-plan predicts how fast ranvier-train would be on machines that need not be there, and chooses its "
-      "flags.\n"
-      "  ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 --profile NAME\n"
-      "All flags of ranvier-train are taken as well: what is given stays as it is, what is not is searched "
-      "(--g-inter,\n"
-      "--g-data, --shard, --group-size, --offload, --microbatch-size, --recompute, --policy and the algorithms of\n"
-      "collectives). --world and --batch-size have to be given.\n"
-      "\n"
-      "Exit status: 0 done, 1 nothing fits, 64 usage.\n");
+  return {.program = "ranvier-plan",
+          .summary =
+              "predicts how fast ranvier-train would be on machines that need not be there, and chooses its "
+              "flags",
+          .forms = {{"ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 "
+                     "--profile NAME",
+                     ""}},
+          .about =
+              "All flags of ranvier-train are taken as well: what is given stays as it is, what is not is "
+              "searched (--g-inter, --g-data, --shard, --group-size, --offload, --microbatch-size, "
+              "--recompute, --policy and the algorithms of collectives). --world and --batch-size have to be "
+              "given.",
+          .status_1 = "nothing fits",
+          .options = declare(options).facts(),
+          .others = train_manual("ranvier-train").options};
 }
 
 }  // namespace ranvier::apps

@@ -45,7 +45,7 @@ struct PlanOptions {
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
   std::vector<int> scale;  ///< numbers of ranks, in the place of one
-  bool help = false, version = false;
+  Inquiry inquiry;
 
   [[nodiscard]] bool compares() const {
     return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +
@@ -60,6 +60,6 @@ struct PlanOptions {
 /// Without --profile: the one that is found for this machine. Returns it; empty: --profile was given. Throws
 /// ErrorCode::usage where none is found.
 [[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places);
-[[nodiscard]] std::string plan_help();
+[[nodiscard]] Manual plan_manual();
 
 }  // namespace ranvier::apps

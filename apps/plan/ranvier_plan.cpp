@@ -2,7 +2,6 @@
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <fmt/core.h>
@@ -51,8 +50,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     apps::PlanOptions options = apps::parse_plan_options(argc, argv);
-    if (options.help || options.version) {
-      fmt::print("{}\n", options.help ? apps::plan_help() : apps::version_text(program));
+    if (options.inquiry.any()) {
+      fmt::print("{}\n", apps::answer(options.inquiry, apps::plan_manual()));
       return EXIT_SUCCESS;
     }
     StatusLine status;

@@ -318,7 +318,9 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
                                    const JobBuilder& build) {
   std::vector<GivenFlag> given;
   together(session, [&] { given = given_train_flags(argc, argv); });
-  const bool asked = is(given, "plan", "auto") && !is(given, "help", "on") && !is(given, "version", "on");
+  const bool inquires =
+      std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_inquiry(flag.name); });
+  const bool asked = is(given, "plan", "auto") && !inquires;
   const bool all = session.smallest(asked ? 1 : 0) == 1;
   if (!all) {
     together(session, [&] {

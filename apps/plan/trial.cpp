@@ -109,7 +109,8 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   const auto world = taken(given_, "world");
   if (!world && !here_) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
-  for (const char* flag : {"dry-run", "help", "version", "plan", "profile"}) taken(given_, flag);
+  for (const char* flag : {"dry-run", "help", "version", "completion", "man", "plan", "profile"})
+    taken(given_, flag);
   const auto batch =
       std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
   if (batch == given_.end())

@@ -31,7 +31,8 @@ runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu
               [&device, &gpu, write = hosts.write] {
                 if (device != DeviceChoice::cuda) return write();
                 return gpu ? fmt::format("cuda:{}", *gpu) : std::string("cuda");
-              }};
+              },
+          .words = {"cpu", "inline", "cuda"}};
 }
 
 runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu) {

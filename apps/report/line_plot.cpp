@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -19,6 +18,14 @@ constexpr double right_margin = 12;
 constexpr double top_margin = 10;
 constexpr double bottom_margin = 26;
 
+std::string short_number(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (std::abs(value) >= unit) return fmt::format("{:.4g}{}", value / unit, name);
+  return fmt::format("{:.4g}", value);
+}
+
+}  // namespace
+
 std::vector<double> ticks(double from, double to, int about) {
   const double rough = (to - from) / about, unit = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10 * unit;
@@ -29,14 +36,6 @@ std::vector<double> ticks(double from, double to, int about) {
     all.push_back(std::abs(x) < 1e-9 * step ? 0 : x);
   return all;
 }
-
-std::string short_number(double value) {
-  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
-    if (std::abs(value) >= unit) return fmt::format("{:.4g}{}", value / unit, name);
-  return fmt::format("{:.4g}", value);
-}
-
-}  // namespace
 
 std::string line_plot(const std::string& title, const std::vector<PlotLine>& lines, bool scientific) {
   std::vector<double> ys;
@@ -117,53 +116,6 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
                    markup_text(line.name));
   }
   return text + "</svg></figure>\n";
-}
-
-std::string timeline(const TraceSummary& trace) {
-  if (trace.step == 0 || trace.ranks.empty()) return {};
-  constexpr std::array drawn{"wait",    "send",     "gather",  "reduce",
-                             "forward", "backward", "weights", "optimizer"};  // later above
-  constexpr double wide = 1300, label = 56;
-  const double row = trace.ranks.size() <= 32 ? 20 : std::max(3.0, 640.0 / static_cast<double>(trace.ranks.size()));
-  const double high = row * static_cast<double>(trace.ranks.size());
-  const auto px = [&](double ms) { return label + ms / std::max(trace.step_ms, 1e-9) * (wide - label - 4); };
-  std::string text = fmt::format(
-      "<figure><figcaption>Step {} of all ranks, {:.1f} ms</figcaption>\n<svg viewBox=\"0 0 {} {:.0f}\" "
-      "role=\"img\" "
-      "aria-label=\"timeline\">\n",
-      trace.step, trace.step_ms, wide, high + 22);
-  const auto append = std::back_inserter(text);
-  double y = 0;
-  for (const auto& [rank, pieces] : trace.ranks) {
-    if (trace.ranks.size() <= 32)
-      fmt::format_to(append,
-                     R"(<text x="0" y="{:.1f}">rank {}</text>)"
-                     "\n",
-                     y + row - 6, rank);
-    for (const char* kind : drawn) {
-      const bool strip = std::string_view(kind) == "send" || std::string_view(kind) == "gather" ||
-                         std::string_view(kind) == "reduce";
-      const double tall = strip && row > 6 ? (row - 2) / 3 : row > 4 ? row - 2 : row;
-      for (const TraceSummary::Piece& piece : pieces) {
-        if (piece.kind != kind) continue;
-        fmt::format_to(append,
-                       R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)"
-                       "\n",
-                       kind, px(piece.begin_ms), y + (row > 4 ? row - 2 : row) - tall,
-                       std::max(0.5, px(piece.begin_ms + piece.length_ms) - px(piece.begin_ms)), tall);
-      }
-    }
-    y += row;
-  }
-  for (const double t : ticks(0, trace.step_ms, 10))
-    fmt::format_to(append,
-                   R"(<text x="{:.1f}" y="{:.1f}">{:.4g} ms</text>)"
-                   "\n",
-                   std::min(px(t), wide - 50), high + 16, t);
-  text += "</svg>\n<p class=\"keys\">";
-  for (const char* kind : {"forward", "backward", "weights", "optimizer", "wait", "send", "gather", "reduce"})
-    fmt::format_to(append, "<i class=\"{0}\"></i>{0} ", kind);
-  return text + "</p></figure>\n";
 }
 
 }  // namespace ranvier::apps

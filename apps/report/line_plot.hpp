@@ -1,7 +1,5 @@
-// Lines over steps, and ranks over time, as SVG for a page that has styles for them. Pure; any thread.
+// Lines over steps as SVG, for a page that has styles for them. Pure; any thread.
 #pragma once
-
-#include "apps/report/run_file.hpp"
 
 #include <string>
 #include <utility>
@@ -20,7 +18,7 @@ struct PlotLine {
 [[nodiscard]] std::string line_plot(const std::string& title, const std::vector<PlotLine>& lines,
                                     bool scientific = false);
 
-/// Ranks below each other over the last step of the trace; empty: it has none.
-[[nodiscard]] std::string timeline(const TraceSummary& trace);
+/// Round numbers from `from` to `to`, `about` so many and at most 24.
+[[nodiscard]] std::vector<double> ticks(double from, double to, int about);
 
 }  // namespace ranvier::apps

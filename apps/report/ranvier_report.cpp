@@ -1,6 +1,5 @@
 // ranvier-report: a page about runs of ranvier-train, from the files that they wrote.
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "apps/report/report_options.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -18,8 +17,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     const apps::ReportOptions options = apps::parse_report_options(argc, argv);
-    if (options.help || options.version) {
-      fmt::print("{}\n", options.help ? apps::report_help() : apps::version_text(program));
+    if (options.inquiry.any()) {
+      fmt::print("{}\n", apps::answer(options.inquiry, apps::report_manual()));
       return EXIT_SUCCESS;
     }
     fmt::print("{}", apps::write_report(options));

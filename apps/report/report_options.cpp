@@ -2,6 +2,7 @@
 
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
+#include "apps/report/timeline.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/options.hpp"
 
@@ -30,12 +31,13 @@ OptionTable declare(Asked& asked) {
   table.add({"output", "FILE", "the page (-o is short for it)", runtime::text(options.output)});
   table.add({"csv", "FILE", "all steps of all runs as comma-separated values instead of a page",
              runtime::text(options.csv), "none"});
+  table.add({"timeline", "FILE.svg", "the last whole step of a run's trace as a picture instead of a page",
+             runtime::text(options.timeline), "none"});
   table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
-  table.add({"title", "TEXT", "of the page", runtime::text(options.title), "the names of the runs"});
+  table.add({"title", "TEXT", "of the page or picture", runtime::text(options.title),
+             "the names of the runs, or the step's"});
   table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
-  table.concern("Program");
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -49,9 +51,15 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+/// The flag that names what is written, and its path.
+std::pair<const char*, const std::string&> target_of(const ReportOptions& options) {
+  if (!options.csv.empty()) return {"--csv", options.csv};
+  if (!options.timeline.empty()) return {"--timeline", options.timeline};
+  return {"--output", options.output};
+}
+
 void check_output(const ReportOptions& options, const std::vector<RunPaths>& runs) {
-  const bool csv = !options.csv.empty();
-  const std::string flag = csv ? "--csv" : "--output", &path = csv ? options.csv : options.output;
+  const auto [flag, path] = target_of(options);
   std::error_code unknown;
   for (const RunPaths& run : runs) {
     if (fs::equivalent(path, run.metrics, unknown) ||
@@ -73,26 +81,33 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
   ReportOptions options = std::move(asked.options);
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   if (options.runs.empty())
     fail(ErrorCode::usage, "there is no run: give the file that --metrics of ranvier-train wrote, or its folder");
   options.names = asked.names.empty() ? options.runs : split(asked.names);
   if (options.names.size() != options.runs.size())
     fail(ErrorCode::usage, "--names {} are {} names for {} run{}: give as many", asked.names, options.names.size(),
          options.runs.size(), options.runs.size() == 1 ? "" : "s");
-  if (!options.csv.empty() && table.given("output"))
-    fail(ErrorCode::usage, "--csv {} and --output {}: give one of them at a time", options.csv, options.output);
+  const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
+  if (also_page || (!options.csv.empty() && !options.timeline.empty()))
+    fail(ErrorCode::usage, "{} {} and {}: give one of them at a time", target_of(options).first,
+         target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
+  if (!options.timeline.empty() && options.runs.size() != 1)
+    fail(ErrorCode::usage, "--timeline {} shows one run, and {} are given: name one", options.timeline,
+         options.runs.size());
   return options;
 }
 
-std::string report_help() {
+Manual report_manual() {
   Asked asked;
-  return declare(asked).help(
-      "ranvier-report makes a page of runs of ranvier-train, side by side where they are several: one HTML file.\n"
-      "  ranvier-report RUN… -o report.html\n"
-      "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with metrics.jsonl and, "
-      "maybe,\n"
-      "trace.json.\n");
+  return {.program = "ranvier-report",
+          .summary = "makes a page of runs of ranvier-train, side by side where they are several: one HTML file",
+          .forms = {{"ranvier-report RUN... -o report.html", ""}},
+          .about =
+              "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with "
+              "metrics.jsonl and, maybe, trace.json.",
+          .options = declare(asked).facts(),
+          .arguments = runtime::PathKind::any};
 }
 
 std::string write_report(const ReportOptions& options) {
@@ -116,6 +131,13 @@ std::string write_report(const ReportOptions& options) {
   }
   std::vector<RunFile> runs;
   for (std::size_t r = 0; r < paths.size(); ++r) runs.push_back(read_run(paths[r], options.names[r]));
+  if (!options.timeline.empty()) {
+    const std::string picture = timeline_file(runs.front(), options.title);
+    runtime::AtomicFile file(options.timeline);
+    file.append(picture.data(), picture.size());
+    file.commit();
+    return fmt::format("timeline: {}\n", options.timeline);
+  }
   std::string title = options.title;
   if (title.empty())
     for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;

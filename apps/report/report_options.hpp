@@ -1,6 +1,8 @@
 // What ranvier-report was asked for. Pure; any thread.
 #pragma once
 
+#include "apps/program/manual.hpp"
+
 #include <string>
 #include <vector>
 
@@ -9,14 +11,14 @@ namespace ranvier::apps {
 struct ReportOptions {
   std::vector<std::string> runs;
   std::vector<std::string> names;  ///< of runs, as many
-  std::string output = "report.html", csv, title;
+  std::string output = "report.html", csv, timeline, title;
   bool overwrite = false;
-  bool help = false, version = false;
+  Inquiry inquiry;
 };
 
 /// Throws ErrorCode::usage.
 [[nodiscard]] ReportOptions parse_report_options(int argc, const char* const* argv);
-[[nodiscard]] std::string report_help();
+[[nodiscard]] Manual report_manual();
 
 /// Writes what was asked for; returns what to say about it. Throws Error.
 [[nodiscard]] std::string write_report(const ReportOptions& options);

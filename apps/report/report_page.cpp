@@ -3,6 +3,7 @@
 #include "actors/watch/reporter.hpp"
 #include "apps/program/markup.hpp"
 #include "apps/report/line_plot.hpp"
+#include "apps/report/timeline.hpp"
 #include "runtime/arena.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -190,7 +191,7 @@ std::string memory_of(const RunFile& run) {
 }
 
 std::string details(const RunFile& run) {
-  std::string text = timeline(run.trace);
+  std::string text = timeline(run);
   if (!run.trace.shares.empty()) {
     text += "<div class=\"scroll\"><table><tr><th>rank</th>";
     const std::vector<const char*> kinds{"forward", "backward", "weights", "optimizer",

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -34,6 +35,15 @@ struct Event {
   double begin_ms = 0, length_ms = 0;
   std::int64_t step = 0;
 };
+
+/// What a span is of, as its name ends with: 3 of "forward 3"; -1: nothing.
+int index_of(std::string_view name) {
+  const std::size_t blank = name.rfind(' ');
+  if (blank == std::string_view::npos) return -1;
+  int index = -1;
+  const auto [end, error] = std::from_chars(name.data() + blank + 1, name.data() + name.size(), index);
+  return error == std::errc{} && end == name.data() + name.size() ? index : -1;
+}
 
 /// Of a line of a trace; none: it is about no time.
 std::optional<Event> event_of(std::string_view line) {
@@ -138,7 +148,7 @@ TraceSummary read_trace(const fs::path& path) {
     const double begin = std::max(event->begin_ms, step->begin_ms) - step->begin_ms;
     const double end =
         std::min(event->begin_ms + event->length_ms, step->begin_ms + step->length_ms) - step->begin_ms;
-    if (end > begin) result.ranks[event->rank].push_back({event->kind, begin, end - begin});
+    if (end > begin) result.ranks[event->rank].push_back({event->kind, begin, end - begin, index_of(event->name)});
   });
   for (auto& [rank, pieces] : result.ranks) {
     std::stable_sort(pieces.begin(), pieces.end(),

@@ -19,6 +19,7 @@ struct TraceSummary {
   struct Piece {
     std::string kind;  ///< "forward", "wait"
     double begin_ms = 0, length_ms = 0;
+    int index = -1;  ///< microbatch or unit; -1: none
   };
   std::int64_t step = 0;  ///< 0: no step is whole
   double step_ms = 0;

@@ -1,6 +1,5 @@
 // ranvier-tokenize: text files to token files for ranvier-train, llm.c or Megatron.
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -68,8 +67,8 @@ void run(const apps::TokenizeOptions& options) {
 int main(int argc, char** argv) {
   try {
     const apps::TokenizeOptions options = apps::parse_tokenize_options(argc, argv);
-    if (options.help || options.version)
-      fmt::print("{}\n", options.help ? apps::tokenize_help() : apps::version_text(program));
+    if (options.inquiry.any())
+      fmt::print("{}\n", apps::answer(options.inquiry, apps::tokenize_manual()));
     else
       run(options);
     return EXIT_SUCCESS;

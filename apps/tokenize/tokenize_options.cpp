@@ -34,11 +34,10 @@ OptionTable declare(TokenizeOptions& options) {
                                                                      {"jsonl", models::TokenFormat::jsonl}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
              runtime::text(options.reading.json_field)});
-  table.add(
-      {"tokenizer", "NAME",
-       "PATH of a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and vocab.bpe, "
-       "vocab.txt or .tiktoken",
-       tokenizer(options.tokenizer), "none"});
+  table.add({"tokenizer", "PATH",
+             "a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and vocab.bpe, "
+             "vocab.txt or .tiktoken",
+             tokenizer(options.tokenizer), "none"});
   table.add({"end-of-text", "WHERE",
              "the token that ends one (<|endoftext|>, </s>): between documents, after each, or none",
              runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
@@ -59,8 +58,7 @@ OptionTable declare(TokenizeOptions& options) {
       {"threads", "N", "that encode; 0: as many as the machine has", runtime::whole(options.threads, 0, 1024)});
   table.add({"checkpoint", "SIZE", "of text, after which an interrupted run goes on",
              runtime::bytes(options.checkpoint_bytes)});
-  table.add({"help", "", "print this", runtime::switch_on(options.help)});
-  table.add({"version", "", "print the version", runtime::switch_on(options.version)});
+  declare_inquiry(table, options.inquiry);
   return table;
 }
 
@@ -78,7 +76,7 @@ std::string tokenizer_path(const std::string& tokenizer) {
 TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   TokenizeOptions options;
   declare(options).parse(argc, argv);
-  if (options.help || options.version) return options;
+  if (options.inquiry.any()) return options;
   if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
   if (options.tokenizer.empty())
     fail(ErrorCode::usage, "--tokenizer is missing: give the PATH of its folder or file");
@@ -87,21 +85,24 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   return options;
 }
 
-std::string tokenize_help() {
+Manual tokenize_manual() {
   TokenizeOptions options;
-  return declare(options).help(
-      "usage: ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]\n\n"
-      "Makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document, in the "
-      "order\n"
-      "given; of folders, their text files in the order of their paths. Both may be compressed (gzip, zstd). An\n"
-      "interrupted run goes on where it was when started again.");
+  return {
+      .program = "ranvier-tokenize",
+      .summary = "makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document",
+      .forms = {{"ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]", ""}},
+      .about =
+          "Files come in the order given; of folders, their text files in the order of their paths. All may "
+          "be compressed (gzip, zstd). An interrupted run goes on where it was when started again.",
+      .options = declare(options).facts(),
+      .arguments = runtime::PathKind::any};
 }
 
 std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options) {
   TokenizeOptions copy = options;
   auto all = declare(copy).resolved();
   std::erase_if(all, [](const runtime::ResolvedOption& option) {
-    return option.concern == "Run" || option.name == "output";
+    return option.concern == "Run" || option.name == "output" || is_inquiry(option.name);
   });
   return all;
 }

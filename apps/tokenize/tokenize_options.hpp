@@ -1,10 +1,10 @@
 // What ranvier-tokenize was asked for. Pure; any thread.
 #pragma once
 
+#include "apps/program/manual.hpp"
 #include "models/text/bpe_encoder.hpp"
 #include "models/text/data_file.hpp"
 #include "models/text/token_output.hpp"
-#include "runtime/options.hpp"
 
 #include <cstddef>
 #include <string>
@@ -24,12 +24,12 @@ struct TokenizeOptions {
   models::SpelledSpecials specials = models::SpelledSpecials::text;
   int threads = 0;  ///< 0: the machine's
   std::size_t checkpoint_bytes = std::size_t{256} << 20;
-  bool help = false, version = false;
+  Inquiry inquiry;
 };
 
 /// Throws ErrorCode::usage.
 [[nodiscard]] TokenizeOptions parse_tokenize_options(int argc, const char* const* argv);
-[[nodiscard]] std::string tokenize_help();
+[[nodiscard]] Manual tokenize_manual();
 /// What decides which tokens come out, beside the inputs' content.
 [[nodiscard]] std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options);
 

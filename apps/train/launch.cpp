@@ -3,7 +3,6 @@
 #include "apps/plan/start_plan.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/say_error.hpp"
-#include "apps/program/version.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/live_page.hpp"
@@ -48,7 +47,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   };
   const bool same_request = equal_everywhere(2 * static_cast<std::uint64_t>(options.run.request));
   if (same_request && equal_everywhere(options_hash(options))) return;
-  std::string difference = "what to do (--help, --version or --dry-run on some ranks only)";
+  std::string difference = "what to do (--help or --dry-run on some ranks only)";
   if (same_request) {
     for (const runtime::ResolvedOption& option : resolved(options)) {
       if (option.per_rank || equal_everywhere(std::hash<std::string>()(option.value))) continue;
@@ -133,10 +132,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     const PlannedArguments arguments = planned_arguments(*session, argc, argv, build);
     together(*session, [&] { options = parse(arguments, session->ranks()); });
     compare_options(*session, options);
-    if (options.run.request == Request::help || options.run.request == Request::version) {
+    if (options.run.request == Request::inquiry) {
       if (session->rank() == 0)
-        fmt::print("{}\n", options.run.request == Request::help ? train_help()
-                                                                : version_text(program, runtime::mpi_library()));
+        fmt::print("{}\n", answer(options.run.inquiry, train_manual(program), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     if (options.run.request == Request::train) hear_signals(*session, options, signals);

@@ -93,6 +93,7 @@ bool History::take(std::string_view line) {
       *this = History(points_);
       runs_ = std::move(before);
     }
+    straggling_.clear();  // who is slow it finds out by itself
     keep(runs_, run->get_object(), most_runs);
   } else if (const json::value* said = record.if_contains("prediction"); said != nullptr && said->is_object()) {
     prediction_ = said->get_object();
@@ -119,12 +120,37 @@ void History::step(std::int64_t step, const json::object& record) {
   if (std::isfinite(seconds)) totals_.seconds += seconds;
   const json::value* skipped = record.if_contains("skipped");
   totals_.skipped += skipped != nullptr && skipped->is_bool() && skipped->get_bool() ? 1 : 0;
+  stragglers(step, record);
   last_ = record;
   last_.erase("sample");
   if (const json::value* flags = record.if_contains("configuration"); flags != nullptr && flags->is_object()) {
     configuration_ = flags->get_object();
     last_.erase("configuration");
   }
+}
+
+void History::stragglers(std::int64_t step, const json::object& record) {
+  const json::value* listed = record.if_contains("stragglers");
+  std::set<std::int64_t> now;
+  std::string slow, fast;
+  const auto add = [](std::string& text, const std::string& one) { text += (text.empty() ? "" : "; ") + one; };
+  if (listed != nullptr && listed->is_array()) {
+    for (const json::value& each : listed->get_array()) {
+      if (!each.is_object()) continue;
+      const json::object& straggler = each.get_object();
+      const auto rank = whole_of(straggler, "rank");
+      if (!rank || !now.insert(*rank).second || straggling_.contains(*rank)) continue;
+      add(slow,
+          fmt::format("rank {} computes {:.2f} times as long as its stage's median row, which costs {:.3g} s a "
+                      "step",
+                      *rank, number_of(straggler, "times"), number_of(straggler, "seconds_per_step")));
+    }
+  }
+  for (const std::int64_t rank : straggling_)
+    if (!now.contains(rank)) add(fast, fmt::format("rank {}", rank));
+  if (!slow.empty()) warn(step, "straggler: " + slow);
+  if (!fast.empty()) warn(step, "no straggler any more: " + fast);
+  straggling_ = std::move(now);
 }
 
 void History::evaluation(std::int64_t step, const json::object& record) {

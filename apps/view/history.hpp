@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,8 @@ class History {
  private:
   void step(std::int64_t step, const boost::json::object& record);
   void evaluation(std::int64_t step, const boost::json::object& record);
+  /// Warns of ranks that the step names as stragglers and the one before did not, and of those that it names no more.
+  void stragglers(std::int64_t step, const boost::json::object& record);
   void warn(std::int64_t step, std::string text);
 
   std::size_t points_;
@@ -80,6 +83,7 @@ class History {
   std::deque<Checkpoint> checkpoints_;
   std::deque<Warning> warnings_;
   std::deque<boost::json::object> runs_;
+  std::set<std::int64_t> straggling_;  // ranks, as the last step named them
 };
 
 /// A number of a record; NaN: it has none of that name.

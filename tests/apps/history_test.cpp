@@ -265,3 +265,34 @@ TEST_CASE("a watched run that has told nothing yet is a whole answer too") {
     CHECK(json::parse(*text).is_object());
   CHECK(families(*run.prometheus()).size() > 10);
 }
+
+TEST_CASE("a rank is warned of when it becomes a straggler, and when it is none any more") {
+  History history;
+  const auto take = [&](int step, const std::string& stragglers) {
+    return history.take(fmt::format(R"({{"step":{},"loss":4,"grad_norm":1,"seconds":0.5{}}})", step,
+                                    stragglers.empty() ? "" : ",\"stragglers\":" + stragglers));
+  };
+  constexpr const char* third = R"({"rank":3,"times":1.524,"seconds_per_step":0.1234})";
+  constexpr const char* fifth = R"({"rank":5,"times":2,"seconds_per_step":1})";
+  take(1, "");
+  take(2, fmt::format("[{}]", third));
+  take(3, fmt::format("[{},{}]", third, fifth));
+  take(4, fmt::format("[{}]", fifth));
+  take(5, fmt::format("[{}]", fifth));
+  const auto& warnings = history.warnings();
+  REQUIRE(warnings.size() == 3);
+  CHECK(warnings[0].step == 2);
+  CHECK(warnings[0].text ==
+        "straggler: rank 3 computes 1.52 times as long as its stage's median row, which costs 0.123 s a step");
+  CHECK(warnings[1].text ==
+        "straggler: rank 5 computes 2.00 times as long as its stage's median row, which costs 1 s a step");
+  CHECK(warnings[2].step == 4);
+  CHECK(warnings[2].text == "no straggler any more: rank 3");
+  // A run that goes on finds them anew.
+  history.take(R"({"run":{"began":"2026","resumed_step":5}})");
+  take(6, fmt::format("[{},{}]", third, fifth));
+  REQUIRE(warnings.size() == 4);
+  CHECK(warnings[3].text.find("; rank 5 computes") != std::string::npos);
+  // What is no list of ranks is passed over.
+  for (const char* odd : {"3", "[]", "[3,\"a\",{}]", "[{\"rank\":\"3\"}]", "[{\"rank\":7}]"}) CHECK(take(7, odd));
+}

@@ -3,6 +3,7 @@
 #include "apps/report/report_page.hpp"
 
 #include "apps/report/line_plot.hpp"
+#include "apps/report/timeline.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/trace_file.hpp"
 #include "tests/errors.hpp"
@@ -135,6 +136,35 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   CHECK(page.find("Step 2 of all ranks, 100.0 ms") != std::string::npos);
   CHECK(count(page, "<rect class=\"wait\"") == 2);
   CHECK(count(page, "<rect class=\"forward\"") == 2);
+  CHECK(count(page, ">rank 1</text>") == 1);  // the configuration does not say where it is
+
+  const std::string run = folder.path().string();
+  CHECK(write_report(options({run, "--timeline", file("t.svg"), "--title", "a < b"})) ==
+        "timeline: " + file("t.svg") + "\n");
+  const std::string picture = folder.read("t.svg");
+  CHECK(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" "));
+  CHECK(picture.ends_with("</svg>\n"));
+  CHECK(count(picture, ">a &lt; b</text>") == 1);
+  CHECK(count(picture, "prefers-color-scheme:dark") == 1);
+  CHECK(count(picture, "<rect class=\"forward\"") == 3);  // two ranks and a key
+  CHECK(count(picture, "<rect class=\"optimizer\"") == 0);
+  CHECK(count(picture, "<text class=\"in\"") == 2);  // microbatch 0 on both
+}
+
+TEST_CASE_FIXTURE(Fixture, "ranks of a timeline are called by their places if the configuration says them") {
+  RunFile run = read_run({metrics("m.jsonl", 2), {}}, "run");
+  run.trace = {.step = 3, .step_ms = 10, .ranks = {}};
+  for (int rank = 0; rank < 4; ++rank) run.trace.ranks[rank] = {{"forward", 0, 5, rank}, {"send", 5, 1}};
+  CHECK(timeline_file(run, "").find(">Step 3, 10.0 ms</text>") != std::string::npos);
+  run.history.take(R"({"step":3,"grad_norm":1,"configuration":{"g-inter":"2","g-data":"2"}})");
+  const std::string picture = timeline_file(run, "");
+  CHECK(picture.find(">Step 3, 10.0 ms: 2 stages × 2 rows</text>") != std::string::npos);
+  CHECK(picture.find(">stage 1, row 0</text>") != std::string::npos);
+  CHECK(timeline(run).find(">stage 0, row 1</text>") != std::string::npos);
+  run.history.take(R"({"step":4,"grad_norm":1,"configuration":{"g-inter":"3","g-data":"2"}})");  // of another run
+  CHECK(timeline(run).find(">rank 3</text>") != std::string::npos);
+  run.history.take(R"({"step":5,"grad_norm":1,"configuration":{"g-inter":"4","g-data":"1"}})");
+  CHECK(timeline(run).find(">stage 3</text>") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all of them") {
@@ -165,6 +195,11 @@ TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is 
   CHECK(refused({path, "-o", path, "--overwrite"}, "would write over a file that it reads"));
   CHECK(refused({path, "-o", other}, "is there: give another path, or --overwrite"));
   CHECK(refused({path, "-o", other, "--csv", other}, "one of them at a time"));
+  CHECK(refused({path, "--csv", file("a.csv"), "--timeline", file("t.svg")}, "--timeline "));
+  CHECK(refused({path, "--timeline", file("t.svg"), "-o", other}, "one of them at a time"));
+  CHECK(refused({path, path, "--timeline", file("t.svg")}, "shows one run, and 2 are given"));
+  CHECK(refused({path, "--timeline", file("t.svg")}, "has no trace with a whole step"));
+  CHECK(refused({path, "--timeline", other}, "is there: give another path, or --overwrite"));
   CHECK(folder.read("text") == "words\n");
 }
 

@@ -1,10 +1,11 @@
-// What every program answers to --version, each in a process of its own.
+// What every program answers about itself, each in a process of its own.
 #include "runtime/cuda_build.hpp"
 
 #include <sys/wait.h>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -20,11 +21,11 @@ struct Answer {
   std::vector<std::string> lines;
 };
 
-Answer ask(const std::string& program) {
+Answer ask(const std::string& program, const std::string& flags) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   Answer answer;
-  std::FILE* const output = popen((program + " --version").c_str(), "r");
+  std::FILE* const output = popen((program + " " + flags).c_str(), "r");
   REQUIRE(output != nullptr);
   std::string text;
   std::array<char, 1024> block;
@@ -36,22 +37,23 @@ Answer ask(const std::string& program) {
   return answer;
 }
 
+struct Program {
+  const char* name;
+  const char* path;
+  bool has_ranks;
+};
+constexpr Program programs[] = {
+    {"ranvier-train", RANVIER_TRAIN, true},        {"ranvier-generate", RANVIER_GENERATE, false},
+    {"ranvier-tokenize", RANVIER_TOKENIZE, false}, {"ranvier-checkpoint", RANVIER_CHECKPOINT, false},
+    {"ranvier-plan", RANVIER_PLAN, false},         {"ranvier-report", RANVIER_REPORT, false},
+    {"ranvier-bench", RANVIER_BENCH, true},        {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
+
 }  // namespace
 
 TEST_CASE("every program names its version, commit, devices and libraries, and those with ranks their MPI") {
-  struct Program {
-    const char* name;
-    const char* path;
-    bool has_ranks;
-  };
-  const Program programs[] = {
-      {"ranvier-train", RANVIER_TRAIN, true},        {"ranvier-generate", RANVIER_GENERATE, false},
-      {"ranvier-tokenize", RANVIER_TOKENIZE, false}, {"ranvier-checkpoint", RANVIER_CHECKPOINT, false},
-      {"ranvier-plan", RANVIER_PLAN, false},         {"ranvier-report", RANVIER_REPORT, false},
-      {"ranvier-bench", RANVIER_BENCH, true},        {"ranvier-example-stage", RANVIER_EXAMPLE, true}};
   for (const auto& [name, path, has_ranks] : programs) {
     CAPTURE(name);
-    const Answer answer = ask(path);
+    const Answer answer = ask(path, "--version");
     CHECK(WIFEXITED(answer.status));
     CHECK(WEXITSTATUS(answer.status) == 0);
     REQUIRE(answer.lines.size() == 4);
@@ -70,5 +72,22 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
          {"Boost;", "fmt;", "oneDNN;", "liburing;", "PCRE2;", "utf8proc;", "zstd;", "xxHash;", "zlib;"})
       CHECK(known.find(expected) != std::string::npos);
     CHECK((known.find("MPI") != std::string::npos) == has_ranks);
+  }
+}
+
+TEST_CASE("every program prints a heading of its help, and a completion script for itself") {
+  for (const auto& [name, path, has_ranks] : programs) {
+    CAPTURE(name);
+    const Answer help = ask(path, "--help program");
+    CHECK(help.status == 0);
+    REQUIRE(help.lines.size() >= 5);
+    CHECK(help.lines[0] == "Program");
+    CHECK(help.lines[1].starts_with("  --help [HEADING] "));
+    CHECK(std::all_of(help.lines.begin() + 1, help.lines.end(), [](const auto& l) { return l.starts_with("  "); }));
+    const Answer script = ask(path, "--completion bash");
+    CHECK(script.status == 0);
+    REQUIRE(script.lines.size() > 20);
+    CHECK(script.lines[0] == "# Completion of " + std::string(name) + " " RANVIER_VERSION " for bash, made by " +
+                                 name + " --completion bash.");
   }
 }

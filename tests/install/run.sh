@@ -22,6 +22,12 @@ mv first prefix  # nothing may remember where it was installed
 prefix=$work/prefix
 headers=$prefix/include/ranvier
 
+for program in "$prefix"/bin/ranvier-*; do
+  name=$(basename "$program")
+  for made in "man/man1/$name.1" "bash-completion/completions/$name" "zsh/site-functions/_$name"; do
+    grep -q -- "${name//-/.\\?.}" "$prefix/share/$made" || fail "share/$made is not installed, or of something else"
+  done
+done
 if grep -rF -e "$source" -e "$build" --include='*.cmake' "$prefix"; then
   fail "the package names folders of the build"
 fi

@@ -144,6 +144,50 @@ TEST_CASE("help lists flags by concern with their defaults") {
   CHECK(help.find("budget [all]") > machine);
 }
 
+TEST_CASE("facts of flags have their words, kinds of paths and lists, as help texts say them") {
+  bool asked = false;
+  std::string concern, paths;
+  Fields fields;
+  OptionTable table = declare(fields);
+  table.concern("What if it is long");
+  table.add({"resume", "auto|none|PATH", "from", text(paths), "none"});
+  table.add({"disks", "DIR[,DIR]", "where", text(paths)});
+  table.add({"help", "[HEADING]", "print this", help_of(asked, concern)});
+  const auto facts = table.facts();
+  const auto fact = [&](std::string_view name) {
+    for (const OptionFacts& each : facts)
+      if (each.name == name) return each;
+    return OptionFacts{};
+  };
+  using Words = std::vector<std::string>;
+  CHECK(fact("colour").words == Words{"red", "green"});
+  CHECK(fact("shuffle").words == Words{"on", "off"});
+  CHECK(fact("steps").words.empty());
+  CHECK(fact("steps").concern == "Run");
+  CHECK(fact("resume").words == Words{"auto", "none"});
+  CHECK(path_kind(fact("resume")) == PathKind::any);
+  CHECK(path_kind(fact("disks")) == PathKind::folder);
+  CHECK(path_kind(fact("steps")) == PathKind::none);
+  CHECK(takes_list(fact("disks")));
+  CHECK_FALSE(takes_list(fact("config")));
+  CHECK(fact("help").words == Words{"run", "machine", "what-if-it-is-long"});
+  CHECK(fact("help").default_text == "");
+  CHECK(help_with_default(fact("steps")) == "how many [5]");
+
+  const auto parse_with = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "program");
+    table.parse(static_cast<int>(words.size()), words.data());
+    return concern;
+  };
+  CHECK(parse_with({"--help", "long"}) == "What if it is long");
+  CHECK(asked);
+  CHECK(parse_with({"-h", "what", "if", "it", "is", "long", "--steps", "4"}) == "What if it is long");
+  CHECK(fields.steps == 4);
+  CHECK(parse_with({"--help"}) == "");
+  CHECK(parse_with({"--help", "RUN"}) == "Run");
+  CHECK(says(error_of([&] { parse_with({"--help", "steps"}); }), "give one of run, machine, what-if-it-is-long"));
+}
+
 TEST_CASE("the hash follows what was resolved, but not what a rank has of its own") {
   Fields fields;
   const auto table = declare(fields);

@@ -52,7 +52,8 @@ OptionBinding tokenizer(DataOptions& data) {
               [&data] {
                 if (data.tokenizer == Tokenizer::gpt2) return data.gpt2;
                 return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
-              }};
+              },
+          .words = {"bytes", "none"}};
 }
 
 /// None: auto.
@@ -63,7 +64,8 @@ OptionBinding token_or_auto(std::optional<int>& field) {
             field = given == "auto" ? std::nullopt : std::optional(token);
             return {};
           },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
 }
 
 /// Above 0: a sample has at least one token to find.
@@ -115,8 +117,8 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
        "several: PATH:WEIGHT,PATH:WEIGHT. Of images' models: CIFAR-10's binary files, one or a folder of them, or "
        "synthetic",
        text(data.data)});
-  table.add({"tokenizer", "NAME",
-             "of text: bytes, or the PATH of a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
+  table.add({"tokenizer", "bytes|none|PATH",
+             "of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
              "encoder.json "
              "and vocab.bpe, vocab.txt or .tiktoken); none: the data are tokens already",
              tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});

@@ -35,7 +35,8 @@ OptionBinding recompute(int& interval, bool& automatic) {
               [&interval, &automatic] {
                 if (automatic) return std::string("auto");
                 return interval == 0 ? std::string("off") : fmt::format("{}", interval);
-              }};
+              },
+          .words = {"auto", "off"}};
 }
 
 OptionBinding deferred_limit(std::optional<int>& field) {
@@ -50,7 +51,8 @@ OptionBinding deferred_limit(std::optional<int>& field) {
             }
             return {};
           },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
 }
 
 /// Empty: auto.
@@ -67,7 +69,8 @@ OptionBinding layers_per_stage(std::vector<int>& field) {
         field = std::move(layers);
         return {};
       },
-      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); }};
+      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); },
+      .words = {"auto"}};
 }
 
 /// Off: 0.

@@ -28,28 +28,34 @@ constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int imagined_node_size = 8;
 constexpr std::string_view as_shard = "same";  // --shard-trained
 
+std::vector<std::string> shard_words() {
+  std::vector<std::string> names;
+  for (const auto& named : collectives::named_shardings()) names.emplace_back(named.name);
+  return names;
+}
+
 OptionBinding sharding(collectives::Sharding& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field = collectives::parse_sharding(given);
             return {};
           },
-          .write = [&field] { return collectives::to_string(field); }};
+          .write = [&field] { return collectives::to_string(field); },
+          .words = shard_words()};
 }
 
 OptionBinding trained_sharding(std::optional<collectives::Sharding>& field) {
+  std::vector<std::string> words = shard_words();
+  words.emplace_back(as_shard);
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field.reset();
             if (given != as_shard) field = collectives::parse_sharding(given, "--shard-trained");
             return {};
           },
-          .write = [&field] { return field ? collectives::to_string(*field) : std::string(as_shard); }};
+          .write = [&field] { return field ? collectives::to_string(*field) : std::string(as_shard); },
+          .words = std::move(words)};
 }
 
-std::string shard_names() {
-  std::vector<std::string_view> names;
-  for (const auto& named : collectives::named_shardings()) names.push_back(named.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
+std::string shard_names() { return fmt::format("{}", fmt::join(shard_words(), ", ")); }
 
 /// "auto" or one of the collective's algorithms.
 OptionBinding algorithm(std::string& field, Collective collective) {
@@ -76,7 +82,8 @@ OptionBinding prefetch(std::optional<int>& field) {
             }
             return {};
           },
-          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); }};
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
 }
 
 std::vector<int> divisors(int whole) {

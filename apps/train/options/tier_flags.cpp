@@ -33,7 +33,8 @@ OptionBinding number_or_all(std::size_t& field) {
             }
             return {};
           },
-          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); }};
+          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); },
+          .words = {"all"}};
 }
 
 OptionBinding tier(actors::TierKind& field) {
@@ -49,7 +50,8 @@ OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
             if (const auto problem = tier(field.emplace()).read(given)) return *problem + ", or same";
             return {};
           },
-          .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); }};
+          .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); },
+          .words = {"device", "host", "nvme", std::string(as_the_others)}};
 }
 
 /// A name that people know and what it places where; checkpoints only if there are any.
@@ -78,6 +80,8 @@ std::span<const Offload> offloads() {
 
 /// Sets all tiers, so it has to be read before those that override them.
 OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
+  std::vector<std::string> words;
+  for (const Offload& known : offloads()) words.emplace_back(known.name);
   return {.read = [&field, &chosen](const std::string& name) -> std::optional<std::string> {
             std::string names;
             for (const Offload& known : offloads()) {
@@ -92,7 +96,8 @@ OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
             }
             return "one of " + names;
           },
-          .write = [&chosen] { return chosen; }};
+          .write = [&chosen] { return chosen; },
+          .words = std::move(words)};
 }
 
 OptionBinding directories(std::vector<std::filesystem::path>& field) {

@@ -44,17 +44,17 @@ struct Asked {
   TrainOptions options;
   int world = 0;
   bool half_gradients = false;
-  bool help = false;
-  bool version = false;
   bool dry_run = false;
 };
 
-std::string model_names(bool presets) {
-  std::vector<std::string_view> names;
+std::vector<std::string> model_words(bool presets) {
+  std::vector<std::string> names;
   for (const models::NamedModel& model : models::named_models())
-    if (model.is_preset == presets) names.push_back(model.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+    if (model.is_preset == presets) names.emplace_back(model.name);
+  return names;
 }
+
+std::string model_names(bool presets) { return fmt::format("{}", fmt::join(model_words(presets), ", ")); }
 
 std::string families_with(models::Size which) {
   std::vector<std::string_view> names;
@@ -67,13 +67,16 @@ std::string families_with(models::Size which) {
 
 /// Sets all sizes, so it has to be read before those that override them.
 OptionBinding model(ModelOptions& field) {
+  std::vector<std::string> words = model_words(false);
+  for (std::string& preset : model_words(true)) words.push_back(std::move(preset));
   return {.read = [&field](const std::string& name) -> std::optional<std::string> {
             const auto sizes = models::named_model(name);
             if (!sizes) return fmt::format("one of {}, {}", model_names(false), model_names(true));
             field = {name, *sizes};
             return {};
           },
-          .write = [&field] { return field.name; }};
+          .write = [&field] { return field.name; },
+          .words = std::move(words)};
 }
 
 /// A size of the model that --model names.
@@ -117,7 +120,8 @@ OptionBinding number_or_auto(int& field) {
             field = number;
             return {};
           },
-          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); }};
+          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); },
+          .words = {"auto"}};
 }
 
 /// Below the median itself half of all losses are.
@@ -313,8 +317,7 @@ OptionTable declare(Asked& asked) {
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
   table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});
-  table.add({"help", "", "print this", switch_on(asked.help)});
-  table.add({"version", "", "print the version", switch_on(asked.version)});
+  declare_inquiry(table, run.inquiry);
   return table;
 }
 
@@ -410,8 +413,8 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   auto table = declare(asked);
   table.parse(argc, argv);
   auto& options = asked.options;
-  if (asked.help || asked.version) {
-    options.run.request = asked.help ? Request::help : Request::version;
+  if (options.run.inquiry.any()) {
+    options.run.request = Request::inquiry;
     return options;
   }
   if (asked.dry_run) options.run.request = Request::dry_run;
@@ -454,11 +457,13 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   return options;
 }
 
-std::string train_help() {
+Manual train_manual(const char* program) {
   Asked asked = defaults();
-  return declare(asked).help(
-      "ranvier-train trains a transformer on the ranks that mpirun starts.\n"
-      "  mpirun -n 4 ranvier-train --data FILE --g-inter 2\n");
+  return {.program = program,
+          .summary = "trains a transformer on the ranks that mpirun starts",
+          .forms = {{fmt::format("mpirun -n 4 {} --data FILE --g-inter 2", program), ""}},
+          .status_1 = "the job of --dry-run does not fit",
+          .options = declare(asked).facts()};
 }
 
 std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
@@ -478,7 +483,7 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
   asked.dry_run = options.run.request == Request::dry_run;
   auto all = declare(asked).resolved();
-  std::erase_if(all, [](const auto& option) { return option.name == "help" || option.name == "version"; });
+  std::erase_if(all, [](const auto& option) { return is_inquiry(option.name); });
   if (!options.shard.links.empty()) {
     // A path may lead to other figures on another node, and ranks that read those would choose other plans.
     const auto links =

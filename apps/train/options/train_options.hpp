@@ -5,6 +5,7 @@
 
 #include "actors/rank/trainer_options.hpp"
 #include "apps/program/device_flag.hpp"
+#include "apps/program/manual.hpp"
 #include "apps/train/options/checkpoint_flags.hpp"
 #include "models/lora.hpp"
 #include "models/model.hpp"
@@ -100,10 +101,11 @@ struct DeviceOptions {
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };
 
-enum class Request { train, dry_run, help, version };
+enum class Request { train, dry_run, inquiry };
 
 struct RunOptions {
   Request request = Request::train;
+  Inquiry inquiry;
   double timeout_seconds = 60;
   std::string init_from;        ///< paths; empty: none
   std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
@@ -139,10 +141,11 @@ struct TrainOptions {
 };
 
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.
-/// With Request::help or ::version nothing else is resolved or checked.
+/// With Request::inquiry nothing else is resolved or checked.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks);
 
-[[nodiscard]] std::string train_help();
+/// `program` is the one that is asked: each that trains with launch() has these flags.
+[[nodiscard]] Manual train_manual(const char* program);
 
 /// A flag of ranvier-train and its value, as they would be given.
 struct GivenFlag {

@@ -1,0 +1,120 @@
+#include "apps/program/man_page.hpp"
+
+#include "apps/program/build_facts.hpp"
+#include "runtime/exit_code.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+
+namespace ranvier::apps {
+namespace {
+
+/// The code point at `at`, which moves behind it. The texts of programs are whole UTF-8.
+std::uint32_t next_code_point(std::string_view text, std::size_t& at) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  const std::uint32_t first = byte(at++);
+  std::uint32_t code = first < 0x80 ? first : first < 0xe0 ? first & 0x1f : first < 0xf0 ? first & 0x0f : first & 7;
+  while (first >= 0x80 && at < text.size() && (byte(at) & 0xc0) == 0x80) code = code << 6 | (byte(at++) & 0x3f);
+  return code;
+}
+
+/// Text as it stands on a line of its own: nothing in it is a request or an escape, and dashes can be copied.
+std::string roff(std::string_view text) {
+  std::string out;
+  if (text.starts_with('.') || text.starts_with('\'')) out += "\\&";
+  for (std::size_t at = 0; at < text.size();) {
+    const std::uint32_t code = next_code_point(text, at);
+    if (code >= 0x80)
+      out += fmt::format("\\[u{:04X}]", code);
+    else if (code == '\\')
+      out += "\\e";
+    else if (code == '-')
+      out += "\\-";
+    else if (code == '\'')
+      out += "\\(aq";
+    else if (code == '`')
+      out += "\\(ga";
+    else if (code == '^')
+      out += "\\(ha";
+    else if (code == '~')
+      out += "\\(ti";
+    else
+      out += static_cast<char>(code);
+  }
+  return out;
+}
+
+/// Lines of at most 80 characters or one word, since long ones are refused by some readers.
+std::string paragraph(std::string_view text) {
+  std::string out;
+  for (const std::string& line : runtime::wrapped(text, 80)) out += roff(line) + '\n';
+  return out;
+}
+
+std::string upper(std::string text) {
+  for (char& c : text)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return text;
+}
+
+struct Status {
+  int number;
+  const char* meaning;
+};
+
+std::string see_also(std::string_view program) {
+  std::string others;
+  for (const std::string_view each : {"ranvier-bench", "ranvier-checkpoint", "ranvier-generate", "ranvier-plan",
+                                      "ranvier-report", "ranvier-tokenize", "ranvier-train"}) {
+    if (each == program) continue;
+    others += fmt::format("{}.BR {} (1)", others.empty() ? "" : ",\n", roff(each));
+  }
+  return others + "\n";
+}
+
+}  // namespace
+
+std::string man_page(const Manual& manual) {
+  const Status statuses[] = {
+      {0, "done"},
+      {exit_code(ErrorCode::usage), "a flag: mend what the message names"},
+      {exit_code(ErrorCode::data), "the content of a file"},
+      {exit_code(ErrorCode::internal), "a mistake in the program: report it"},
+      {exit_code(ErrorCode::memory), "memory"},
+      {exit_code(ErrorCode::device), "a device: go on with --resume auto, perhaps on other nodes"},
+      {exit_code(ErrorCode::numeric), "numbers that make no sense"},
+      {exit_code(ErrorCode::io), "a file that cannot be opened, read or written"},
+      {stopped_exit_code, "stopped before the last step: go on with --resume auto"},
+      {exit_code(ErrorCode::transport), "a peer or message: go on with --resume auto"},
+  };
+  const std::string name = roff(manual.program);
+  std::string page = fmt::format(".TH {} 1 \"\" \"Ranvier {}\" \"User Commands\"\n", roff(upper(manual.program)),
+                                 build_facts.version);
+  page += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n", name, roff(manual.summary));
+  for (std::size_t i = 0; i < manual.forms.size(); ++i)
+    page += (i > 0 ? ".br\n" : "") + roff(manual.forms[i].first) + '\n';
+  page += ".SH DESCRIPTION\n" + paragraph(manual.program + " " + manual.summary + ".");
+  if (!manual.about.empty()) page += ".PP\n" + paragraph(manual.about);
+  for (const auto& [form, meaning] : manual.forms)
+    if (!meaning.empty()) page += fmt::format(".TP\n.B {}\n{}", roff(form), paragraph(meaning));
+  page += ".SH OPTIONS\n";
+  std::string_view heading;
+  for (const runtime::OptionFacts& option : manual.options) {
+    if (heading != option.concern) page += fmt::format(".SS {}\n", roff(option.concern));
+    heading = option.concern;
+    page += fmt::format(".TP\n\\fB\\-\\-{}\\fR", roff(option.name));
+    if (!option.placeholder.empty()) page += fmt::format(" \\fI{}\\fR", roff(option.placeholder));
+    page += '\n' + paragraph(help_with_default(option));
+  }
+  page += ".SH EXIT STATUS\n";
+  for (const auto& [number, meaning] : statuses) {
+    page += fmt::format(".TP\n{}\n{}", number, paragraph(meaning));
+    if (number == 0 && !manual.status_1.empty()) page += fmt::format(".TP\n1\n{}", paragraph(manual.status_1));
+  }
+  page += ".SH SEE ALSO\n" + see_also(manual.program);
+  page.pop_back();
+  return page;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,60 @@
+#include "apps/program/manual.hpp"
+
+#include "apps/program/completion.hpp"
+#include "apps/program/man_page.hpp"
+#include "apps/program/version.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+namespace ranvier::apps {
+
+void declare_inquiry(runtime::OptionTable& table, Inquiry& inquiry) {
+  table.concern("Program");
+  table.add({"help", "[HEADING]", "print this, or only what is under one of its headings, as in --help program",
+             runtime::help_of(inquiry.help, inquiry.concern)});
+  table.add({"version", "", "print the version", runtime::switch_on(inquiry.version)});
+  table.add({"completion", "bash|zsh", "print a script that completes flags and their values in this shell",
+             runtime::choice<Shell>(inquiry.completion,
+                                    {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
+             "none"});
+  table.add({"man", "", "print a manual page, as for man -l -", runtime::switch_on(inquiry.man)});
+}
+
+bool is_inquiry(std::string_view name) {
+  constexpr std::array names{"help", "version", "completion", "man"};
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string help_text(const Manual& manual, std::string_view concern) {
+  constexpr std::size_t width = 100;
+  if (!concern.empty()) {
+    const std::string text = runtime::help_text(manual.options, concern);
+    return text.substr(1, text.size() - 2);  // without the lines before its heading and after its end
+  }
+  std::string text;
+  for (const std::string& line : runtime::wrapped(fmt::format("{} {}.", manual.program, manual.summary), width))
+    text += line + '\n';
+  std::size_t longest = 0;
+  for (const auto& [form, meaning] : manual.forms) longest = std::max(longest, form.size());
+  for (const auto& [form, meaning] : manual.forms)
+    text += meaning.empty() ? fmt::format("  {}\n", form) : fmt::format("  {:<{}}  {}\n", form, longest, meaning);
+  if (!manual.about.empty())
+    for (const std::string& line : runtime::wrapped(manual.about, width)) text += line + '\n';
+  if (!manual.status_1.empty())
+    text += fmt::format("\nExit status: 0 done, 1 {}, 64 a flag, and others as in --man.\n", manual.status_1);
+  text += runtime::help_text(manual.options);
+  text.pop_back();  // answers end without a new line
+  return text;
+}
+
+std::string answer(const Inquiry& inquiry, const Manual& manual, const std::string& mpi) {
+  if (inquiry.help) return help_text(manual, inquiry.concern);
+  if (inquiry.version) return version_text(manual.program, mpi);
+  if (inquiry.man) return man_page(manual);
+  return inquiry.completion == Shell::bash ? bash_completion(manual) : zsh_completion(manual);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,16 @@
+# Run by cmake --install with `program`, a path, and the paths `man`, `bash` and `zsh` that it fills.
+function(ranvier_write path)
+  cmake_path(GET path PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${program} ${ARGN} OUTPUT_FILE ${path} ERROR_VARIABLE problem RESULT_VARIABLE status)
+  if(status EQUAL 0)
+    message(STATUS "Installing: ${path}")
+  else()
+    file(REMOVE ${path})
+    message(WARNING "${path} is not written, as ${program} ${ARGN} ended with ${status}: ${problem}")
+  endif()
+endfunction()
+
+ranvier_write(${man} --man)
+ranvier_write(${bash} --completion bash)
+ranvier_write(${zsh} --completion zsh)

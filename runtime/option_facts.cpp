@@ -1,0 +1,110 @@
+#include "runtime/option_facts.hpp"
+
+#include "runtime/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace ranvier::runtime {
+namespace {
+
+constexpr std::size_t help_width = 100;
+
+/// "Memory tiers" as "memory-tiers".
+std::string typed(std::string_view title) {
+  std::string word(title);
+  for (char& c : word) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c == ' ' || c == '_') c = '-';
+  }
+  return word;
+}
+
+/// Whether a word of the heading begins with `start`; both as they are typed.
+bool has_word_with(std::string_view heading, std::string_view start) {
+  for (std::size_t at = 0; at != std::string_view::npos;) {
+    if (heading.substr(at).starts_with(start)) return true;
+    at = heading.find('-', at);
+    if (at != std::string_view::npos) ++at;
+  }
+  return false;
+}
+
+std::vector<std::string> concerns_of(const std::vector<OptionFacts>& options) {
+  std::vector<std::string> titles;
+  for (const OptionFacts& option : options)
+    if (std::find(titles.begin(), titles.end(), option.concern) == titles.end()) titles.push_back(option.concern);
+  return titles;
+}
+
+}  // namespace
+
+PathKind path_kind(const OptionFacts& option) {
+  const auto has = [&](const char* word) { return option.placeholder.find(word) != std::string::npos; };
+  if (has("FILE") || has("PATH")) return PathKind::any;
+  return has("DIR") || has("FOLDER") ? PathKind::folder : PathKind::none;
+}
+
+bool takes_list(const OptionFacts& option) {
+  return option.placeholder == "LIST" || option.placeholder.find(',') != std::string::npos;
+}
+
+std::string help_with_default(const OptionFacts& option) {
+  if (option.placeholder.empty() || option.default_text.empty()) return option.help;
+  return fmt::format("{} [{}]", option.help, option.default_text);
+}
+
+std::vector<std::string> concern_words(const std::vector<OptionFacts>& options) {
+  std::vector<std::string> words;
+  for (const std::string& title : concerns_of(options)) words.push_back(typed(title));
+  return words;
+}
+
+std::string find_concern(const std::vector<OptionFacts>& options, std::string_view asked) {
+  const std::string wanted = typed(asked);
+  std::vector<std::string> near;
+  for (const std::string& title : concerns_of(options)) {
+    if (typed(title) == wanted) return title;
+    if (!wanted.empty() && has_word_with(typed(title), wanted)) near.push_back(title);
+  }
+  if (near.size() == 1) return near.front();
+  fail(ErrorCode::usage, "--help {}: that is no heading of the help text: give one of {}, or nothing for all flags",
+       asked, fmt::join(concern_words(options), ", "));
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (text.size() > width) {
+    std::size_t cut = text.rfind(' ', width);
+    if (cut == std::string_view::npos || cut == 0) cut = width;
+    lines.emplace_back(text.substr(0, cut));
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of(' ', cut)));
+  }
+  lines.emplace_back(text);
+  return lines;
+}
+
+std::string help_text(const std::vector<OptionFacts>& options, std::string_view concern) {
+  std::size_t column = 0;
+  for (const OptionFacts& option : options)
+    column = std::max(column, option.name.size() + option.placeholder.size() + 7);
+  std::string out;
+  std::string_view heading;
+  for (const OptionFacts& option : options) {
+    if (!concern.empty() && option.concern != concern) continue;
+    if (heading != option.concern) {
+      heading = option.concern;
+      out += fmt::format("\n{}\n", heading);
+    }
+    std::string left = fmt::format("  --{} {}", option.name, option.placeholder);
+    for (const std::string& line : wrapped(help_with_default(option), help_width - column)) {
+      out += fmt::format("{:<{}}{}\n", left, column, line);
+      left.clear();
+    }
+  }
+  return out;
+}
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,143 @@
+#include "tests/apps/train_flags.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::parse_train;
+using ranvier::tests::refused_train;
+using ranvier::tests::resolved_map;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
+  const auto by_name = parse_train({"--data", "train.bin"});
+  CHECK(by_name.data.tokenizer == Tokenizer::none);
+  CHECK(by_name.model.gpt().vocab_size == 50257);
+  const auto by_format = parse_train({"--data", "train", "--token-format", "uint16", "--vocab-size", "512"});
+  CHECK(by_format.data.tokenizer == Tokenizer::none);
+  CHECK(by_format.model.gpt().vocab_size == 512);
+  CHECK(parse_train({"--data", "a.bin", "--token-format", "text"}).model.gpt().vocab_size == 256);
+  refused_train({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
+}
+
+TEST_CASE("a model of images has blocks, a width and classes, and data without a tokenizer") {
+  const auto images =
+      parse_train({"--model", "wide-resnet", "--data", "synthetic", "--blocks", "1,2,3,4", "--width", "5"});
+  CHECK(images.data.tokenizer == Tokenizer::none);
+  CHECK(models::layers_of(images.model.sizes) == 12);
+  const auto all = resolved_map(images);
+  CHECK(all.at("blocks") == "1,2,3,4");
+  CHECK(all.at("width") == "5");
+  CHECK(all.at("image-size") == "32");
+  CHECK(all.at("layers") == "none");
+  CHECK(resolved_map(parse_train({"--data", "a"})).at("blocks") == "none");
+  for (const char* blocks : {"1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,,4", "1,2,3,4,", "a"})
+    refused_train({"--model", "wide-resnet", "--blocks", blocks}, "four numbers above 0, as in 3,4,6,3");
+  refused_train({"--model", "wide-resnet", "--layers", "3"}, "--model");
+  refused_train({"--model", "wide-resnet", "--mask-token", "3"}, "--mask-token is about text");
+  refused_train({"--model", "wide-resnet", "--g-inter", "11", "--world", "11", "--dry-run"}, "--g-inter 11");
+}
+
+TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks them") {
+  const auto bert = parse_train({"--model", "bert", "--data", "a"});
+  CHECK(bert.model.size(models::Size::vocab_size) == 257);
+  CHECK(bert.model.size(models::Size::ffn_size) == 4 * 384);
+  CHECK(!bert.data.mask_token);
+  CHECK(bert.data.mlm_probability == 0.15);
+  CHECK(parse_train({"--model", "roberta", "--data", "a", "--hidden", "64"}).model.size(models::Size::ffn_size) ==
+        256);
+  CHECK(parse_train({"--model", "bert", "--data", "a", "--ffn-size", "99"}).model.size(models::Size::ffn_size) ==
+        99);
+  const auto other =
+      parse_train({"--model", "bert", "--data", "a", "--mask-token", "299", "--mlm-probability", "0.4"});
+  CHECK(other.model.size(models::Size::vocab_size) == 300);
+  CHECK(other.data.mlm_probability == 0.4);
+  CHECK(parse_train({"--model", "bert-large", "--data", "a.bin"}).model.size(models::Size::vocab_size) == 30522);
+  CHECK(parse_train({"--model", "bert", "--data", "a", "--dropout", "0.1"}).notes.empty());
+  const auto unused = parse_train({"--data", "a", "--mask-token", "3"});
+  REQUIRE(unused.notes.size() == 1);
+  CHECK(unused.notes[0].find("--mask-token 3 has no effect with a model that fills no masks") != std::string::npos);
+  refused_train({"--model", "bert", "--mlm-probability", "0"},
+                "--mlm-probability: '0' will not do: give a number above 0");
+  refused_train({"--model", "bert", "--mask-token", "mask"}, "a token's number, or auto");
+  refused_train({"--model", "bert", "--mask-token", "900", "--vocab-size", "500"},
+                "--mask-token 900 is not one of the 500");
+  refused_train({"--model", "bert", "--sample-every", "3"}, "--model bert fills masks and writes no text");
+  refused_train({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
+  CHECK(parse_train({"--model", "bert", "--data", "a", "--documents", "mask"}).data.documents ==
+        models::Documents::mask);
+  refused_train({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
+  refused_train({"--model", "bert", "--ffn-size", "100", "--tile", "8"},
+                "--tile 8 does not divide --ffn-size 100: choose a divisor such as 4");
+  refused_train({"--model", "bert", "--kv-heads", "2"}, "as --model bert has no such size");
+  refused_train({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
+}
+
+TEST_CASE("validation has both a share of the data and a time") {
+  CHECK(parse_train({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
+  CHECK(parse_train({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).trainer.eval_every == 30);
+  refused_train({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
+  CHECK(parse_train({"--data", "a", "--eval-every", "10"}).data.eval_samples == 0);
+  CHECK(parse_train({"--data", "a", "--eval-every", "10", "--eval-samples", "7"}).data.eval_samples == 7);
+  refused_train({"--eval-samples", "7"}, "--eval-samples 7 of nothing");
+}
+
+TEST_CASE("an evaluation alone needs weights, and what only training reads or writes is a misunderstanding") {
+  refused_train({"--eval-only"}, "--eval-only evaluates weights, and none are named: give --init-from PATH");
+  refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s with --eval-only");
+  refused_train({"--eval-only", "--init-from", "w", "--sample-every", "5"}, "--sample-every 5 with --eval-only");
+}
+
+TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
+  const auto alone = parse_train({"--data", "a", "--hellaswag", "q.bin", "--steps", "30"});
+  CHECK(alone.trainer.eval_every == 30);
+  CHECK(alone.data.validation_split == 0);
+  const auto both = parse_train({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "10"});
+  CHECK(both.trainer.eval_every == 10);
+  CHECK(both.data.validation_split == 0.1);
+  CHECK(parse_train({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"})
+            .trainer.eval_every == 9);
+  refused_train({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
+}
+
+TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are understood") {
+  const auto gpt2 = parse_train({"--data", "corpus.txt", "--tokenizer", "gpt2:some/dir"});
+  CHECK(gpt2.data.tokenizer == Tokenizer::gpt2);
+  CHECK(gpt2.data.gpt2 == "some/dir");
+  CHECK(gpt2.model.gpt().vocab_size == 50257);
+  CHECK(parse_train({"--data", "a.idx"}).data.tokenizer == Tokenizer::none);
+  CHECK(parse_train({"--data", "a.bin:0.7,b.bin:0.3"}).data.tokenizer == Tokenizer::none);
+  CHECK(parse_train({"--data", "a.bin:0.7,b.txt:0.3"}).data.tokenizer == Tokenizer::bytes);
+  CHECK(parse_train({"--data", "a", "--token-format", "megatron"}).data.format == models::TokenFormat::megatron);
+  const auto lines = parse_train({"--data", "a", "--token-format", "jsonl", "--json-field", "body"}).data;
+  CHECK(lines.format == models::TokenFormat::jsonl);
+  CHECK(lines.tokenizer == Tokenizer::bytes);
+  CHECK(lines.json_field == "body");
+  refused_train({"--token-format", "jsonl", "--tokenizer", "none"},
+                "--tokenizer none cannot read --token-format jsonl");
+}
+
+TEST_CASE("documents are joined or masked, and always masked where they are answers to prompts") {
+  CHECK(parse_train({"--data", "a.txt"}).data.documents == models::Documents::join);
+  const auto masked = parse_train({"--data", "a.bin", "--documents", "mask", "--document-end", "50256"}).data;
+  CHECK(masked.documents == models::Documents::mask);
+  CHECK(masked.document_end == 50256);
+  const auto answers = parse_train({"--data", "a.jsonl", "--prompt-field", "q", "--json-field", "a"}).data;
+  CHECK(answers.documents == models::Documents::mask);
+  CHECK(answers.prompt_field == "q");
+  CHECK(parse_train({"--data", "a.txt", "--documents", "pad", "--model", "bert"}).data.documents ==
+        models::Documents::pad);
+  refused_train({"--documents", "pad"}, "--documents pad: --model gpt says the next token");
+  refused_train({"--documents", "pad", "--prompt-field", "q"}, "--documents pad with --prompt-field q");
+  refused_train({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
+  refused_train({"--tokenizer", "none", "--prompt-field", "q"}, "--tokenizer none cannot read the text");
+  refused_train({"--prompt-field", "text"}, "--prompt-field text and --json-field text");
+  refused_train({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
+  refused_train({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
+  refused_train({"--document-end", "-1", "--documents", "mask"}, "--document-end");
+}

@@ -1,0 +1,228 @@
+#include "apps/bench/bench_options.hpp"
+#include "apps/checkpoint/checkpoint_options.hpp"
+#include "apps/generate/generate_options.hpp"
+#include "apps/plan/plan_options.hpp"
+#include "apps/program/completion.hpp"
+#include "apps/program/man_page.hpp"
+#include "apps/report/report_options.hpp"
+#include "apps/tokenize/tokenize_options.hpp"
+#include "apps/train/options/train_options.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using namespace ranvier::apps;
+using ranvier::tests::error_of;
+using ranvier::tests::says;
+using ranvier::tests::TemporaryFolder;
+
+namespace {
+
+std::vector<Manual> all_manuals() {
+  return {train_manual("ranvier-train"),
+          generate_manual(),
+          tokenize_manual(),
+          checkpoint_manual(),
+          plan_manual(),
+          report_manual(),
+          bench_manual()};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string escaped_dashes(const std::string& name) {
+  std::string out;
+  for (const char c : name) out += c == '-' ? std::string("\\-") : std::string(1, c);
+  return out;
+}
+
+struct Output {
+  std::string text;
+  int status = -1;
+};
+
+/// What a command of the shell prints, on both of its outputs.
+Output output_of(const std::string& command) {
+  Output output;
+  std::FILE* const pipe = popen(("{ " + command + " ; } 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> block;
+  while (const std::size_t count = std::fread(block.data(), 1, block.size(), pipe))
+    output.text.append(block.data(), count);
+  output.status = pclose(pipe);
+  return output;
+}
+
+bool is_there(const char* program) {
+  return output_of(std::string("command -v ") + program + " >/dev/null").status == 0;
+}
+
+/// A line as readline splits it; the last word is the one that is completed.
+struct Typed {
+  std::vector<std::string> words;
+  std::vector<std::string> completed;  ///< sorted
+};
+
+/// As a shell's word.
+std::string quoted(const std::string& word) { return "'" + word + "'"; }
+
+}  // namespace
+
+TEST_CASE("help, manual page and completion scripts of every program name all of its flags") {
+  for (const Manual& manual : all_manuals()) {
+    CAPTURE(manual.program);
+    const std::string help = help_text(manual), man = man_page(manual);
+    const std::string bash = bash_completion(manual), zsh = zsh_completion(manual);
+    CHECK(help.starts_with(manual.program + " "));
+    REQUIRE(manual.options.size() > 8);
+    for (const runtime::OptionFacts& option : manual.options) {
+      CAPTURE(option.name);
+      CHECK(has(help, "\n  --" + option.name + " "));
+      CHECK(has(man, "\n.TP\n\\fB\\-\\-" + escaped_dashes(option.name) + "\\fR"));
+      CHECK((has(bash, "--" + option.name + " ") || has(bash, "--" + option.name + "'")));
+      CHECK((has(zsh, "'--" + option.name + "[") || has(zsh, "'--" + option.name + "=[")));
+    }
+    for (const char* flag : {"help", "version", "completion", "man"})
+      CHECK(has(help, std::string("\n  --") + flag));
+    for (const std::string& text : {help, man, bash, zsh}) CHECK_FALSE(text.ends_with('\n'));
+  }
+}
+
+TEST_CASE("help of one heading has its flags alone, and a wrong heading lists those that there are") {
+  const Manual train = train_manual("ranvier-train");
+  const auto ask = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "ranvier-train");
+    return parse_train_options(static_cast<int>(words.size()), words.data(), 1).run;
+  };
+  for (const std::vector<const char*>& words : {std::vector<const char*>{"--help", "memory-tiers"},
+                                                {"--help", "Memory", "tiers"},
+                                                {"-h", "tiers"},
+                                                {"--help=MEM"},
+                                                {"--data", "corpus", "--help", "memory tiers", "--seed", "3"}}) {
+    const RunOptions run = ask(words);
+    CHECK(run.request == Request::inquiry);
+    CHECK(run.inquiry.concern == "Memory tiers");
+    const std::string text = answer(run.inquiry, train);
+    CHECK(text.starts_with("Memory tiers\n  --offload NAME "));
+    CHECK(has(text, "\n  --optimizer-commit "));
+    CHECK_FALSE(has(text, "--g-inter N"));
+    CHECK_FALSE(has(text, "\n\n"));
+  }
+  CHECK(ask({"--help"}).inquiry.concern.empty());
+  CHECK(ask({"-h"}).inquiry.help);
+  const Error wrong = error_of([&] { ask({"--help", "elephants"}); });
+  CHECK(wrong.code() == ErrorCode::usage);
+  CHECK(says(wrong, "--help elephants: that is no heading of the help text: give one of model, grid, sharding, "));
+  CHECK(says(wrong, ", stopping-and-resuming, "));
+  // Two headings have such a word.
+  CHECK(says(error_of([&] { ask({"--help", "p"}); }), "--help p: that is no heading"));
+}
+
+TEST_CASE("bash completes flags, values, commands and paths, also behind mpirun") {
+  if (!is_there("bash")) return;
+  const TemporaryFolder folder;
+  std::string driver = "export LC_ALL=C\n";
+  for (const Manual& manual : all_manuals())
+    driver += "source " + folder.write(manual.program + ".bash", bash_completion(manual) + "\n").string() + "\n";
+  folder.write("here/corpus.txt", "text");
+  folder.write("here/two words.txt", "text");
+  folder.write("here/disks/state", "text");
+  const Typed cases[] = {
+      {{"ranvier-train", "--poli"}, {"--policy"}},
+      {{"ranvier-train", "--policy", "z"}, {"zb-h1", "zero-bubble"}},
+      {{"ranvier-train", "--policy", "=", "zero"}, {"zero-bubble"}},
+      {{"ranvier-train", "--shuffle", "="}, {"off", "on"}},
+      {{"ranvier-train", "--dry-run", "--world", ""}, {}},
+      {{"ranvier-train", "--data", ""}, {"corpus.txt", "disks", "two words.txt"}},
+      {{"ranvier-train", "--data", "two"}, {"two words.txt"}},
+      {{"ranvier-train", "--checkpoint", ""}, {"disks"}},
+      {{"ranvier-train", "--nvme", "disks,d"}, {"disks,disks"}},
+      {{"ranvier-train", "--resume", "a"}, {"auto"}},
+      {{"ranvier-train", "--resume", "cor"}, {"corpus.txt"}},
+      {{"ranvier-train", "--profile", "v100-16"}, {"v100-16g-summit"}},
+      {{"ranvier-train", "--help", "mem"}, {"memory-tiers"}},
+      {{"ranvier-train", "--help", "--vers"}, {"--version"}},
+      {{"ranvier-train", "--quiet", "--tensorb"}, {"--tensorboard"}},
+      {{"mpirun", "-n", "4", "build/apps/ranvier-train", "--quie"}, {"--quiet"}},
+      {{"mpirun", "-n", "4", "hostname", "--quie"}, {}},
+      {{"ranvier-plan", "--g-i"}, {"--g-inter"}},
+      {{"ranvier-checkpoint", "ver"}, {"verify"}},
+      {{"ranvier-checkpoint", "verify", "di"}, {"diff", "disks"}},
+      {{"ranvier-bench", "pro"}, {"profile"}},
+      {{"ranvier-bench", "--collectives", "all-gather,all-r"}, {"all-gather,all-reduce"}},
+      {{"ranvier-report", "corp"}, {"corpus.txt"}},
+      {{"ranvier-generate", "--precision", "f"}, {"fp16", "fp32"}},
+      {{"ranvier-tokenize", "--output-format", "meg"}, {"megatron"}},
+  };
+  driver += "cd " + (folder.path() / "here").string() + "\n";
+  for (const auto& [words, completed] : cases) {
+    driver += "COMP_WORDS=(";
+    for (const std::string& word : words) driver += quoted(word) + " ";
+    // The function that bash would call for the first word.
+    driver +=
+        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()\n"
+        "spec=$(complete -p \"${COMP_WORDS[0]}\") && spec=${spec##*-F } && ${spec%% *}\n"
+        "((${#COMPREPLY[@]} == 0)) || printf '%s\\n' \"${COMPREPLY[@]}\" | sort\n"
+        "echo ==\n";
+  }
+  const std::string path = folder.write("driver.bash", driver).string();
+  const Output output = output_of("env -u BASH_ENV bash --norc --noprofile " + path);
+  std::istringstream lines(output.text);
+  for (const auto& [words, completed] : cases) {
+    CAPTURE(words.front());
+    CAPTURE(words.back());
+    std::vector<std::string> found;
+    for (std::string line; std::getline(lines, line) && line != "==";) found.push_back(line);
+    CHECK(found == completed);
+  }
+  std::string more;
+  CHECK_FALSE(std::getline(lines, more));
+}
+
+TEST_CASE("zsh reads its scripts") {
+  for (const Manual& manual : all_manuals()) {  // zsh calls the function that the file is named after
+    const std::string script = zsh_completion(manual);
+    CHECK(script.starts_with("#compdef " + manual.program + "\n"));
+    CHECK(has(script, "\n_" + manual.program + "() {\n"));
+  }
+  if (!is_there("zsh")) return;
+  const TemporaryFolder folder;
+  for (const Manual& manual : all_manuals()) {
+    const std::string path = folder.write("_" + manual.program, zsh_completion(manual) + "\n").string();
+    const Output output = output_of("zsh -f -n " + path);
+    CHECK(output.status == 0);
+    CHECK(output.text == "");
+  }
+}
+
+TEST_CASE("groff finds nothing to warn of in manual pages, and prints what help prints") {
+  if (!is_there("groff")) return;
+  const TemporaryFolder folder;
+  for (const Manual& manual : all_manuals()) {
+    CAPTURE(manual.program);
+    const std::string page = man_page(manual) + "\n";
+    CHECK(std::all_of(page.begin(), page.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+    const std::string path = folder.write(manual.program + ".1", page).string();
+    const Output warnings = output_of("groff -ww -man -Tutf8 -z -rLL=200n " + path);
+    CHECK(warnings.status == 0);
+    CHECK(warnings.text == "");
+    // Without hyphens and adjusted lines, and as one long line: words of the help text come in the same order.
+    const Output shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
+    for (const runtime::OptionFacts& option : manual.options) {
+      CAPTURE(option.name);
+      CHECK(has(shown.text, "--" + option.name));
+    }
+    CHECK(has(shown.text, "EXIT STATUS"));
+    CHECK(has(shown.text, manual.summary));
+  }
+}
