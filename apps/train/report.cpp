@@ -42,7 +42,8 @@ std::string stage_columns(const models::Architecture& architecture, const actors
   const auto bytes = [&](MemoryKind kind) { return stage.memory.bytes(MemorySpace::device, kind); };
   using runtime::format_bytes;
   return fmt::format("{:>5.1f}% {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
-                     100 * share_of_cost(architecture, stage.layers) / all, fmt::join(stage.slots, "+"),
+                     100 * share_of_cost(architecture, stage.layers) / all,
+                     fmt::format("{}", fmt::join(stage.slots, "+")),
                      stage.recompute > 0 ? std::to_string(stage.recompute) : "off",
                      format_bytes(bytes(MemoryKind::parameters)), format_bytes(bytes(MemoryKind::gradients)),
                      format_bytes(bytes(MemoryKind::optimizer)), format_bytes(bytes(MemoryKind::activations)),
