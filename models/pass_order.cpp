@@ -16,6 +16,7 @@ void append(StageLayout::Pass& pass, const StageLayout& layout, const Step& step
     if (!layout.runs(step.layer, step.kind, part)) continue;
     pass.push_back(step);
     pass.back().part = part;
+    pass.back().slice = layout.slice();
     pass.back().completes_input_gradient = step.completes_input_gradient && part + 1 == parts;
   }
 }
@@ -31,7 +32,7 @@ void append_forward(StageLayout::Pass& pass, const StageLayout& layout, const Se
 OrderedPass forward_pass(const StageLayout& layout, int slot) {
   OrderedPass pass;
   for (const Segment& segment : layout.segments()) append_forward(pass.steps, layout, segment, false);
-  pass.area.holds = {slot, layout.segments().size() - 1};
+  pass.area.holds = {slot, layout.segments().size() - 1, layout.slice()};
   return pass;
 }
 
@@ -41,7 +42,7 @@ OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeAr
   for (std::size_t s = layout.segments().size(); s-- > 0;) {
     const Segment& segment = layout.segments()[s];
     if (segment.end <= front) break;
-    const bool held = area.holds == RecomputeArea::Holds{slot, s};
+    const bool held = area.holds == RecomputeArea::Holds{slot, s, layout.slice()};
     if (layout.recomputes() && !held) append_forward(pass.steps, layout, segment, true);
     const bool neighbour_waits = s == 0 && layout.sends_gradients();
     const bool weights_follow = neighbour_waits || layout.defers();

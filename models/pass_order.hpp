@@ -22,6 +22,7 @@ struct RecomputeArea {
   struct Holds {
     int slot = 0;
     std::size_t segment = 0;
+    std::size_t slice = 0;  ///< of the rank's: they share the area
 
     friend bool operator==(const Holds&, const Holds&) = default;
   };

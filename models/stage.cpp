@@ -2,9 +2,12 @@
 
 #include "runtime/kernels/elementwise.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
 #include <initializer_list>
+#include <string>
 
 namespace ranvier::models {
 
@@ -47,13 +50,22 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
 
 }  // namespace
 
-Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan)
+Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan,
+             const Stage* shares)
     : StageLayout(architecture, options), number_(next_number()) {
   const auto slots = static_cast<std::size_t>(this->slots());
   const auto samples = static_cast<std::size_t>(capacity().samples);
   const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t count) {
-    return plan.add({kind, space, name, bytes, count});
+    return plan.add({kind, space,
+                     options.slices > 1 ? fmt::format("{}, chunk {}", name, options.slice) : std::string(name),
+                     bytes, count});
   };
+  const auto add_scratch = [&](runtime::MemoryId Stage::* array, MemoryKind kind, const char* name,
+                               std::size_t bytes, std::size_t least, std::size_t count) {
+    this->*array = shares != nullptr ? shares->*array
+                                     : plan.add({kind, MemorySpace::device, name, std::max(bytes, least), count});
+  };
+  const StageOptions::Scratch& least = options.scratch;
   inputs_ = add(MemoryKind::activations, MemorySpace::device, "stage input", sizes().input * samples, slots);
   slot_memory_ = add(MemoryKind::activations, MemorySpace::device,
                      checkpoint_places() > 0 ? "output"
@@ -62,12 +74,17 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                      sizes().slot, slots);
   checkpoints_ = add(MemoryKind::activations, MemorySpace::device, "checkpoints in use", sizes().checkpoint,
                      static_cast<std::size_t>(checkpoint_places()));
-  recompute_ = add(MemoryKind::activations, MemorySpace::device, "recomputed segment", sizes().area, 1);
-  deferred_ = add(MemoryKind::activations, MemorySpace::device,
-                  defers() ? "kept for weight gradients that wait" : "kept for weight gradients", sizes().deferred,
-                  static_cast<std::size_t>(std::max(deferred_places(), 1)));
-  between_ = add(MemoryKind::activations, MemorySpace::device, "gradients between layers", sizes().between, 2);
-  workspace_ = add(MemoryKind::workspace, MemorySpace::device, "layer scratch", sizes().workspace, 1);
+  add_scratch(&Stage::recompute_, MemoryKind::activations, "recomputed segment", sizes().area, least.area, 1);
+  if (defers()) {
+    deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients that wait",
+                    sizes().deferred, static_cast<std::size_t>(deferred_places()));
+  } else {
+    add_scratch(&Stage::deferred_, MemoryKind::activations, "kept for weight gradients", sizes().deferred,
+                least.deferred, 1);
+  }
+  add_scratch(&Stage::between_, MemoryKind::activations, "gradients between layers", sizes().between, least.between,
+              2);
+  add_scratch(&Stage::workspace_, MemoryKind::workspace, "layer scratch", sizes().workspace, least.workspace, 1);
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
                  writes_input_gradient() ? sizes().input * samples : 0,
                  sends_gradients() ? static_cast<std::size_t>(gradient_buffers()) : 1);

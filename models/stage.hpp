@@ -1,6 +1,7 @@
-// The part of a model that one rank computes: a contiguous slice of its layers, laid out (stage_layout.hpp), with the
-// memory that its microbatches need. It runs the steps of passes (pass_order.hpp) one by one; StageActor decides when
-// each is queued on a stream, for instance once its parameters are there. Passes run one after another.
+// What a rank computes of a model, or one part of it (stage_slices.hpp): a contiguous slice of its layers, laid out
+// (stage_layout.hpp), with the memory that its microbatches need. It runs the steps of passes (pass_order.hpp) one by
+// one; StageActor decides when each is queued on a stream, for instance once its parameters are there. Passes run one
+// after another.
 //
 // The buffer of a slot's output receives the gradient with respect to it, once the output was sent.
 #pragma once
@@ -42,8 +43,10 @@ class Stage : public StageLayout {
     bool keeps_segment = false;  ///< what the forward pass keeps of its last segment lies there, too
   };
 
-  /// Adds what the stage needs to `plan`. The architecture outlives the stage.
-  Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan);
+  /// Adds what the stage needs to `plan`. The architecture outlives the stage. Arrays that hold nothing between passes
+  /// are those of `shares`, if there is one.
+  Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan,
+        const Stage* shares = nullptr);
 
   /// Says where everything but parameters and gradients lies.
   void bind(const runtime::Arena& arena);

@@ -38,6 +38,14 @@ struct StageOptions {
   int gradient_buffers = 2;   ///< input gradients on their way to the left
   int deferred_places = 0;    ///< microbatches whose weight gradients may wait; 0: backward passes compute them
   SampleBytes sample;         ///< inputs come to the first stage, targets to the last, documents to all
+
+  // Where a rank computes several slices of the model, each is laid out for itself (stage_slices.hpp).
+  std::size_t slice = 0;  ///< which of the rank's, from the front
+  std::size_t slices = 1;
+  /// Bytes of arrays that hold nothing between passes: all slices share them, so they are at least as large as this.
+  struct Scratch {
+    std::size_t area = 0, deferred = 0, between = 0, workspace = 0;
+  } scratch;
 };
 
 class StageLayout {
@@ -61,6 +69,7 @@ class StageLayout {
     bool completes_input_gradient = false;  ///< after it, what the stage before waits for can be sent
     std::size_t layer = 0;                  ///< within the stage
     std::size_t part = 0;                   ///< of the call
+    std::size_t slice = 0;                  ///< StageOptions
 
     [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
     friend bool operator==(const Step&, const Step&) = default;
@@ -107,6 +116,7 @@ class StageLayout {
   [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
   [[nodiscard]] bool last() const noexcept { return options_.layers.end == architecture_->layers.size(); }
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
+  [[nodiscard]] std::size_t slice() const noexcept { return options_.slice; }
 
   /// The first layer of the stage that backward passes come to; layers(): none.
   [[nodiscard]] std::size_t first_backward_layer() const noexcept { return first_backward_; }
@@ -123,6 +133,10 @@ class StageLayout {
   [[nodiscard]] int deferred_places() const noexcept { return deferred_places_; }
   [[nodiscard]] bool defers() const noexcept { return deferred_places_ > 0; }
   [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
+  /// Of those, what holds nothing between passes.
+  [[nodiscard]] StageOptions::Scratch scratch() const noexcept {
+    return {sizes_.area, defers() ? 0 : sizes_.deferred, sizes_.between, sizes_.workspace};
+  }
   [[nodiscard]] const LayerMemoryMap& layer(std::size_t layer) const { return layers_[layer]; }
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
   /// Of the last layer, on the last stage; else 0.

@@ -17,8 +17,8 @@ namespace ranvier::runtime {
 
 /// What a message is about. Values below `user` are Ranvier's own.
 enum class Channel : std::uint8_t {
-  activation,  ///< index: microbatch
-  gradient,    ///< index: microbatch
+  activation,  ///< index: microbatch, and chunk of the receiver where ranks have several
+  gradient,    ///< likewise
   collective,  ///< index: the operation's own number (unit and chunk)
   tied,        ///< a tied parameter's gradients; index: unit
   summary,     ///< what all ranks agree on after a step

@@ -54,11 +54,11 @@ void GradientSync::when_ready(std::uint64_t step, runtime::Handler handler) {
 }
 
 std::span<std::byte* const> GradientSync::places(std::uint64_t number, const models::Stage::Step& writes) const {
-  return microbatch_ ? microbatch_->places(number) : own_places_[writes.layer];
+  return microbatch_ ? microbatch_->places(number) : own_places_[stage_->layer_of(writes)];
 }
 
 void GradientSync::queued(std::uint64_t number, const models::Stage::Step& writes) {
-  if (!spoils_by_ || writes.layer != 0 || stage_->uses_of(writes).empty()) return;
+  if (!spoils_by_ || stage_->layer_of(writes) != 0 || stage_->uses_of(writes).empty()) return;
   const std::size_t index = stage_->uses()[stage_->uses_of(writes).front()].index_in_layer;
   runtime::scale(compute_, places(number, writes)[index], states_->precision().gradient,
                  *std::exchange(spoils_by_, std::nullopt), 1);

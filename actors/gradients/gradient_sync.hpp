@@ -83,7 +83,7 @@ class GradientSync final : public Part {
 
   runtime::EventLoop* loop_;
   runtime::StreamView compute_;
-  const models::Stage* stage_;
+  const models::StageSlices* stage_;
   const UnitStates* states_;
   TiedUnits tied_;
   BatchReduction batch_;

@@ -97,7 +97,7 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
     const std::uint64_t number = first_ + writings_.size();
     Writing& writing = writings_.emplace_back();
     writing.writes = writes;
-    writing.places.resize(stage_->uses_of(writes.layer).size());
+    writing.places.resize(stage_->uses_of(stage_->layer_of(writes)).size());
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
       const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, false);
@@ -163,15 +163,16 @@ void MicrobatchReduction::written(std::uint64_t step, int microbatch) {
     items.push_back({leaving.places[index], 0, states_->all()[unit].elements});
   }
   const auto begin = trace_->now();
-  reduction_.submit(
-      std::move(items),
-      fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}", leaving.writes.layer, microbatch),
-      [this, step, begin] {
-        Writing& done = writings_[step - first_];
-        trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(), done.microbatch);
-        done.reduced = true;
-        accumulate_reduced();
-      });
+  reduction_.submit(std::move(items),
+                    fmt::format("reduce-scatter of the gradients of layer {}, microbatch {}",
+                                stage_->layer_of(leaving.writes), microbatch),
+                    [this, step, begin] {
+                      Writing& done = writings_[step - first_];
+                      trace_->add(SpanKind::reduce, Trace::Lane::communicate, begin, trace_->now(),
+                                  done.microbatch);
+                      done.reduced = true;
+                      accumulate_reduced();
+                    });
 }
 
 void MicrobatchReduction::accumulate_reduced() {

@@ -83,7 +83,7 @@ class MicrobatchReduction {
   runtime::EventLoop* loop_;
   runtime::StreamView stream_;
   runtime::Trace* trace_;
-  const models::Stage* stage_;
+  const models::StageSlices* stage_;
   const UnitStates* states_;
   GradientRecords* records_;
   std::function<void(const models::Stage::Step&)> complete_;

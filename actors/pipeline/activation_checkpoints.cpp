@@ -9,8 +9,7 @@ namespace ranvier::actors {
 using models::Stage;
 using offload::Tier;
 
-ActivationCheckpoints::Plan ActivationCheckpoints::plan(Planner& planner) {
-  const Stage& stage = *planner.share.stage;
+ActivationCheckpoints::Plan ActivationCheckpoints::plan(Planner& planner, const Stage& stage) {
   Plan plan;
   if (stage.checkpoints() == 0) return plan;
   for (std::size_t c = 0; c < stage.checkpoints(); ++c) {
@@ -23,9 +22,9 @@ ActivationCheckpoints::Plan ActivationCheckpoints::plan(Planner& planner) {
   return plan;
 }
 
-ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const ModelShare& share, const Plan& plan)
+ActivationCheckpoints::ActivationCheckpoints(const RankContext& context, const Stage& stage, const Plan& plan)
     : context_(&context),
-      stage_(share.stage.get()),
+      stage_(&stage),
       plan_(plan),
       checkpoints_(stage_->checkpoints() * static_cast<std::size_t>(stage_->slots())),
       places_(static_cast<std::size_t>(stage_->checkpoint_places())) {}

@@ -29,11 +29,11 @@ class ActivationCheckpoints final : public Part, public PassResource {
     std::vector<std::size_t> offsets;  ///< of a slot's checkpoints in its part of the region
     std::size_t slot_bytes = 0;
   };
-  /// The stage was made with TierOptions::checkpoint_places where checkpoints leave the device.
-  [[nodiscard]] static Plan plan(Planner& planner);
+  /// Of one slice's checkpoints, which was made with TierOptions::checkpoint_places where they leave the device.
+  [[nodiscard]] static Plan plan(Planner& planner, const models::Stage& stage);
 
   /// After Stage::bind.
-  ActivationCheckpoints(const RankContext& context, const ModelShare& share, const Plan& plan);
+  ActivationCheckpoints(const RankContext& context, const models::Stage& stage, const Plan& plan);
 
   [[nodiscard]] const char* name() const noexcept override { return "activation checkpoints"; }
 

@@ -17,11 +17,15 @@ runtime::WorkCost samples_cost(std::size_t bytes) {
 }  // namespace
 
 Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
-  const models::Stage& stage = *planner.share.stage;
+  const models::StageSlices& stage = *planner.share.stage;
+  const auto slots_of = [&](std::size_t slice) { return static_cast<std::size_t>(stage.slice(slice).slots()); };
+  std::size_t all_slots = 0;
+  for (std::size_t s = 0; s < stage.size(); ++s) all_slots += slots_of(s);
   Plan plan;
-  const auto add = [&](const char* name, std::size_t bytes, std::size_t& of_each, std::size_t& count) {
+  const auto add = [&](const char* name, std::size_t bytes, std::size_t microbatches, std::size_t& of_each,
+                       std::size_t& count) {
     of_each = bytes * static_cast<std::size_t>(stage.capacity().samples);
-    count = static_cast<std::size_t>(stage.slots());
+    count = microbatches;
     if (of_each == 0) return;
     planner.memory.add({.kind = runtime::MemoryKind::messages,
                         .space = runtime::MemorySpace::pinned,
@@ -30,9 +34,10 @@ Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
                         .slots = count,
                         .elsewhere = true});
   };
-  if (stage.first()) add("inputs, staged", sample.input, plan.input_bytes, plan.inputs);
-  if (stage.last()) add("targets, staged", sample.target, plan.target_bytes, plan.targets);
-  add("documents, staged", sample.documents, plan.document_bytes, plan.documents);
+  if (stage.first()) add("inputs, staged", sample.input, slots_of(0), plan.input_bytes, plan.inputs);
+  if (stage.last())
+    add("targets, staged", sample.target, slots_of(stage.size() - 1), plan.target_bytes, plan.targets);
+  add("documents, staged", sample.documents, all_slots, plan.document_bytes, plan.documents);
   return plan;
 }
 

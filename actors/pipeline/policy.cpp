@@ -43,11 +43,17 @@ Direction if_ready(Direction wanted, const PipelineProgress& p) {
 }
 
 /// Passes that 1F1B starts before the first backward pass, less one: stages nearer to the front keep more microbatches
-/// in flight, the last one none beside its own.
-int warm_up(const PipelineProgress& p) { return std::min(p.stages - 1 - p.stage, p.limit - 1); }
+/// in flight, the last one none beside its own. With several chunks a group goes through all of them but the last
+/// before that, and a stage is two passes ahead of the next one (Narayanan et al. 2021, §2.2); chunks have the slots
+/// for that (chunk_slots()).
+int warm_up(const PipelineProgress& p) {
+  const int behind = p.stages - 1 - p.stage;
+  if (p.chunks == 1) return std::min(behind, p.limit - 1);
+  return (p.chunks - 1) * p.stages + 2 * behind;
+}
 
 bool fills(const PipelineProgress& p) {
-  return p.forwards < p.microbatches && p.forwards - p.backwards <= warm_up(p);
+  return p.forwards < p.chunks * p.microbatches && p.forwards - p.backwards <= warm_up(p);
 }
 
 /// Whether a forward pass that 1F1B would not start yet goes before weight gradients that wait: one does, so that there
@@ -61,6 +67,8 @@ bool may_run_ahead(const PipelineProgress& p) {
 Direction next_pass(Policy policy, const PipelineProgress& p) {
   switch (policy) {
     case Policy::message_driven:
+      // With several chunks a backward pass that goes before the filling delays the round of all of them.
+      if (p.chunks > 1 && p.forward_ready && fills(p)) return Direction::forward;
       return p.backward_ready ? Direction::backward : p.forward_ready ? Direction::forward : Direction::none;
     case Policy::zero_bubble:
       if (p.forward_ready && fills(p)) return Direction::forward;
@@ -70,7 +78,8 @@ Direction next_pass(Policy policy, const PipelineProgress& p) {
     case Policy::zb_h1:
       return if_ready(fills(p) ? Direction::forward : Direction::backward, p);
     case Policy::gpipe: {
-      const int wave_end = std::min((p.backwards / p.limit + 1) * p.limit, p.microbatches);
+      const int wave = p.chunks * p.limit;
+      const int wave_end = std::min((p.backwards / wave + 1) * wave, p.chunks * p.microbatches);
       return if_ready(p.forwards < wave_end ? Direction::forward : Direction::backward, p);
     }
   }

@@ -28,8 +28,9 @@ enum class Direction { none, forward, backward, weights };
 struct PipelineProgress {
   int stage = 0;
   int stages = 1;
+  int chunks = 1;  ///< slices of the model on a stage; passes are counted over all of them
   int microbatches = 1;
-  int limit = 1;                ///< most microbatches in flight
+  int limit = 1;                ///< most microbatches in flight, in each chunk
   int forwards = 0;             ///< started
   int backwards = 0;            ///< started
   bool forward_ready = false;   ///< the next forward pass has its input and a slot

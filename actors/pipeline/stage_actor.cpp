@@ -6,9 +6,7 @@
 
 namespace ranvier::actors {
 
-using runtime::Channel;
 using runtime::SpanKind;
-using runtime::Tag;
 using runtime::Trace;
 
 namespace {
@@ -22,28 +20,38 @@ bool of_one_call(const models::Stage::Step& a, const models::Stage::Step& b) {
 
 }  // namespace
 
-StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& ranks, int stage, Policy policy) {
+StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& ranks, const SliceMap& map, int stage,
+                                  Policy policy) {
   Plan plan{.stage = stage,
-            .stages = static_cast<int>(ranks.size()),
+            .map = map,
+            .slices = {},
             .policy = policy,
-            .microbatch_size = planner.share.stage->capacity().samples};
-  if (stage > 0) plan.left = ranks[static_cast<std::size_t>(stage - 1)];
-  if (stage + 1 < plan.stages) plan.right = ranks[static_cast<std::size_t>(stage + 1)];
+            .microbatch_size = planner.share.stage->capacity().samples,
+            .ordered_backward = planner.share.states->shards_gradients()};
+  const auto rank_of = [&](int slice) { return ranks[static_cast<std::size_t>(map.stage_of(slice))]; };
+  for (int chunk = 0; chunk < map.chunks; ++chunk) {
+    SliceQueue::Plan& slice = plan.slices.emplace_back();
+    slice.slice = map.slice_of(stage, chunk);
+    if (slice.slice > 0) slice.left = rank_of(slice.slice - 1);
+    if (slice.slice + 1 < map.slices()) slice.right = rank_of(slice.slice + 1);
+  }
   return plan;
 }
 
 StageActor::StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-                       Resources resources)
-    : context_(&context),
-      stage_(share.stage.get()),
-      loader_(&loader),
-      resources_(std::move(resources)),
-      plan_(plan),
-      slots_(static_cast<std::size_t>(stage_->slots())),
-      gradient_buffer_busy_(static_cast<std::size_t>(stage_->gradient_buffers())),
-      kept_(static_cast<std::size_t>(stage_->deferred_places()), -1) {
-  expect(!loader.has_documents() || stage_->sample().documents > 0,
+                       std::vector<Resources> resources)
+    : context_(&context), stages_(share.stage.get()), resources_(std::move(resources)), plan_(plan) {
+  expect(resources_.size() == plan_.slices.size() && stages_->size() == plan_.slices.size(),
+         "a stage of {} slices has {} layouts, and resources for {}", plan_.slices.size(), stages_->size(),
+         resources_.size());
+  expect(!loader.has_documents() || stages_->sample().documents > 0,
          "samples have documents, for which the stage has no place: plan it with SampleSource::sample_bytes()");
+  for (std::size_t chunk = 0; chunk < plan_.slices.size(); ++chunk) {
+    models::Stage& stage = stages_->slice(chunk);
+    slices_.emplace_back(context, stage, plan_.map, plan_.slices[chunk], loader, plan_.microbatch_size,
+                         SliceQueue::Hooks{.changed = [this] { next(); }, .left = [this] { finish_if_done(); }});
+    kept_.emplace_back(static_cast<std::size_t>(stage.deferred_places()), -1);
+  }
 }
 
 void StageActor::run(Batch batch, Done done) {
@@ -51,99 +59,51 @@ void StageActor::run(Batch batch, Done done) {
   batch_ = std::move(batch);
   done_ = std::move(done);
   running_ = true;
-  microbatches_ = (batch_.samples + plan_.microbatch_size - 1) / plan_.microbatch_size;
-  forwards_ = backwards_ = weights_ = released_ = 0;
+  const SliceMap& map = plan_.map;
+  order_ = {.chunks = map.chunks,
+            .microbatches = batch_.microbatches(plan_.microbatch_size),
+            .group = chunk_group(plan_.policy, map.stages, stages_->slice(0).slots())};
   area_ = {};
-  std::fill(kept_.begin(), kept_.end(), -1);
-  loss_ = 0;
+  for (auto& of_slice : kept_) std::fill(of_slice.begin(), of_slice.end(), -1);
   become_idle();
-  for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
+  for (SliceQueue& slice : slices_) slice.begin(batch_);
   announce_following();
 }
 
 LayerTimer& StageActor::timer() {
-  if (!timer_) timer_.emplace(stage_->layers(), context_->trace);
+  if (!timer_) timer_.emplace(stages_->layers(), context_->trace);
   return *timer_;
-}
-
-int StageActor::counted_of(int microbatch) const {
-  const int left = batch_.counted.value_or(batch_.samples) - microbatch * plan_.microbatch_size;
-  return std::clamp(left, 0, plan_.microbatch_size);
-}
-
-int StageActor::samples_of(int microbatch) const { return std::max(counted_of(microbatch), 1); }
-
-models::Stage::Microbatch StageActor::describe(const Pass& pass) const {
-  const int microbatch = pass.microbatch;
-  models::ForwardDetails details = batch_.details;
-  if (details.losses != nullptr) {
-    details.losses += std::ptrdiff_t{microbatch} * plan_.microbatch_size * batch_.positions;
-  }
-  if (microbatch > 0) details.logits = nullptr;
-  return {.slot = microbatch % stage_->slots(),
-          .samples = samples_of(microbatch),
-          .key = {batch_.seed, batch_.step, batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size},
-          .training = batch_.training,
-          .loss_factor = batch_.loss_factor,
-          .loss_scale = batch_.loss_scale,
-          .positions = batch_.positions,
-          .details = details,
-          .documents = loader_->has_documents(),
-          .deferred_place = stage_->defers() ? microbatch % stage_->deferred_places() : 0,
-          .keeps_segment = pass.keeps_segment};
-}
-
-void StageActor::call_for_input(int microbatch) {
-  Slot& slot = slot_of(microbatch);
-  slot = {.microbatch = microbatch,
-          .targets_here = plan_.right.has_value(),
-          .documents_here = !loader_->has_documents()};
-  const int samples = samples_of(microbatch);
-  const int index = microbatch % stage_->slots();
-  const std::int64_t first = batch_.first_sample + std::int64_t{microbatch} * plan_.microbatch_size;
-  const auto arrives = [this, microbatch](bool Slot::* what) {
-    return [this, microbatch, what] {
-      slot_of(microbatch).*what = true;
-      next();
-    };
-  };
-  if (plan_.left) {
-    receive(*plan_.left, Channel::activation, microbatch, stage_->input(index),
-            stage_->input_bytes(samples, batch_.positions), arrives(&Slot::input_here));
-  } else {
-    loader_->load_inputs(first, samples, stage_->input(index), arrives(&Slot::input_here));
-  }
-  if (!plan_.right) {
-    loader_->load_targets(first, samples, stage_->targets(index), arrives(&Slot::targets_here));
-  }
-  if (loader_->has_documents()) {
-    loader_->load_documents(first, samples, stage_->documents(index), arrives(&Slot::documents_here));
-  }
-}
-
-bool StageActor::forward_ready() const {
-  const Slot& slot = slot_of(forwards_);
-  return slot.microbatch == forwards_ && slot.input_here && slot.targets_here && slot.documents_here;
-}
-
-bool StageActor::backward_ready() const {
-  if (!batch_.training || backwards_ == forwards_) return false;
-  if (plan_.right && !slot_of(backwards_).gradient_here) return false;
-  if (stage_->defers() && backwards_ - weights_ == stage_->deferred_places()) return false;
-  return !stage_->sends_gradients() || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(),
-                                                 false) != gradient_buffer_busy_.end();
 }
 
 /// Of the passes that were started, where nothing is ready.
 PipelineProgress StageActor::progress() const {
-  return {.stage = plan_.stage,
-          .stages = plan_.stages,
-          .microbatches = microbatches_,
-          .limit = stage_->slots(),
-          .forwards = forwards_,
-          .backwards = backwards_,
-          .deferred_limit = stage_->deferred_places(),
-          .weights = weights_};
+  const models::Stage& front = stages_->slice(0);
+  PipelineProgress all{.stage = plan_.stage,
+                       .stages = plan_.map.stages,
+                       .chunks = plan_.map.chunks,
+                       .microbatches = order_.microbatches,
+                       .limit = front.slots(),
+                       .deferred_limit = front.deferred_places()};
+  for (const SliceQueue& slice : slices_) {
+    all.forwards += slice.forwards();
+    all.backwards += slice.backwards();
+    all.weights += slice.weights();
+  }
+  return all;
+}
+
+bool StageActor::fixes(Direction direction) const {
+  if (!messages_decide(plan_.policy) || !batch_.training) return true;
+  return direction == Direction::backward && plan_.ordered_backward;
+}
+
+std::optional<std::size_t> StageActor::next_slice(Direction direction) const {
+  const bool forward = direction == Direction::forward;
+  std::vector<NextPass> passes;
+  for (const SliceQueue& slice : slices_) passes.push_back(slice.next(forward));
+  const auto chunk = next_chunk(order_, forward, passes, fixes(direction));
+  if (!chunk) return std::nullopt;
+  return static_cast<std::size_t>(*chunk);
 }
 
 Direction StageActor::choose(const PipelineProgress& progress) const {
@@ -159,78 +119,89 @@ void StageActor::become_idle() {
 
 void StageActor::next() {
   if (computing_ || !running_) return;
+  const auto forward = next_slice(Direction::forward), backward = next_slice(Direction::backward);
   PipelineProgress now_ready = progress();
-  now_ready.forward_ready = forward_ready();
-  now_ready.backward_ready = backward_ready();
+  now_ready.forward_ready = forward.has_value();
+  now_ready.backward_ready = backward.has_value();
   now_ready.weights_ready = weights_ready();
   const Direction direction = choose(now_ready);
   if (direction == Direction::none) return await_weights();
-  if (stage_->defers() && batch_.training && messages_decide(plan_.policy) && !looked_) return look_at_messages();
+  if (stages_->defers() && batch_.training && messages_decide(plan_.policy) && !looked_) return look_at_messages();
   const auto now = context_->trace.now();
   if (idle_since_ && now - *idle_since_ > shortest_wait) {
-    context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, forwards_);
+    context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, now_ready.forwards);
   }
   idle_since_.reset();
   computing_ = true;
   calls_before_ += calls_.size();
   calls_.clear();
   if (direction == Direction::weights) return advance_weights();
-  start(direction);
+  start(direction, *(direction == Direction::forward ? forward : backward));
 }
 
-void StageActor::announce(Direction direction, int microbatch) {
-  const int slot = microbatch % stage_->slots();
-  Pass pass{.direction = direction, .microbatch = microbatch};
+void StageActor::announce(Direction direction, std::size_t chunk, int microbatch) {
+  const SliceQueue& slice = slices_[chunk];
+  const models::Stage& stage = slice.stage();
+  const int slot = slice.slot_index(microbatch);
+  Pass pass{.direction = direction, .chunk = chunk, .microbatch = microbatch};
   const bool backward = direction == Direction::backward;
-  if (stage_->defers() && batch_.training) {
+  if (stage.defers() && batch_.training) {
     // A deferred place is an area of its own, and free once the weight gradients before are done.
-    int& kept = kept_[static_cast<std::size_t>(microbatch % stage_->deferred_places())];
-    if (!backward && microbatch - weights_ < stage_->deferred_places()) kept = microbatch;
+    int& kept = kept_[chunk][static_cast<std::size_t>(microbatch % stage.deferred_places())];
+    if (!backward && microbatch - slice.weights() < stage.deferred_places()) kept = microbatch;
     pass.keeps_segment = kept == microbatch;
     area_ = {};
-    if (pass.keeps_segment) area_.holds = {slot, stage_->segments().size() - 1};
+    if (pass.keeps_segment) area_.holds = {slot, stage.segments().size() - 1, chunk};
   }
-  models::OrderedPass ordered = backward ? backward_pass(*stage_, slot, area_) : forward_pass(*stage_, slot);
+  models::OrderedPass ordered = backward ? backward_pass(stage, slot, area_) : forward_pass(stage, slot);
   area_ = ordered.area;
   pass.steps = std::move(ordered.steps);
-  for (PassResource* resource : resources_) {
+  announce_uses(pass, backward);
+  passes_.push_back(std::move(pass));
+}
+
+void StageActor::announce_uses(Pass& pass, bool backward) {
+  const SliceQueue& slice = slices_[pass.chunk];
+  for (PassResource* resource : resources_[pass.chunk]) {
     pass.uses.push_back(resource->announce({.steps = pass.steps,
-                                            .microbatch = microbatch,
-                                            .slot = slot,
-                                            .samples = samples_of(microbatch),
+                                            .microbatch = pass.microbatch,
+                                            .slot = slice.slot_index(pass.microbatch),
+                                            .samples = slice.samples_of(pass.microbatch),
                                             .training = batch_.training,
                                             .backward = backward}));
   }
-  passes_.push_back(std::move(pass));
 }
 
 /// Where the order of the passes is fixed, the one after the running one is known.
 void StageActor::announce_following() {
   if (messages_decide(plan_.policy) && batch_.training) return;
   PipelineProgress following = progress();
-  for (const Pass& pass : passes_) {
-    if (pass.direction == Direction::forward && pass.microbatch == following.forwards) ++following.forwards;
-    if (pass.direction == Direction::backward && pass.microbatch == following.backwards) ++following.backwards;
+  if (!passes_.empty()) {
+    // The first one may have begun, and counts already.
+    const Pass& last = passes_.back();
+    const bool forward = last.direction == Direction::forward;
+    int& started = forward ? following.forwards : following.backwards;
+    started = std::max(started, 1 + order_.number_of(forward, {static_cast<int>(last.chunk), last.microbatch}));
   }
-  following.forward_ready = following.forwards < microbatches_;
+  following.forward_ready = following.forwards < order_.passes();
   following.backward_ready = batch_.training && following.backwards < following.forwards;
   following.deferred_limit = 0;  // weight gradients that wait come between passes, whose order is the same
   const Direction direction = choose(following);
   if (direction == Direction::none) return;
-  announce(direction, direction == Direction::forward ? following.forwards : following.backwards);
+  const bool forward = direction == Direction::forward;
+  const ChunkPass pass = order_.at(forward, forward ? following.forwards : following.backwards);
+  announce(direction, static_cast<std::size_t>(pass.chunk), pass.microbatch);
 }
 
-void StageActor::start(Direction direction) {
-  const int microbatch = direction == Direction::forward ? forwards_++ : backwards_++;
-  if (passes_.empty()) announce(direction, microbatch);
+void StageActor::start(Direction direction, std::size_t chunk) {
+  SliceQueue& slice = slices_[chunk];
+  const int microbatch = direction == Direction::forward ? slice.start_forward() : slice.start_backward();
+  if (passes_.empty()) announce(direction, chunk, microbatch);
   Pass& pass = passes_.front();
-  expect(pass.direction == direction && pass.microbatch == microbatch,
-         "a pass of microbatch {} runs where one of microbatch {} was announced", microbatch, pass.microbatch);
-  if (direction == Direction::backward && stage_->sends_gradients()) {
-    const auto free = std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(), false);
-    pass.gradient_buffer = static_cast<int>(free - gradient_buffer_busy_.begin());
-    *free = true;
-  }
+  expect(pass.direction == direction && pass.chunk == chunk && pass.microbatch == microbatch,
+         "a pass of microbatch {} in chunk {} runs where one of microbatch {} in chunk {} was announced",
+         microbatch, chunk, pass.microbatch, pass.chunk);
+  if (direction == Direction::backward) pass.gradient_buffer = slice.take_gradient_buffer();
   announce_following();
   advance();
 }
@@ -248,49 +219,54 @@ void StageActor::advance() {
   while (pass.next < pass.steps.size()) {
     if (PassResource* const resource = missing(pass)) {
       trace_pass(pass, false);
-      const auto index =
-          static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
-      resource->when_ready(pass.uses[index], [this] { advance(); });
+      resource->when_ready(use_of(pass, resource), [this] { advance(); });
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
     }
     trace_pass(pass, true);
     queue(pass);
   }
   trace_pass(pass, false);
-  const int microbatch = pass.microbatch;
-  const bool forward = pass.direction == Direction::forward;
   const runtime::WorkName name = name_of(pass);
+  const auto over = [this, direction = pass.direction, chunk = pass.chunk, microbatch = pass.microbatch] {
+    finish(direction, chunk, microbatch);
+  };
   passes_.pop_front();
-  context_->loop.after_work(context_->compute, name, [this, microbatch, forward] {
-    if (forward) {
-      finish_forward(microbatch);
-    } else {
-      finish_backward(microbatch);
-    }
-  });
+  context_->loop.after_work(context_->compute, name, over);
 }
 
 PassResource* StageActor::missing(const Pass& pass) const {
   const models::Stage::Step& step = pass.steps[pass.next];
-  for (std::size_t r = 0; r < resources_.size(); ++r)
-    if (resources_[r]->uses(step) && !resources_[r]->ready(pass.uses[r])) return resources_[r];
+  const Resources& resources = resources_[pass.chunk];
+  for (std::size_t r = 0; r < resources.size(); ++r)
+    if (resources[r]->uses(step) && !resources[r]->ready(pass.uses[r])) return resources[r];
   return nullptr;
+}
+
+std::uint64_t StageActor::use_of(const Pass& pass, const PassResource* resource) const {
+  const Resources& resources = resources_[pass.chunk];
+  return pass
+      .uses[static_cast<std::size_t>(std::find(resources.begin(), resources.end(), resource) - resources.begin())];
 }
 
 /// The next step of the pass.
 void StageActor::queue(Pass& pass) {
   const models::Stage::Step& step = pass.steps[pass.next];
+  SliceQueue& slice = slices_[pass.chunk];
+  const Resources& resources = resources_[pass.chunk];
   models::StepArrays arrays;
-  for (std::size_t r = 0; r < resources_.size(); ++r) {
-    if (resources_[r]->uses(step)) resources_[r]->provide(pass.uses[r], arrays);
+  for (std::size_t r = 0; r < resources.size(); ++r) {
+    if (resources[r]->uses(step)) resources[r]->provide(pass.uses[r], arrays);
   }
   // Weight gradients that wait may be left after a step, so each counts for itself.
   const bool alone = pass.direction == Direction::weights;
   if (alone || pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
-  const auto run = [&] { stage_->run(context_->compute, step, describe(pass), pass.gradient_buffer, arrays); };
+  const auto run = [&] {
+    slice.stage().run(context_->compute, step, slice.describe(pass.microbatch, pass.keeps_segment),
+                      pass.gradient_buffer, arrays);
+  };
   if (timer_) {
     using Kind = models::Stage::Step::Kind;
-    timer_->time(context_->compute, step.layer,
+    timer_->time(context_->compute, stages_->layer_of(step),
                  step.kind == Kind::backward_weight     ? &LayerSeconds::weights
                  : pass.direction == Direction::forward ? &LayerSeconds::forward
                                                         : &LayerSeconds::backward,
@@ -301,17 +277,17 @@ void StageActor::queue(Pass& pass) {
   mark_call(pass);
   ++pass.next;
   std::vector<std::pair<PassResource*, std::uint64_t>> over;
-  for (std::size_t r = 0; r < resources_.size(); ++r) {
-    if (!resources_[r]->uses(step)) continue;
-    if (resources_[r]->queued(pass.uses[r])) over.emplace_back(resources_[r], pass.uses[r]);
+  for (std::size_t r = 0; r < resources.size(); ++r) {
+    if (!resources[r]->uses(step)) continue;
+    if (resources[r]->queued(pass.uses[r])) over.emplace_back(resources[r], pass.uses[r]);
     ++pass.uses[r];
   }
   if (over.empty() && !step.completes_input_gradient) return;
   context_->loop.after_work(context_->compute, name_of(pass),
-                            [this, over = std::move(over), sends = step.completes_input_gradient,
+                            [&slice, over = std::move(over), sends = step.completes_input_gradient,
                              m = pass.microbatch, buffer = pass.gradient_buffer] {
                               for (const auto& [resource, use] : over) resource->done(use);
-                              if (sends) send_input_gradient(m, buffer);
+                              if (sends) slice.send_input_gradient(m, buffer);
                             });
 }
 
@@ -327,7 +303,7 @@ std::string StageActor::details() const {
   const std::uint64_t call = calls_done_->load(std::memory_order_relaxed) - calls_before_;
   if (!computing_ || call >= calls_.size()) return {};
   const models::Stage::Step& step = calls_[call];
-  const std::string& layer = stage_->layer(step.layer).layer->name();
+  const std::string& layer = stages_->layer(stages_->layer_of(step)).layer->name();
   switch (step.kind) {
     case models::Stage::Step::Kind::forward:
       return fmt::format("in layer {}{}", layer, step.again ? ", which is computed again" : "");
@@ -353,101 +329,57 @@ void StageActor::trace_pass(Pass& pass, bool runs) {
   }
 }
 
-void StageActor::finish_forward(int microbatch) {
+void StageActor::finish(Direction direction, std::size_t chunk, int microbatch) {
   computing_ = false;
   become_idle();
-  const int index = microbatch % stage_->slots();
-  if (plan_.right) {
-    const std::size_t bytes = stage_->output_bytes(samples_of(microbatch), batch_.positions);
-    send(*plan_.right, Channel::activation, microbatch, stage_->output(index), bytes,
-         [this, microbatch, index, bytes] {
-           if (!batch_.training) return release(microbatch);
-           // The output was read; its place takes the gradient that comes back for it.
-           if (!stage_->awaits_gradients()) {
-             slot_of(microbatch).gradient_here = true;
-             return next();
-           }
-           receive(*plan_.right, Channel::gradient, microbatch, stage_->output(index), bytes, [this, microbatch] {
-             slot_of(microbatch).gradient_here = true;
-             next();
-           });
-         });
+  SliceQueue& slice = slices_[chunk];
+  if (direction == Direction::forward) {
+    slice.finish_forward(microbatch);
+  } else if (direction == Direction::weights) {
+    slice.finish_weights(microbatch);
+  } else if (slice.stage().defers()) {
+    announce_weights(chunk, microbatch);
   } else {
-    if (counted_of(microbatch) > 0) loss_ += stage_->loss(index);
-    if (!batch_.training) release(microbatch);
+    slice.finish_backward(microbatch);
   }
   next();
-}
-
-void StageActor::send_input_gradient(int microbatch, int buffer) {
-  send(*plan_.left, Channel::gradient, microbatch, stage_->input_gradient(buffer),
-       stage_->input_bytes(samples_of(microbatch)), [this, buffer] {
-         gradient_buffer_busy_[static_cast<std::size_t>(buffer)] = false;
-         next();
-       });
-}
-
-void StageActor::finish_backward(int microbatch) {
-  computing_ = false;
-  become_idle();
-  if (stage_->defers()) {
-    announce_weights(microbatch);
-  } else {
-    release(microbatch);
-  }
-  next();
-}
-
-void StageActor::release(int microbatch) {
-  slot_of(microbatch).microbatch = -1;
-  ++released_;
-  const int following = microbatch + stage_->slots();
-  if (following < microbatches_) call_for_input(following);
-  finish_if_done();
 }
 
 void StageActor::finish_if_done() {
-  if (!running_ || released_ < microbatches_ || !sends_.empty()) return;
+  if (!running_ || !std::all_of(slices_.begin(), slices_.end(), [](const SliceQueue& s) { return s.over(); }))
+    return;
   running_ = false;
   idle_since_.reset();
+  double loss = 0;
+  for (const SliceQueue& slice : slices_) loss += slice.loss();
   // What runs here may start the next batch.
   const auto done = std::move(done_);
-  done(loss_);
+  done(loss);
 }
 
 std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
-  const auto message = [](runtime::Channel channel, int microbatch) {
-    const char* what = channel == Channel::activation ? "activation" : "gradient";
-    return fmt::format("the {} of microbatch {}", what, microbatch);
-  };
-  for (const Sending& sending : sends_) {
-    all.push_back({message(sending.channel, sending.microbatch) + " to be taken", sending.rank, sending.since});
-  }
+  for (const SliceQueue& slice : slices_) slice.add_sends(all);
   if (!running_ || computing_) return all;
   // Where the policy fixes the order of passes, only one of the two is next; where messages do, both may be, but for
   // forward passes of a stage that is far enough ahead.
-  const auto may_be_next = [this](Direction direction) {
-    PipelineProgress both = progress();
+  const PipelineProgress now = progress();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const bool forward = direction == Direction::forward;
+    const int number = forward ? now.forwards : now.backwards;
+    if (number == order_.passes()) continue;
+    PipelineProgress both = now;
     if (messages_decide(plan_.policy)) {
-      (direction == Direction::forward ? both.forward_ready : both.backward_ready) = true;
-      return choose(both) == direction;
+      (forward ? both.forward_ready : both.backward_ready) = true;
+    } else {
+      both.forward_ready = both.backward_ready = true;
+      both.weights_ready = now.weights < now.backwards;
     }
-    both.forward_ready = both.backward_ready = true;
-    both.weights_ready = weights_ < backwards_;
-    return choose(both) == direction;
-  };
-  const Slot& next = slot_of(forwards_);
-  if (plan_.left && next.microbatch == forwards_ && !next.input_here && may_be_next(Direction::forward)) {
-    all.push_back({message(Channel::activation, forwards_), plan_.left, waits_since_});
-  }
-  // No gradient comes before its activation was taken.
-  const bool taken = std::none_of(sends_.begin(), sends_.end(), [this](const Sending& sending) {
-    return sending.channel == Channel::activation && sending.microbatch == backwards_;
-  });
-  if (stage_->awaits_gradients() && batch_.training && backwards_ < forwards_ && taken &&
-      !slot_of(backwards_).gradient_here && may_be_next(Direction::backward)) {
-    all.push_back({message(Channel::gradient, backwards_), plan_.right, waits_since_});
+    if (choose(both) != direction) continue;
+    for (std::size_t chunk = 0; chunk < slices_.size(); ++chunk) {
+      if (fixes(direction) && order_.at(forward, number).chunk != static_cast<int>(chunk)) continue;
+      if (auto wait = slices_[chunk].awaited(forward, waits_since_)) all.push_back(std::move(*wait));
+    }
   }
   std::stable_sort(all.begin(), all.end(), [](const Wait& a, const Wait& b) { return a.since < b.since; });
   return all;
@@ -455,37 +387,12 @@ std::vector<Wait> StageActor::waits() const {
 
 std::vector<int> StageActor::peers() const {
   std::vector<int> ranks;
-  for (const auto& neighbour : {plan_.left, plan_.right}) {
-    if (neighbour) ranks.push_back(*neighbour);
+  for (const SliceQueue::Plan& slice : plan_.slices) {
+    for (const auto& neighbour : {slice.left, slice.right}) {
+      if (neighbour) ranks.push_back(*neighbour);
+    }
   }
   return ranks;
-}
-
-void StageActor::send(int peer, Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
-                      runtime::Handler done) {
-  sends_.push_back({channel, microbatch, peer, context_->loop.now()});
-  const auto begin = context_->trace.now();
-  context_->transport.send(
-      peer, Tag{channel, static_cast<std::uint32_t>(microbatch)}, runtime::ConstBytes(data, bytes),
-      [this, begin, channel, microbatch, done = std::move(done)] {
-        context_->trace.add(SpanKind::send, Trace::Lane::communicate, begin, context_->trace.now(), microbatch);
-        std::erase_if(sends_, [&](const Sending& sending) {
-          return sending.channel == channel && sending.microbatch == microbatch;
-        });
-        done();
-        finish_if_done();
-      });
-}
-
-void StageActor::receive(int peer, Channel channel, int microbatch, std::byte* data, std::size_t bytes,
-                         runtime::Handler done) {
-  const auto begin = context_->trace.now();
-  context_->transport.receive(peer, Tag{channel, static_cast<std::uint32_t>(microbatch)},
-                              runtime::Bytes(data, bytes), [this, begin, microbatch, done = std::move(done)] {
-                                context_->trace.add(SpanKind::receive, Trace::Lane::communicate, begin,
-                                                    context_->trace.now(), microbatch);
-                                done();
-                              });
 }
 
 }  // namespace ranvier::actors

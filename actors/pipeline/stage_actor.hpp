@@ -1,6 +1,7 @@
-// A stage as an actor (Myelin §III-C, Algorithm 2): it reacts to activations from the left, gradients from
-// the right, samples that were loaded, parameters that were gathered and work that its stream completed, and starts
-// the next forward or backward pass that its policy allows. One pass runs at a time; messages travel meanwhile.
+// The rank's share of a pipeline as an actor (Myelin §III-C, Algorithm 2): its slices of the model react to activations
+// from the left, gradients from the right and samples that were loaded (slice_queue.hpp); parameters that were gathered
+// and work that its stream completed come here. It starts the next forward or backward pass that its policy allows, of
+// the slice whose turn it is. One pass runs at a time; messages travel meanwhile.
 //
 // A pass is queued on the stream step by step, as soon as what a step needs is there (pass_resource.hpp): at once where
 // this rank holds all of it. Where the policy says beforehand which pass comes next, that pass is announced to the
@@ -9,17 +10,14 @@
 // Where weight gradients wait (StageLayout::defers()), they are passes of their own, one call of a layer after another,
 // between which messages are looked at. Their microbatch keeps its slot and a deferred place until they are done. Rows
 // compute them when they like, so they hold up no pass: those whose places for gradients are not there are not chosen.
-//
-// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
-// that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
-// they are used in microbatch order. Where nothing is trained up to the end of the stage, no gradient comes for a
-// microbatch: its backward pass is empty, and begins once the stage after has taken the activation. Loop thread only.
+// Loop thread only.
 #pragma once
 
 #include "actors/pipeline/layer_timer.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_resource.hpp"
 #include "actors/pipeline/policy.hpp"
+#include "actors/pipeline/slice_queue.hpp"
 #include "actors/rank/part.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
@@ -40,41 +38,28 @@ class StageActor final : public Part {
  public:
   struct Plan {
     int stage = 0;
-    int stages = 1;
-    std::optional<int> left;   ///< rank of the stage before; none: this is the first
-    std::optional<int> right;  ///< rank of the stage after; none: this is the last
+    SliceMap map;
+    std::vector<SliceQueue::Plan> slices;  ///< of this rank
     Policy policy = Policy::message_driven;
     int microbatch_size = 1;
+    bool ordered_backward = true;  ///< backward passes of several slices, also where messages decide
   };
   /// `ranks`: those of this row's pipeline, by stage.
-  [[nodiscard]] static Plan plan(Planner& planner, const std::vector<int>& ranks, int stage, Policy policy);
+  [[nodiscard]] static Plan plan(Planner& planner, const std::vector<int>& ranks, const SliceMap& map, int stage,
+                                 Policy policy);
 
-  /// This row's share of a batch.
-  struct Batch {
-    std::int64_t step = 0;
-    std::uint64_t seed = 0;
-    std::int64_t first_sample = 0;  ///< number of the row's first sample within all steps
-    int samples = 0;                ///< of the row; cut into microbatches, of which the last may be shorter
-    bool training = true;           ///< false: forward passes only
-    double loss_factor = 1;
-    float loss_scale = 1;
-    // Without training:
-    std::optional<int> counted;  ///< samples, from the first on, that the loss is of; none: all. Rows run the same
-                                 ///< number of microbatches; one with no such sample has another in its place
-    int positions = 0;  ///< of every sample, as many as the loader's source gives; 0: as many as are planned
-    models::ForwardDetails
-        details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
-  };
+  using Batch = PassBatch;
 
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
-  /// What steps need, in the order in which it is waited for.
+  /// What steps of a slice need, in the order in which it is waited for.
   using Resources = std::vector<PassResource*>;
 
   /// Several actors of a rank may take turns, batch by batch: evaluation reads other samples. They share resources.
+  /// `resources` by slice.
   StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
-             Resources resources);
+             std::vector<Resources> resources);
 
   static constexpr const char* part_name = "pipeline";
   [[nodiscard]] const char* name() const noexcept override { return part_name; }
@@ -92,22 +77,9 @@ class StageActor final : public Part {
   void stop_timer() { timer_.reset(); }
 
  private:
-  struct Slot {
-    int microbatch = -1;  ///< whose it is
-    bool input_here = false;
-    bool targets_here = false;    ///< or not needed on this stage
-    bool documents_here = false;  ///< or the samples have none
-    bool gradient_here = false;
-  };
-  /// A message that a neighbour has not taken yet.
-  struct Sending {
-    runtime::Channel channel;
-    int microbatch = 0;
-    int rank = 0;
-    runtime::Duration since{};
-  };
   struct Pass {
     Direction direction = Direction::forward;
+    std::size_t chunk = 0;  // of the rank's slices
     int microbatch = 0;
     models::Stage::Pass steps;
     std::vector<std::uint64_t> uses;  // by resource: the next one
@@ -117,77 +89,55 @@ class StageActor final : public Part {
     bool traced = false;         // a span is open on the stream
   };
 
-  [[nodiscard]] int samples_of(int microbatch) const;
-  /// Of samples_of(), those that count.
-  [[nodiscard]] int counted_of(int microbatch) const;
-  [[nodiscard]] models::Stage::Microbatch describe(const Pass& pass) const;
-  [[nodiscard]] Slot& slot_of(int microbatch) {
-    return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
-  }
-  [[nodiscard]] const Slot& slot_of(int microbatch) const {
-    return slots_[static_cast<std::size_t>(microbatch % stage_->slots())];
-  }
-  [[nodiscard]] bool forward_ready() const;
-  [[nodiscard]] bool backward_ready() const;
+  /// Whether the order of the slices' passes in that direction is given.
+  [[nodiscard]] bool fixes(Direction direction) const;
+  /// The slice whose pass comes next in that direction, and is ready; none: none is.
+  [[nodiscard]] std::optional<std::size_t> next_slice(Direction direction) const;
   [[nodiscard]] bool weights_ready() const;
   /// Has weight gradients chosen once what they need is there.
   void await_weights();
   /// Chooses anew once the loop has handled what is there.
   void look_at_messages();
-  void call_for_input(int microbatch);
   void next();
   [[nodiscard]] PipelineProgress progress() const;
   [[nodiscard]] Direction choose(const PipelineProgress& progress) const;
-  void announce(Direction direction, int microbatch);
+  void announce(Direction direction, std::size_t chunk, int microbatch);
+  void announce_uses(Pass& pass, bool backward);
   void announce_following();
-  void start(Direction direction);
+  void start(Direction direction, std::size_t chunk);
   void advance();
-  void announce_weights(int microbatch);
+  void announce_weights(std::size_t chunk, int microbatch);
   void advance_weights();
-  void finish_weights(int microbatch);
+  void end_weights(bool over);
   /// A resource that the next step of the pass still waits for; null: none.
   [[nodiscard]] PassResource* missing(const Pass& pass) const;
+  [[nodiscard]] std::uint64_t use_of(const Pass& pass, const PassResource* resource) const;
   void queue(Pass& pass);
   void mark_call(const Pass& pass);
   void trace_pass(Pass& pass, bool runs);
   void become_idle();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
-  void finish_forward(int microbatch);
-  void send_input_gradient(int microbatch, int buffer);
-  void finish_backward(int microbatch);
-  void release(int microbatch);
+  void finish(Direction direction, std::size_t chunk, int microbatch);
   void finish_if_done();
-  void send(int peer, runtime::Channel channel, int microbatch, const std::byte* data, std::size_t bytes,
-            runtime::Handler done);
-  void receive(int peer, runtime::Channel channel, int microbatch, std::byte* data, std::size_t bytes,
-               runtime::Handler done);
 
   const RankContext* context_;
-  models::Stage* stage_;
-  Loader* loader_;
-  Resources resources_;
+  models::StageSlices* stages_;
+  std::vector<Resources> resources_;  // by slice
   Plan plan_;
+  std::deque<SliceQueue> slices_;
 
   Batch batch_;
   Done done_;
+  ChunkOrder order_;
   bool running_ = false;
   bool computing_ = false;      // a pass began and has not ended
   models::RecomputeArea area_;  // after the passes that were announced
-  int microbatches_ = 0;
-  int forwards_ = 0;   // started
-  int backwards_ = 0;  // started
-  int weights_ = 0;    // microbatches whose weight gradients are done, where they wait
-  int released_ = 0;   // microbatches that are through
-  double loss_ = 0;
-  std::vector<Slot> slots_;
-  std::vector<bool> gradient_buffer_busy_;
-  std::deque<Pass> passes_;   // that were announced; the first one may be running
-  std::deque<Pass> waiting_;  // weight gradients that wait, and are announced; the first ones may be partly done
+  std::deque<Pass> passes_;     // that were announced; the first one may be running
+  std::deque<Pass> waiting_;    // weight gradients that wait, and are announced; the first ones may be partly done
   bool awaits_weights_ = false;
   bool looks_ = false, looked_ = false;  // at messages, before weight gradients
-  std::vector<int> kept_;                // by deferred place: the microbatch whose last segment is there
+  std::vector<std::vector<int>> kept_;   // by slice and deferred place: the microbatch whose last segment is there
   std::optional<LayerTimer> timer_;
-  std::vector<Sending> sends_;
   std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_
 

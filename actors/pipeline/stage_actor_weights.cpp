@@ -1,7 +1,7 @@
 // The weight gradients that wait, of StageActor.
 #include "actors/pipeline/stage_actor.hpp"
 
-#include <algorithm>
+#include <utility>
 
 namespace ranvier::actors {
 
@@ -12,9 +12,7 @@ void StageActor::await_weights() {
   PassResource* const resource = missing(waiting_.front());
   if (resource == nullptr) return;
   awaits_weights_ = true;
-  const auto index =
-      static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
-  resource->when_ready(waiting_.front().uses[index], [this] {
+  resource->when_ready(use_of(waiting_.front(), resource), [this] {
     awaits_weights_ = false;
     next();
   });
@@ -34,17 +32,11 @@ void StageActor::look_at_messages() {
 }
 
 /// Their order is fixed, so that what they need can come before they are chosen.
-void StageActor::announce_weights(int microbatch) {
-  Pass& pass = waiting_.emplace_back(Pass{.direction = Direction::weights, .microbatch = microbatch});
-  pass.steps = weights_pass(*stage_);
-  for (PassResource* resource : resources_) {
-    pass.uses.push_back(resource->announce({.steps = pass.steps,
-                                            .microbatch = microbatch,
-                                            .slot = microbatch % stage_->slots(),
-                                            .samples = samples_of(microbatch),
-                                            .training = true,
-                                            .backward = true}));
-  }
+void StageActor::announce_weights(std::size_t chunk, int microbatch) {
+  Pass& pass =
+      waiting_.emplace_back(Pass{.direction = Direction::weights, .chunk = chunk, .microbatch = microbatch});
+  pass.steps = weights_pass(slices_[chunk].stage());
+  announce_uses(pass, true);
 }
 
 /// Queues a call of a layer; all calls whose places are there, once no other pass will come. Parts of a call hand each
@@ -60,28 +52,27 @@ void StageActor::advance_weights() {
     const bool same_call = pass.steps[pass.next].layer == layer;
     if (resource != nullptr && same_call) {
       trace_pass(pass, false);
-      const auto index =
-          static_cast<std::size_t>(std::find(resources_.begin(), resources_.end(), resource) - resources_.begin());
-      resource->when_ready(pass.uses[index], [this] { advance_weights(); });
+      resource->when_ready(use_of(pass, resource), [this] { advance_weights(); });
       return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
     }
-    if (!same_call && (resource != nullptr || backwards_ < microbatches_)) break;
+    if (!same_call && (resource != nullptr || progress().backwards < order_.passes())) break;
     layer = pass.steps[pass.next].layer;
   }
   trace_pass(pass, false);
   context_->loop.after_work(context_->compute, name_of(pass),
-                            [this, microbatch = pass.microbatch, over = pass.next == pass.steps.size()] {
-                              computing_ = false;
-                              become_idle();
-                              if (over) finish_weights(microbatch);
-                              next();
-                            });
+                            [this, over = pass.next == pass.steps.size()] { end_weights(over); });
 }
 
-void StageActor::finish_weights(int microbatch) {
-  waiting_.pop_front();
-  ++weights_;
-  release(microbatch);
+/// Calls of the first weight gradients are done; with `over` all of them.
+void StageActor::end_weights(bool over) {
+  if (over) {
+    const auto [chunk, microbatch] = std::pair(waiting_.front().chunk, waiting_.front().microbatch);
+    waiting_.pop_front();
+    return finish(Direction::weights, chunk, microbatch);
+  }
+  computing_ = false;
+  become_idle();
+  next();
 }
 
 }  // namespace ranvier::actors

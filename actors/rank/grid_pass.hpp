@@ -23,8 +23,8 @@ class GridPass {
     const RankContext* context = nullptr;
     const ModelShare* share = nullptr;
     const StageActor::Plan* passes = nullptr;
-    std::vector<PassResource*> resources;
-    Loader::Places* places = nullptr;  ///< of samples
+    std::vector<StageActor::Resources> resources;  ///< by slice
+    Loader::Places* places = nullptr;              ///< of samples
     Consensus* consensus = nullptr;
     std::function<bool()> wishes_to_stop;  ///< this rank
   };

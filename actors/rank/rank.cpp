@@ -50,11 +50,14 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
     gradient_records = &add<GradientRecords>(context, plan_, plan_.gradient_records);
   auto& gradients = add<GradientSync>(context, plan_, plan_.gradients, gradient_records);
   optimizer_ = &add<Optimizer>(context, plan_, plan_.optimizer, *parameters_, parameter_records_, gradient_records);
-  auto& checkpoints = add<ActivationCheckpoints>(context, plan_, plan_.checkpoints);
+  std::vector<StageActor::Resources> resources;  // by slice
+  for (std::size_t s = 0; s < plan_.checkpoints.size(); ++s)
+    resources.push_back({&add<ActivationCheckpoints>(context, plan_.stage->slice(s), plan_.checkpoints[s])});
   auto& consensus = take(agreement ? std::move(agreement) : std::make_unique<Consensus>(loop, transport));
 
   auto& gradient_places = gradient_places_.emplace(gradients);
-  const std::vector<PassResource*> resources{&checkpoints, parameters_, &gradient_places};
+  for (StageActor::Resources& of_slice : resources)
+    of_slice.insert(of_slice.end(), {parameters_, &gradient_places});
   auto& loader = add<Loader>(context, load_places_, samples_, options.batch_size);
   auto& stage = add<StageActor>(context, plan_, plan_.passes, loader, resources);
   const GridPass::Parts forward{.context = &context,

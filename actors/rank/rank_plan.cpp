@@ -1,5 +1,6 @@
 #include "actors/rank/rank_plan.hpp"
 
+#include "actors/pipeline/chunk_order.hpp"
 #include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
 
@@ -40,8 +41,61 @@ Policy policy_of(const TrainerOptions& options) {
   return waits && options.deferred_limit != 0 ? Policy::zero_bubble : Policy::message_driven;
 }
 
+/// What cannot be had with several chunks per rank.
+void check_chunks(const TrainerOptions& options) {
+  const int chunks = options.chunks_per_rank, stages = options.grid.g_inter;
+  if (chunks < 1)
+    fail(ErrorCode::usage, "--chunks-per-rank {}: a rank has one slice of the layers at least", chunks);
+  if (chunks == 1) return;
+  const std::string flag = fmt::format("--chunks-per-rank {}", chunks);
+  if (stages == 1)
+    fail(ErrorCode::usage,
+         "{} and --g-inter 1, whose one stage never waits for another: leave --chunks-per-rank out", flag);
+  if (options.defer_weights || defers_weights(options.policy))
+    fail(
+        ErrorCode::usage,
+        "{} and {}: weight gradients wait with one slice per rank only: use --policy message-driven, 1f1b or gpipe "
+        "without --defer-weights, or leave --chunks-per-rank out",
+        flag,
+        options.defer_weights ? std::string("--defer-weights")
+                              : fmt::format("--policy {}", to_string(options.policy)));
+  if (options.rebalance_steps > 0)
+    fail(ErrorCode::usage,
+         "{} and --rebalance, which finds a better split for one slice per rank only: leave one out", flag);
+  const int microbatches = microbatches_of(options), limit = options.pipeline_limit;
+  if (options.policy == Policy::one_f_one_b && microbatches % stages != 0)
+    fail(ErrorCode::usage,
+         "{} with --policy 1f1b takes microbatches in groups of --g-inter {}, and a row's batch has {}: choose a "
+         "--batch-size or --microbatch-size with a multiple of {}, or use --policy message-driven",
+         flag, stages, microbatches, stages);
+  const int least = options.policy == Policy::one_f_one_b ? std::min(2 * stages, microbatches)
+                    : options.policy == Policy::gpipe     ? 1
+                                                          : std::min(stages, microbatches);
+  if (limit > 0 && limit < least)
+    fail(ErrorCode::usage,
+         "--pipeline-limit {} with {} and --policy {}, whose order needs up to {} microbatches in flight in a "
+         "chunk: "
+         "give {} or more, or leave --pipeline-limit out",
+         limit, flag, to_string(options.policy), least, least);
+  constexpr std::int64_t most_messages = std::int64_t{1} << 20;
+  if (std::int64_t{microbatches} * chunks > most_messages)
+    fail(ErrorCode::usage, "{} with {} microbatches of a row makes more than {} messages: raise --microbatch-size",
+         flag, microbatches, most_messages);
+}
+
+/// Microbatches in flight, by slice.
+std::vector<int> slots_of(const TrainerOptions& options, Policy policy, int stage) {
+  const int microbatches = microbatches_of(options), stages = options.grid.g_inter;
+  if (options.chunks_per_rank > 1)
+    return chunk_slots(policy, stage, stages, options.chunks_per_rank, microbatches, options.pipeline_limit);
+  const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
+                     : options.policy == Policy::gpipe ? microbatches
+                                                       : stages;
+  return {std::min(wanted, microbatches)};
+}
+
 /// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
-std::vector<ChunkUnit> chunk_units(const models::Stage& stage, const UnitStates& states,
+std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
   std::vector<std::size_t> fronts(states.all().size(), stage.layers());
   for (const models::Stage::UnitUse& use : stage.uses()) fronts[use.unit] = std::min(fronts[use.unit], use.layer);
@@ -77,9 +131,8 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
                        .elsewhere = true});
   };
   add(MemoryKind::workspace, MemorySpace::device, "scratch of the GPU's libraries", gpu.scratch_bytes, 1);
-  const models::Stage& stage = *plan.stage;
-  const auto slots = static_cast<std::size_t>(stage.slots());
-  const int samples = stage.capacity().samples;
+  const models::StageSlices& slices = *plan.stage;
+  const int samples = slices.capacity().samples;
   plan.samples = Loader::plan(planner, sample);
   if (!gpu.staged) return;
   const auto staged = [&](std::string name, const runtime::StagedMessages& messages) {
@@ -87,22 +140,26 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
         runtime::StagedTransport::pinned_bytes(messages.bytes), messages.count);
     plan.staged_messages.push_back(messages);
   };
-  const auto between_stages = [&](const char* name, Channel channel, Direction direction, std::size_t bytes,
-                                  std::size_t count) {
-    staged(name, {channel, direction, std::nullopt, bytes, count});
+  // Messages of all slices take turns in places that are as large as the largest one.
+  runtime::StagedMessages inputs{.channel = Channel::activation, .direction = Direction::receive};
+  runtime::StagedMessages outputs{.channel = Channel::activation, .direction = Direction::send};
+  runtime::StagedMessages left{.channel = Channel::gradient, .direction = Direction::send};
+  runtime::StagedMessages right{.channel = Channel::gradient, .direction = Direction::receive};
+  const auto extend = [](runtime::StagedMessages& messages, std::size_t bytes, int count) {
+    messages.bytes = std::max(messages.bytes, bytes);
+    messages.count += static_cast<std::size_t>(count);
   };
-  if (!stage.first()) {
-    const std::size_t bytes = stage.input_bytes(samples);
-    between_stages("inputs arriving, staged", Channel::activation, Direction::receive, bytes, slots);
-    if (stage.sends_gradients())
-      between_stages("gradients of inputs leaving, staged", Channel::gradient, Direction::send, bytes,
-                     static_cast<std::size_t>(stage.gradient_buffers()));
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    const models::Stage& stage = slices.slice(s);
+    if (!stage.first()) extend(inputs, stage.input_bytes(samples), stage.slots());
+    if (stage.sends_gradients()) extend(left, stage.input_bytes(samples), stage.gradient_buffers());
+    if (!stage.last()) extend(outputs, stage.output_bytes(samples), stage.slots());
+    if (stage.awaits_gradients()) extend(right, stage.output_bytes(samples), stage.slots());
   }
-  if (!stage.last()) {
-    const std::size_t bytes = stage.output_bytes(samples);
-    between_stages("outputs leaving, staged", Channel::activation, Direction::send, bytes, slots);
-    if (stage.awaits_gradients())
-      between_stages("gradients of outputs arriving, staged", Channel::gradient, Direction::receive, bytes, slots);
+  for (const auto& [name, messages] :
+       {std::pair("inputs arriving, staged", inputs), std::pair("gradients of inputs leaving, staged", left),
+        std::pair("outputs leaving, staged", outputs), std::pair("gradients of outputs arriving, staged", right)}) {
+    if (messages.count > 0) staged(name, messages);
   }
   const auto each = [&](const char* leaving, const char* arriving,
                         const std::vector<runtime::StagedMessages>& all) {
@@ -164,13 +221,22 @@ void plan_squares(RankPlan& plan) {
 
 }  // namespace
 
-std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter,
+SliceMap slice_map(const TrainerOptions& options) {
+  return {.stages = options.grid.g_inter, .chunks = options.chunks_per_rank};
+}
+
+std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture, const SliceMap& map,
                                              const std::vector<int>& layers_per_stage) {
   if (!layers_per_stage.empty()) {
     const std::string flag = fmt::format("--layers-per-stage {}", fmt::join(layers_per_stage, ","));
-    if (layers_per_stage.size() != static_cast<std::size_t>(g_inter))
+    if (map.chunks > 1 && layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
+      fail(ErrorCode::usage,
+           "{} is for {} slices, and --g-inter {} with --chunks-per-rank {} has {}: give a number for each slice, "
+           "from the front",
+           flag, layers_per_stage.size(), map.stages, map.chunks, map.slices());
+    if (layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
       fail(ErrorCode::usage, "{} is for {} stages, and --g-inter is {}: give a number for each stage", flag,
-           layers_per_stage.size(), g_inter);
+           layers_per_stage.size(), map.stages);
     std::vector<models::LayerRange> ranges;
     std::size_t begin = 0;
     for (const int layers : layers_per_stage) {
@@ -187,18 +253,26 @@ std::vector<models::LayerRange> stage_layers(const models::Architecture& archite
   }
   std::vector<double> costs;
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
-  return models::balance(costs, g_inter);
+  if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > costs.size())
+    fail(ErrorCode::usage,
+         "--g-inter {} with --chunks-per-rank {} cuts the layers into {} slices, and the model has {} layers, what "
+         "comes before and after its blocks included: give fewer stages or chunks",
+         map.stages, map.chunks, map.slices(), costs.size());
+  return models::balance(costs, map.slices());
 }
 
 std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::Architecture& architecture,
-                                                                  const std::vector<models::LayerRange>& stages) {
+                                                                  const std::vector<models::LayerRange>& slices,
+                                                                  const SliceMap& map) {
   std::unordered_map<std::string, std::vector<int>> stages_of;
-  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
-    const models::LayerRange& layers = stages[static_cast<std::size_t>(stage)];
-    for (std::size_t l = layers.begin; l < layers.end; ++l) {
-      for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
-        std::vector<int>& known = stages_of[unit.name];
-        if (known.empty() || known.back() != stage) known.push_back(stage);
+  for (int stage = 0; stage < map.stages; ++stage) {
+    for (int chunk = 0; chunk < map.chunks; ++chunk) {
+      const models::LayerRange& layers = slices[static_cast<std::size_t>(map.slice_of(stage, chunk))];
+      for (std::size_t l = layers.begin; l < layers.end; ++l) {
+        for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+          std::vector<int>& known = stages_of[unit.name];
+          if (known.empty() || known.back() != stage) known.push_back(stage);
+        }
       }
     }
   }
@@ -243,7 +317,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());
-  const auto stages = stage_layers(architecture, options.grid.g_inter, options.layers_per_stage);
+  check_chunks(options);
+  const SliceMap map = slice_map(options);
+  const auto slices = slice_layers(architecture, map, options.layers_per_stage);
   const auto units = architecture.units();
 
   RankPlan plan;
@@ -251,16 +327,14 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.architecture = &architecture;
   plan.rank = rank;
   plan.position = grid.position(rank);
-  plan.layers = stages[static_cast<std::size_t>(plan.position.stage)];
+  for (int chunk = 0; chunk < map.chunks; ++chunk)
+    plan.layers.push_back(slices[static_cast<std::size_t>(map.slice_of(plan.position.stage, chunk))]);
   plan.pipeline = grid.pipeline(plan.position.row);
 
   const int row_samples = options.batch_size / options.grid.g_data;
   const int microbatch = std::min(options.microbatch_size, row_samples);
-  const int microbatches = microbatches_of(options);
-  const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
-                     : options.policy == Policy::gpipe ? microbatches
-                                                       : options.grid.g_inter;
-  plan.slots = std::min(wanted, microbatches);
+  plan.policy = policy_of(options);
+  plan.slots = slots_of(options, plan.policy, plan.position.stage);
 
   const bool checkpoints_leave = options.tiers.activations != TierKind::device;
   if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
@@ -282,25 +356,33 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
            "use --precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
     }
   }
-  models::StageOptions stage{.layers = plan.layers,
+  models::StageOptions stage{.layers = {},
                              .capacity = {microbatch, architecture.positions, options.threads},
                              .precision = options.precision,
-                             .slots = plan.slots,
                              .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
-                             .gradient_buffers = std::min(2, plan.slots),
                              .deferred_places = deferred_places(options, plan.position.stage),
                              .sample = sample};
+  std::vector<models::StageOptions> of_slices;
+  for (std::size_t s = 0; s < plan.layers.size(); ++s) {
+    models::StageOptions& slice = of_slices.emplace_back(stage);
+    slice.layers = plan.layers[s];
+    slice.slots = plan.slots[s];
+    slice.gradient_buffers = std::min(2, slice.slots);
+  }
   if (options.recompute_auto) {
-    // Rows must agree, and may have different numbers of threads.
-    models::StageOptions alike = stage;
+    // Rows must agree, and may have different numbers of threads. The slice with the most layers decides.
+    models::StageOptions alike = *std::max_element(
+        of_slices.begin(), of_slices.end(), [](const models::StageOptions& a, const models::StageOptions& b) {
+          return a.layers.end - a.layers.begin < b.layers.end - b.layers.begin;
+        });
     alike.capacity.threads = 1;
     plan.recompute = models::choose_recompute(architecture, alike);
   } else {
     plan.recompute = options.recompute;
   }
-  stage.recompute = plan.recompute;
+  for (models::StageOptions& slice : of_slices) slice.recompute = plan.recompute;
 
-  plan.stage = std::make_unique<models::Stage>(architecture, stage, plan.memory);
+  plan.stage = std::make_unique<models::StageSlices>(architecture, std::move(of_slices), plan.memory);
 
   const ColumnShape shape = column_shape(options);
   plan.column = std::make_unique<ColumnOptions>(
@@ -319,7 +401,6 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
   Planner planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
-  plan.policy = policy_of(options);
   const bool pulls = messages_decide(plan.policy);
   plan.parameters =
       ParameterStore::plan(planner, {.prefetch = options.prefetch, .pulls = pulls, .reuse = options.reuse});
@@ -327,7 +408,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       planner, {.prefetch = options.prefetch, .lends = pulls && !UnitPieces(plan).other_rows().empty()});
   plan.gradient_records = GradientRecords::plan(planner);
   std::vector<std::optional<int>> partners;
-  const auto stages_of = stages_of_units(architecture, stages);
+  const auto stages_of = stages_of_units(architecture, slices, map);
   for (const UnitState& unit : plan.states->all()) {
     std::optional<int> partner;
     std::size_t uses = unit.gradients.size();
@@ -372,8 +453,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       snapshot.writes.push_back(stages_of.at(unit.spec->name).front() == plan.position.stage);
     plan.snapshot = Snapshot::plan(planner, snapshot, plan.optimizer);
   }
-  plan.checkpoints = ActivationCheckpoints::plan(planner);
-  plan.passes = StageActor::plan(planner, plan.pipeline, plan.position.stage, plan.policy);
+  for (std::size_t s = 0; s < plan.stage->size(); ++s)
+    plan.checkpoints.push_back(ActivationCheckpoints::plan(planner, plan.stage->slice(s)));
+  plan.passes = StageActor::plan(planner, plan.pipeline, map, plan.position.stage, plan.policy);
   plan_squares(plan);
   plan_details(architecture, options, row_samples, plan);
   if (std::any_of(plan.states->all().begin(), plan.states->all().end(),

@@ -1,4 +1,4 @@
-// Everything that is decided about one rank before anything is allocated: its slice of the layers, how many
+// Everything that is decided about one rank before anything is allocated: its slices of the layers, how many
 // microbatches it keeps in flight, its memory. Pure: planned alike for this rank and for any rank of a grid
 // that does not exist yet (`--dry-run --world`).
 #pragma once
@@ -30,8 +30,8 @@ struct RankPlan : ModelShare {
   const models::Architecture* architecture = nullptr;
   int rank = 0;
   runtime::Position position;
-  models::LayerRange layers;
-  int slots = 1;
+  std::vector<models::LayerRange> layers;  ///< by slice
+  std::vector<int> slots;                  ///< microbatches in flight, by slice
   int recompute = 0;
   Policy policy = Policy::message_driven;  ///< of passes; a single stage has a fixed order
   std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
@@ -42,9 +42,9 @@ struct RankPlan : ModelShare {
   GradientRecords::Plan gradient_records;
   GradientSync::Plan gradients;
   Optimizer::Plan optimizer;
-  Snapshot::Plan snapshot;      ///< where checkpoints are taken
-  ReplicaCheck::Plan replicas;  ///< where copies are compared
-  ActivationCheckpoints::Plan checkpoints;
+  Snapshot::Plan snapshot;                               ///< where checkpoints are taken
+  ReplicaCheck::Plan replicas;                           ///< where copies are compared
+  std::vector<ActivationCheckpoints::Plan> checkpoints;  ///< by slice
   StageActor::Plan passes;
   std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
   Loader::Plan samples;
@@ -78,13 +78,24 @@ struct ColumnShape {
 [[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                                  const TrainerOptions& options, int rank);
 
-/// The slice of layers of every stage: as many as `layers_per_stage` says, or balanced by their cost where it is empty.
-/// Throws ErrorCode::usage for numbers that do not fit the stages or the layers.
-[[nodiscard]] std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture, int g_inter,
+/// How the layers are spread over the pipeline.
+[[nodiscard]] SliceMap slice_map(const TrainerOptions& options);
+
+/// The slices of the layers, from the front, stage by stage where each has one: as many layers as `layers_per_stage`
+/// says, or balanced by their cost where it is empty. Throws ErrorCode::usage for numbers that do not fit the slices or
+/// the layers.
+[[nodiscard]] std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture,
+                                                           const SliceMap& map,
                                                            const std::vector<int>& layers_per_stage = {});
+/// Of stages with a slice each.
+[[nodiscard]] inline std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture,
+                                                                  int g_inter,
+                                                                  const std::vector<int>& layers_per_stage = {}) {
+  return slice_layers(architecture, {.stages = g_inter}, layers_per_stage);
+}
 
 /// The stages whose layers declare each unit, by its name; in order, each once.
 [[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(
-    const models::Architecture& architecture, const std::vector<models::LayerRange>& stages);
+    const models::Architecture& architecture, const std::vector<models::LayerRange>& slices, const SliceMap& map);
 
 }  // namespace ranvier::actors

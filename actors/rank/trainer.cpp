@@ -293,7 +293,7 @@ double Trainer::pass_seconds() const {
 
 /// Of a usual step, however long others of this process or machine took.
 void Trainer::add_layer_seconds(double* to) {
-  to += plan_->layers.begin * directions;
+  to += plan_->layers.front().begin * directions;  // only stages of one slice are timed
   for (std::size_t l = 0; l < layer_steps_.front().size(); ++l) {
     for (double LayerSeconds::* const direction :
          {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {

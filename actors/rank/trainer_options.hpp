@@ -30,11 +30,15 @@ struct TrainerOptions {
   runtime::GridShape grid;
   int batch_size = 1;  ///< samples of a step over all rows; a multiple of g_data
   int microbatch_size = 1;
-  int pipeline_limit = 0;  ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe
+  int chunks_per_rank = 1;  ///< slices of the layers that each rank of a pipeline has; above 1 they are interleaved
+  int pipeline_limit = 0;   ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe; with several
+                            ///< chunks per rank in each chunk, and 0: chunk_slots()
   Policy policy = Policy::message_driven;
   bool defer_weights = false;         ///< weight gradients wait; with message_driven that is zero_bubble
   std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_places()
-  std::vector<int> layers_per_stage;  ///< empty: balanced by what layers compute
+  std::vector<int>
+      layers_per_stage;     ///< with several chunks per rank of each slice; empty: balanced by what layers
+                            ///< compute
   int rebalance_steps = 0;  ///< after the first one, whose layers are timed to find a better split; 0: none
   int recompute = 0;        ///< layers per checkpointed segment; 0: off
   bool recompute_auto = false;

@@ -35,7 +35,7 @@ std::vector<std::vector<std::size_t>> only(std::vector<std::vector<std::size_t>>
 
 }  // namespace
 
-PlaceClasses ParameterStore::classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
+PlaceClasses ParameterStore::classes_of(const models::StageSlices& stage, const std::vector<std::size_t>& elements,
                                         const Options& options) {
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
@@ -161,7 +161,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
     auto gather = std::make_shared<Gather>();
     gather->use = number;
     gather->backward = pass.backward;
-    use.pointers.resize(stage_->uses_of(step.layer).size());
+    use.pointers.resize(stage_->uses_of(stage_->layer_of(step)).size());
     for (const std::size_t unit_use : stage_->uses_of(step)) {
       const auto [layer, index, unit] = stage_->uses()[unit_use];
       if (const UnitState& state = states_->all()[unit]; state.in_place()) {
@@ -203,7 +203,7 @@ void ParameterStore::check_waiting() {
 }
 
 void ParameterStore::provide(std::uint64_t use, models::StepArrays& arrays) {
-  arrays.parameters = gathers_ ? use_of(use).pointers : whole_[use_of(use).step.layer];
+  arrays.parameters = gathers_ ? use_of(use).pointers : whole_[stage_->layer_of(use_of(use).step)];
 }
 
 bool ParameterStore::queued(std::uint64_t use) {

@@ -52,8 +52,8 @@ class ParameterStore final : public Part, public PassResource {
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
   /// The places of units of so many elements on a stage; 0: the unit is not gathered.
-  [[nodiscard]] static PlaceClasses classes_of(const models::Stage& stage, const std::vector<std::size_t>& elements,
-                                               const Options& options);
+  [[nodiscard]] static PlaceClasses classes_of(const models::StageSlices& stage,
+                                               const std::vector<std::size_t>& elements, const Options& options);
 
   /// What pulls send and receive at a time; nothing where there are none.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
@@ -134,7 +134,7 @@ class ParameterStore final : public Part, public PassResource {
 
   const RankContext* context_;
   ParameterRecords* records_;
-  const models::Stage* stage_;
+  const models::StageSlices* stage_;
   const UnitStates* states_;
   const ColumnOptions* column_;
   UnitPieces pieces_;

@@ -25,7 +25,7 @@ struct PiecePulls::Peer {
 std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShare& share,
                                                                  const PlaceClasses& classes) {
   using Direction = runtime::StagedMessages::Direction;
-  const models::Stage& stage = *share.stage;
+  const models::StageSlices& stage = *share.stage;
   const UnitStates& states = *share.states;
   using Kind = models::Stage::Step::Kind;
   const UnitPieces pieces(share);

@@ -21,21 +21,28 @@ std::size_t padded_elements(const models::UnitSpec& unit, int ranks) {
   return (unit.elements() + multiple - 1) / multiple * multiple;
 }
 
-std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
-                                       int ranks) {
+std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
+                                       const std::vector<models::LayerRange>& slices, int ranks) {
   std::vector<ShardedUnit> units;
   std::map<std::string, std::size_t> known;
-  for (std::size_t l = layers.begin; l < layers.end; ++l) {
-    for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
-      const auto [place, is_new] = known.emplace(unit.name, units.size());
-      if (is_new) {
-        units.push_back({.elements = padded_elements(unit, ranks), .trained = unit.trained});
-      } else {
-        ++units[place->second].uses;
+  for (const models::LayerRange& layers : slices) {
+    for (std::size_t l = layers.begin; l < layers.end; ++l) {
+      for (const models::UnitSpec& unit : architecture.layers[l]->units()) {
+        const auto [place, is_new] = known.emplace(unit.name, units.size());
+        if (is_new) {
+          units.push_back({.elements = padded_elements(unit, ranks), .trained = unit.trained});
+        } else {
+          ++units[place->second].uses;
+        }
       }
     }
   }
   return units;
+}
+
+std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture, models::LayerRange layers,
+                                       int ranks) {
+  return sharded_units(architecture, std::vector{layers}, ranks);
 }
 
 LargestUnits largest_units(const models::Architecture& architecture, int ranks) {

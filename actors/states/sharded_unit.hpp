@@ -36,6 +36,8 @@ struct ShardedUnit {
 
 /// Those of a slice of layers, each once, in the order of their first use.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
+                                                     const std::vector<models::LayerRange>& slices, int ranks);
+[[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      models::LayerRange layers, int ranks);
 
 /// Elements that a unit is stored with in a column of `ranks`: its own, and zeros behind them.

@@ -1,5 +1,6 @@
 #include "actors/states/unit_moves.hpp"
 
+#include "actors/pipeline/chunk_order.hpp"
 #include "models/pass_order.hpp"
 #include "runtime/error.hpp"
 
@@ -12,8 +13,8 @@ namespace ranvier::actors {
 namespace {
 
 /// What comes closest to an order that messages decide.
-Policy in_a_fixed_order(const models::StageLayout& layout) {
-  return layout.defers() ? Policy::zb_h1 : Policy::one_f_one_b;
+Policy in_a_fixed_order(const models::StageSlices& stage) {
+  return stage.defers() ? Policy::zb_h1 : Policy::one_f_one_b;
 }
 
 }  // namespace
@@ -27,9 +28,9 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
   return moves;
 }
 
-std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::span<const ShardedUnit> units,
+std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
                                       const PlaceClasses& places, const BatchPasses& passes) {
-  expect(units.size() == layout.units().size(), "a stage of {} units got {}", layout.units().size(), units.size());
+  expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
   std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
   for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
   PlaceSchedule schedule(places);
@@ -37,8 +38,8 @@ std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::sp
   const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
     for (const models::StageLayout::Step& step : steps) {
       if (!step.needs_parameters()) continue;
-      for (const std::size_t use : layout.uses_of(step)) {
-        const std::size_t unit = layout.uses()[use].unit;
+      for (const std::size_t use : stage.uses_of(step)) {
+        const std::size_t unit = stage.uses()[use].unit;
         if (places.places[places.of_unit[unit]] == 0) continue;  // not gathered
         if (!schedule.next(unit, need, passes.reuse).fill) continue;
         ++(backward ? moves[unit].backward_gathers : moves[unit].forward_gathers);
@@ -46,22 +47,25 @@ std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::sp
       ++need;
     }
   };
+  // Weight gradients wait where there is one slice.
+  const models::StageLayout& front = stage.slice(0);
   PipelineProgress progress{.stage = passes.stage,
                             .stages = passes.stages,
+                            .chunks = static_cast<int>(stage.size()),
                             .microbatches = passes.microbatches,
-                            .limit = layout.slots(),
-                            .deferred_limit = layout.deferred_places()};
-  const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(layout) : passes.policy;
+                            .limit = front.slots(),
+                            .deferred_limit = front.deferred_places()};
+  const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
+  const ChunkOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
   models::OrderedPass pass;
   // Microbatches whose weight gradients were done as the pass before began: then the next one is announced.
   int weights_before = 0, weights_now = 0;
-  std::vector<int> kept(static_cast<std::size_t>(std::max(layout.deferred_places(), 1)), -1);
-  while (progress.backwards < progress.microbatches) {
-    progress.forward_ready = progress.forwards < progress.microbatches &&
-                             (!layout.defers() || progress.forwards - progress.weights < layout.slots());
-    progress.backward_ready =
-        progress.backwards < progress.forwards &&
-        (!layout.defers() || progress.backwards - progress.weights < layout.deferred_places());
+  std::vector<int> kept(static_cast<std::size_t>(std::max(front.deferred_places(), 1)), -1);
+  while (progress.backwards < order.passes()) {
+    progress.forward_ready = progress.forwards < order.passes() &&
+                             (!front.defers() || progress.forwards - progress.weights < front.slots());
+    progress.backward_ready = progress.backwards < progress.forwards &&
+                              (!front.defers() || progress.backwards - progress.weights < front.deferred_places());
     progress.weights_ready = progress.weights < progress.backwards;
     const Direction direction = next_direction(policy, progress);
     expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
@@ -72,7 +76,8 @@ std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout, std::sp
     }
     weights_before = std::exchange(weights_now, progress.weights);
     const bool forward = direction == Direction::forward;
-    const int microbatch = forward ? progress.forwards++ : progress.backwards++;
+    const auto [chunk, microbatch] = order.at(forward, forward ? progress.forwards++ : progress.backwards++);
+    const models::StageLayout& layout = stage.slice(static_cast<std::size_t>(chunk));
     const int slot = microbatch % layout.slots();
     if (layout.defers()) {
       int& place = kept[static_cast<std::size_t>(microbatch % layout.deferred_places())];

@@ -4,7 +4,7 @@
 #include "actors/pipeline/policy.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/place_schedule.hpp"
-#include "models/stage_layout.hpp"
+#include "models/stage_slices.hpp"
 
 #include <cstdint>
 #include <span>
@@ -25,7 +25,7 @@ struct UnitMoves {
 /// As the papers count: every layer gathers what it uses for every pass of each of a row's microbatches.
 [[nodiscard]] std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
-/// The passes of a batch on one stage.
+/// The passes of a batch on one stage, through all of its slices.
 struct BatchPasses {
   Policy policy = Policy::one_f_one_b;
   int stage = 0;
@@ -38,7 +38,7 @@ struct BatchPasses {
 /// that has none never is. `units`
 /// are those of the stage. Exact where the policy fixes the order of the passes; one that leaves it to messages is
 /// taken for 1F1B, or where weight gradients wait for ZB-H1.
-[[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageLayout& layout,
+[[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage,
                                                     std::span<const ShardedUnit> units, const PlaceClasses& places,
                                                     const BatchPasses& passes);
 

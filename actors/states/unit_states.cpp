@@ -21,7 +21,7 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
       gradients_on_device_(planner.tiers.gradients == TierKind::device),
       optimizer_on_device_(planner.tiers.optimizer == TierKind::device),
       trains_(trains) {
-  const models::Stage& stage = *planner.share.stage;
+  const models::StageSlices& stage = *planner.share.stage;
   const collectives::ShardLayout& layout = planner.share.column->layout;
   const auto add = [&](MemoryKind kind, const std::string& name, std::size_t bytes, std::size_t slots = 1) {
     return planner.memory.add({kind, MemorySpace::device, name, bytes, slots});

@@ -131,8 +131,8 @@ Bound Bounds::of(const Trial& trial) {
   Passes passes;
   for (const std::size_t distinct : trial.plans.of_stage) {
     const actors::RankPlan& plan = trial.plans.distinct[distinct];
-    passes.whole.push_back(pass_seconds(*plan.stage, plan.layers.begin, times_, cut.whole));
-    passes.last.push_back(pass_seconds(*plan.stage, plan.layers.begin, times_, cut.last));
+    passes.whole.push_back(pass_seconds(plan.stage->slice(0), plan.layers.front().begin, times_, cut.whole));
+    passes.last.push_back(pass_seconds(plan.stage->slice(0), plan.layers.front().begin, times_, cut.last));
   }
   Bound bound;
   bound.seconds = pipeline_seconds(passes.whole, passes.last, cut.microbatches);
@@ -200,9 +200,10 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) {
       const std::size_t there = here + static_cast<std::size_t>(trainer.grid.g_data);
       apart += trainer.node_of.at(here) != trainer.node_of.at(there) ? 1 : 0;
     }
-    const auto bytes = static_cast<double>(plan.stage->output_bytes(cut.whole)) * (cut.microbatches - 1) +
-                       static_cast<double>(plan.stage->output_bytes(cut.last));
-    messages += apart * bytes * (plan.stage->awaits_gradients() ? 2 : 1);
+    const models::Stage& slice = plan.stage->slice(0);
+    const auto bytes = static_cast<double>(slice.output_bytes(cut.whole)) * (cut.microbatches - 1) +
+                       static_cast<double>(slice.output_bytes(cut.last));
+    messages += apart * bytes * (slice.awaits_gradients() ? 2 : 1);
   }
   if (nccl && !of_nccl) rings = 0;
   const double inter = std::max(messages, rings);

@@ -134,6 +134,13 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (profile.gpu) device_.device = DeviceChoice::cuda;
   read_device_flags(device_flags_, device_);
 
+  if (const auto chunks = taken(given_, "chunks-per-rank"); chunks && number_of(*chunks) > 1)
+    fail(ErrorCode::usage,
+         "--chunks-per-rank {}: plans have one slice of the layers per rank: leave it out, and compare the plan "
+         "with "
+         "ranvier-train --dry-run --predict and several",
+         chunks->value);
+
   // The model depends neither on the grid nor on where states live: a job of one rank has it.
   std::vector<GivenFlag> of_model = given_;
   for (const char* flag :
@@ -253,7 +260,8 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   if (!is_first) trainer.kept_algorithms = chosen->second;
   const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter, trainer.layers_per_stage);
   // Units that several stages declare are summed between them: such stages are planned each for itself.
-  const auto stages_of = actors::stages_of_units(job_.architecture, stages);
+  const auto stages_of =
+      actors::stages_of_units(job_.architecture, stages, {.stages = trainer.grid.g_inter, .chunks = 1});
   std::vector<bool> ties(stages.size());
   for (const auto& [unit, users] : stages_of)
     for (const int user : users)

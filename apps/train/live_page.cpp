@@ -48,9 +48,13 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
                        .stages = {},
                        .options = resolved(options)};
   for (const actors::RankPlan& stage : plan.stages) {
-    const std::string& first = architecture.layers[stage.layers.begin]->name();
-    const std::string& last = architecture.layers[stage.layers.end - 1]->name();
-    LiveRun::Stage one{.layers = first == last ? first : fmt::format("{} … {}", first, last), .planned_bytes = {}};
+    LiveRun::Stage one;
+    for (const models::LayerRange& slice : stage.layers) {
+      const std::string& first = architecture.layers[slice.begin]->name();
+      const std::string& last = architecture.layers[slice.end - 1]->name();
+      if (!one.layers.empty()) one.layers += ", ";
+      one.layers += first == last ? first : fmt::format("{} … {}", first, last);
+    }
     for (int k = 0; k < runtime::memory_kinds; ++k) {
       const auto kind = static_cast<runtime::MemoryKind>(k);
       one.planned_bytes.emplace_back(runtime::to_string(kind),

@@ -21,10 +21,19 @@ std::string layer_names(const models::Architecture& architecture, models::LayerR
   return range.end - range.begin == 1 ? first : fmt::format("{} … {}", first, last);
 }
 
-double share_of_cost(const models::Architecture& architecture, models::LayerRange range) {
+/// Of stages that follow each other: slice by slice.
+std::string layer_names(const models::Architecture& architecture, const actors::RankPlan& first,
+                        const actors::RankPlan& last) {
+  std::string names;
+  for (std::size_t s = 0; s < first.layers.size(); ++s)
+    names += (s > 0 ? ", " : "") + layer_names(architecture, {first.layers[s].begin, last.layers[s].end});
+  return names;
+}
+
+double share_of_cost(const models::Architecture& architecture, const std::vector<models::LayerRange>& slices) {
   double cost = 0;
-  for (std::size_t l = range.begin; l < range.end; ++l) {
-    cost += architecture.flops_per_sample(l);
+  for (const models::LayerRange& range : slices) {
+    for (std::size_t l = range.begin; l < range.end; ++l) cost += architecture.flops_per_sample(l);
   }
   return cost;
 }
@@ -33,7 +42,8 @@ std::string stage_columns(const models::Architecture& architecture, const actors
   const auto bytes = [&](MemoryKind kind) { return stage.memory.bytes(MemorySpace::device, kind); };
   using runtime::format_bytes;
   return fmt::format("{:>5.1f}% {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
-                     100 * share_of_cost(architecture, stage.layers) / all, stage.slots,
+                     100 * share_of_cost(architecture, stage.layers) / all,
+                     fmt::format("{}", fmt::join(stage.slots, "+")),
                      stage.recompute > 0 ? std::to_string(stage.recompute) : "off",
                      format_bytes(bytes(MemoryKind::parameters)), format_bytes(bytes(MemoryKind::gradients)),
                      format_bytes(bytes(MemoryKind::optimizer)), format_bytes(bytes(MemoryKind::activations)),
@@ -166,7 +176,7 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
     std::size_t last = s;
     while (last + 1 < stages.size() && stage_columns(architecture, stages[last + 1], all) == columns) ++last;
     text += fmt::format("{:>7}  {:<16} {}\n", last > s ? fmt::format("{}-{}", s, last) : std::to_string(s),
-                        layer_names(architecture, {stages[s].layers.begin, stages[last].layers.end}), columns);
+                        layer_names(architecture, stages[s], stages[last]), columns);
     s = last + 1;
   }
   text += '\n' + answer_line(options.trainer, stages);

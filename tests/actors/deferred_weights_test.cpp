@@ -178,7 +178,7 @@ TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a
           needed += aligned(memory.saved) + output;
           if (plan.stage->layer(l).reads_checkpoint) needed += 2 * 8 * 16 * sizeof(float);
         }
-        CHECK(plan.stage->sizes().deferred == needed);
+        CHECK(plan.stage->slice(0).sizes().deferred == needed);
         options.deferred_limit = 1;
         const std::size_t one = activations(architecture, options, 1);
         for (int limit = 2; limit <= 4; ++limit) {
@@ -198,12 +198,15 @@ TEST_CASE("by default as many microbatches wait as under ZB-H1, recomputed ones 
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     auto options = piped(4, policy);
     for (int stage = 0; stage < 4; ++stage)
-      CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, stage).stage->deferred_places() ==
-            stage + 1);
+      CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, stage)
+                .stage->slice(0)
+                .deferred_places() == stage + 1);
     options.recompute = 1;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->deferred_places() == 1);
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_places() ==
+          1);
     options.steps = 0;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->deferred_places() == 0);
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_places() ==
+          0);
   }
 }
 

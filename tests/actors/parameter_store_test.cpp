@@ -111,7 +111,7 @@ class Row {
       const bool backward = p > 0 && passes_() % 2 == 0;
       Announced& next = queue_.emplace_back();
       next.backward = backward;
-      next.pass = backward ? backward_pass(*plan_.stage, 0, {}) : forward_pass(*plan_.stage, 0);
+      next.pass = backward ? backward_pass(plan_.stage->slice(0), 0, {}) : forward_pass(plan_.stage->slice(0), 0);
     }
     announce();
     advance();

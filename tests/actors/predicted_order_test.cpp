@@ -224,7 +224,8 @@ TEST_CASE(
             options.microbatch_size = microbatch;
             options.batch_size = 4 * grid.rows;
             options.policy = policy;
-            options.pipeline_limit = grid.stages;
+            options.chunks_per_rank = grid.stages == 2 ? 1 + static_cast<int>(jobs % 2) : 1;
+            options.pipeline_limit = options.chunks_per_rank > 1 ? 0 : grid.stages;
             options.recompute = recompute;
             options.sharding = sharding;
             options.group_size = groups ? 2 : 0;

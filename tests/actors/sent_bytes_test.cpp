@@ -9,6 +9,7 @@
 
 #include <array>
 #include <memory>
+#include <tuple>
 
 using namespace ranvier;
 using namespace ranvier::actors;
@@ -189,6 +190,25 @@ TEST_CASE(
           CHECK(driven.inter_node <= std::uint64_t(options.steps) * most.inter_node);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a job with several slices of the model per rank sends to the byte what was worked out for it") {
+  const auto gpt = gpt_of(6, {});
+  for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
+    for (const auto& [chunks, recompute, policy] :
+         {std::tuple{2, 0, Policy::one_f_one_b}, {4, 1, Policy::one_f_one_b}, {2, 2, Policy::gpipe}}) {
+      CAPTURE(name);
+      CAPTURE(chunks);
+      auto options = run_of(2, 2, 2);
+      options.chunks_per_rank = chunks;
+      options.policy = policy;
+      options.sharding = parse_sharding(name);
+      options.recompute = recompute;
+      const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+      CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
+      CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
     }
   }
 }

@@ -144,13 +144,14 @@ class Middle {
     }
     architecture_.positions = positions;
     runtime::MemoryPlan memory;
-    share_.stage = std::make_unique<Stage>(architecture_,
-                                           models::StageOptions{.layers = {1, 1 + layers},
-                                                                .capacity = {microbatch_size, positions},
-                                                                .slots = slots,
-                                                                .recompute = recompute,
-                                                                .deferred_places = deferred_places},
-                                           memory);
+    share_.stage = std::make_unique<models::StageSlices>(
+        architecture_,
+        std::vector{models::StageOptions{.layers = {1, 1 + layers},
+                                         .capacity = {microbatch_size, positions},
+                                         .slots = slots,
+                                         .recompute = recompute,
+                                         .deferred_places = deferred_places}},
+        memory);
     resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
     share_.stage->bind(resources_->context().arena);
     const auto weights = [](const Stage::Step& step) { return !step.needs_parameters(); };
@@ -165,11 +166,13 @@ class Middle {
     for (const auto& resource : resources) list.push_back(resource.get());
     places_.emplace(device_, actors::Loader::Plan{});
     loader_.emplace(resources_->context(), *places_, source_);
-    actor.emplace(
-        resources_->context(), share_,
-        actors::StageActor::Plan{
-            .stage = 1, .stages = 3, .left = 0, .right = 2, .policy = policy, .microbatch_size = microbatch_size},
-        *loader_, list);
+    actor.emplace(resources_->context(), share_,
+                  actors::StageActor::Plan{.stage = 1,
+                                           .map = {.stages = 3},
+                                           .slices = {{.slice = 1, .left = 0, .right = 2}},
+                                           .policy = policy,
+                                           .microbatch_size = microbatch_size},
+                  *loader_, std::vector<actors::StageActor::Resources>{list});
   }
 
   /// A neighbour's message to the stage under test, and its answers in turn.
@@ -192,7 +195,7 @@ class Middle {
     const auto pending = simulation_.transport(1).pending();
     return std::all_of(pending.begin(), pending.end(), [](const auto& operation) { return operation.receives; });
   }
-  [[nodiscard]] const Stage& stage() const { return *share_.stage; }
+  [[nodiscard]] const Stage& stage() const { return share_.stage->slice(0); }
 
   std::vector<std::unique_ptr<Scarce>> resources;
   std::optional<actors::StageActor> actor;

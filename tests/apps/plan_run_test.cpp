@@ -323,6 +323,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
   refused(small_job({"--device", "cuda"}), "leave --device out");
+  refused(small_job({"--chunks-per-rank", "2"}), "one slice of the layers per rank: leave it out");
   refused(small_job({"--exhaustive"}), "leave one of them out");
   refused(small_job({"--scale", "2,4"}), "--scale 2,4 with --world: leave one of them out");
   const std::vector<std::string> scale{"--profile", "test-cpu", "--batch-size", "8", "--scale"};

@@ -95,7 +95,7 @@ class Phase {
         conclude();
         part_done();
       });
-      const models::Stage::Pass pass = models::backward_pass(*plan_.stage, 0, {}).steps;
+      const models::Stage::Pass pass = models::backward_pass(plan_.stage->slice(0), 0, {}).steps;
       std::uint64_t number = sync_->announce(pass, 0);
       for (const models::Stage::Step& step : pass) {
         if (step.kind == models::Stage::Step::Kind::backward_weight) sync_->written(number++, step, 0);

@@ -104,9 +104,9 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
       files_(run.loop, host),
       values_(piece_elements) {
   const actors::RankPlan& plan = rank.plan();
+  const actors::SliceMap map = actors::slice_map(plan.options);
   const auto stages_of = actors::stages_of_units(
-      *plan.architecture,
-      actors::stage_layers(*plan.architecture, plan.options.grid.g_inter, plan.options.layers_per_stage));
+      *plan.architecture, actors::slice_layers(*plan.architecture, map, plan.options.layers_per_stage), map);
   const auto& units = plan.states->all();
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (stages_of.at(units[u].spec->name).front() != plan.position.stage) continue;

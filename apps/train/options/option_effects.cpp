@@ -64,6 +64,7 @@ std::span<const Entry> entries() {
       // Batch.
       Entry{"batch-size", decides},
       Entry{"microbatch-size", rounding},
+      Entry{"chunks-per-rank", bits},
       Entry{"pipeline-limit", bits},
       Entry{"policy", bits},
       Entry{"defer-weights", bits},

@@ -20,6 +20,7 @@ using runtime::whole;
 namespace {
 
 constexpr int rebalance_steps = 5;
+constexpr int most_chunks = 1 << 10;
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
 OptionBinding recompute(int& interval, bool& automatic) {
@@ -88,7 +89,13 @@ OptionBinding rebalance(int& steps) {
 }  // namespace
 
 void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
-  table.add({"pipeline-limit", "N", "microbatches in flight per pipeline; 0: as many as stages, all under gpipe",
+  table.add({"chunks-per-rank", "N",
+             "slices of the layers that each rank has, which microbatches pass one after another: stages idle that "
+             "many times less, and send as many times more",
+             whole(trainer.chunks_per_rank, 1, most_chunks)});
+  table.add({"pipeline-limit", "N",
+             "microbatches in flight per pipeline, with --chunks-per-rank in each chunk; 0: as many as stages, all "
+             "under gpipe, what the order of the passes needs with chunks",
              whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME",
              "what a stage does next: message-driven, 1f1b or gpipe; with weight gradients that wait until nothing "
@@ -105,8 +112,8 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
              "number, counted from 1, or 1 with --recompute",
              deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
-             "layers of each stage, what comes before and after the blocks included; auto: balanced by what they "
-             "compute",
+             "layers of each stage, or with --chunks-per-rank of each slice from the front, what comes before and "
+             "after the blocks included; auto: balanced by what they compute",
              layers_per_stage(trainer.layers_per_stage), "auto"});
   table.add(
       {"rebalance", "",

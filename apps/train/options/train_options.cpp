@@ -365,7 +365,8 @@ void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
   const int row = trainer.batch_size / g_data;
   if (!table.given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
-  if (trainer.pipeline_limit == 0) {
+  // Chunks have limits of their own, which follow from the order of their passes.
+  if (trainer.pipeline_limit == 0 && trainer.chunks_per_rank == 1) {
     const bool all = trainer.policy == Policy::gpipe;
     trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
   }

@@ -105,6 +105,7 @@ void add_rest(std::vector<Remedy>& all, const TrainerOptions& options) {
     if (possible) all.push_back({.words = words, .kinds = std::move(kinds)});
   };
   const bool full = options.precision.compute == runtime::DType::f32;
+  add(options.chunks_per_rank > 1, "fewer --chunks-per-rank", {MemoryKind::activations, MemoryKind::messages});
   add(options.pipeline_limit > 1, "a smaller --pipeline-limit", {MemoryKind::activations});
   add(options.prefetch > 0, "--prefetch 0", {MemoryKind::messages, MemoryKind::workspace});
   add(options.threads > 1, "fewer --threads", {MemoryKind::workspace});

@@ -2,7 +2,7 @@
 """Tables and a plot of how long pipelines idle under each policy, by schedules_bench in virtual time.
 
     schedules.py build/release/tests/bench/schedules_bench [--output FOLDER] [--imbalance 0,0.25,0.5]
-                 [--jitter 0,0.1,0.3,0.5] [--seeds 10]
+                 [--jitter 0,0.1,0.3,0.5] [--seeds 10] [--chunks 2,4]
 
 Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: beside this script), and prints the summary.
 """
@@ -55,6 +55,33 @@ def bubbles(cases, policies):
         cells = [percent(of[policy]["bubble"], 2) for policy in policies]
         cells += [percent(of[policy]["formula"], 2) for policy in ("zb-h1", "1f1b")]
         rows.append(f"| {stages} | {microbatches} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def measure_chunks(arguments):
+    cases = []
+    for jitter in arguments.jitter:
+        for chunks in arguments.chunks:
+            words = [arguments.program, "0", str(jitter), str(arguments.seeds), str(chunks)]
+            lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+            cases += [json.loads(line) for line in lines]
+    return cases
+
+
+def chunk_bubbles(cases):
+    """Of ranks with several slices of the model; beside them what interleaved 1F1B's formula says without jitter."""
+    policies = list(dict.fromkeys(case["policy"] for case in cases))
+    rows = ["| chunks | stages | microbatches | jitter | " + " | ".join(policies) + " | 2 (p - 1) / 3vm |",
+            "|" + "---|" * (len(policies) + 5)]
+
+    def place(case):
+        return case["chunks"], case["stages"], case["microbatches"], case["jitter"]
+
+    for each in sorted(set(map(place, cases))):
+        of = {case["policy"]: case for case in select(cases, place, each)}
+        cells = [percent(of[policy]["bubble"], 2) for policy in policies] + [percent(of["1f1b"]["formula"], 2)]
+        chunks, stages, microbatches, jitter = each
+        rows.append(f"| {chunks} | {stages} | {microbatches} | {percent(jitter, 0)} | " + " | ".join(cells) + " |")
     return rows
 
 
@@ -153,6 +180,7 @@ def main():
     parser.add_argument("--imbalance", type=numbers, default=[0, 0.25, 0.5])
     parser.add_argument("--jitter", type=numbers, default=[0, 0.1, 0.3, 0.5])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--chunks", type=lambda text: list(map(int, text.split(","))), default=[2, 4])
     arguments = parser.parse_args()
     cases = measure(arguments)
     policies = list(dict.fromkeys(case["policy"] for case in cases))
@@ -169,6 +197,10 @@ def main():
             "", *least, ""]
     if undisturbed:
         text += ["## Idle time over computing, undisturbed", "", *bubbles(undisturbed, policies), ""]
+    text += ["## Idle time over computing, with several chunks per rank", "",
+             "Stages are even. Input gradients leave before weight gradients are computed: 1F1B idles for two thirds of",
+             "(p - 1) / m, and interleaved 1F1B for so many times less as there are chunks.", "",
+             *chunk_bubbles(measure_chunks(arguments)), ""]
     text += ["## All shares", "", *all_shares(cases, policies), ""]
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "schedules.md").write_text("\n".join(text))

@@ -2,13 +2,13 @@
 // a time unit for each of forward, input gradients and weight gradients, and links that take none. Beside them what
 // somebody could do with the same slots who knows all durations beforehand (known_times.hpp).
 //
-//   schedules_bench [imbalance=0] [jitter=0] [seeds=1]
+//   schedules_bench [imbalance=0] [jitter=0] [seeds=1] [chunks=1]
 //
 // `imbalance` 0.5: stages take 0.5 to 1.5 times as long, drawn by seed; `jitter`: of every piece of work, its standard
 // deviation by its mean, lognormal. A piece takes the same under all policies. Prints a JSON line per case, means over
 // seeds: `bubble` is the time beyond what the slowest stage computes, as a share of that; `share` the throughput as a
-// share of the clairvoyant one; `least_share` as one of what no schedule can beat. `schedules.py` makes a table and a
-// plot of it.
+// share of the clairvoyant one; `least_share` as one of what no schedule can beat. With several chunks per rank there
+// is `bubble` alone, of even stages. `schedules.py` makes a table and a plot of it.
 #include "actors/predict/predicted_job.hpp"
 #include "runtime/error.hpp"
 #include "tests/bench/schedules/known_times.hpp"
@@ -135,7 +135,7 @@ runtime::MachineProfile machine() {
 }
 
 /// Of a step.
-double step_seconds(Policy policy, int stages, const Durations& durations) {
+double step_seconds(Policy policy, int stages, const Durations& durations, int chunks = 1) {
   models::Architecture architecture;
   architecture.positions = 1;
   const int layers = stages * layers_of_stage;
@@ -145,6 +145,7 @@ double step_seconds(Policy policy, int stages, const Durations& durations) {
   options.grid = {.g_inter = stages, .g_data = 1};
   options.batch_size = durations.microbatches();
   options.policy = policy;
+  options.chunks_per_rank = chunks;
   const Stated costs;
   const runtime::MachineProfile profile = machine();
   const NoSamples samples;
@@ -183,12 +184,50 @@ double slowest_stage(const bench::KnownPipeline& pipeline) {
   return slowest;
 }
 
+/// Interleaved 1F1B idles for as many times less as there are chunks.
+void run_chunks(double jitter, int seeds, int chunks) {
+  for (const int stages : {2, 4, 8, 16}) {
+    for (const int microbatches : {stages, 2 * stages, 4 * stages}) {
+      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+        double bubble = 0;
+        for (int seed = 0; seed < seeds; ++seed) {
+          const Durations durations(stages, microbatches, {0, jitter}, static_cast<std::uint64_t>(seed));
+          // By rank: its layers are those of several slices.
+          const int layers_of_slice = layers_of_stage / chunks;
+          std::vector<double> work(static_cast<std::size_t>(stages), 0.0);
+          for (int l = 0; l < stages * layers_of_stage; ++l) {
+            for (int m = 0; m < microbatches; ++m) {
+              for (const auto direction : {Durations::forward, Durations::backward, Durations::weights})
+                work[static_cast<std::size_t>(l / layers_of_slice % stages)] += durations(l, direction, m);
+            }
+          }
+          const double slowest = *std::max_element(work.begin(), work.end());
+          bubble += (step_seconds(policy, stages, durations, chunks) / slowest - 1) / seeds;
+        }
+        fmt::print(
+            R"({{"policy": "{}", "chunks": {}, "stages": {}, "microbatches": {}, "jitter": {}, "seeds": {}, )"
+            R"("bubble": {:.6f}, "formula": {:.6f}}})"
+            "\n",
+            to_string(policy), chunks, stages, microbatches, jitter, seeds, bubble,
+            2.0 / 3 * (stages - 1) / (chunks * microbatches));
+      }
+    }
+  }
+}
+
 int run(const std::vector<std::string>& words) {
   const auto number = [&](std::size_t place, double otherwise) {
     return place < words.size() ? std::stod(words[place]) : otherwise;
   };
   const Disturbed disturbed{.imbalance = number(0, 0), .jitter = number(1, 0)};
-  const int seeds = static_cast<int>(number(2, 1));
+  const int seeds = static_cast<int>(number(2, 1)), chunks = static_cast<int>(number(3, 1));
+  if (chunks > 1) {
+    if (disturbed.imbalance > 0 || layers_of_stage % chunks != 0)
+      fail(ErrorCode::usage, "{} chunks with imbalance {}: give 2, 4 or 8 chunks, and imbalance 0", chunks,
+           disturbed.imbalance);
+    run_chunks(disturbed.jitter, seeds, chunks);
+    return EXIT_SUCCESS;
+  }
   constexpr std::array policies{Policy::zero_bubble, Policy::zb_h1, Policy::message_driven, Policy::one_f_one_b,
                                 Policy::gpipe};
   for (const int stages : {2, 4, 8, 16}) {

@@ -1,0 +1,110 @@
+// How long ranks with several slices idle, in virtual time, against the formula of interleaved 1F1B.
+#include "actors/predict/predicted_job.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+using namespace ranvier;
+using actors::Policy;
+
+namespace {
+
+/// A layer of which a forward pass takes a second, and a backward one two.
+class Even final : public models::Layer {
+ public:
+  Even(int number, bool last)
+      : name_("layer " + std::to_string(number)),
+        units_{{.name = name_, .parameters = {{.name = name_, .shape = {1}}}}},
+        last_(last) {}
+
+  const std::string& name() const noexcept override { return name_; }
+  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
+  double flops_per_sample(int) const override { return 1; }
+  std::size_t output_elements(int) const override { return last_ ? 0 : 1; }
+  models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
+  void forward(const models::LayerCall& call, const std::byte*, std::byte*) override { compute(call); }
+  void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
+    compute(call);
+  }
+  void backward_weight(const models::LayerCall& call, const std::byte*) override { compute(call); }
+
+ private:
+  static void compute(const models::LayerCall& call) {
+    call.stream.launch({.kind = runtime::WorkKind::product, .flops = 1}, [](runtime::ComputePool&) {});
+  }
+
+  std::string name_;
+  std::vector<models::UnitSpec> units_;
+  bool last_;
+};
+
+class Stated final : public runtime::CostModel {
+ public:
+  runtime::Duration duration(const runtime::WorkCost& cost) const override {
+    return std::chrono::seconds(cost.kind == runtime::WorkKind::product ? static_cast<int>(cost.flops) : 0);
+  }
+};
+
+class NoSamples final : public models::SampleSource {
+ public:
+  std::int64_t samples() const override { return std::int64_t{1} << 40; }
+  std::size_t input_bytes() const override { return sizeof(std::int32_t); }
+  std::size_t target_bytes() const override { return sizeof(std::int32_t); }
+  std::int64_t losses_per_sample() const override { return 1; }
+  void read_inputs(std::int64_t, int, std::byte*) const override {}
+  void read_targets(std::int64_t, int, std::byte*) const override {}
+};
+
+/// What a step takes beyond what a stage computes, as a share of that. Links take no time.
+double bubble(int stages, int chunks, int microbatches, Policy policy) {
+  constexpr int layers_of_stage = 8;
+  models::Architecture architecture;
+  architecture.positions = 1;
+  const int layers = stages * layers_of_stage;
+  for (int l = 0; l < layers; ++l) architecture.layers.push_back(std::make_unique<Even>(l, l + 1 == layers));
+  actors::TrainerOptions options;
+  options.grid = {.g_inter = stages, .g_data = 1};
+  options.chunks_per_rank = chunks;
+  options.batch_size = microbatches;
+  options.policy = policy;
+  constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
+  runtime::MachineProfile profile;
+  profile.name = "stated times";
+  profile.cores = 0;
+  profile.links = {no_time, no_time};
+  const Stated costs;
+  const NoSamples samples;
+  actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
+  return job.run().step_seconds / (3.0 * layers_of_stage * microbatches) - 1;
+}
+
+}  // namespace
+
+// Input gradients leave before weight gradients are computed, so that two of the three units of a pass count.
+TEST_CASE("chunks divide the bubble of 1F1B by their number") {
+  for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 16}, {8, 16}}) {
+    for (const int chunks : {1, 2, 4}) {
+      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+        CAPTURE(stages);
+        CAPTURE(microbatches);
+        CAPTURE(chunks);
+        CAPTURE(actors::to_string(policy));
+        const double formula = 2.0 / 3 * (stages - 1) / (chunks * microbatches);
+        CHECK(bubble(stages, chunks, microbatches, policy) == doctest::Approx(formula).epsilon(0.01));
+      }
+    }
+  }
+}
+
+TEST_CASE("where microbatches make no whole groups messages decide better than no chunks do") {
+  for (const auto& [stages, microbatches] : {std::pair{2, 9}, {4, 17}, {4, 30}, {8, 33}}) {
+    CAPTURE(stages);
+    CAPTURE(microbatches);
+    CHECK(bubble(stages, 2, microbatches, Policy::message_driven) <
+          bubble(stages, 1, microbatches, Policy::message_driven));
+  }
+}

@@ -1,0 +1,241 @@
+// Jobs whose ranks have several slices of the model.
+#include "tests/actors/same_bits.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using actors::Policy;
+using actors::TierKind;
+using runtime::DType;
+using runtime::MemorySpace;
+using tests::check_same_bits;
+using tests::run_simulated;
+using tests::small_gpt;
+using tests::small_run;
+
+namespace {
+
+actors::TrainerOptions chunked(int stages, int chunks, Policy policy = Policy::message_driven) {
+  auto options = small_run();
+  options.grid = {stages, 1};
+  options.chunks_per_rank = chunks;
+  options.policy = policy;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("the number of chunks per rank never changes a bit") {
+  auto gpt = small_gpt(10);
+  gpt.dropout = 0.1f;
+  for (const int rows : {1, 2}) {
+    auto options = small_run();
+    options.grid = {1, rows};
+    options.batch_size = 12 * rows;
+    options.eval_every = 1;
+    options.eval_samples = options.batch_size + 3;
+    options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
+    const auto reference = run_simulated(gpt, options, 1);
+    CHECK(reference.texts.size() == 2);
+    for (const auto& [stages, chunks] : {std::pair{2, 2}, {2, 6}, {3, 4}, {6, 2}}) {
+      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+        CAPTURE(stages);
+        CAPTURE(chunks);
+        CAPTURE(actors::to_string(policy));
+        options.grid.g_inter = stages;
+        options.chunks_per_rank = chunks;
+        options.policy = policy;
+        check_same_bits(reference, run_simulated(gpt, options, 2));
+      }
+    }
+  }
+}
+
+// Replay one with --seed=N.
+TEST_CASE("chunks change no bit, under any order of messages, whatever is sharded and wherever states live") {
+  for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(60, 1000, 16)))) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed * 6364136223846793005ull + 1);
+    const auto draw = [&](int least, int most) { return std::uniform_int_distribution(least, most)(random); };
+    const DType compute = std::array{DType::f32, DType::bf16, DType::f16}[std::size_t(draw(0, 2))];
+    const int rows = draw(1, 4), stages = draw(2, 4), chunks = draw(2, 3);
+    auto gpt = small_gpt(draw(stages * chunks - 2, stages * chunks + 2));
+    gpt.dropout = draw(0, 1) == 0 ? 0.0f : 0.1f;
+    gpt.precision = {compute, draw(0, 1) == 0 ? DType::f32 : compute};
+    const bool documents = draw(0, 3) == 0;
+    const tests::RandomTokens tokens(8, 37, 1 << 20, documents);
+    const models::Architecture architecture = models::make_gpt(gpt);
+    auto options = small_run();
+    options.grid = {1, rows};
+    options.precision = gpt.precision;
+    options.policy =
+        std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[std::size_t(draw(0, 3) % 3)];
+    options.microbatch_size = draw(1, 2);
+    const int microbatches = options.policy == Policy::one_f_one_b ? stages * draw(1, 3) : draw(1, 9);
+    options.batch_size = rows * (microbatches * options.microbatch_size - draw(0, options.microbatch_size - 1));
+    options.clip = draw(0, 1);
+    options.eval_every = draw(0, 2);
+    options.eval_samples = draw(1, 2 * options.batch_size);
+    options.sharding = collectives::parse_sharding(tests::shardings[random() % tests::shardings.size()]);
+    options.group_size = rows % 2 == 0 ? draw(1, 2) : 1;
+    options.algorithms = {"ring", "ring", "ring"};
+    if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+    const auto reference = run_simulated(architecture, tokens, options, 1);
+    options.grid.g_inter = stages;
+    options.chunks_per_rank = chunks;
+    if (options.policy != Policy::one_f_one_b) options.pipeline_limit = draw(0, 1) * draw(stages, 2 * stages + 1);
+    options.recompute = draw(0, 2);
+    options.prefetch = draw(0, 3);
+    options.reuse = draw(0, 1) == 0;
+    const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
+    if (draw(0, 1) == 0)
+      options.tiers = {
+          .parameters = tier(), .gradients = tier(), .optimizer = TierKind::host, .bucket_elements = 256};
+    if (options.recompute > 0) {
+      options.tiers.activations = tier();
+      options.tiers.checkpoint_places = draw(2, 4);
+    }
+    CAPTURE(to_string(options.sharding));
+    CAPTURE(rows);
+    CAPTURE(stages);
+    CAPTURE(chunks);
+    CAPTURE(gpt.layers);
+    CAPTURE(actors::to_string(options.policy));
+    CAPTURE(options.batch_size);
+    CAPTURE(options.microbatch_size);
+    CAPTURE(options.pipeline_limit);
+    CAPTURE(options.recompute);
+    CAPTURE(offload::to_string(options.tiers.activations));
+    CAPTURE(offload::to_string(options.tiers.gradients));
+    const auto devices = draw(0, 2) == 0 ? tests::Devices::inline_ : tests::Devices::delayed;
+    check_same_bits(reference, run_simulated(architecture, tokens, options, seed, {}, devices));
+  }
+}
+
+TEST_CASE("messages of chunks that are staged have their pinned memory before the first step") {
+  const tests::RandomTokens tokens(8, 37, 1 << 20, true);
+  const auto architecture = models::make_gpt(small_gpt(7));
+  for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+    auto options = small_run();
+    options.batch_size = 12;
+    const auto reference = run_simulated(architecture, tokens, options, 1);
+    options.grid = {2, 1};
+    options.policy = policy;
+    options.chunks_per_rank = 3;
+    options.gpu = actors::TrainerOptions::GpuMemory{.staged = true};
+    check_same_bits(reference, run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far));
+  }
+}
+
+TEST_CASE("chunks take the slots that they have, and share what holds nothing between passes") {
+  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(small_gpt(14));
+  auto options = chunked(4, 2, Policy::one_f_one_b);
+  options.batch_size = 32;
+  const auto bytes_of = [](const actors::RankPlan& plan, const std::string& name) {
+    std::size_t bytes = 0;
+    for (const runtime::MemoryItem& item : plan.memory.items()) {
+      if (item.name == name) bytes += item.slot_bytes * item.slots;
+    }
+    return bytes;
+  };
+  for (int rank = 0; rank < 4; ++rank) {
+    CAPTURE(rank);
+    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
+    CHECK(plan.slots == actors::chunk_slots(options.policy, rank, 4, 2, 16, 0));
+    REQUIRE(plan.layers.size() == 2);
+    CHECK(plan.layers[1].begin - plan.layers[0].begin == 8);
+    // Each slice is as large as a stage of its own layers, slot by slot, and has the rank's scratch once.
+    std::size_t workspace = 0;
+    for (std::size_t chunk = 0; chunk < 2; ++chunk) {
+      runtime::MemoryPlan alone;
+      const models::Stage stage(architecture,
+                                {.layers = plan.layers[chunk],
+                                 .capacity = {2, 8},
+                                 .slots = plan.slots[chunk],
+                                 .gradient_buffers = std::min(2, plan.slots[chunk]),
+                                 .sample = tokens.sample_bytes()},
+                                alone);
+      const std::string suffix = ", chunk " + std::to_string(chunk);
+      for (const runtime::MemoryItem& item : alone.items()) {
+        CAPTURE(item.name);
+        const bool scratch = bytes_of(plan, item.name + suffix) == 0;
+        if (!scratch) CHECK(bytes_of(plan, item.name + suffix) == item.slot_bytes * item.slots);
+        if (item.name == "layer scratch") workspace = std::max(workspace, item.slot_bytes);
+      }
+      CHECK(bytes_of(plan, "saved activations and output" + suffix) ==
+            stage.sizes().slot * static_cast<std::size_t>(plan.slots[chunk]));
+    }
+    CHECK(bytes_of(plan, "layer scratch") == workspace);
+  }
+  // A slot more is a slot more.
+  auto driven = chunked(4, 2);
+  driven.batch_size = 32;
+  driven.pipeline_limit = 8;
+  auto wider = driven;
+  wider.pipeline_limit = 9;
+  const auto activations = [&](const actors::TrainerOptions& of, std::size_t& slot) {
+    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), of, 1);
+    slot = 0;
+    for (std::size_t chunk = 0; chunk < 2; ++chunk) {
+      const models::Stage& stage = plan.stage->slice(chunk);
+      slot += stage.sizes().slot + stage.sizes().input * 2;
+    }
+    return plan.memory.bytes(MemorySpace::device, runtime::MemoryKind::activations);
+  };
+  std::size_t slot = 0;
+  const std::size_t eight = activations(driven, slot);
+  CHECK(activations(wider, slot) - eight == slot);
+}
+
+TEST_CASE("what cannot be had with chunks is refused, and says what can") {
+  const tests::RandomTokens tokens(8, 37);
+  const auto architecture = models::make_gpt(small_gpt(6));
+  const auto problem = [&](const actors::TrainerOptions& options) -> std::string {
+    try {
+      (void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::usage);
+      return error.what();
+    }
+    return "none";
+  };
+  const auto says = [&](const actors::TrainerOptions& options, const char* part) {
+    CHECK(problem(options).find(part) != std::string::npos);
+  };
+  CHECK(problem(chunked(2, 2)) == "none");
+  CHECK(problem(chunked(2, 4)) == "none");
+  says(chunked(1, 2), "leave --chunks-per-rank out");
+  says(chunked(2, 0), "--chunks-per-rank 0");
+  says(chunked(3, 3), "9 slices, and the model has 8 layers");
+  says(chunked(2, 2, Policy::zero_bubble), "--policy zero-bubble: weight gradients wait with one slice");
+  auto options = chunked(2, 2);
+  options.defer_weights = true;
+  says(options, "--defer-weights");
+  options = chunked(2, 2);
+  options.rebalance_steps = 3;
+  says(options, "--rebalance");
+  options = chunked(3, 2, Policy::one_f_one_b);
+  says(options, "groups of --g-inter 3, and a row's batch has 4");
+  options.policy = Policy::message_driven;
+  CHECK(problem(options) == "none");
+  options.pipeline_limit = 2;
+  says(options, "give 3 or more");
+  options.policy = Policy::gpipe;
+  CHECK(problem(options) == "none");
+  options = chunked(2, 2);
+  options.layers_per_stage = {4, 4};
+  says(options, "give a number for each slice");
+  options.layers_per_stage = {2, 2, 3, 1};
+  CHECK(problem(options) == "none");
+  const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
+  CHECK(plan.layers[0].begin == 2);
+  CHECK(plan.layers[1].begin == 7);
+}
