@@ -55,7 +55,7 @@ void StageActor::run(Batch batch, Done done) {
   forwards_ = backwards_ = weights_ = released_ = 0;
   area_ = {};
   std::fill(kept_.begin(), kept_.end(), -1);
-  loss_ = 0;
+  loss_ = hits_ = 0;
   become_idle();
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
   announce_following();
@@ -373,7 +373,10 @@ void StageActor::finish_forward(int microbatch) {
            });
          });
   } else {
-    if (counted_of(microbatch) > 0) loss_ += stage_->loss(index);
+    if (counted_of(microbatch) > 0) {
+      loss_ += stage_->loss(index);
+      if (!batch_.training) hits_ += stage_->hits(index);
+    }
     if (!batch_.training) release(microbatch);
   }
   next();

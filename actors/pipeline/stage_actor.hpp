@@ -69,6 +69,9 @@ class StageActor final : public Part {
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
+  /// Of the last batch, without training: elements that the model tells rightly, as Done's loss the row's part.
+  [[nodiscard]] double hits() const noexcept { return hits_; }
+
   /// What steps need, in the order in which it is waited for.
   using Resources = std::vector<PassResource*>;
 
@@ -179,6 +182,7 @@ class StageActor final : public Part {
   int weights_ = 0;    // microbatches whose weight gradients are done, where they wait
   int released_ = 0;   // microbatches that are through
   double loss_ = 0;
+  double hits_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
   std::deque<Pass> passes_;   // that were announced; the first one may be running

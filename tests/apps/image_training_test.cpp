@@ -79,13 +79,16 @@ TEST_CASE_FIXTURE(Images,
     if (losses.empty()) losses = metric(metrics, "loss");
     CHECK(losses.size() == 4);
     CHECK(metric(metrics, "loss") == losses);
+    CHECK(lines_of(read_file(metrics)).back().find(R"("validation_accuracy":)") != std::string::npos);
+    CHECK(has(outcome, "  accuracy "));
     // What was saved, with its config.json.
     const Outcome again = start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"});
     INFO(again.output);
     CHECK(again.status == 0);
     const auto of = [](const Outcome& one) {
       const auto place = one.output.find("validation loss ");
-      return place == std::string::npos ? std::string("none") : one.output.substr(place, 22);
+      return place == std::string::npos ? std::string("none")
+                                        : one.output.substr(place, one.output.find("  over", place) - place);
     };
     CHECK(of(again) == of(outcome));
     // Without it tensors show their sizes.
