@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(Images,
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
     const Outcome outcome = begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25",
-                                           "--metrics", metrics, "--save", file("saved")});
+                                           "--metrics", metrics, "--save", file("saved"), "--augment", "on"});
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     CHECK(has(outcome, "data: 40 images of 32 × 32, of which 10 are kept for validation"));
@@ -130,5 +130,6 @@ TEST_CASE_FIXTURE(Images, "what text has and images have not is refused by its f
   refused(begin(1, {"--g-inter", "7"}), "--g-inter 7");
   refused(begin(1, {"--image-size", "224"}), "give --image-size 32");
   refused(begin(1, {"--lora-rank", "2"}), "takes no adapters");
+  refused(start(1, {"--augment", "on"}, "synthetic"), "--augment is about images, and --model gpt reads text");
   refused(start(1, {"--blocks", "1,1,1,1"}, "synthetic"), "none, as --model gpt has no such rows");
 }
