@@ -76,7 +76,7 @@ def main():
         for _ in range(3):
             model.train()(pixels)
         model.fc.weight.mul_(10)
-    given = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    given = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     safetensors.write(folder / "given" / "model.safetensors", given)
     line = run(trainer, folder / "evaluated.jsonl", "--init-from", folder / "given", "--eval-only", "--eval-samples",
                IMAGES)
