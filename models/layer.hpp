@@ -140,6 +140,8 @@ struct LayerCall {
   double loss_factor = 1;              ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                ///< gradients are those of loss · loss_scale (fp16)
   ForwardDetails details;              ///< last layer only, without training
+  double* hits = nullptr;  ///< last layer only, without training, where it counts_hits(): forward stores
+                           ///< how many elements of the microbatch have the greatest logit at their target
 };
 
 /// The parts of each call, in order: which of the layer's units a part reads, or writes gradients of, by index.
@@ -176,6 +178,9 @@ class Layer {
 
   /// Tokens that a model's last layer gives logits of; 0: of none, and it fills in no LayerCall::details.
   [[nodiscard]] virtual std::size_t vocabulary() const noexcept { return 0; }
+
+  /// Whether a model's last layer fills in LayerCall::hits.
+  [[nodiscard]] virtual bool counts_hits() const noexcept { return false; }
 
   /// At least one part of each call. One of all units, unless a layer says otherwise.
   [[nodiscard]] virtual LayerParts parts() const;

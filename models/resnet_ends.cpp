@@ -1,5 +1,6 @@
 #include "models/memory_layout.hpp"
 #include "models/ops/cross_entropy.hpp"
+#include "models/ops/hits.hpp"
 #include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
 #include "models/parts/batch_norm.hpp"
@@ -161,6 +162,7 @@ class ResnetHead final : public Layer {
     return 6.0 * static_cast<double>((product_.in() + 1) * product_.out());
   }
   std::size_t output_elements(int) const override { return 0; }
+  bool counts_hits() const noexcept override { return true; }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
@@ -171,15 +173,18 @@ class ResnetHead final : public Layer {
     const Arrays at = arrays(call);
     mean_pool_forward(call.stream, pool(call), dtype_, call.saved + at.mean, input);
     product_.forward(call, call.saved + at.logits, call.saved + at.mean);
-    cross_entropy(call.stream, {at.rows, product_.out(), product_.out()}, dtype_,
+    const CrossEntropyShape shape{at.rows, product_.out(), product_.out()};
+    const auto* const targets = reinterpret_cast<const std::int32_t*>(call.targets);
+    cross_entropy(call.stream, shape, dtype_,
                   {.logits = call.saved + at.logits,
-                   .targets = reinterpret_cast<const std::int32_t*>(call.targets),
+                   .targets = targets,
                    .loss = call.loss,
                    .loss_factor = call.loss_factor,
                    .gradient = call.training,
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
+    if (call.hits != nullptr) count_hits(call.stream, shape, dtype_, call.hits, call.saved + at.logits, targets);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

@@ -39,6 +39,7 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
                                  address(call.positions),
                                  address(call.document_ends),
                                  address(call.loss),
+                                 address(call.hits),
                                  address(call.details.losses),
                                  address(call.details.logits),
                                  static_cast<std::uint64_t>(call.details.position)};
@@ -52,7 +53,9 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
 
 Stage::Stage(const Architecture& architecture, const StageOptions& options, runtime::MemoryPlan& plan,
              const Stage* shares)
-    : StageLayout(architecture, options), number_(next_number()) {
+    : StageLayout(architecture, options),
+      number_(next_number()),
+      counts_hits_(last() && architecture.layers.back()->counts_hits()) {
   const auto slots = static_cast<std::size_t>(this->slots());
   const auto samples = static_cast<std::size_t>(capacity().samples);
   const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t count) {
@@ -92,7 +95,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
       add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0, slots);
   documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
                    sample().documents * samples, slots);
-  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, "losses", last() ? sizeof(double) : 0, slots);
+  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_hits_ ? "losses and hits" : "losses",
+                last() ? sizeof(double) * (counts_hits_ ? 2 : 1) : 0, slots);
 }
 
 void Stage::bind(const runtime::Arena& arena) {
@@ -123,6 +127,8 @@ std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[stat
 std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
 std::byte* Stage::documents(int slot) const { return document_[static_cast<std::size_t>(slot)]; }
 const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
+
+double Stage::hits(int slot) const { return counts_hits_ ? loss_[static_cast<std::size_t>(slot)][1] : 0; }
 
 std::span<std::byte> Stage::checkpoint_place(int place) const {
   return {place_[static_cast<std::size_t>(place)], sizes().checkpoint};
@@ -210,6 +216,7 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
     call.targets = target_[slot];
     call.loss = loss_[slot];
     call.details = microbatch.details;
+    if (counts_hits_ && !call.training) call.hits = loss_[slot] + 1;
   }
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;

@@ -57,6 +57,8 @@ class Stage : public StageLayout {
   [[nodiscard]] std::byte* targets(int slot) const;
   [[nodiscard]] std::byte* documents(int slot) const;  ///< SampleSource::read_documents()
   [[nodiscard]] const double& loss(int slot) const;    ///< pinned; valid once the forward pass is done
+  /// Elements of a microbatch without training that the model tells rightly, likewise; 0 where nobody counts them.
+  [[nodiscard]] double hits(int slot) const;
   /// One of the checkpoint_places(), which takes any checkpoint; begins on a page and is whole pages.
   [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
 
@@ -84,6 +86,7 @@ class Stage : public StageLayout {
       targets_, documents_, losses_;
   std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_place_;
   std::vector<double*> loss_;
+  bool counts_hits_;  // losses_ have room for them
   std::byte* area_ = nullptr;
   std::byte* workspace_base_ = nullptr;
   std::byte* between_base_[2] = {nullptr, nullptr};

@@ -8,7 +8,15 @@
 namespace ranvier::runtime {
 
 /// What a stream of random numbers is for; part of every key, so no two purposes share numbers.
-enum class RandomPurpose : std::uint32_t { initial_weights = 1, dropout, sample_order, sampling, test, masking };
+enum class RandomPurpose : std::uint32_t {
+  initial_weights = 1,
+  dropout,
+  sample_order,
+  sampling,
+  test,
+  masking,
+  augmentation,
+};
 
 struct PhiloxKey {
   std::uint32_t low = 0;

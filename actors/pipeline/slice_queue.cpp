@@ -29,7 +29,7 @@ void SliceQueue::begin(const PassBatch& batch) {
   batch_ = &batch;
   microbatches_ = batch.microbatches(microbatch_size_);
   forwards_ = backwards_ = weights_ = released_ = 0;
-  loss_ = 0;
+  loss_ = hits_ = 0;
   for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
 }
 
@@ -118,7 +118,10 @@ void SliceQueue::finish_forward(int microbatch) {
            });
          });
   } else {
-    if (batch_->counted_of(microbatch, microbatch_size_) > 0) loss_ += stage_->loss(index);
+    if (batch_->counted_of(microbatch, microbatch_size_) > 0) {
+      loss_ += stage_->loss(index);
+      if (!batch_->training) hits_ += stage_->hits(index);
+    }
     if (!batch_->training) release(microbatch);
   }
 }

@@ -51,6 +51,8 @@ class SliceQueue {
   [[nodiscard]] int weights() const { return weights_; }
   /// 0 but on the last slice.
   [[nodiscard]] double loss() const { return loss_; }
+  /// Likewise; 0 in training.
+  [[nodiscard]] double hits() const { return hits_; }
 
   [[nodiscard]] bool forward_ready() const;
   [[nodiscard]] bool backward_ready() const;
@@ -118,6 +120,7 @@ class SliceQueue {
   int forwards_ = 0, backwards_ = 0, weights_ = 0;
   int released_ = 0;  // microbatches that are through
   double loss_ = 0;
+  double hits_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
   std::vector<Sending> sends_;

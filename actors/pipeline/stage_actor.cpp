@@ -357,6 +357,12 @@ void StageActor::finish_if_done() {
   done(loss);
 }
 
+double StageActor::hits() const {
+  double hits = 0;
+  for (const SliceQueue& slice : slices_) hits += slice.hits();
+  return hits;
+}
+
 std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
   for (const SliceQueue& slice : slices_) slice.add_sends(all);

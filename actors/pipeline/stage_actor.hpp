@@ -53,6 +53,9 @@ class StageActor final : public Part {
   /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
   using Done = std::function<void(double loss)>;
 
+  /// Of the last batch, without training: elements that the model tells rightly, as Done's loss the row's part.
+  [[nodiscard]] double hits() const;
+
   /// What steps of a slice need, in the order in which it is waited for.
   using Resources = std::vector<PassResource*>;
 

@@ -41,6 +41,7 @@ void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResul
   result_ = {.step = step};
   if (!validates()) return score_choices();
   result_.loss = 0;
+  if (plan_->architecture->layers.back()->counts_hits()) result_.hits = 0;
   result_.samples = plan_->options.eval_samples;
   result_.losses = validation_->losses(0, result_.samples);
   evaluate_from(0);
@@ -51,7 +52,7 @@ void Evaluation::evaluate_from(std::int64_t first) {
   // The last batch may be smaller. Its samples are spread over the rows, which all run as many microbatches: they may
   // gather parameters together.
   const std::int64_t samples = std::min<std::int64_t>(options.batch_size, options.eval_samples - first);
-  if (samples <= 0) return score_choices();
+  if (samples <= 0) return finish_validation();
   const auto row = static_cast<std::size_t>(plan_->position.row);
   const std::int64_t rows = options.grid.g_data, of_row = (samples + rows - 1) / rows;
   const std::int64_t row_first = std::min(samples, plan_->position.row * of_row);
@@ -62,12 +63,23 @@ void Evaluation::evaluate_from(std::int64_t first) {
        .samples = static_cast<int>(of_row),
        .loss_factor = models::mean_factor(result_.losses),
        .counted = static_cast<int>(std::min(of_row, samples - row_first))},
-      static_cast<std::size_t>(rows), [row](double loss, std::span<double> of_rows) { of_rows[row] = loss; },
-      [this, first, samples](std::span<const double> of_rows, bool stop) {
+      static_cast<std::size_t>(2 * rows),
+      [this, row, rows](double loss, std::span<double> of_rows) {
+        of_rows[row] = loss;
+        of_rows[static_cast<std::size_t>(rows) + row] = pass_->hits();
+      },
+      [this, first, samples, rows](std::span<const double> of_rows, bool stop) {
         if (stop) return finish(true);
-        result_.loss = std::accumulate(of_rows.begin(), of_rows.end(), *result_.loss);
+        const auto hits = of_rows.begin() + rows;
+        result_.loss = std::accumulate(of_rows.begin(), hits, *result_.loss);
+        if (result_.hits) result_.hits = std::accumulate(hits, of_rows.end(), *result_.hits);
         evaluate_from(first + samples);
       });
+}
+
+void Evaluation::finish_validation() {
+  if (result_.hits) *result_.hits *= models::mean_factor(result_.losses);
+  score_choices();
 }
 
 void Evaluation::score_choices() {

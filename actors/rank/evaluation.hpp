@@ -16,9 +16,10 @@ namespace ranvier::actors {
 /// What all ranks know after an evaluation.
 struct EvaluationResult {
   std::int64_t step = 0;
-  std::optional<double> loss;      ///< mean over the tokens of the validation samples, if there are any
-  std::int64_t samples = 0;        ///< that it is of
-  std::int64_t losses = 0;         ///< tokens that it is of
+  std::optional<double> loss;  ///< mean over the tokens of the validation samples, if there are any
+  std::int64_t samples = 0;    ///< that it is of
+  std::int64_t losses = 0;     ///< tokens that it is of
+  std::optional<double> hits;  ///< share of those that the model tells rightly, where its last layer counts them
   std::optional<double> accuracy;  ///< of TrainerOptions::choices, likewise
 };
 
@@ -41,6 +42,8 @@ class Evaluation final : public Part {
   [[nodiscard]] bool validates() const noexcept { return pass_ && plan_->options.eval_samples > 0; }
   /// Validation samples from `first` on, a batch of them.
   void evaluate_from(std::int64_t first);
+  /// Of all validation samples, as they were counted.
+  void finish_validation();
   void score_choices();
   void finish(bool stopped);
 

@@ -40,6 +40,9 @@ class GridPass {
   /// All ranks run the same batches in the same order, each with its row's samples; one at a time.
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
+  /// Of the row, for whoever contributes: StageActor::hits().
+  [[nodiscard]] double hits() const noexcept { return actor_.hits(); }
+
   [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }
   [[nodiscard]] std::string details() const { return actor_.details(); }
 

@@ -162,9 +162,20 @@ TraceSummary read_trace(const fs::path& path) {
 
 namespace {
 
-constexpr std::array columns{
-    "step",    "loss",   "validation_loss",   "hellaswag_accuracy",     "grad_norm", "lr",     "loss_scale",
-    "skipped", "tokens", "tokens_per_second", "model_flops_per_second", "mfu",       "seconds"};
+constexpr std::array columns{"step",
+                             "loss",
+                             "validation_loss",
+                             "validation_accuracy",
+                             "hellaswag_accuracy",
+                             "grad_norm",
+                             "lr",
+                             "loss_scale",
+                             "skipped",
+                             "tokens",
+                             "tokens_per_second",
+                             "model_flops_per_second",
+                             "mfu",
+                             "seconds"};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;

@@ -93,7 +93,8 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
   const std::string& path = options.data.data;
   if (path.empty()) {
     if (options.run.request == Request::dry_run) return job;
-    fail(ErrorCode::usage, "--data is missing: give CIFAR-10's binary files, one or a folder of them, or {}",
+    fail(ErrorCode::usage,
+         "--data is missing: give binary files of CIFAR-10 or CIFAR-100, one or a folder of them, or {}",
          models::synthetic_images);
   }
   models::ImageDataOptions images{.path = path,
@@ -102,6 +103,7 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
                                   .validation_split = options.data.validation_split,
                                   .validates_all = options.data.eval_only && options.data.validation_split == 0};
   if (options.data.shuffle) images.shuffle_seed = options.trainer.seed;
+  if (options.data.augment) images.augment_seed = options.trainer.seed;
   models::ImageData data = models::open_image_data(images);
   job.data = fmt::format("data: {} images of {} × {}", data.images, size, size);
   if (data.validation) job.data += fmt::format(", of which {} are kept for validation", data.validation->samples());

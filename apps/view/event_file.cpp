@@ -181,10 +181,11 @@ void EventFile::take(std::string_view line) {
   const json::value* step = record.if_contains("step");
   if (step == nullptr || !step->is_int64()) return;
   const double now = wall_time_now();
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> tags{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> tags{{
       {"loss", "loss/train"},
       {"validation_loss", "loss/validation"},
       {"validation_perplexity", "evaluation/perplexity"},
+      {"validation_accuracy", "evaluation/accuracy"},
       {"hellaswag_accuracy", "evaluation/hellaswag"},
       {"grad_norm", "optimizer/gradient norm"},
       {"lr", "optimizer/learning rate"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -13,43 +14,56 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t image_bytes = 3 * std::size_t{CifarSet::image_size} * CifarSet::image_size;
-constexpr std::size_t record_bytes = 1 + image_bytes;
+
+/// Before the image of a record, of CIFAR-10's or CIFAR-100's; 0: the file has no records of either.
+std::size_t label_bytes_of(std::size_t file_bytes) {
+  for (const std::size_t labels : {1, 2})
+    if (file_bytes > 0 && file_bytes % (labels + image_bytes) == 0) return labels;
+  return 0;
+}
 
 }  // namespace
 
 CifarSet::CifarSet(std::vector<fs::path> files, int classes) {
   for (const fs::path& path : files) {
     const runtime::MemoryMap& file = files_.emplace_back(path);
-    const std::size_t bytes = file.bytes().size();
-    if (bytes == 0 || bytes % record_bytes != 0)
+    const std::size_t bytes = file.bytes().size(), labels = label_bytes_of(bytes);
+    if (labels == 0)
       fail(ErrorCode::data,
-           "{}: its {} bytes are no records of {}, a class and an image of 32 × 32 pixels: give CIFAR-10's binary "
-           "version",
-           path.string(), bytes, record_bytes);
+           "{}: its {} bytes are no records of {} or {}, one class or two and an image of 32 × 32 pixels: give the "
+           "binary version of CIFAR-10 or CIFAR-100",
+           path.string(), bytes, 1 + image_bytes, 2 + image_bytes);
+    if (files_.size() > 1 && labels != label_bytes_)
+      fail(ErrorCode::data, "{} is of CIFAR-{}, and {} of CIFAR-{}: give files of one of them",
+           files.front().string(), label_bytes_ == 1 ? 10 : 100, path.string(), labels == 1 ? 10 : 100);
+    label_bytes_ = labels;
+    const std::size_t record_bytes = labels + image_bytes;
     for (std::size_t at = 0; at < bytes; at += record_bytes) {
-      const auto label = std::to_integer<int>(file.bytes()[at]);
+      const auto label = std::to_integer<int>(file.bytes()[at + labels - 1]);
       if (label >= classes)
-        fail(ErrorCode::data, "{}: image {} is of class {}, and the model knows {}: raise --classes{}",
-             path.string(), at / record_bytes, label, classes,
-             label < most_classes ? "" : ", or give CIFAR-10's binary version, whose classes are below 10");
+        fail(ErrorCode::data,
+             "{}: image {} is of class {}, and the model knows {}: raise --classes to {}, or give {}",
+             path.string(), at / record_bytes, label, classes, std::max(label + 1, labels == 1 ? 10 : 100),
+             labels == 1 ? "CIFAR-10, whose classes are below 10" : "CIFAR-100, whose classes are below 100");
     }
     images_ += static_cast<std::int64_t>(bytes / record_bytes);
   }
 }
 
-const std::byte* CifarSet::record(std::int64_t n) const {
+const std::byte* CifarSet::image(std::int64_t n) const {
+  const std::size_t record_bytes = label_bytes_ + image_bytes;
   auto in_file = static_cast<std::size_t>(n);
   for (const runtime::MemoryMap& file : files_) {
     const std::size_t records = file.bytes().size() / record_bytes;
-    if (in_file < records) return file.bytes().data() + in_file * record_bytes;
+    if (in_file < records) return file.bytes().data() + in_file * record_bytes + label_bytes_;
     in_file -= records;
   }
   fail(ErrorCode::internal, "image {} of {}", n, images_);
 }
 
-void CifarSet::read(std::int64_t n, std::uint8_t* to) const { std::memcpy(to, record(n) + 1, image_bytes); }
+void CifarSet::read(std::int64_t n, std::uint8_t* to) const { std::memcpy(to, image(n), image_bytes); }
 
-std::int32_t CifarSet::label(std::int64_t n) const { return std::to_integer<std::int32_t>(*record(n)); }
+std::int32_t CifarSet::label(std::int64_t n) const { return std::to_integer<std::int32_t>(image(n)[-1]); }
 
 std::vector<fs::path> cifar_files(const fs::path& path) {
   std::error_code ignored;
@@ -58,14 +72,15 @@ std::vector<fs::path> cifar_files(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     if (entry.path().extension() != ".bin") continue;
     all.push_back(entry.path());
-    if (entry.path().filename().string().starts_with("data_batch_")) training.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("data_batch_") || name == "train.bin") training.push_back(entry.path());
   }
   std::vector<fs::path>& files = training.empty() ? all : training;
   if (files.empty())
     fail(ErrorCode::data,
-         "{}: there are no files of images: give a folder with CIFAR-10's binary version (data_batch_1.bin …), or "
-         "one "
-         "of its files",
+         "{}: there are no files of images: give a folder with the binary version of CIFAR-10 (data_batch_1.bin …) "
+         "or "
+         "CIFAR-100 (train.bin), or one of its files",
          path.string());
   std::sort(files.begin(), files.end());
   return std::move(files);

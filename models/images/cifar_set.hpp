@@ -1,5 +1,5 @@
-// CIFAR-10's binary files (Krizhevsky 2009): records of a byte for the class and 3072 for an image of 32 × 32 pixels.
-// Any thread.
+// The binary files of CIFAR-10 and CIFAR-100 (Krizhevsky 2009): records of a byte for the class and 3072 for an image
+// of 32 × 32 pixels. CIFAR-100's have a byte for one of 20 coarse classes before it, which is not read. Any thread.
 #pragma once
 
 #include "models/images/image_set.hpp"
@@ -13,10 +13,9 @@ namespace ranvier::models {
 class CifarSet final : public ImageSet {
  public:
   static constexpr int image_size = 32;
-  static constexpr int most_classes = 10;
 
-  /// Files in this order. Throws ErrorCode::data for one that has no such records, or classes from `classes` on, and
-  /// ErrorCode::io for one that cannot be read.
+  /// Files in this order. Which set a file is of follows from its length. Throws ErrorCode::data for one that has no
+  /// such records, or classes from `classes` on, and for files of both sets; ErrorCode::io for one that cannot be read.
   CifarSet(std::vector<std::filesystem::path> files, int classes);
 
   [[nodiscard]] std::int64_t images() const override { return images_; }
@@ -25,14 +24,15 @@ class CifarSet final : public ImageSet {
   [[nodiscard]] std::int32_t label(std::int64_t n) const override;
 
  private:
-  [[nodiscard]] const std::byte* record(std::int64_t n) const;
+  [[nodiscard]] const std::byte* image(std::int64_t n) const;  // behind its class
 
   std::vector<runtime::MemoryMap> files_;
+  std::size_t label_bytes_ = 1;  // before an image; the last one is the class
   std::int64_t images_ = 0;
 };
 
-/// The files of a path: itself, or of a folder those for training (data_batch_1.bin …), or else all that end with
-/// ".bin", in the order of their names. Throws ErrorCode::data where there are none.
+/// The files of a path: itself, or of a folder those for training (data_batch_1.bin …, or train.bin), or else all that
+/// end with ".bin", in the order of their names. Throws ErrorCode::data where there are none.
 [[nodiscard]] std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& path);
 
 }  // namespace ranvier::models

@@ -29,7 +29,8 @@ ImageData open_image_data(const ImageDataOptions& options) {
          "{}: --validation-split {} of {} images leaves {} for training and {} for validation: change the split or "
          "give more images",
          options.path, options.validation_split, data.images, data.images - kept, kept);
-  data.training = std::make_unique<ImageSource>(set, 0, data.images - kept, options.shuffle_seed);
+  data.training =
+      std::make_unique<ImageSource>(set, 0, data.images - kept, options.shuffle_seed, options.augment_seed);
   if (kept > 0 || options.validates_all) {
     const std::int64_t first = kept > 0 ? data.images - kept : 0;
     data.validation = std::make_unique<ImageSource>(set, first, data.images - first, std::nullopt);

@@ -22,6 +22,7 @@ struct ImageDataOptions {
   double validation_split = 0;  ///< share of the images, at the end
   bool validates_all = false;   ///< without a split: all of them are for validation, too
   std::optional<std::uint64_t> shuffle_seed;
+  std::optional<std::uint64_t> augment_seed;  ///< of crops of training's images; none: they come as they are
 };
 
 struct ImageData {

@@ -1,15 +1,17 @@
 #include "models/images/image_source.hpp"
 
+#include "models/images/augment.hpp"
 #include "runtime/error.hpp"
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace ranvier::models {
 
 ImageSource::ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
-                         std::optional<std::uint64_t> shuffle_seed)
-    : set_(std::move(set)), first_(first), count_(count) {
+                         std::optional<std::uint64_t> shuffle_seed, std::optional<std::uint64_t> augment_seed)
+    : set_(std::move(set)), first_(first), count_(count), augment_seed_(augment_seed) {
   expect(first >= 0 && count > 0 && first + count <= set_->images(), "images {} to {} of {}", first, first + count,
          set_->images());
   if (shuffle_seed) order_.emplace(count, *shuffle_seed);
@@ -20,8 +22,12 @@ std::int64_t ImageSource::image_of(std::int64_t sample) const {
 }
 
 void ImageSource::read_inputs(std::int64_t first, int count, std::byte* to) const {
-  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes())
-    set_->read(image_of(n), reinterpret_cast<std::uint8_t*>(to));
+  std::vector<std::uint8_t> image(augment_seed_ ? input_bytes() : 0);
+  for (std::int64_t n = first; n < first + count; ++n, to += input_bytes()) {
+    auto* const pixels = reinterpret_cast<std::uint8_t*>(to);
+    set_->read(image_of(n), augment_seed_ ? image.data() : pixels);
+    if (augment_seed_) crop_image(draw_crop(*augment_seed_, n), set_->size(), pixels, image.data());
+  }
 }
 
 void ImageSource::read_targets(std::int64_t first, int count, std::byte* to) const {

@@ -12,9 +12,10 @@ namespace ranvier::models {
 
 class ImageSource final : public SampleSource {
  public:
-  /// `count` images from `first` on, in their order, or with a seed in a random one, a new one each epoch.
+  /// `count` images from `first` on, in their order, or with a seed in a random one, a new one each epoch; with another
+  /// seed each a crop of the image (augment.hpp), a new one each epoch, too.
   ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
-              std::optional<std::uint64_t> shuffle_seed);
+              std::optional<std::uint64_t> shuffle_seed, std::optional<std::uint64_t> augment_seed = std::nullopt);
 
   [[nodiscard]] std::int64_t samples() const override { return count_; }
   [[nodiscard]] std::size_t input_bytes() const override { return set_->bytes(); }
@@ -29,6 +30,7 @@ class ImageSource final : public SampleSource {
   std::shared_ptr<const ImageSet> set_;
   std::int64_t first_, count_;
   std::optional<SampleOrder> order_;
+  std::optional<std::uint64_t> augment_seed_;
 };
 
 }  // namespace ranvier::models

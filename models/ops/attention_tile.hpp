@@ -79,9 +79,11 @@ inline constexpr std::size_t tile_vectors = 2;
 template <std::size_t vectors>
 using Sums = Floats[tile_rows][vectors];
 
+/// A function of its own: among what `finish` keeps, its loop would have no registers left for addresses.
 template <typename Units, std::size_t rows, std::size_t vectors, typename Finish>
-inline void one_tile(std::size_t row, std::size_t column, std::size_t n, const Left<typename Units::Unit>& a,
-                     const Right<typename Units::Unit>& b, Finish finish) {
+[[gnu::noinline]] void one_tile(std::size_t row, std::size_t column, std::size_t n,
+                                const Left<typename Units::Unit>& a, const Right<typename Units::Unit>& b,
+                                const Finish& finish) {
   Sums<vectors> sums = {};
   const auto* left = a.data + row * a.row_stride;
   const auto* right = b.data + column;

@@ -31,12 +31,24 @@ Floats bounded_exp2(Floats x) {
   return std::is_same_v<T, float> ? simd::exp2(bounded) : simd::exp2_for_half(bounded);
 }
 
+/// 1/x for x >= 1 and results that are stored as T: division takes as long as half of a gate.
+template <typename T>
+Floats reciprocal(Floats x) {
+#if defined(__AVX512F__)
+  if constexpr (!std::is_same_v<T, float>) {
+    const Floats near = _mm512_maskz_rcp14_ps(0xffff, x);
+    return near * (2.0f - x * near);
+  }
+#endif
+  return 1.0f / x;
+}
+
 /// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x.
 template <typename T>
 struct TanhForm {
   static Gate gate(Floats x) {
     const Floats e = bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
-    const Floats s = 1.0f / (1.0f + e), rest = e * s;
+    const Floats s = reciprocal<T>(1.0f + e), rest = e * s;
     const Floats slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // of 2u
     return {s, x * slope * (s * rest)};
   }
@@ -48,7 +60,7 @@ template <typename T>
 struct ErfForm {
   static Gate gate(Floats x) {
     const Floats e = bounded_exp2<T>(-0.5f * log2_e * (x * x));
-    const Floats t = 1.0f / (1.0f + 0.35355339059f * simd::max(x, -x));
+    const Floats t = reciprocal<T>(1.0f + 0.35355339059f * simd::max(x, -x));
     Floats p = simd::broadcast(-2.9669062960e-02f);
     p = p * t + 1.4298983591e-01f;
     p = p * t - 2.4513802344e-01f;

@@ -13,9 +13,12 @@
 namespace ranvier::models {
 namespace detail {
 
+/// Squares of `lanes` rows and columns, as many side by side as a register has room for.
 template <typename T>
 struct Block {
-  using Row [[gnu::vector_size(simd::lanes * sizeof(T))]] = T;
+  static constexpr std::size_t squares = simd::lanes == 16 ? 4 / sizeof(T) : 1;
+  static constexpr std::size_t width = squares * simd::lanes;
+  using Row [[gnu::vector_size(width * sizeof(T))]] = T;
 
   Row rows[simd::lanes];
 };
@@ -31,10 +34,11 @@ template <std::size_t distance, bool high, typename Vector, std::size_t... lane>
   }
 }
 
+/// Each of the squares.
 template <std::size_t distance = simd::lanes / 2, typename T>
 inline void transpose(Block<T>& block) {
   if constexpr (distance != 0) {
-    constexpr auto lanes = std::make_index_sequence<simd::lanes>();
+    constexpr auto lanes = std::make_index_sequence<Block<T>::width>();
     for (std::size_t i = 0; i < simd::lanes; ++i) {
       if ((i & distance) != 0) continue;
       const auto a = block.rows[i], b = block.rows[i + distance];
@@ -52,22 +56,23 @@ inline void transpose(Block<T>& block) {
 template <typename T>
 void transpose(T* to, std::size_t to_stride, const T* from, std::size_t from_stride, std::size_t rows,
                std::size_t columns) {
-  constexpr std::size_t lanes = simd::lanes;
+  constexpr std::size_t lanes = simd::lanes, width = detail::Block<T>::width;
   constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));  // so that cache lines of `to` are written whole
   for (std::size_t j0 = 0; j0 < columns; j0 += line) {
     const std::size_t j1 = std::min(columns, j0 + line);
     for (std::size_t i = 0; i < rows; i += lanes) {
-      for (std::size_t j = j0; j < j1; j += lanes) {
-        if (i + lanes <= rows && j + lanes <= columns) {
+      for (std::size_t j = j0; j < j1; j += width) {
+        if (i + lanes <= rows && j + width <= columns) {
           detail::Block<T> block;
           for (std::size_t r = 0; r < lanes; ++r)
             std::memcpy(&block.rows[r], from + (i + r) * from_stride + j, sizeof(block.rows[r]));
           detail::transpose(block);
-          for (std::size_t r = 0; r < lanes; ++r)
-            std::memcpy(to + (j + r) * to_stride + i, &block.rows[r], sizeof(block.rows[r]));
+          for (std::size_t c = 0; c < width; ++c)
+            std::memcpy(to + (j + c) * to_stride + i,
+                        reinterpret_cast<const T*>(&block.rows[c % lanes]) + c / lanes * lanes, lanes * sizeof(T));
         } else {
           for (std::size_t r = i; r < std::min(rows, i + lanes); ++r)
-            for (std::size_t c = j; c < std::min(j1, j + lanes); ++c)
+            for (std::size_t c = j; c < std::min(j1, j + width); ++c)
               to[c * to_stride + r] = from[r * from_stride + c];
         }
       }

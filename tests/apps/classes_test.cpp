@@ -95,7 +95,9 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
   const auto validation = [](const Outcome& outcome) {
     const auto place = outcome.output.find("validation loss ");
     REQUIRE(place != std::string::npos);
-    return outcome.output.substr(place, std::string("validation loss 0.00000").size());
+    const auto end = outcome.output.find("  over ", place);
+    REQUIRE(outcome.output.substr(place, end - place).find("  accuracy ") != std::string::npos);
+    return outcome.output.substr(place, end - place);
   };
   const Outcome evaluated = trained(file("tuned"), {"--eval-only", "--validation-split", "0.2"});
   INFO(evaluated.output);

@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(Images,
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
     const Outcome outcome = begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25",
-                                           "--metrics", metrics, "--save", file("saved")});
+                                           "--metrics", metrics, "--save", file("saved"), "--augment", "on"});
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     CHECK(has(outcome, "data: 40 images of 32 × 32, of which 10 are kept for validation"));
@@ -79,13 +79,16 @@ TEST_CASE_FIXTURE(Images,
     if (losses.empty()) losses = metric(metrics, "loss");
     CHECK(losses.size() == 4);
     CHECK(metric(metrics, "loss") == losses);
+    CHECK(lines_of(read_file(metrics)).back().find(R"("validation_accuracy":)") != std::string::npos);
+    CHECK(has(outcome, "  accuracy "));
     // What was saved, with its config.json.
     const Outcome again = start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"});
     INFO(again.output);
     CHECK(again.status == 0);
     const auto of = [](const Outcome& one) {
       const auto place = one.output.find("validation loss ");
-      return place == std::string::npos ? std::string("none") : one.output.substr(place, 22);
+      return place == std::string::npos ? std::string("none")
+                                        : one.output.substr(place, one.output.find("  over", place) - place);
     };
     CHECK(of(again) == of(outcome));
     // Without it tensors show their sizes.
@@ -127,5 +130,6 @@ TEST_CASE_FIXTURE(Images, "what text has and images have not is refused by its f
   refused(begin(1, {"--g-inter", "7"}), "--g-inter 7");
   refused(begin(1, {"--image-size", "224"}), "give --image-size 32");
   refused(begin(1, {"--lora-rank", "2"}), "takes no adapters");
+  refused(start(1, {"--augment", "on"}, "synthetic"), "--augment is about images, and --model gpt reads text");
   refused(start(1, {"--blocks", "1,1,1,1"}, "synthetic"), "none, as --model gpt has no such rows");
 }

@@ -171,12 +171,13 @@ TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all 
   const std::string path = metrics("a.jsonl", 3, "{\"checkpoint\":3}\nno record\n");
   CHECK(write_report(options({path, "--names", "a \"b\"", "--csv", file("all.csv")})) ==
         file("all.csv") + ": 3 lines\n");
-  CHECK(folder.read("all.csv") ==
-        "run,step,loss,validation_loss,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,tokens_per_second,"
-        "model_flops_per_second,mfu,seconds\n"
-        "\"a \"\"b\"\"\",1,10,,,1,0.001,1,0,100,200,,0.25,0.5\n"
-        "\"a \"\"b\"\"\",2,5.5,,,1,0.001,1,0,100,200,,0.25,0.5\n"
-        "\"a \"\"b\"\"\",3,4,1.5,,1,0.001,1,0,100,200,,0.25,0.5\n");
+  CHECK(
+      folder.read("all.csv") ==
+      "run,step,loss,validation_loss,validation_accuracy,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,"
+      "tokens_per_second,model_flops_per_second,mfu,seconds\n"
+      "\"a \"\"b\"\"\",1,10,,,,1,0.001,1,0,100,200,,0.25,0.5\n"
+      "\"a \"\"b\"\"\",2,5.5,,,,1,0.001,1,0,100,200,,0.25,0.5\n"
+      "\"a \"\"b\"\"\",3,4,1.5,,,1,0.001,1,0,100,200,,0.25,0.5\n");
 }
 
 TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is refused") {

@@ -1,6 +1,8 @@
 #include "models/images/image_data.hpp"
 
+#include "models/images/augment.hpp"
 #include "models/images/cifar_set.hpp"
+#include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
@@ -12,8 +14,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -79,6 +84,130 @@ TEST_CASE("a folder of CIFAR-10's has the images of its training files, in the o
         std::vector{100, 101, 102, 103});
 }
 
+TEST_CASE(
+    "a folder of CIFAR-100's has the images of train.bin with their fine classes, and is not mixed with "
+    "CIFAR-10's") {
+  const tests::TemporaryFolder folder;
+  const auto write = [&](const char* name, int first, int count) {
+    std::string content;
+    for (int value = first; value < first + count; ++value) {
+      content += static_cast<char>(19 - value % 5);  // one of 20 coarse classes
+      content += static_cast<char>(value % 100);
+      content.append(image_bytes, static_cast<char>(value));
+    }
+    std::ofstream(folder.path() / name, std::ios::binary) << content;
+  };
+  write("train.bin", 90, 5);
+  write("test.bin", 7, 2);
+  ImageDataOptions options = cifar(folder.path());
+  options.classes = 100;
+  const auto samples = [&](const SampleSource& source, int count) {
+    std::vector<std::pair<int, int>> found;  // class and value
+    for (int n = 0; n < count; ++n) {
+      std::array<std::uint8_t, image_bytes> image{};
+      std::int32_t label = -1;
+      source.read_inputs(n, 1, reinterpret_cast<std::byte*>(image.data()));
+      source.read_targets(n, 1, reinterpret_cast<std::byte*>(&label));
+      CHECK(std::count(image.begin(), image.end(), image[0]) == std::ptrdiff_t{image_bytes});
+      found.emplace_back(label, image[0]);
+    }
+    return found;
+  };
+  const ImageData data = open_image_data(options);
+  CHECK(data.images == 5);
+  CHECK(samples(*data.training, 5) ==
+        std::vector<std::pair<int, int>>{{90, 90}, {91, 91}, {92, 92}, {93, 93}, {94, 94}});
+  options.path = (folder.path() / "test.bin").string();
+  CHECK(samples(*open_image_data(options).training, 2) == std::vector<std::pair<int, int>>{{7, 7}, {8, 8}});
+
+  options.path = folder.path().string();
+  options.classes = 10;
+  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
+             "image 0 is of class 90, and the model knows 10: raise --classes to 100"));
+  write_records(folder.path() / "data_batch_1.bin", 0, 3);
+  options.classes = 100;
+  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
+             "of CIFAR-100: give files of one of them"));
+}
+
+TEST_CASE("a crop is the image with a border, moved by as much as was drawn, and then mirrored") {
+  constexpr int S = 6;
+  std::array<std::uint8_t, 3 * S * S> image{}, cropped{};
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i + 1);
+  const auto pixel = [&](int plane, int y, int x) {
+    const bool inside = y >= 0 && y < S && x >= 0 && x < S;
+    return inside ? int{image[static_cast<std::size_t>((plane * S + y) * S + x)]} : 0;
+  };
+  int wrong = 0;
+  for (int down = -Crop::border; down <= Crop::border; ++down)
+    for (int right = -Crop::border; right <= Crop::border; ++right)
+      for (const bool mirrored : {false, true}) {
+        crop_image({down, right, mirrored}, S, cropped.data(), image.data());
+        for (int plane = 0; plane < 3; ++plane)
+          for (int y = 0; y < S; ++y)
+            for (int x = 0; x < S; ++x) {
+              const int from = mirrored ? S - 1 - x : x;
+              if (cropped[static_cast<std::size_t>((plane * S + y) * S + x)] !=
+                  pixel(plane, y + down, from + right))
+                ++wrong;
+            }
+      }
+  CHECK(wrong == 0);
+  // Images smaller than the border.
+  std::array<std::uint8_t, 3> one{7, 8, 9}, other{1, 1, 1};
+  crop_image({0, 4, true}, 1, other.data(), one.data());
+  CHECK(other == std::array<std::uint8_t, 3>{0, 0, 0});
+  crop_image({0, 0, true}, 1, other.data(), one.data());
+  CHECK(other == one);
+}
+
+TEST_CASE("crops are drawn evenly, from the seed and the sample alone") {
+  constexpr int draws = 20000;
+  std::array<int, 9> down{}, right{};
+  int mirrored = 0;
+  for (std::int64_t n = 0; n < draws; ++n) {
+    const Crop crop = draw_crop(3, n);
+    REQUIRE((crop.down >= -4 && crop.down <= 4 && crop.right >= -4 && crop.right <= 4));
+    ++down[static_cast<std::size_t>(crop.down + 4)];
+    ++right[static_cast<std::size_t>(crop.right + 4)];
+    mirrored += crop.mirrored ? 1 : 0;
+  }
+  for (const auto& counts : {down, right})
+    for (const int count : counts) CHECK(count == doctest::Approx(draws / 9.0).epsilon(0.1));
+  CHECK(mirrored == doctest::Approx(draws / 2.0).epsilon(0.03));
+  const Crop far = draw_crop(3, std::int64_t{1} << 32), near = draw_crop(3, 0), seeded = draw_crop(4, 0);
+  const auto differ = [](const Crop& a, const Crop& b) {
+    return a.down != b.down || a.right != b.right || a.mirrored != b.mirrored;
+  };
+  CHECK(differ(far, near));
+  CHECK(differ(seeded, near));
+}
+
+TEST_CASE(
+    "augmented images are crops by the sample's number, however many are read at a time, and not in validation") {
+  const auto set = std::make_shared<const SyntheticSet>(32, 10);
+  const ImageSource plain(set, 0, 8, std::nullopt), augmented(set, 0, 8, std::nullopt, 5);
+  const std::size_t bytes = plain.input_bytes();
+  std::vector<std::uint8_t> all(20 * bytes), image(bytes), expected(bytes);
+  augmented.read_inputs(0, 20, reinterpret_cast<std::byte*>(all.data()));
+  for (std::int64_t n = 0; n < 20; ++n) {
+    plain.read_inputs(n, 1, reinterpret_cast<std::byte*>(image.data()));
+    crop_image(draw_crop(5, n), 32, expected.data(), image.data());
+    CHECK(std::equal(expected.begin(), expected.end(), all.begin() + n * static_cast<std::ptrdiff_t>(bytes)));
+    augmented.read_inputs(n, 1, reinterpret_cast<std::byte*>(image.data()));
+    CHECK(image == expected);
+  }
+  CHECK_FALSE(std::equal(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(bytes),
+                         all.begin() + 8 * static_cast<std::ptrdiff_t>(bytes)));  // the next epoch
+
+  const tests::TemporaryFolder folder;
+  write_records(folder.path() / "some.bin", 0, 10);
+  ImageDataOptions options = cifar(folder.path() / "some.bin");
+  options.augment_seed = 5;
+  options.validation_split = 0.5;
+  CHECK(values_of(*open_image_data(options).validation, 0, 5) == std::vector{5, 6, 7, 8, 9});
+}
+
 TEST_CASE("the end of the images is kept for validation, and the others come once an epoch in any order") {
   const tests::TemporaryFolder folder;
   const auto path = folder.path() / "some.bin";
@@ -110,14 +239,14 @@ TEST_CASE("what is no such file, and what the model does not take, is refused wi
     CHECK(says(error, words));
   };
   refused(cifar(folder.path()), ErrorCode::data, "there are no files of images");
-  std::ofstream(path, std::ios::binary) << std::string(3074, 'x');
-  refused(cifar(path), ErrorCode::data, "its 3074 bytes are no records of 3073");
+  std::ofstream(path, std::ios::binary) << std::string(3075, 'x');
+  refused(cifar(path), ErrorCode::data, "its 3075 bytes are no records of 3073 or 3074");
   std::ofstream(path, std::ios::binary | std::ios::trunc) << "";
   refused(cifar(path), ErrorCode::data, "its 0 bytes");
   write_records(path, 0, 8);
   ImageDataOptions options = cifar(path);
   options.classes = 7;
-  refused(options, ErrorCode::data, "image 7 is of class 7, and the model knows 7: raise --classes");
+  refused(options, ErrorCode::data, "image 7 is of class 7, and the model knows 7: raise --classes to 10");
   options = cifar(path);
   options.image_size = 224;
   refused(options, ErrorCode::usage, "give --image-size 32");

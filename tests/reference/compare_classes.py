@@ -89,6 +89,13 @@ def train(trainer, folder, ranks, flags, metrics):
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
+def check_validation(name, line, output, labels):
+    accuracy = (output.logits.argmax(1) == labels).double().mean().item()
+    if abs(line["validation_loss"] - output.loss.item()) > 1e-5 or abs(line["validation_accuracy"] - accuracy) > 1e-12:
+        sys.exit(f"{name}: the validation has loss {line['validation_loss']} and accuracy {line['validation_accuracy']}, of "
+                 f"transformers {output.loss.item()} and {accuracy}")
+
+
 def main():
     trainer, folder, family = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     shutil.rmtree(folder, ignore_errors=True)
@@ -115,8 +122,7 @@ def main():
         pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
         families.check(f"{family}, {grid}", families.apart(lines, losses, norms, [
             (ours, theirs) for (tensor, ours), theirs in pairs if not tensor.endswith(families.NO_SLOPE)]))
-        if abs(lines[-1]["validation_loss"] - output.loss.item()) > 1e-5:
-            sys.exit(f"{grid}: the validation loss is {lines[-1]['validation_loss']}, of transformers {output.loss.item()}")
+        check_validation(grid, lines[-1], output, labels)
 
     # From weights for masks: the head is new, and nothing else.
     masks = make_model(family, AutoModelForMaskedLM)

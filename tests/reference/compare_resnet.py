@@ -89,11 +89,11 @@ def philox(key, counter):
     return np.stack(np.broadcast_arrays(a, b, c, d), -1)
 
 
-def synthetic(size):
-    """The images of --data synthetic."""
+def synthetic(size, count=STEPS * BATCH, classes=CLASSES):
+    """The first images of --data synthetic."""
     bytes_of_image, images, labels = 3 * size * size, [], []
-    for n in range(STEPS * BATCH):
-        label = int(philox((0, 0), (0, n, 0, 0))[0]) % CLASSES
+    for n in range(count):
+        label = int(philox((0, 0), (0, n, 0, 0))[0]) % classes
         shades = (philox((0, 0), (0, label, 0, 1)) & np.uint64(0xFF))[:3]
         words = philox((0, 0), (np.arange((bytes_of_image + 15) // 16), n, 0, 2)).reshape(-1)
         noise = words.astype("<u4").view(np.uint8)[:bytes_of_image].astype(np.uint64).reshape(3, size, size)

@@ -1,4 +1,5 @@
-"""Reading and writing safetensors files of fp32 tensors: 8 bytes of header length, a JSON header, the data."""
+"""Reading and writing safetensors files of fp32 tensors: 8 bytes of header length, a JSON header, the data. Whole numbers are
+written as int64."""
 
 import json
 import struct
@@ -27,12 +28,13 @@ def read(path):
 def write(path, tensors):
     header, offset = {}, 0
     for name, values in tensors.items():
-        end = offset + 4 * values.size
-        header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [offset, end]}
+        whole = values.dtype.kind == "i"
+        end = offset + (8 if whole else 4) * values.size
+        header[name] = {"dtype": "I64" if whole else "F32", "shape": list(values.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for values in tensors.values():
-            file.write(np.ascontiguousarray(values, dtype="<f4").tobytes())
+            file.write(np.ascontiguousarray(values, dtype="<i8" if values.dtype.kind == "i" else "<f4").tobytes())

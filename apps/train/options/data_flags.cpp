@@ -114,8 +114,9 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   table.add(
       {"data", "PATH",
        "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
-       "several: PATH:WEIGHT,PATH:WEIGHT. Of images' models: CIFAR-10's binary files, one or a folder of them, or "
-       "synthetic",
+       "several: PATH:WEIGHT,PATH:WEIGHT. Of images' models: binary files of CIFAR-10 or CIFAR-100, one or a "
+       "folder of "
+       "them, or synthetic",
        text(data.data)});
   table.add({"tokenizer", "bytes|none|PATH",
              "of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
@@ -160,6 +161,11 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
              "number of the token that stands for a masked one; auto: the tokenizer's, or of bytes 256",
              token_or_auto(data.mask_token), "auto"});
   table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
+  table.add(
+      {"augment", "on|off",
+       "of images' models: train on crops of the images with a border of 4 black pixels, half of them mirrored, "
+       "other ones each epoch; images for validation stay as they are",
+       toggle(data.augment)});
   table.add({"validation-split", "SHARE", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
   table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(trainer.eval_every, 0),
@@ -259,6 +265,9 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (models::reads_images(options.model.sizes)) {
     resolve_images(options, table);
   } else {
+    if (options.data.augment)
+      fail(ErrorCode::usage, "--augment is about images, and --model {} reads text: leave it out",
+           options.model.name);
     resolve_text(options, table);
   }
   DataOptions& data = options.data;

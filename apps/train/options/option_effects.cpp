@@ -85,6 +85,7 @@ std::span<const Entry> entries() {
       Entry{"documents", decides},
       Entry{"document-end", decides},
       Entry{"shuffle", decides},
+      Entry{"augment", decides},
       Entry{"validation-split", decides},
       Entry{"eval-every", tells},
       Entry{"eval-samples", tells},

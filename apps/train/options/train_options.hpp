@@ -64,6 +64,7 @@ struct DataOptions {
   models::Documents documents = models::Documents::join;
   std::optional<std::int32_t> document_end;  ///< of token files; none: the tokenizer's end of text
   bool shuffle = true;
+  bool augment = false;           ///< training's images are crops of them, mirrored or not
   double validation_split = 0;    ///< share of the tokens, at the end of the file
   std::int64_t eval_samples = 0;  ///< of the validation part; 0: all
   bool eval_only = false;         ///< instead of training; of all data unless there is a validation split

@@ -1,0 +1,23 @@
+// Images as training varies them: crops of an image with a black border, half of them mirrored. Any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace ranvier::models {
+
+/// What becomes of an image [3, S, S]: pixel (y, x) is the one at (y + down, x + right), black outside of it.
+struct Crop {
+  static constexpr int border = 4;  ///< pixels on each side, as is usual for CIFAR
+
+  int down = 0, right = 0;  ///< from -border to border
+  bool mirrored = false;    ///< left and right change places, then
+};
+
+/// As likely as any other. Follows from the seed and the sample's number alone: the same on any grid, another one in
+/// the next epoch.
+[[nodiscard]] Crop draw_crop(std::uint64_t seed, std::int64_t sample);
+
+/// to[3, S, S] = the crop of from[3, S, S].
+void crop_image(const Crop& crop, int size, std::uint8_t* to, const std::uint8_t* from);
+
+}  // namespace ranvier::models

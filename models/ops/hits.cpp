@@ -1,0 +1,16 @@
+#include "models/ops/hits.hpp"
+
+#include "models/ops/dispatch.hpp"
+
+namespace ranvier::models {
+
+void count_hits(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
+                const void* logits, const std::int32_t* targets) {
+  expect_kernel(dtype, "hits");
+  const runtime::WorkCost cost =
+      memory_cost(runtime::WorkKind::cross_entropy, dtype,
+                  bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
+  on_device<count_hits_cpu, count_hits_cuda>(stream, cost, shape, dtype, hits, logits, targets);
+}
+
+}  // namespace ranvier::models
