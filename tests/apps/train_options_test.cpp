@@ -90,7 +90,8 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
   CHECK(parse_train({"--data", "a", "--g-inter", "2"}, 6).trainer.batch_size == 18);
   CHECK(parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1"}).trainer.pipeline_limit == 4);
   // Limits of chunks follow from the order of their passes.
-  const auto chunks = parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1", "--chunks-per-rank", "2"}).trainer;
+  const auto chunks =
+      parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1", "--chunks-per-rank", "2"}).trainer;
   CHECK(chunks.chunks_per_rank == 2);
   CHECK(chunks.pipeline_limit == 0);
   refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank: '0'");
