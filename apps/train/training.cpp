@@ -209,8 +209,7 @@ void Training::execute(double peak) {
 RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
   return {.describe =
               [this, &watchdog](RankSummary& summary) {
-                const std::string waits = watchdog.waits_for();
-                waits.copy(summary.waits.data(), summary.waits.size() - 1);
+                summary.set_waits(watchdog.waits_for());
                 summary.step = rank_->trainer().step();
                 summary.device_bytes = devices_.compute->used_bytes();
                 summary.resident_bytes = runtime::peak_resident_bytes();

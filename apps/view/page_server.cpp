@@ -242,6 +242,7 @@ PageServer::PageServer(const std::string& flag, Options options, Answer answer)
       }
     }
   });
+  pthread_setname_np(state_->thread.native_handle(), "page");
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {
@@ -19,6 +20,9 @@ struct RankSummary {
   std::int64_t step = 0;                              ///< that is being computed
   std::uint32_t spans = 0;                            ///< how many follow
   std::array<char, 196> waits{};                      ///< what it does or waits for, ended by a zero
+
+  /// Of a text that is too long its first words, and an ellipsis.
+  void set_waits(std::string_view text);
 };
 
 /// A piece of the rank's time; 16 bytes, as a step of hundreds of ranks has thousands of them.

@@ -1,4 +1,5 @@
 // Jobs that are watched while they train: by requests, by ill-behaved clients, and by a browser where there is one.
+#include "tests/apps/browser.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/apps/small_run.hpp"
 
@@ -7,9 +8,7 @@
 
 #include <array>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,14 +37,22 @@ struct Fixture : SmallText {
     REQUIRE(answer.status == 200);
     return json::parse(answer.body).as_object();
   }
-  /// Until the value there is at least that.
-  static void wait_for(std::uint16_t port, const char* name, double least) {
-    for (int i = 0; i < 1500; ++i) {
-      if (get(port, "/status").at(name).to_number<double>() >= least) return;
-      std::this_thread::sleep_for(20ms);
-    }
-    FAIL("nothing happens");
+  [[nodiscard]] Flags endless_run() const {
+    return small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "1000000", "--validation-split", "0.1",
+                            "--eval-every", "20", "--serve", "0"});
   }
+  static std::string address(std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port) + "/"; }
+  /// Where somebody wants to look at it.
+  static void keep_screenshot(Browser& browser, const std::string& name) {
+    if (const char* const folder = std::getenv("RANVIER_SCREENSHOTS"))
+      browser.save_screenshot(std::string(folder) + "/" + name + ".png");
+  }
+  /// Curves, an evaluation, and all four ranks.
+  static constexpr const char* page_has_heard_all =
+      "document.querySelector('.values') !== null && document.querySelector('.evaluation') !== null && "
+      "ranks !== null && ranks.ranks.length === 4";
+  static constexpr const char* page_is_lost =
+      "getComputedStyle(document.getElementById('lost')).display !== 'none'";
 };
 
 }  // namespace
@@ -101,54 +108,63 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(first("alone", "grad_norm") == first("watched", "grad_norm"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what the ranks of a job do") {
-  std::string browser;
-  for (const char* path : {"/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
-    if (browser.empty() && std::filesystem::exists(path)) browser = path;
-  if (browser.empty()) {
+TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it trains and after it has ended") {
+  if (!Browser::is_there()) {
     MESSAGE("skipped: there is no chromium");
     return;
   }
-  Job job(4, small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "1000000", "--validation-split", "0.1",
-                              "--eval-every", "20", "--serve", "0"}));
+  Job job(4, endless_run());
   const std::uint16_t port = port_of(job);
-  wait_for(port, "step", 25);
-  bool heard = false;
-  for (int i = 0; i < 1500 && !heard; ++i) {
-    heard = get(port, "/ranks").at("ranks").as_array().size() == 4;
-    std::this_thread::sleep_for(20ms);
+  Browser browser(file("browser"));
+  browser.look_like(1400, 1900);
+  browser.open(address(port));
+  REQUIRE(browser.becomes_true(page_has_heard_all));
+  const std::string page(browser.value("document.documentElement.outerHTML").as_string());
+  INFO(page);
+  for (const char* words : {"gpt 4 × 32, 2 heads", "<b>training</b>", " / 1000000</b>", "2 stages × 2 rows",
+                            "class=\"values\"", "class=\"evaluation\"", "as heard ", "inside nodes",
+                            "<td class=\"text\">microbatch-size</td>", "embedding … h.1"}) {
+    CAPTURE(words);
+    CHECK(page.find(words) != std::string::npos);
   }
-  REQUIRE(heard);
-  const auto looks = [&](const std::string& more) {
-    return "timeout 180 " + browser +
-           " --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=" + file("browser") +
-           " --virtual-time-budget=6000 " + more + " http://127.0.0.1:" + std::to_string(port) + "/ 2>/dev/null";
-  };
-  std::string dom;
-  std::FILE* output = ::popen(looks("--dump-dom").c_str(), "r");
-  REQUIRE(output != nullptr);
-  std::array<char, 4096> some;
-  while (const std::size_t bytes = std::fread(some.data(), 1, some.size(), output)) dom.append(some.data(), bytes);
-  CHECK(::pclose(output) == 0);
-  INFO(dom);
-  const auto shows = [&](const std::string& words) { return dom.find(words) != std::string::npos; };
-  CHECK(shows("gpt 4 × 32, 2 heads"));
-  CHECK(shows("<b>training</b>"));
-  CHECK(shows(" / 1000000</b>"));
-  CHECK(shows("2 stages × 2 rows"));
-  CHECK(shows("class=\"values\""));  // curves
-  CHECK(shows("class=\"evaluation\""));
-  CHECK(shows("as heard "));  // of ranks
-  CHECK(shows("inside nodes"));
-  CHECK(shows("<td class=\"text\">microbatch-size</td>"));
-  CHECK(shows("embedding … h.1"));
-  CHECK(!shows("id=\"lost\" style=\"display: block"));
-  if (const char* shots = std::getenv("RANVIER_SCREENSHOTS")) {
-    for (const auto& [name, size] : {std::pair{"page", "1400,1900"}, {"phone", "400,2600"}})
-      CHECK(std::system((looks("--screenshot=" + std::string(shots) + "/" + name + ".png --window-size=" + size) +
-                         " >/dev/null")
-                            .c_str()) == 0);
+  CHECK(browser.value(page_is_lost) == json::value(false));
+  const std::string wider = "document.documentElement.scrollWidth > innerWidth";
+  const std::string paper = "getComputedStyle(document.body).backgroundColor";
+  const json::value light = browser.value(paper);
+  keep_screenshot(browser, "page");
+  browser.look_like(1400, 1900, true);
+  CHECK(browser.value(paper) != light);
+  keep_screenshot(browser, "dark");
+  browser.look_like(400, 2600);
+  CHECK(browser.value(wider) == json::value(false));
+  keep_screenshot(browser, "phone");
+  browser.look_like(1400, 1900);
+
+  job.signal_launcher(SIGUSR1);
+  CHECK(job.wait(60s).status == 75);  // stopped, in order
+  REQUIRE(browser.becomes_true(page_is_lost));
+  CHECK(browser.value(page_has_heard_all) == json::value(true));  // what was heard last stays
+  CHECK(browser.exceptions().empty());
+  keep_screenshot(browser, "ended");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a page shows in a browser that a job has failed, and what was heard of it before") {
+  if (!Browser::is_there()) {
+    MESSAGE("skipped: there is no chromium");
+    return;
   }
-  job.signal_launcher(15);
-  job.wait(60s);
+  Job job(4, endless_run());
+  Browser browser(file("browser"));
+  browser.look_like(1400, 1900);
+  browser.open(address(port_of(job)));
+  REQUIRE(browser.becomes_true(page_has_heard_all));
+  CHECK(browser.value(page_is_lost) == json::value(false));
+  job.signal_rank(3, SIGKILL);
+  const Outcome outcome = job.wait(60s);
+  CHECK(!outcome.timed_out);
+  CHECK(outcome.status != 0);
+  REQUIRE(browser.becomes_true(page_is_lost));
+  CHECK(browser.value(page_has_heard_all) == json::value(true));
+  CHECK(browser.exceptions().empty());
+  keep_screenshot(browser, "failed");
 }

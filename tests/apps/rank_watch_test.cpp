@@ -136,3 +136,24 @@ TEST_CASE("summaries of hundreds of ranks are small, and those of few show every
   CHECK(apps::summary_spans(512) == 32);
   CHECK(apps::summary_spans(100'000) == 16);
 }
+
+TEST_CASE("what a rank waits for is cut between words where it is too long") {
+  apps::RankSummary summary;
+  const auto said = [&] { return std::string(summary.waits.data()); };
+  summary.set_waits("a message");
+  CHECK(said() == "a message");
+  const std::string longest(summary.waits.size() - 1, 'x');
+  summary.set_waits(longest);
+  CHECK(said() == longest);
+  summary.set_waits("the activation " + longest);
+  CHECK(said() == "the activation …");
+  summary.set_waits("");
+  CHECK(said().empty());
+  for (std::size_t length = 1; length < 300; ++length) {
+    std::string words;
+    while (words.size() < length) words += "gradient ";
+    summary.set_waits(words);
+    REQUIRE(said().size() < summary.waits.size());
+    REQUIRE((said() == words || said().ends_with("gradient …")));
+  }
+}

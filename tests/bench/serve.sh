@@ -6,7 +6,8 @@
 #
 # One JSON line: `seconds` of a step without the page (the median of all rounds' steps but each run's first two), how many
 # times as long a step took with it, as the median of the rounds' ratios of medians (`over_none`), the least and the most
-# of these ratios, and the answers that the client read.
+# of these ratios, the answers that the client read, and the share of one core that the page's thread took meanwhile
+# (`thread`), which is measured more finely than steps can be.
 source "$(dirname "$0")/measuring.sh"
 rounds=5 steps=60 build=build/release
 read_flags rounds steps build -- "$@"
@@ -29,11 +30,17 @@ look() {  # as long as the page is there: writes a line for each answer
     sleep 0.1
     port=$(sed -n 's|^page: http://127.0.0.1:\([0-9]*\)/.*|\1|p' "$folder/log")
   done
+  local thread
+  thread=$(dirname "$(grep -lsx page /proc/[0-9]*/task/[0-9]*/comm | tail -n 1)")
   while get "$port" /status 2>/dev/null | grep -q '"step"'; do
     get "$port" /ranks 2>/dev/null | grep -c '"rank' || true
     get "$port" "/series?first=1&last=$steps&points=600" 2>/dev/null | grep -c '"loss"' || true
+    [ ! -r "$thread/schedstat" ] ||
+      echo "$(cut -d ' ' -f 1 "$thread/schedstat") $(date +%s%N)" 2>/dev/null >>"$folder/thread"
     sleep 1
   done >>"$folder/answers"
+  awk 'NR == 1 { cpu = $1; time = $2 } END { print ($1 - cpu) / ($2 - time) }' "$folder/thread" >>"$folder/shares"
+  rm "$folder/thread"
 }
 seconds_of() {  # <metrics>: the median of a run's steps but the first two
   grep '"step"' "$1" >"$folder/steps"
@@ -52,6 +59,6 @@ for ((round = 0; round < rounds; ++round)); do
   seconds_of "$folder/without" >>"$folder/all-without"
   echo "$(seconds_of "$folder/with") $(tail -n 1 "$folder/all-without")" | awk '{ print $1 / $2 }' >>"$folder/ratios"
 done
-printf '{"bench": "serve", "seconds": %.4f, "over_none": %.4f, "least": %.4f, "most": %.4f, "answers": %d}\n' \
+printf '{"bench": "serve", "seconds": %.4f, "over_none": %.4f, "least": %.4f, "most": %.4f, "answers": %d, "thread": %.5f}\n' \
   "$(median "$folder/all-without")" "$(median "$folder/ratios")" "$(sort -g "$folder/ratios" | head -n 1)" \
-  "$(sort -g "$folder/ratios" | tail -n 1)" "$(grep -vc '^0$' "$folder/answers")"
+  "$(sort -g "$folder/ratios" | tail -n 1)" "$(grep -vc '^0$' "$folder/answers")" "$(median "$folder/shares")"

@@ -1,0 +1,53 @@
+// Chromium without a window, asked about a page by its DevTools protocol over a pipe. One thread.
+//
+//   if (!Browser::is_there()) return;
+//   Browser browser(folder);
+//   browser.open("http://127.0.0.1:8080/");
+//   CHECK(browser.value("document.title") == "Ranvier");
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace ranvier::tests {
+
+class Browser {
+ public:
+  [[nodiscard]] static bool is_there();
+
+  /// Keeps what it stores in `folder`.
+  explicit Browser(const std::string& folder);
+  ~Browser();
+  Browser(const Browser&) = delete;
+  Browser& operator=(const Browser&) = delete;
+
+  /// Returns when the page and what it names are there; its scripts go on.
+  void open(const std::string& address);
+  /// What a JavaScript expression is on the page.
+  boost::json::value value(const std::string& expression);
+  /// Whether an expression became true within a minute.
+  bool becomes_true(const std::string& expression);
+  /// The page from now on as on a screen of so many pixels, light or dark.
+  void look_like(int width, int height, bool dark = false);
+  void save_screenshot(const std::string& path);
+  /// What its scripts threw since it was opened.
+  [[nodiscard]] const std::vector<std::string>& exceptions() const { return exceptions_; }
+
+ private:
+  boost::json::object ask(const std::string& method, boost::json::object parameters = {});
+  boost::json::object hear();
+
+  pid_t process_ = -1;
+  int requests_ = -1, answers_ = -1;
+  int last_id_ = 0;
+  std::string session_;  // of the page
+  std::string rest_;     // came behind the last message
+  std::vector<std::string> exceptions_;
+};
+
+}  // namespace ranvier::tests
