@@ -104,6 +104,44 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   return text;
 }
 
+std::string stages_table(const Choice& choice) {
+  constexpr std::size_t most_stages = 16;
+  std::vector<std::pair<std::string, actors::StagePrediction>> lines;
+  const auto& stages = choice.prediction.stages;
+  if (stages.empty()) return {};
+  if (stages.size() <= most_stages) {
+    for (std::size_t s = 0; s < stages.size(); ++s) lines.emplace_back(fmt::format("{}", s), stages[s]);
+  } else {
+    actors::StagePrediction mean;
+    const auto count = static_cast<double>(stages.size());
+    for (const actors::StagePrediction& stage : stages)
+      for (double actors::StagePrediction::* const part :
+           {&actors::StagePrediction::forward_seconds, &actors::StagePrediction::backward_seconds,
+            &actors::StagePrediction::weights_seconds, &actors::StagePrediction::optimizer_seconds,
+            &actors::StagePrediction::other_seconds, &actors::StagePrediction::step_seconds})
+        mean.*part += stage.*part / count;
+    const auto [idlest, busiest] = std::minmax_element(
+        stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
+    lines.emplace_back("average", mean);
+    lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
+    lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
+  }
+  std::string text =
+      fmt::format("\nwhat a rank of each stage of the best one does in a step\n{}", right("stage", 13));
+  for (const char* const column : {"forward", "backward", "weights", "optimizer", "other work", "waiting"})
+    text += right(column, 14);
+  text += '\n';
+  for (const auto& [name, stage] : lines) {
+    const double waiting = std::max(0.0, stage.step_seconds * (1 - stage.busy()));
+    text += right(name, 13);
+    for (const double seconds : {stage.forward_seconds, stage.backward_seconds, stage.weights_seconds,
+                                 stage.optimizer_seconds, stage.other_seconds, waiting})
+      text += right(seconds > 0 ? milliseconds(seconds) : "–", 14);
+    text += '\n';
+  }
+  return text;
+}
+
 std::string search_lines(const Choices& choices) {
   const SearchResult& search = choices.search;
   std::string text = fmt::format(
@@ -118,6 +156,25 @@ std::string search_lines(const Choices& choices) {
                                  : std::string("none of them is faster than the best"));
   }
   return text;
+}
+
+std::optional<std::string> none_runs(const Choices& choices) {
+  if (!choices.best.empty() || choices.closest) return {};
+  std::string reasons;
+  for (const auto& [why, count] : choices.left_out) {
+    if (why.starts_with("memory: ")) return {};
+    constexpr std::string_view before = "refused: ";
+    if (!why.starts_with(before)) continue;
+    if (!reasons.empty()) reasons += "; ";
+    reasons += fmt::format("{} ({} of them)", std::string_view(why).substr(before.size()), count);
+  }
+  if (reasons.empty()) return {};
+  return fmt::format("none of {} candidates can run: {}", choices.candidates, reasons);
+}
+
+std::string why_none(const Choices& choices) {
+  if (const auto why = none_runs(choices)) return *why;
+  return choices.closest ? fmt::format("nothing fits: {}", choices.closest->lacks) : std::string("nothing fits");
 }
 
 std::string nothing_fits(const Choices& choices, const ReportContext& context) {
@@ -149,6 +206,14 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
   const Prediction& p = choice.prediction;
   json::object flags;
   for (const GivenFlag& flag : choice.config) flags[flag.name] = flag.value;
+  json::array stages;
+  for (const actors::StagePrediction& stage : p.stages)
+    stages.push_back(json::object{{"forward_seconds", stage.forward_seconds},
+                                  {"backward_seconds", stage.backward_seconds},
+                                  {"weights_seconds", stage.weights_seconds},
+                                  {"optimizer_seconds", stage.optimizer_seconds},
+                                  {"other_seconds", stage.other_seconds},
+                                  {"busy", stage.busy()}});
   json::object all{{"candidate", choice.candidate.text()},
                    {"flags", std::move(flags)},
                    {"step_seconds", p.step_seconds},
@@ -164,7 +229,8 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"bytes_in_nodes", most(p.rank_bytes_intra)},
                    {"bytes_between_nodes", most(p.rank_bytes_inter)},
                    {"device_bytes_by_kind", bytes_by_kind(choice.trial.kinds.device)},
-                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)}};
+                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)},
+                   {"stages", std::move(stages)}};
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   return all;
 }
@@ -215,7 +281,7 @@ std::string cases_table(const std::vector<Case>& cases) {
   for (const Case& one : cases) {
     const std::string kept = one.kept ? rate(one.kept->prediction, one.context) : "does not fit";
     if (!one.best) {
-      text += fmt::format("{}  {}\n", left(one.label, label), "nothing fits");
+      text += fmt::format("{}  {}\n", left(one.label, label), one.why_none);
       continue;
     }
     const Prediction& p = one.best->prediction;
@@ -238,7 +304,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
       return choice ? Bar{choice->prediction.tokens_per_second, rate(choice->prediction, one.context), series}
                     : Bar{0, "does not fit", series};
     };
-    plot.groups.push_back({one.best ? fmt::format("{}: {}", one.label, one.best->candidate.text()) : one.label,
+    plot.groups.push_back({fmt::format("{}: {}", one.label, one.best ? one.best->candidate.text() : one.why_none),
                            {bar(one.best, 0), bar(one.kept, 1)}});
   }
   return plot;
@@ -247,6 +313,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
 json::object to_json(const Case& one) {
   json::object all{{"case", one.label}};
   if (one.best) all["best"] = to_json(*one.best, one.context);
+  if (!one.best) all["why_none"] = one.why_none;
   if (one.kept) all["unchanged"] = to_json(*one.kept, one.context);
   return all;
 }
