@@ -86,11 +86,23 @@ Direction next_pass(Policy policy, const PipelineProgress& p) {
   return Direction::none;
 }
 
-/// Whether ZB-H1's order has weight gradients next: those of as many microbatches wait as there are stages before this
-/// one, unless limits allow fewer.
+/// Microbatches whose weight gradients wait in ZB-H1's order before the next backward pass: as many as there are stages
+/// before this one, unless limits allow fewer.
+int waiting_in_zb_h1(const PipelineProgress& p) {
+  return std::min({p.stage, p.limit - 1 - warm_up(p), p.deferred_limit - 1});
+}
+
 bool zb_h1_has_weights_next(const PipelineProgress& p) {
-  const int waiting = std::min({p.stage, p.limit - 1 - warm_up(p), p.deferred_limit - 1});
-  return p.backwards - p.weights > waiting || p.backwards == p.microbatches;
+  return p.backwards - p.weights > waiting_in_zb_h1(p) || p.backwards == p.microbatches;
+}
+
+/// Whether to wait for a gradient rather than to begin weight gradients, which would delay it here and, each by as
+/// much, on all stages before. When the pipeline drains there is time for them after the last gradient left, until it
+/// has passed all stages before: for those that wait in ZB-H1's order where stages are even. Three quarters of them
+/// leave some of it where they are not.
+bool drains(const PipelineProgress& p) {
+  return p.forwards == p.microbatches && p.backwards < p.microbatches &&
+         4 * (p.backwards - p.weights) <= 3 * waiting_in_zb_h1(p);
 }
 
 }  // namespace
@@ -100,7 +112,8 @@ Direction next_direction(Policy policy, const PipelineProgress& p) {
   const Direction weights = p.weights_ready ? Direction::weights : Direction::none;
   if (policy == Policy::zb_h1 && zb_h1_has_weights_next(p)) return weights;
   const Direction pass = next_pass(policy, p);
-  return pass != Direction::none || policy == Policy::zb_h1 ? pass : weights;
+  if (pass != Direction::none || policy == Policy::zb_h1 || drains(p)) return pass;
+  return weights;
 }
 
 }  // namespace ranvier::actors

@@ -41,8 +41,8 @@ struct PipelineProgress {
   bool weights_ready = false;  ///< the next weight gradients can be computed
 };
 
-/// What to start now; none: wait for a message. Weight gradients that wait are computed where nothing else can be, as
-/// they free slots and places; under zb_h1 where its order says so.
+/// What to start now; none: wait for a message. Weight gradients that wait are computed where nothing else can be,
+/// unless a pipeline that drains has time for them later; under zb_h1 where its order says so.
 [[nodiscard]] Direction next_direction(Policy policy, const PipelineProgress& progress);
 
 }  // namespace ranvier::actors

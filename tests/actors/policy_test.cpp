@@ -132,6 +132,29 @@ TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and what wa
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
 }
 
+TEST_CASE("zero-bubble keeps weight gradients for the time after its last gradient as the pipeline drains") {
+  PipelineProgress p{.stage = 3,
+                     .stages = 5,
+                     .microbatches = 8,
+                     .limit = 5,
+                     .forwards = 8,
+                     .backwards = 6,
+                     .deferred_limit = 4,
+                     .weights = 4,
+                     .weights_ready = true};
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::none);
+  p.backward_ready = true;
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
+  p.backward_ready = false;
+  p.weights = 3;  // too many for that time
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
+  p.weights = 4;
+  p.forwards = 7;  // the next forward pass needs the slot
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
+  p.forwards = p.backwards = 8;  // no gradient comes any more
+  CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
+}
+
 TEST_CASE("zero-bubble never stands still for good, however few slots and places there are") {
   // All stages of a pipeline in turn, each doing what it chooses at once.
   for (int stages = 1; stages <= 5; ++stages)
