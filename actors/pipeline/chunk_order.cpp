@@ -24,6 +24,8 @@ int ChunkOrder::number_of(bool forward, const ChunkPass& pass) const {
 int chunk_group(Policy policy, int stages, int limit) { return policy == Policy::gpipe ? limit : stages; }
 
 std::optional<int> next_chunk(const ChunkOrder& order, bool forward, std::span<const NextPass> chunks, bool fixed) {
+  if (chunks.size() == 1)
+    return chunks[0].ready && chunks[0].microbatch < order.microbatches ? std::optional(0) : std::nullopt;
   std::optional<int> first;
   int first_number = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {

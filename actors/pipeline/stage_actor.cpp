@@ -52,6 +52,7 @@ StageActor::StageActor(const RankContext& context, const ModelShare& share, cons
                          SliceQueue::Hooks{.changed = [this] { next(); }, .left = [this] { finish_if_done(); }});
     kept_.emplace_back(static_cast<std::size_t>(stage.deferred_places()), -1);
   }
+  next_passes_.resize(slices_.size());
 }
 
 void StageActor::run(Batch batch, Done done) {
@@ -97,11 +98,10 @@ bool StageActor::fixes(Direction direction) const {
   return direction == Direction::backward && plan_.ordered_backward;
 }
 
-std::optional<std::size_t> StageActor::next_slice(Direction direction) const {
+std::optional<std::size_t> StageActor::next_slice(Direction direction) {
   const bool forward = direction == Direction::forward;
-  std::vector<NextPass> passes;
-  for (const SliceQueue& slice : slices_) passes.push_back(slice.next(forward));
-  const auto chunk = next_chunk(order_, forward, passes, fixes(direction));
+  for (std::size_t chunk = 0; chunk < slices_.size(); ++chunk) next_passes_[chunk] = slices_[chunk].next(forward);
+  const auto chunk = next_chunk(order_, forward, next_passes_, fixes(direction));
   if (!chunk) return std::nullopt;
   return static_cast<std::size_t>(*chunk);
 }

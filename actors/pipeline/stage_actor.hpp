@@ -95,7 +95,7 @@ class StageActor final : public Part {
   /// Whether the order of the slices' passes in that direction is given.
   [[nodiscard]] bool fixes(Direction direction) const;
   /// The slice whose pass comes next in that direction, and is ready; none: none is.
-  [[nodiscard]] std::optional<std::size_t> next_slice(Direction direction) const;
+  [[nodiscard]] std::optional<std::size_t> next_slice(Direction direction);
   [[nodiscard]] bool weights_ready() const;
   /// Has weight gradients chosen once what they need is there.
   void await_weights();
@@ -128,6 +128,7 @@ class StageActor final : public Part {
   std::vector<Resources> resources_;  // by slice
   Plan plan_;
   std::deque<SliceQueue> slices_;
+  std::vector<NextPass> next_passes_;  // by slice, where next_slice() looks
 
   Batch batch_;
   Done done_;

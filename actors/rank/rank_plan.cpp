@@ -1,6 +1,7 @@
 #include "actors/rank/rank_plan.hpp"
 
 #include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_balance.hpp"
 #include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
 
@@ -258,7 +259,7 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
          "--g-inter {} with --chunks-per-rank {} cuts the layers into {} slices, and the model has {} layers, what "
          "comes before and after its blocks included: give fewer stages or chunks",
          map.stages, map.chunks, map.slices(), costs.size());
-  return models::balance(costs, map.slices());
+  return balance_slices(costs, map);
 }
 
 std::unordered_map<std::string, std::vector<int>> stages_of_units(const models::Architecture& architecture,

@@ -107,10 +107,12 @@ Bound Bounds::of(const Candidate& candidate) {
   if (is_new) {
     int recompute = 0;  // of auto and of what was given the least is taken: none
     if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
-    const auto stages = actors::stage_layers(architecture, candidate.g_inter, planner_->layers_per_stage());
+    const int chunks = planner_->chunks_per_rank();
+    const auto slices = actors::slice_layers(architecture, {.stages = candidate.g_inter, .chunks = chunks},
+                                             planner_->layers_per_stage());
     const Cut cut = cut_of(planner_->batch_size() / candidate.g_data, candidate.microbatch_size);
     Passes passes;
-    for (const models::LayerRange& layers : stages) {
+    for (const models::LayerRange& layers : slices) {
       const StageLayout layout(architecture, {.layers = layers,
                                               .capacity = {cut.whole, architecture.positions, 1},
                                               .precision = architecture.precision,
@@ -121,7 +123,7 @@ Bound Bounds::of(const Candidate& candidate) {
       passes.whole.push_back(pass_seconds(layout, layers.begin, times_, cut.whole));
       passes.last.push_back(pass_seconds(layout, layers.begin, times_, cut.last));
     }
-    place->second = pipeline_seconds(passes.whole, passes.last, cut.microbatches);
+    place->second = pipeline_seconds(passes.whole, passes.last, cut.microbatches, chunks);
   }
   return {place->second, place->second};
 }
@@ -129,13 +131,15 @@ Bound Bounds::of(const Candidate& candidate) {
 Bound Bounds::of(const Trial& trial) {
   const Cut cut = cut_of(trial.trainer);
   Passes passes;
-  for (const std::size_t distinct : trial.plans.of_stage) {
-    const actors::RankPlan& plan = trial.plans.distinct[distinct];
-    passes.whole.push_back(pass_seconds(plan.stage->slice(0), plan.layers.front().begin, times_, cut.whole));
-    passes.last.push_back(pass_seconds(plan.stage->slice(0), plan.layers.front().begin, times_, cut.last));
+  const actors::SliceMap map = actors::slice_map(trial.trainer);
+  for (int slice = 0; slice < map.slices(); ++slice) {
+    const actors::RankPlan& plan = trial.plans.stage(static_cast<std::size_t>(map.stage_of(slice)));
+    const auto chunk = static_cast<std::size_t>(map.chunk_of(slice));
+    passes.whole.push_back(pass_seconds(plan.stage->slice(chunk), plan.layers[chunk].begin, times_, cut.whole));
+    passes.last.push_back(pass_seconds(plan.stage->slice(chunk), plan.layers[chunk].begin, times_, cut.last));
   }
   Bound bound;
-  bound.seconds = pipeline_seconds(passes.whole, passes.last, cut.microbatches);
+  bound.seconds = pipeline_seconds(passes.whole, passes.last, cut.microbatches, map.chunks);
   bound.estimate = bound.seconds;
   bound.seconds = std::max(bound.seconds, links_seconds(trial, bound.estimate));
   bound.estimate = std::max(bound.estimate + tiers_seconds(trial), bound.seconds);
@@ -193,14 +197,18 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) {
       passing = std::max(passing, volume.forward.seconds + volume.backward.seconds);
       update = std::max(update, volume.update.seconds);
     }
-    if (stage + 1 == trainer.grid.g_inter) continue;
+  }
+  const actors::SliceMap map = actors::slice_map(trainer);
+  for (int k = 0; k + 1 < map.slices(); ++k) {
     int apart = 0;
     for (int row = 0; row < trainer.grid.g_data; ++row) {
-      const auto here = static_cast<std::size_t>(stage * trainer.grid.g_data + row);
-      const std::size_t there = here + static_cast<std::size_t>(trainer.grid.g_data);
-      apart += trainer.node_of.at(here) != trainer.node_of.at(there) ? 1 : 0;
+      const auto node = [&](int stage) {
+        return trainer.node_of.at(static_cast<std::size_t>(stage * trainer.grid.g_data + row));
+      };
+      apart += node(map.stage_of(k)) != node(map.stage_of(k + 1)) ? 1 : 0;
     }
-    const models::Stage& slice = plan.stage->slice(0);
+    const actors::RankPlan& plan = trial.plans.stage(static_cast<std::size_t>(map.stage_of(k)));
+    const models::Stage& slice = plan.stage->slice(static_cast<std::size_t>(map.chunk_of(k)));
     const auto bytes = static_cast<double>(slice.output_bytes(cut.whole)) * (cut.microbatches - 1) +
                        static_cast<double>(slice.output_bytes(cut.last));
     messages += apart * bytes * (slice.awaits_gradients() ? 2 : 1);

@@ -48,7 +48,8 @@ std::string meaning(const Sharding& sharding, int rows, int group_size) {
 
 class Enumeration {
  public:
-  explicit Enumeration(const SpaceOptions& options) : options_(&options) {}
+  explicit Enumeration(const SpaceOptions& options)
+      : options_(&options), chunks_(given_number("chunks-per-rank").value_or(1)) {}
 
   Space run() {
     grids();
@@ -77,7 +78,17 @@ class Enumeration {
         continue;
       }
       if (rows && *rows != 0 && world / p != *rows) continue;
-      if (p > options_->layers) {
+      if (chunks_ > 1 && p == 1) {
+        leave_out(
+            fmt::format("grids: one stage never waits, so that --chunks-per-rank {} is for several", chunks_));
+        continue;
+      }
+      if (chunks_ > 1 && p * chunks_ > options_->slices) {
+        leave_out(
+            fmt::format("grids: with --chunks-per-rank {} more slices than {} layers", chunks_, options_->slices));
+        continue;
+      }
+      if (chunks_ == 1 && p > options_->layers) {
         leave_out(fmt::format("grids: more stages than {} layers", options_->layers));
         continue;
       }
@@ -169,7 +180,15 @@ class Enumeration {
   }
 
   void policies(Candidate candidate) {
-    std::vector<std::string> all{"message-driven", "1f1b", "gpipe", "zero-bubble", "zb-h1"};
+    std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
+    const int row = options_->batch_size / candidate.g_data;
+    const int microbatches = (row + candidate.microbatch_size - 1) / candidate.microbatch_size;
+    if (chunks_ == 1) {
+      for (const char* const waits : {"zero-bubble", "zb-h1"}) all.emplace_back(waits);
+    } else if (microbatches % candidate.g_inter != 0 && !given("policy")) {
+      std::erase(all, "1f1b");
+      leave_out("policies: with --chunks-per-rank 1f1b takes microbatches in whole groups of stages");
+    }
     if (candidate.g_inter == 1 || given("policy")) all = {""};
     for (const std::string& each : all) {
       candidate.policy = each;
@@ -213,6 +232,18 @@ class Enumeration {
       fail(ErrorCode::usage,
            "--g-inter {} x --g-data {} is a grid of {} ranks, and there are {}: choose other numbers, or {} ranks",
            *stages, *rows, *stages * *rows, world, *stages * *rows);
+    if (chunks_ > 1 && (world == 1 || stages == 1))
+      fail(
+          ErrorCode::usage,
+          "--chunks-per-rank {} and one stage, which never waits for another: leave --chunks-per-rank out, or give "
+          "--g-inter 2 or more",
+          chunks_);
+    if (chunks_ > 1 && stages && *stages * chunks_ > options_->slices)
+      fail(ErrorCode::usage,
+           "--g-inter {} with --chunks-per-rank {} cuts the layers into {} slices, and the model has {} layers, "
+           "what "
+           "comes before and after its blocks included: give fewer stages or chunks",
+           *stages, chunks_, *stages * chunks_, options_->slices);
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
     fail(ErrorCode::usage,
@@ -222,6 +253,7 @@ class Enumeration {
   }
 
   const SpaceOptions* options_;
+  int chunks_;  // per rank
   Space space_;
 };
 

@@ -36,6 +36,7 @@ struct SpaceOptions {
   int world = 1;
   int node_size = 1;
   int layers = 1;      ///< that stages are cut from: a pipeline has at most so many stages
+  int slices = 1;      ///< that the layers can be cut into, where ranks have several
   int batch_size = 1;  ///< samples of a step
   bool apart = false;  ///< the device has memory of its own, so that states may leave it
   bool files = false;  ///< there is a place for states in files

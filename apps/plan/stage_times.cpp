@@ -155,11 +155,15 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
   return sum;
 }
 
-double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const PassSeconds> last, int microbatches) {
+double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const PassSeconds> last, int microbatches,
+                        int chunks) {
+  const std::size_t stages = whole.size() / static_cast<std::size_t>(chunks);
   double most = 0, arrives = 0, leaves = 0;
-  for (std::size_t s = 0; s < whole.size(); ++s) {
-    const double computes =
-        (microbatches - 1) * (whole[s].forward + whole[s].backward) + last[s].forward + last[s].backward;
+  for (std::size_t s = 0; s < stages; ++s) {
+    double computes = 0;
+    for (std::size_t k = s; k < whole.size(); k += stages)
+      computes += (microbatches - 1) * (whole[k].forward + whole[k].backward) + last[k].forward + last[k].backward;
+    // A stage's first slice is the last one that a gradient goes back from.
     const double after = last[s].tail + (std::min(whole[s].tails, microbatches) - 1) * whole[s].tail;
     most = std::max({most, arrives + computes, arrives + computes - (s > 0 ? after : 0) + leaves});
     arrives += microbatches > 1 ? whole[s].forward : last[s].forward;

@@ -48,10 +48,11 @@ struct PassSeconds {
 [[nodiscard]] PassSeconds pass_seconds(const models::StageLayout& layout, std::size_t first_layer,
                                        LayerTimes& times, int samples);
 
-/// Less than a step of a pipeline takes: `whole[s]` for each of `microbatches` of a row, and `last[s]` for the last one
-/// of them, which may be shorter. The first microbatch has to come to a stage, the gradient of the last one to go back
-/// from it, and in between the stage computes all of them.
+/// Less than a step of a pipeline takes: `whole[k]` for each of `microbatches` of a row in slice k, and `last[k]` for
+/// the last one of them, which may be shorter. The first microbatch has to come to a stage, the gradient of the last
+/// one to go back from it, and in between the stage computes all of them in each of its `chunks` slices, which are
+/// those of actors::SliceMap.
 [[nodiscard]] double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const PassSeconds> last,
-                                      int microbatches);
+                                      int microbatches, int chunks = 1);
 
 }  // namespace ranvier::apps

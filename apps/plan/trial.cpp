@@ -1,5 +1,6 @@
 #include "apps/plan/trial.hpp"
 
+#include "actors/pipeline/chunk_order.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "apps/train/plan/text_samples.hpp"
@@ -8,7 +9,7 @@
 #include "runtime/cuda_memory.hpp"
 #include "runtime/error.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -134,13 +135,6 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (profile.gpu) device_.device = DeviceChoice::cuda;
   read_device_flags(device_flags_, device_);
 
-  if (const auto chunks = taken(given_, "chunks-per-rank"); chunks && number_of(*chunks) > 1)
-    fail(ErrorCode::usage,
-         "--chunks-per-rank {}: plans have one slice of the layers per rank: leave it out, and compare the plan "
-         "with "
-         "ranvier-train --dry-run --predict and several",
-         chunks->value);
-
   // The model depends neither on the grid nor on where states live: a job of one rank has it.
   std::vector<GivenFlag> of_model = given_;
   for (const char* flag :
@@ -148,14 +142,22 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
         "nvme-checksums", "optimizer-tier", "parameter-tier", "parameter-tier-trained", "gradient-tier",
         "activation-tier", "optimizer-step", "optimizer-commit"})
     taken(of_model, flag);
+  if (const auto chunks = taken(of_model, "chunks-per-rank")) chunks_per_rank_ = number_of(*chunks);
   TrainOptions options = parse(of_model, 1, true);
   options.device.device = device_.device;
   options.data.data.clear();  // nobody reads it
   job_ = build ? build(options) : make_job(options);
   layers_ = models::layers_of(options.model.sizes);
   layers_per_stage_ = options.trainer.layers_per_stage;
-  if (!layers_per_stage_.empty() && !is_given("g-inter"))
-    given_.push_back({"g-inter", std::to_string(layers_per_stage_.size())});
+  if (!layers_per_stage_.empty() && !is_given("g-inter")) {
+    const auto chunks = static_cast<std::size_t>(chunks_per_rank_);
+    if (layers_per_stage_.size() % chunks != 0)
+      fail(ErrorCode::usage,
+           "--layers-per-stage {} is for {} slices, which ranks with {} each do not share: give as many numbers as "
+           "--g-inter times --chunks-per-rank",
+           fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
+    given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
+  }
   classify_layers();
 
   room_ = {profile.device_memory, profile.host_memory, profile.disk};
@@ -168,6 +170,7 @@ SpaceOptions Planner::space() const {
   SpaceOptions options{.world = world_,
                        .node_size = node_size_,
                        .layers = layers_,
+                       .slices = static_cast<int>(job_.architecture.layers.size()),
                        .batch_size = batch_size_,
                        .apart = profile_->gpu,
                        .files = is_given("nvme") && profile_->disk > 0,
@@ -234,13 +237,13 @@ void Planner::classify_layers() {
             .first->second);
 }
 
-std::string Planner::stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const {
+std::string Planner::slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const {
   const models::Architecture& architecture = job_.architecture;
-  const models::LayerRange& layers = stages[stage];
+  const models::LayerRange& layers = slices[slice];
   const std::size_t trained =
       std::clamp(architecture.first_trained_layer(), layers.begin, layers.end) - layers.begin;
   const bool before = architecture.first_trained_layer() < layers.begin;
-  std::string text = fmt::format("{} {} {} {}:", stage == 0, stage + 1 == stages.size(), trained, before);
+  std::string text = fmt::format("{} {} {} {}:", slice == 0, slice + 1 == slices.size(), trained, before);
   for (std::size_t l = layers.begin; l < layers.end; ++l) text += fmt::format(" {}", layer_class_[l]);
   return text;
 }
@@ -258,23 +261,29 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   TrainerOptions trainer = given;
   const auto [chosen, is_first] = chosen_.try_emplace(column_class(trainer));
   if (!is_first) trainer.kept_algorithms = chosen->second;
-  const auto stages = actors::stage_layers(job_.architecture, trainer.grid.g_inter, trainer.layers_per_stage);
+  const actors::SliceMap map = actors::slice_map(trainer);
+  const auto slices = actors::slice_layers(job_.architecture, map, trainer.layers_per_stage);
   // Units that several stages declare are summed between them: such stages are planned each for itself.
-  const auto stages_of =
-      actors::stages_of_units(job_.architecture, stages, {.stages = trainer.grid.g_inter, .chunks = 1});
-  std::vector<bool> ties(stages.size());
+  const auto stages_of = actors::stages_of_units(job_.architecture, slices, map);
+  std::vector<bool> ties(static_cast<std::size_t>(map.stages));
   for (const auto& [unit, users] : stages_of)
     for (const int user : users)
       ties[static_cast<std::size_t>(user)] = ties[static_cast<std::size_t>(user)] || users.size() > 1;
   StagePlans plans;
   std::map<std::string, std::size_t> known;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    std::string key = ties[s] ? fmt::format("stage {}", s) : stage_class(stages, s);
-    key += fmt::format(" {} wait", actors::deferred_places(trainer, static_cast<int>(s)));
+  for (int s = 0; s < map.stages; ++s) {
+    std::string key = fmt::format("{} wait ", actors::deferred_places(trainer, s));
+    if (ties[static_cast<std::size_t>(s)]) key += fmt::format("stage {}", s);
+    for (int chunk = 0; chunk < map.chunks && !ties[static_cast<std::size_t>(s)]; ++chunk)
+      key += slice_class(slices, static_cast<std::size_t>(map.slice_of(s, chunk)));
+    if (map.chunks > 1)
+      key += fmt::format(" slots {}",
+                         fmt::join(actors::chunk_slots(trainer.policy, s, map.stages, map.chunks,
+                                                       actors::microbatches_of(trainer), trainer.pipeline_limit),
+                                   "+"));
     const auto [place, is_new] = known.try_emplace(key, plans.distinct.size());
     if (is_new)
-      plans.distinct.push_back(
-          actors::plan_rank(job_.architecture, job_.sample, trainer, static_cast<int>(s) * trainer.grid.g_data));
+      plans.distinct.push_back(actors::plan_rank(job_.architecture, job_.sample, trainer, s * trainer.grid.g_data));
     if (!trainer.kept_algorithms) chosen->second = names_of(plans.distinct.front().column->choices);
     trainer.kept_algorithms = chosen->second;
     plans.of_stage.push_back(place->second);

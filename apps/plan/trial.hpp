@@ -79,7 +79,9 @@ class Planner {
   [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
-  /// Of every candidate; empty: balanced.
+  /// Of every candidate.
+  [[nodiscard]] int chunks_per_rank() const noexcept { return chunks_per_rank_; }
+  /// Of every candidate, by slice; empty: balanced.
   [[nodiscard]] const std::vector<int>& layers_per_stage() const noexcept { return layers_per_stage_; }
   /// Of every layer of the architecture: layers of one class plan, declare and compute the same.
   [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
@@ -102,7 +104,7 @@ class Planner {
   [[nodiscard]] std::vector<GivenFlag> flags_of(const Candidate& candidate) const;
   void classify_layers();
   [[nodiscard]] std::string column_class(const actors::TrainerOptions& trainer) const;
-  [[nodiscard]] std::string stage_class(const std::vector<models::LayerRange>& stages, std::size_t stage) const;
+  [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
   void judge(Trial& trial) const;
 
   std::vector<GivenFlag> given_;  // without what this program sets itself
@@ -110,7 +112,7 @@ class Planner {
   std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
   const runtime::MachineProfile* profile_;
   std::optional<RanksHere> here_;
-  int world_ = 1, node_size_ = 1, batch_size_ = 1;
+  int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
   DeviceOptions device_;
   MachineRoom room_;
   Job job_;

@@ -1,5 +1,6 @@
 #include "apps/train/limits.hpp"
 
+#include "actors/rank/rank_plan.hpp"
 #include "runtime/grid.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +16,12 @@ constexpr double unbalanced = 0.1;  // of the time, that the busiest stage compu
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
 }  // namespace
+
+double bubble_of(const actors::TrainerOptions& options) {
+  const double others = options.grid.g_inter - 1;
+  const double passes = static_cast<double>(options.chunks_per_rank) * actors::microbatches_of(options);
+  return others / (passes + others);
+}
 
 std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
   const runtime::GridShape& shape = options.grid;
@@ -40,10 +47,7 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
                        percent(computed));
   const double idle = 1 - computed;
   const auto busiest = std::max_element(stages.begin(), stages.end());
-  const int row_samples = options.batch_size / shape.g_data;
-  const int microbatch = std::max(1, std::min(options.microbatch_size, row_samples));
-  const int microbatches = (row_samples + microbatch - 1) / microbatch;
-  const double bubble = static_cast<double>(shape.g_inter - 1) / (microbatches + shape.g_inter - 1);
+  const double bubble = bubble_of(options);
   // Of what is idle the largest part that has a cause; messages mostly go on while ranks compute.
   const double imbalance = *busiest - computed;
   const double links = std::min(idle, std::max(gathering, reducing));
@@ -56,9 +60,10 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
                                : "a larger --batch-size has fewer steps, --shard zero1 shares them out");
   } else if (imbalance == largest && imbalance >= unbalanced) {
     cause = fmt::format(
-        "waiting for stage {}, which computes {} of the time where an average one computes {}: --rebalance finds "
-        "the --layers-per-stage that evens that out, and another --g-inter cuts the layers elsewhere",
-        busiest - stages.begin(), percent(*busiest), percent(computed));
+        "waiting for stage {}, which computes {} of the time where an average one computes {}: {} that evens that "
+        "out, and another --g-inter cuts the layers elsewhere",
+        busiest - stages.begin(), percent(*busiest), percent(computed),
+        options.chunks_per_rank > 1 ? "give a --layers-per-stage" : "--rebalance finds the --layers-per-stage");
   } else if (links == largest && links > 0.1) {
     cause = gathering > reducing
                 ? fmt::format(
@@ -72,8 +77,8 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
   } else if (bubble >= 0.4 * idle) {
     cause = fmt::format(
         "the pipeline's bubble, {} with {} microbatches: a smaller --microbatch-size, a larger "
-        "--batch-size or a smaller --g-inter",
-        percent(bubble), microbatches);
+        "--batch-size, a smaller --g-inter or more --chunks-per-rank",
+        percent(bubble), actors::microbatches_of(options));
   } else {
     cause =
         "what comes between passes (messages, launches, ranks that share cores): a larger --microbatch-size, or "

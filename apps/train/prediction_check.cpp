@@ -141,6 +141,17 @@ PredictionCheck compare(const actors::Prediction& prediction, const runtime::Gri
           .record = json::serialize(json::object{{"prediction", record}})};
 }
 
+/// What is done to the run on purpose, where that is most of it: a usual step has it.
+actors::Disturbances disturbances_of(const actors::TrainerOptions& trainer, std::int64_t steps) {
+  actors::Disturbances all;
+  const auto& fault = trainer.fault;
+  if (!fault || fault->kind != actors::TrainerOptions::Fault::Kind::slow || 2 * fault->step > steps) return all;
+  all.slow_ranks.assign(static_cast<std::size_t>(trainer.grid.ranks()), 1.0);
+  if (fault->rank >= 0 && fault->rank < trainer.grid.ranks())
+    all.slow_ranks[static_cast<std::size_t>(fault->rank)] = fault->times;
+  return all;
+}
+
 PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                  const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const auto none = [&](const std::string& why) {
@@ -149,10 +160,13 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
   };
   if (ranks.front().step.steps == 0) return none("the first step is not compared, and there was no other");
   const auto until = std::chrono::steady_clock::now() + longest_prediction;
+  const actors::Disturbances disturbances =
+      disturbances_of(trainer, static_cast<std::int64_t>(ranks.front().step.steps));
   actors::Prediction prediction;
   try {
-    prediction = actors::predict(run.job.architecture, *run.job.source, trainer, profile,
-                                 {.goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
+    prediction = actors::predict(
+        run.job.architecture, *run.job.source, trainer, profile,
+        {.disturbances = disturbances, .goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
   } catch (const actors::PredictionEnded&) {
     return none(fmt::format("it would take more than {} s; ranvier-plan makes it", longest_prediction.count()));
   } catch (const Error& error) {
@@ -162,6 +176,9 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
   if (!profile.gpu && profile.threads != trainer.threads)
     check.text += fmt::format("the profile is of ranks with {} thread{}, and these had {}\n", profile.threads,
                               profile.threads == 1 ? "" : "s", trainer.threads);
+  if (!disturbances.slow_ranks.empty())
+    check.text += fmt::format("predicted with rank {} {} times as slow, as RANVIER_FAULT makes it\n",
+                              trainer.fault->rank, trainer.fault->times);
   return check;
 }
 

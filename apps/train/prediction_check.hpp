@@ -30,8 +30,9 @@ struct PredictionCheck {
   std::string record;  ///< a JSON object for the metrics; empty: there is none
 };
 
-/// `trainer` as the run had it. Takes seconds at most: where a prediction would take longer it is left out. Throws
-/// nothing of what predict() does: the training is over, and the text says what it was.
+/// `trainer` as the run had it, with a rank that its fault slows down. Takes seconds at most: where a prediction would
+/// take longer it is left out. Throws nothing of what predict() does: the training is over, and the text says what it
+/// was.
 [[nodiscard]] PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                                const runtime::MachineProfile& profile,
                                                const std::vector<RankTotals>& ranks);

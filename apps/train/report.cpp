@@ -2,6 +2,7 @@
 
 #include "actors/exchange/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
+#include "apps/train/limits.hpp"
 #include "apps/train/options/tier_flags.hpp"
 
 #include <fmt/format.h>
@@ -249,12 +250,13 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     total += rank.seconds;
   }
   const int microbatches = actors::microbatches_of(options);
-  const double bubble = static_cast<double>(options.grid.g_inter - 1) / (microbatches + options.grid.g_inter - 1);
   if (total > 0) {
     const bool waits = options.defer_weights || actors::defers_weights(options.policy);
     text += fmt::format(
-        "stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches is {:.1f}%{}\n",
-        100 * (1 - computed / total), microbatches, 100 * bubble, waits ? ", if no weight gradients waited" : "");
+        "stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches{} is {:.1f}%{}\n",
+        100 * (1 - computed / total), microbatches,
+        options.chunks_per_rank > 1 ? fmt::format(" in {} chunks", options.chunks_per_rank) : std::string(),
+        100 * bubble_of(options), waits ? ", if no weight gradients waited" : "");
   }
   if (!actors::every_step_counts(options)) text += after_answers(ranks, options.tiers.commit);
   return text;

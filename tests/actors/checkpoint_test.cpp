@@ -70,6 +70,12 @@ void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   options.grid.g_inter = any_of(1, 2, 3);
   options.policy = any_of(actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe);
   options.pipeline_limit = any_of(0, 1, 3);
+  options.chunks_per_rank = options.grid.g_inter == 2 ? any_of(1, 2) : 1;
+  if (options.chunks_per_rank > 1) {
+    if (actors::microbatches_of(options) % options.grid.g_inter != 0)
+      options.policy = actors::Policy::message_driven;  // 1F1B takes whole groups
+    options.pipeline_limit = any_of(0, 4);
+  }
   options.recompute = any_of(0, 0, 1, 2);
   auto& tiers = options.tiers;
   tiers = {};

@@ -87,6 +87,8 @@ TEST_CASE("chunks change no bit, under any order of messages, whatever is sharde
     options.group_size = rows % 2 == 0 ? draw(1, 2) : 1;
     options.algorithms = {"ring", "ring", "ring"};
     if (compute == DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+    options.sample = {
+        .every = draw(0, 2), .prompt = {3, 1}, .tokens = 5, .sampling = {.temperature = 0.9, .seed = 4}};
     const auto reference = run_simulated(architecture, tokens, options, 1);
     options.grid.g_inter = stages;
     options.chunks_per_rank = chunks;

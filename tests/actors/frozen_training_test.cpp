@@ -119,6 +119,10 @@ TEST_CASE("a part of a model trains the same bits on every grid, shared out, whe
         check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
         options.tiers.commit = actors::Commit::flip;
         check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
+        if (g_inter != 2) continue;
+        options.chunks_per_rank = 2;  // of some tunings slices without anything to train
+        check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
+        options.chunks_per_rank = 1;
       }
     }
   }

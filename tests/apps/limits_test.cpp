@@ -55,12 +55,19 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   CHECK(alone.says("what comes between passes"));
   for (std::size_t r : {2, 3}) run.ranks[r].backward = 6;
   CHECK(run.says("waiting for stage 1, which computes 80% of the time where an average one computes 65%"));
+  CHECK(run.says("--rebalance finds the --layers-per-stage that evens that out"));
   CHECK(run.says("--g-inter"));
+  run.options.chunks_per_rank = 2;
+  CHECK(run.says("give a --layers-per-stage that evens that out"));
   for (auto& rank : run.ranks) rank.forward = 5;
   CHECK(run.says("limited by computing, 95% of the time"));
   run = {};
   run.options.microbatch_size = 32;  // one
   CHECK(run.says("the pipeline's bubble, 50% with 1 microbatches"));
+  CHECK(run.says("more --chunks-per-rank"));
+  run.options.chunks_per_rank = 2;
+  CHECK(bubble_of(run.options) == doctest::Approx(1.0 / 3));
+  CHECK(run.says("the pipeline's bubble, 33% with 1 microbatches"));
   run = {};
   for (auto& rank : run.ranks) rank.gather = 4;
   CHECK(run.says("links, with gathering under way 40%"));

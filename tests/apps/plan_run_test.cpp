@@ -60,9 +60,10 @@ apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int wor
 TEST_CASE("the memory that ranvier-plan plans is what a job of its config allocates, to the byte, on every rank") {
   std::mt19937 draw(20);
   const TemporaryFolder folder;
-  for (const bool gpu : {false, true}) {
+  for (const auto& [gpu, chunks] : {std::pair{false, 1}, {true, 1}, {false, 2}}) {
     const runtime::MachineProfile profile = tests::plan_profile(gpu);
     auto flags = tests::small_gpt_flags(8, 4, 16);
+    if (chunks > 1) flags.push_back({"chunks-per-rank", std::to_string(chunks)});
     flags.push_back({"layers", "6"});
     flags.erase(flags.begin());
     flags.push_back({"nvme", folder.path() / "disk"});
@@ -70,7 +71,8 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
     const apps::Planner planner(flags, profile);
     const auto candidates = make_space(planner.space()).candidates;
     REQUIRE(candidates.size() > 100);
-    for (int n = 0; n < tests::effort(30, 150, 6); ++n) {
+    CAPTURE(chunks);
+    for (int n = 0; n < tests::effort(30, 150, 6) / chunks; ++n) {
       const Candidate& candidate = candidates[draw() % candidates.size()];
       CAPTURE(candidate.text());
       const apps::Trial trial = planner.plan(candidate);
@@ -137,6 +139,35 @@ TEST_CASE("the config file of ranvier-plan means to ranvier-train what was plann
   CHECK(options.model.gpt().hidden == 64);
   CHECK(options.trainer.links == tests::plan_profile(false).links);
   CHECK(options.device.threads == 1);
+}
+
+TEST_CASE("slices of the model that are given are part of every candidate, and of its config file") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "best.conf";
+  const PlanResult result =
+      run_plan(parse(small_job({"--write-config", path, "--chunks-per-rank", "2"})), invented_tools());
+  CHECK(result.status == 0);
+  CHECK(has(result.text, "one stage never waits"));
+  CHECK(has(result.text, "more slices than 6 layers"));
+  const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
+  const auto options = apps::parse_train_options(3, words.data(), 4);
+  CHECK(options.trainer.chunks_per_rank == 2);
+  CHECK(options.trainer.grid.g_inter == 2);
+  CHECK(options.trainer.pipeline_limit == 0);
+  // By slice, from which the number of stages follows.
+  const auto json = boost::json::parse(
+      run_plan(parse(small_job({"--json", "--chunks-per-rank", "2", "--layers-per-stage", "1,2,2,1"})),
+               invented_tools())
+          .text);
+  for (const auto& best : json.at("best").as_array()) {
+    CHECK(best.at("flags").at("g-inter").as_string() == "2");
+    CHECK(best.at("flags").at("layers-per-stage").as_string() == "1,2,2,1");
+  }
+  CHECK(json.at("best").as_array().size() > 1);
+  const std::vector<std::string> both{"--chunks-per-rank", "2", "--g-inter", "2", "--defer-weights"};
+  const auto none = error_of([&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
+  CHECK(none.code() == ErrorCode::usage);
+  CHECK(says(none, "--chunks-per-rank 2 and --defer-weights"));
 }
 
 TEST_CASE("ranvier-plan --json has the best, their flags and what was left out") {
@@ -293,7 +324,8 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--no-overlap"}), "the profile test-cpu is of processors: leave it out");
   refused(small_job({"--threads", "2"}), "is of ranks with 1 thread: leave --threads out, or measure such ranks");
   refused(small_job({"--device", "cuda"}), "leave --device out");
-  refused(small_job({"--chunks-per-rank", "2"}), "one slice of the layers per rank: leave it out");
+  refused(small_job({"--chunks-per-rank", "2", "--g-inter", "1"}), "leave --chunks-per-rank out");
+  refused(small_job({"--chunks-per-rank", "2", "--layers-per-stage", "2,2,2"}), "ranks with 2 each do not share");
   refused(small_job({"--exhaustive"}), "leave one of them out");
   refused(small_job({"--scale", "2,4"}), "--scale 2,4 with --world: leave one of them out");
   const std::vector<std::string> scale{"--profile", "test-cpu", "--batch-size", "8", "--scale"};

@@ -127,8 +127,9 @@ TEST_CASE("no bound is above the time of its simulation, and so the best of a pl
         {"all-gather", "auto"},
         {"reduce-scatter", "auto"},
         {"all-reduce", "auto"}}},
-      {true, {{"precision", "bf16"}, {"recompute", "off"}, {"offload", "none"}, {"microbatch-size", "2"}}}};
-  const auto few = jobs.begin() + tests::effort(3, 3, 1);
+      {true, {{"precision", "bf16"}, {"recompute", "off"}, {"offload", "none"}, {"microbatch-size", "2"}}},
+      {true, {{"chunks-per-rank", "2"}, {"recompute", "1"}, {"offload", "none"}, {"collectives", "plans"}}}};
+  const auto few = jobs.begin() + tests::effort(4, 4, 1);
   int number = 0;
   std::size_t simulated = 0, simulated_all = 0;
   for (const Job& job : std::vector<Job>(jobs.begin(), few)) {

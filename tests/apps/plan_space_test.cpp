@@ -74,6 +74,26 @@ TEST_CASE("what was given by hand has one value in a plan's space") {
   CHECK(flags == std::vector<apps::GivenFlag>{{"g-inter", "2"}, {"g-data", "8"}, {"microbatch-size", "2"}});
 }
 
+TEST_CASE("with several slices per rank a plan's space has pipelines that the layers suffice for") {
+  SpaceOptions options{.world = 12, .node_size = 4, .layers = 6, .slices = 8, .batch_size = 24};
+  options.given = {{"chunks-per-rank", "2"}};
+  const Space space = make_space(options);
+  CHECK(values(space, &Candidate::g_inter) == std::set{2, 3, 4});
+  CHECK(values(space, &Candidate::policy) == std::set<std::string>{"message-driven", "1f1b", "gpipe"});
+  for (const Candidate& candidate : space.candidates) {
+    const int row = 24 / candidate.g_data;
+    const int microbatches = (row + candidate.microbatch_size - 1) / candidate.microbatch_size;
+    if (candidate.policy == "1f1b") CHECK(microbatches % candidate.g_inter == 0);
+  }
+  CHECK(left_out(space, "one stage never waits"));
+  CHECK(left_out(space, "more slices than 8 layers"));
+  CHECK(left_out(space, "whole groups"));
+  options.given["g-inter"] = "6";
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "12 slices, and the model has 8 layers"));
+  options.given["g-inter"] = "1";
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "leave --chunks-per-rank out"));
+}
+
 TEST_CASE("states stay where a device has no memory of its own, and in memory where there is no disk") {
   SpaceOptions options{.world = 4, .node_size = 4, .layers = 4, .batch_size = 8};
   const Space host = make_space(options);

@@ -59,6 +59,16 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts besi
   CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a rank that is made slow is predicted as slow") {
+  const Outcome outcome =
+      run(2, small_run(text, {"--g-inter", "2", "--profile", profile}), 60s, {{"RANVIER_FAULT", "1:1:slow:20"}});
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  CHECK(has(outcome.output, "predicted with rank 1 20 times as slow, as RANVIER_FAULT makes it\n"));
+  const auto busy = [&](const char* stage) { return std::stod(column(outcome.output, stage, 0)); };
+  CHECK(busy("stage 1 computes ") > 2 * busy("stage 0 computes "));
+}
+
 TEST_CASE_FIXTURE(
     Fixture, "a profile that was left for this host is found, unless a flag or the environment says otherwise") {
   const Flags flags = small_run(text, {"--g-data", "2", "--threads", "1"});

@@ -232,6 +232,38 @@ TEST_CASE_FIXTURE(Fixture, "a training of a part of a model goes on on another g
   check_same(whole);
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "slices of the model come together and part from one checkpoint to the next, to the same bits") {
+  const auto until = [](const char* steps, Flags more) {
+    more.insert(more.end(),
+                {"--lr-decay", "constant", "--warmup-steps", "0", "--eval-every", "3", "--steps", steps});
+    return more;
+  };
+  const Whole whole = uninterrupted(1, until("9", {}));
+  struct Part {
+    const char* until;
+    int ranks;
+    Flags place;
+    std::string changed;
+  };
+  const Part parts[] = {{"3", 2, {"--g-inter", "2", "--chunks-per-rank", "2"}, ""},
+                        {"6", 3, {"--g-inter", "3", "--recompute", "1"}, "--chunks-per-rank 1 (was 2)"},
+                        {"9",
+                         2,
+                         {"--g-inter", "2", "--chunks-per-rank", "3", "--optimizer-tier", "host"},
+                         "--chunks-per-rank 3 (was 1)"}};
+  for (const Part& part : parts) {
+    CAPTURE(part.until);
+    Flags flags = until(part.until, part.place);
+    flags.insert(flags.end(), {"--resume", "auto"});
+    const Outcome outcome = run(part.ranks, with_checkpoints(flags), limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    CHECK(mentions(outcome, part.changed));
+  }
+  check_same(whole);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no other job writes to its folder") {
   Job job(2, with_checkpoints(
                  {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));

@@ -131,6 +131,15 @@ TEST_CASE("flags that were given stay, and the same ranks choose the same") {
   CHECK(plan(given, here_of({0, 0, 1, 1})).changes == chosen.changes);
 }
 
+TEST_CASE("a run with several slices per rank plans itself around them") {
+  const auto given = job_with({{"chunks-per-rank", "2"}, {"recompute", "off"}, {"policy", "message-driven"}});
+  const StartPlan chosen = plan(given, here_of({0, 0, 0, 0}));
+  CHECK(!changes(chosen, "chunks-per-rank"));
+  const apps::TrainOptions options = as_run(given, chosen, 4);
+  CHECK(options.trainer.chunks_per_rank == 2);
+  CHECK(options.trainer.grid.g_inter == 2);  // 6 layers are not enough for four
+}
+
 TEST_CASE("a run that plans itself fits the memory that there is, or says what lacks") {
   const auto given =
       job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
