@@ -94,6 +94,8 @@ actors::Prediction estimated(const Planner& planner, const Trial& trial, const B
     const double samples = planner.batch_size() / bound.estimate;
     prediction.tokens_per_second = samples * architecture.positions;
     prediction.model_flops_per_second = samples * architecture.flops_per_sample() / planner.world();
+    if (const double peak = actors::peak_flops(planner.profile(), trial.trainer.precision.compute); peak > 0)
+      prediction.mfu = prediction.model_flops_per_second / peak;
   }
   return prediction;
 }

@@ -45,6 +45,15 @@ std::string share(double value) { return fmt::format("{:.1f}%", 100 * value); }
 
 std::string mfu(const Prediction& prediction) { return prediction.mfu > 0 ? share(prediction.mfu) : "–"; }
 
+/// What only a simulation tells.
+std::string bubble(const Prediction& prediction) {
+  return prediction.stages.empty() ? "–" : share(prediction.bubble);
+}
+
+std::string count_of(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string cost(const Prediction& prediction, const ReportContext& context) {
   const auto cost = cost_per_million(prediction, context);
   return cost ? fmt::format("{:.4g}", *cost) : "–";
@@ -71,18 +80,19 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   for (const Choice& choice : choices.best)
     widest = std::max(widest, choice.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
-      "the best of {} ranks on {}, {} samples a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
+      "the best of {} on {}, {} a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
       "{} {} {} {} {} {} {} {} {}\n",
-      context.world, context.profile->name, context.batch_size, "", left("candidate", widest), right("rate", 13),
-      right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11), right("host", 11),
-      right("disk", 11), right("in nodes", 11), right("between", 11),
+      count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
+      count_of(static_cast<std::size_t>(context.batch_size), "sample"), "", left("candidate", widest),
+      right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11),
+      right("host", 11), right("disk", 11), right("in nodes", 11), right("between", 11),
       right(fmt::format("cost/M {}s", context.item), 14));
   for (std::size_t i = 0; i < choices.best.size(); ++i) {
     const Choice& choice = choices.best[i];
     const Prediction& p = choice.prediction;
     text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(choice.candidate.text(), widest),
                         right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
-                        right(share(p.bubble), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
+                        right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
                         right(amount(static_cast<double>(p.file_bytes)), 11),
                         right(amount(most(p.rank_bytes_intra)), 11), right(amount(most(p.rank_bytes_inter)), 11),
@@ -144,9 +154,9 @@ std::string stages_table(const Choice& choice) {
 
 std::string search_lines(const Choices& choices) {
   const SearchResult& search = choices.search;
-  std::string text = fmt::format(
-      "{} candidates: {} planned, {} simulated, {} cut off, as no simulation of them could be fast enough\n",
-      choices.candidates, search.planned, search.simulated, search.cut);
+  std::string text =
+      fmt::format("{}: {} planned, {} simulated, {} cut off, as none of them could be fast enough\n",
+                  count_of(choices.candidates, "candidate"), search.planned, search.simulated, search.cut);
   for (const auto& [why, count] : choices.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
   if (search.open > 0 && !choices.best.empty()) {
     const double best = choices.best.front().prediction.step_seconds;
@@ -220,7 +230,7 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"tokens_per_second", p.tokens_per_second},
                    {"model_flops_per_second", p.model_flops_per_second},
                    {"mfu", p.mfu},
-                   {"bubble", p.bubble},
+                   {"bubble", p.stages.empty() ? json::value() : json::value(p.bubble)},
                    {"bound_seconds", choice.bound.seconds},
                    {"device_bytes", p.device_bytes},
                    {"device_bytes_of_all", p.device_bytes_of_all},
@@ -287,8 +297,8 @@ std::string cases_table(const std::vector<Case>& cases) {
     const Prediction& p = one.best->prediction;
     text += fmt::format("{}  {} {} {} {} {} {}  {}\n", left(one.label, label), right(rate(p, one.context), 13),
                         right(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
-                        right(mfu(p), 7), right(share(p.bubble), 7), right(cost(p, one.context), 14),
-                        right(kept, 13), one.best->candidate.text());
+                        right(mfu(p), 7), right(bubble(p), 7), right(cost(p, one.context), 14), right(kept, 13),
+                        one.best->candidate.text());
   }
   return text + "unchanged: what is best in the first case, as it would run here\n";
 }
@@ -300,12 +310,12 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
                .series = {"the best there", "the best of the first case, unchanged"},
                .groups = {}};
   for (const Case& one : cases) {
-    const auto bar = [&](const std::optional<Choice>& choice, int series) {
+    const auto bar = [&](const std::optional<Choice>& choice, int series, const char* none) {
       return choice ? Bar{choice->prediction.tokens_per_second, rate(choice->prediction, one.context), series}
-                    : Bar{0, "does not fit", series};
+                    : Bar{0, none, series};
     };
-    plot.groups.push_back({fmt::format("{}: {}", one.label, one.best ? one.best->candidate.text() : one.why_none),
-                           {bar(one.best, 0), bar(one.kept, 1)}});
+    plot.groups.push_back({one.best ? fmt::format("{}: {}", one.label, one.best->candidate.text()) : one.label,
+                           {bar(one.best, 0, "no candidate"), bar(one.kept, 1, "does not fit")}});
   }
   return plot;
 }

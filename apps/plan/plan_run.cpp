@@ -132,12 +132,12 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     const auto costs = tools.costs(situation.profile);
     const bool is_first = &situation == &situations.front();
     Choices choices;
-    bool has_grids = true;
+    std::string no_grid;
     try {
       choices = choose(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!situation.world || error.code() != ErrorCode::usage) throw;
-      has_grids = false;  // of the ranks that are left; the other cases are worth their table
+      no_grid = error.what();  // of the ranks that are left; the other cases are worth their table
     }
     if (is_first) {
       if (const auto why = none_runs(choices))
@@ -167,8 +167,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     if (!options.compares()) break;
     Case& one = cases.emplace_back();
     one.label = situation.label;
-    if (choices.best.empty())
-      one.why_none = has_grids ? why_none(choices) : std::string("no grid of them divides the batch");
+    if (choices.best.empty()) one.why_none = no_grid.empty() ? why_none(choices) : no_grid;
     one.context = context;
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
     if (!choices.best.empty()) one.best = std::move(choices.best.front());

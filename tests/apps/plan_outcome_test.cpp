@@ -77,6 +77,8 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
   CHECK(has(cases.text, "test-little           nothing fits: the memory of a node needs "));
   CHECK(has(cases.text, "1 dead, 2 ranks left  none of "));
   CHECK(has(cases.text, "--group-size 4 does not divide the 2 ranks of a column"));
+  CHECK(
+      has(run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text, "--g-inter 4 does not divide 2 ranks"));
   const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);
   const auto& why = json.at("what_if").as_array().at(1).at("why_none").as_string();
   CHECK(why.starts_with("nothing fits: the memory of a node"));
@@ -140,6 +142,13 @@ TEST_CASE("without simulations a plan has the memory of one with them, and its b
       CHECK(same->at(key) == choice.at(key));
     }
     CHECK(same->at("step_seconds").as_double() >= choice.at("bound_seconds").as_double());
+    CHECK(same->at("bubble").is_null());
+    CHECK(choice.at("bubble").is_double());
+    const auto of_a_second = [](const auto& each) {
+      return each.at("mfu").as_double() * each.at("step_seconds").as_double();
+    };
+    CHECK(of_a_second(choice) > 0);
+    CHECK(of_a_second(*same) == doctest::Approx(of_a_second(choice)));
   }
   CHECK(std::is_sorted(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.at("step_seconds").as_double() < b.at("step_seconds").as_double();
