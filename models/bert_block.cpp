@@ -77,8 +77,6 @@ class BertBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const middle = call.workspace + at.narrow;
-    // What is dropped of a branch is dropped before it joins the sum.
-    const bool drops = dropout_.drops(call);
     PartWalk walk(call);
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
@@ -86,20 +84,19 @@ class BertBlock final : public Layer {
       attention_.forward(call, at.attention, call.workspace + at.scratch,
                          dropout_.rule(call, DropoutPlace::attention));
     });
+    // A branch becomes the sum that it joins in the pass that normalises it.
     walk.each(out_.tiles(), [&](std::size_t tile) {
-      if (drops) return out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
-      out_.forward_add(call, saved + at.sum_1, saved + at.attention.out, input, at.out, tile);
+      out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
     });
     walk.once([&] {
-      if (drops) dropout_.drop_and_add(call, saved + at.sum_1, DropoutPlace::attention_branch, input);
-      norm_1_.forward(call, at.norm_1, middle, saved + at.sum_1);
+      dropout_.drop(call, saved + at.sum_1, DropoutPlace::attention_branch);
+      norm_1_.forward(call, at.norm_1, middle, input, saved + at.sum_1, saved + at.sum_1);
     });
-    walk.each(mlp_.tiles(), [&](std::size_t tile) {
-      mlp_.forward(call, at.mlp, saved + at.sum_2, middle, drops ? nullptr : middle, tile);
-    });
+    walk.each(mlp_.tiles(),
+              [&](std::size_t tile) { mlp_.forward(call, at.mlp, saved + at.sum_2, middle, nullptr, tile); });
     walk.once([&] {
-      if (drops) dropout_.drop_and_add(call, saved + at.sum_2, DropoutPlace::mlp_branch, middle);
-      norm_2_.forward(call, at.norm_2, output, saved + at.sum_2);
+      dropout_.drop(call, saved + at.sum_2, DropoutPlace::mlp_branch);
+      norm_2_.forward(call, at.norm_2, output, middle, saved + at.sum_2, saved + at.sum_2);
     });
   }
 

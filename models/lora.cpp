@@ -3,10 +3,25 @@
 #include <algorithm>
 
 namespace ranvier::models {
+namespace {
 
-bool LoraOptions::adapts(std::string_view module) const {
-  return std::any_of(targets.begin(), targets.end(),
-                     [&](const std::string& target) { return module == target || module.ends_with("." + target); });
+/// Whether one of the names is the last part of the module's.
+bool names_module(const std::vector<std::string>& names, std::string_view module) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return module == name || module.ends_with("." + name); });
+}
+
+}  // namespace
+
+bool LoraOptions::adapts(std::string_view module) const { return names_module(targets, module); }
+
+bool LoraOptions::trains(std::string_view parameter) const {
+  if (is_adapter(parameter)) return true;
+  // The modules that it is in, from the inmost one on.
+  for (std::size_t end = parameter.rfind('.'); end != std::string_view::npos && end > 0;
+       end = parameter.rfind('.', end - 1))
+    if (names_module(whole, parameter.substr(0, end))) return true;
+  return false;
 }
 
 std::vector<std::string> parse_targets(std::string_view text) {

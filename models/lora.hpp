@@ -16,13 +16,16 @@ inline constexpr int most_lora_rank = 1 << 16;
 struct LoraOptions {
   int rank = 8;
   float alpha = 8;
-  float dropout = 0;                 ///< share of an adapter's input dropped in training
-  std::vector<std::string> targets;  ///< modules by the last parts of their names: "q_proj", "self_attn.q_proj"
-  std::string origin = {};           ///< the file that says all this, for errors; empty: flags do
+  float dropout = 0;                    ///< share of an adapter's input dropped in training
+  std::vector<std::string> targets;     ///< modules by the last parts of their names: "q_proj", "self_attn.q_proj"
+  std::vector<std::string> whole = {};  ///< modules of a head for classes, trained as they are; named likewise
+  std::string origin = {};              ///< the file that says all this, for errors; empty: flags do
 
   [[nodiscard]] float factor() const noexcept { return alpha / static_cast<float>(rank); }
   /// Whether a module of this name gets an adapter.
   [[nodiscard]] bool adapts(std::string_view module) const;
+  /// Whether a parameter of this name is trained: an adapter's, or one of a module in `whole`.
+  [[nodiscard]] bool trains(std::string_view parameter) const;
 };
 
 /// "v_proj,q_proj" as names in order, each once; empty if one of them is.

@@ -421,13 +421,11 @@ Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
          origin.empty() ? "--lora-rank" : origin, family_name(sizes),
          origin.empty() ? "use a model of text, or --train for a part" : "give the weights that they are for");
   }
-  if (tuning.lora && tells_classes(sizes))
-    fail(ErrorCode::usage,
-         "--lora-rank {}: a head for classes has to be trained as a whole, and adapters leave it as it is: give "
-         "--train, such as 'classifier|layer\\.1[01]'",
-         tuning.lora->rank);
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
-  if (tuning.lora) expect_targets(model, *tuning.lora);
+  if (tuning.lora) {
+    expect_targets(model, *tuning.lora);
+    expect_whole(model, *tuning.lora, tells_classes(sizes));
+  }
   expect_trained(model, tuning);
   return model;
 }

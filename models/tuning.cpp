@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace ranvier::models {
@@ -38,7 +40,7 @@ std::vector<std::string> names_to_match(const Architecture& architecture) {
 }  // namespace
 
 bool Tuning::trains(std::string_view name) const {
-  if (lora) return is_adapter(name);
+  if (lora) return lora->trains(name);
   return (!train || train->matches_in(name)) && !(freeze && freeze->matches_in(name));
 }
 
@@ -89,6 +91,45 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
          lora.origin, architecture.name, fmt::join(missing, "' or '"));
   fail(ErrorCode::usage, "--lora-targets {}: {} has no such product that takes adapters: choose from {}",
        fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
+}
+
+void expect_whole(const Architecture& architecture, const LoraOptions& lora, bool tells_classes) {
+  if (lora.whole.empty()) return;
+  const auto& layers = architecture.layers;
+  const auto names_some_of = [](const std::string& module, const std::unique_ptr<Layer>& layer) {
+    const LoraOptions one{.targets = {}, .whole = {module}};
+    return std::any_of(layer->units().begin(), layer->units().end(), [&](const UnitSpec& unit) {
+      return std::any_of(unit.parameters.begin(), unit.parameters.end(), [&](const ParameterSpec& parameter) {
+        return !is_adapter(parameter.name) && one.trains(parameter.name);
+      });
+    });
+  };
+  std::vector<std::string> of_head, missing;
+  for (const std::string& module : lora.whole) {
+    const auto names_it = [&](const auto& layer) { return names_some_of(module, layer); };
+    const bool only_head = names_it(layers.back()) && std::none_of(layers.begin(), layers.end() - 1, names_it);
+    (tells_classes && only_head ? of_head : missing).push_back(module);
+  }
+  // PEFT's own list has names of other models' heads, too.
+  const bool strange = lora.origin.empty() || of_head.empty() ||
+                       std::any_of(missing.begin(), missing.end(), [&](const auto& module) {
+                         return std::any_of(layers.begin(), layers.end(),
+                                            [&](const auto& layer) { return names_some_of(module, layer); });
+                       });
+  if (missing.empty() || !strange) return;
+  const std::string given = lora.origin.empty() ? fmt::format("--lora-whole {}", fmt::join(lora.whole, ","))
+                                                : lora.origin + ": its 'modules_to_save'";
+  const std::string names = fmt::format("'{}'", fmt::join(missing, "' or '"));
+  if (!tells_classes)
+    fail(ErrorCode::usage,
+         "{}: {} has no head for classes, of which {} could be trained as a whole beside adapters: {}", given,
+         architecture.name, names,
+         lora.origin.empty() ? "leave it out, or give BERT or RoBERTa and --label-field"
+                             : "give BERT or RoBERTa and --label-field, or an adapter without such modules");
+  fail(ErrorCode::usage,
+       "{}: {} has no module {} that its head for classes alone has, to be trained as a whole beside adapters: "
+       "classifier is one, and of BERT pooler",
+       given, architecture.name, names);
 }
 
 void expect_trained(const Architecture& architecture, const Tuning& tuning) {

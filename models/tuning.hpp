@@ -36,6 +36,9 @@ struct Tuning {
 
 /// Throws ErrorCode::usage, naming it, for a target of adapters that the model does not have.
 void expect_targets(const Architecture& architecture, const LoraOptions& lora);
+/// Throws ErrorCode::usage, naming them, for modules of LoraOptions::whole that are not of the model's head for classes
+/// alone, or where it has no such head. A file's list may have names of heads that other models have.
+void expect_whole(const Architecture& architecture, const LoraOptions& lora, bool tells_classes);
 /// Throws ErrorCode::usage, with names that expressions may match, where nothing of the model is trained, or --freeze
 /// matches nothing.
 void expect_trained(const Architecture& architecture, const Tuning& tuning);

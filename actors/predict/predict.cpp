@@ -18,4 +18,14 @@ Prediction predict(const models::Architecture& architecture, const models::Sampl
   return PredictedJob(architecture, samples, usual, profile, costs, how).run();
 }
 
+double peak_flops(const runtime::MachineProfile& profile, runtime::DType dtype) {
+  const auto of = [&](runtime::DType type) {
+    const auto found = profile.peak_flops_per_second.find(type);
+    return found == profile.peak_flops_per_second.end() ? 0.0 : found->second;
+  };
+  using runtime::DType;
+  if (of(dtype) > 0 || dtype == DType::f32) return of(dtype);
+  return of(dtype == DType::bf16 ? DType::f16 : DType::bf16);
+}
+
 }  // namespace ranvier::actors

@@ -76,17 +76,6 @@ void check_room(const char* of, const std::string& whose, std::size_t needed, st
        runtime::format_bytes(needed), of, profile.name, runtime::format_bytes(there), plan.table());
 }
 
-/// Of a half precision that a device does not have (bf16 on a V100), that of the other one; 0: not known.
-double peak_of(const runtime::MachineProfile& profile, runtime::DType dtype) {
-  const auto of = [&](runtime::DType type) {
-    const auto found = profile.peak_flops_per_second.find(type);
-    return found == profile.peak_flops_per_second.end() ? 0.0 : found->second;
-  };
-  using runtime::DType;
-  if (of(dtype) > 0 || dtype == DType::f32) return of(dtype);
-  return of(dtype == DType::bf16 ? DType::f16 : DType::bf16);
-}
-
 double factor_of(const std::vector<double>& factors, int index) {
   return static_cast<std::size_t>(index) < factors.size() ? factors[static_cast<std::size_t>(index)] : 1.0;
 }
@@ -348,7 +337,7 @@ Prediction PredictedJob::run() {
     const double batch = options_.batch_size;
     prediction.tokens_per_second = batch * architecture_->positions / prediction.step_seconds;
     prediction.model_flops_per_second = batch * architecture_->flops_per_sample() / prediction.step_seconds / count;
-    if (const double peak = peak_of(*profile_, options_.precision.compute); peak > 0)
+    if (const double peak = peak_flops(*profile_, options_.precision.compute); peak > 0)
       prediction.mfu = prediction.model_flops_per_second / peak;
   }
   return prediction;

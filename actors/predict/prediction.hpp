@@ -88,4 +88,8 @@ struct Prediction {
                                  const TrainerOptions& options, const runtime::MachineProfile& profile,
                                  const PredictionOptions& how = {});
 
+/// FLOP a second of a device that MFU counts as all of it. Of a half precision that the device does not have (bf16 on a
+/// V100), that of the other one; 0: not known.
+[[nodiscard]] double peak_flops(const runtime::MachineProfile& profile, runtime::DType dtype);
+
 }  // namespace ranvier::actors

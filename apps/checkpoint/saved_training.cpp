@@ -32,7 +32,9 @@ models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& chec
   const std::string rank = option_of_run(manifest, "lora-rank"), alpha = option_of_run(manifest, "lora-alpha");
   const std::string dropout = option_of_run(manifest, "lora-dropout");
   if (rank.empty() || rank == "0") return tuning;
+  const std::string whole = option_of_run(manifest, "lora-whole");
   models::LoraOptions lora{.targets = models::parse_targets(option_of_run(manifest, "lora-targets"))};
+  if (whole != "none") lora.whole = models::parse_targets(whole);
   const auto read = [](const std::string& text, auto& number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();

@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -75,6 +76,30 @@ std::string reason_of(const Error& error) {
   return "refused: " + text.substr(0, text.find(": "));
 }
 
+/// What a plan says without a simulation: its memory, and what a step may well take.
+actors::Prediction estimated(const Planner& planner, const Trial& trial, const Bound& bound) {
+  actors::Prediction prediction{.step_seconds = bound.estimate};
+  for (const std::size_t distinct : trial.plans.of_stage) {
+    using runtime::MemorySpace;
+    const runtime::MemoryPlan& memory = trial.plans.distinct[distinct].memory;
+    const std::size_t device = memory.bytes(MemorySpace::device);
+    prediction.device_bytes = std::max(prediction.device_bytes, device);
+    prediction.host_bytes =
+        std::max(prediction.host_bytes, memory.bytes(MemorySpace::pinned) + memory.bytes(MemorySpace::host));
+    prediction.file_bytes = std::max(prediction.file_bytes, memory.bytes(MemorySpace::nvme));
+    prediction.device_bytes_of_all += static_cast<double>(device) * trial.trainer.grid.g_data;
+  }
+  if (bound.estimate > 0) {
+    const models::Architecture& architecture = planner.job().architecture;
+    const double samples = planner.batch_size() / bound.estimate;
+    prediction.tokens_per_second = samples * architecture.positions;
+    prediction.model_flops_per_second = samples * architecture.flops_per_sample() / planner.world();
+    if (const double peak = actors::peak_flops(planner.profile(), trial.trainer.precision.compute); peak > 0)
+      prediction.mfu = prediction.model_flops_per_second / peak;
+  }
+  return prediction;
+}
+
 class Chooser {
  public:
   Chooser(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
@@ -93,7 +118,9 @@ class Chooser {
     const SearchSteps steps{.bound = [this](std::size_t i) { return bounds_.of(candidates_[i]); },
                             .plan = [this](std::size_t i) { return plan(i); },
                             .simulate = [this](std::size_t i) { return simulate(i); }};
+    estimates_ = limits.estimate;
     choices_.search = search(candidates_.size(), steps, limits);
+    if (estimates_) choices_.search.simulated = 0;
     for (const SearchResult::Found& found : choices_.search.best) {
       Choice& choice = planned_.at(found.candidate);
       choice.config = planner_->config_of(choice.candidate, choice.trial);
@@ -161,8 +188,10 @@ class Chooser {
         return {};
       }
       const Bound bound = bounds_.of(trial);
+      actors::Prediction prediction;
+      if (estimates_) prediction = estimated(*planner_, trial, bound);
       trial.plans = {};
-      planned_.emplace(i, Choice{candidate, std::move(trial), bound, {}, {}});
+      planned_.emplace(i, Choice{candidate, std::move(trial), bound, std::move(prediction), {}});
       return bound;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
@@ -174,6 +203,7 @@ class Chooser {
   /// On any thread; nothing is planned meanwhile.
   std::optional<double> simulate(std::size_t i) {
     Choice& choice = planned_.at(i);
+    if (estimates_) return choice.prediction.step_seconds;
     try {
       choice.prediction =
           (*predict_)(planner_->job().architecture, samples_, choice.trial.trainer, planner_->profile(), how_);
@@ -194,6 +224,7 @@ class Chooser {
   std::map<std::size_t, Choice> planned_;
   std::map<std::tuple<int, std::string, int, std::string>, Least> families_;
   std::set<std::string> known_;
+  bool estimates_ = false;
   std::mutex mutex_;  // of left_out, which simulations write
   Choices choices_;
 };

@@ -52,6 +52,16 @@ OptionBinding factors(std::vector<double>& field) {
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
 }
 
+OptionBinding deviations(std::vector<double>& field) {
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text))
+              if (!read_factor(item, field.emplace_back())) return "shares above 0, such as 0.1 or 0.05,0.2";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
 OptionBinding slow_nodes(std::vector<SlowNode>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field.clear();
@@ -150,13 +160,17 @@ OptionTable declare(PlanOptions& options) {
              "the links of a share of the nodes, drawn by chance, take F times as long for a byte",
              slow_shares(options.slow_links), "none"});
   table.add({"jitter", "X[,X]", "all work takes times that vary, with X as their standard deviation by their mean",
-             factors(options.jitter), "none"});
+             deviations(options.jitter), "none"});
   table.add({"no-overlap", "", "GPUs compute nothing while they take part in a collective of NCCL",
              runtime::switch_on(options.no_overlap)});
   table.add(
       {"dead-ranks", "N[,N]",
        "N ranks, drawn by chance, are gone, and the nodes that have them are not used: planned for those left",
        counts(options.dead_ranks), "none"});
+  table.add({"draw", "N",
+             "what chance draws for --slow-ranks, --slow-links, --jitter and --dead-ranks: the same for the same "
+             "number, something else for another one",
+             runtime::whole(options.draw, 0)});
   table.add({"scale", "N[,N]",
              "the best for each of these numbers of ranks, in the place of --world, and what limits it: computing, "
              "links, the order of work, or memory",
@@ -170,6 +184,11 @@ OptionTable declare(PlanOptions& options) {
   table.add({"exhaustive", "", "simulate everything that fits, also what a bound rules out",
              runtime::switch_on(options.exhaustive)});
   table.add(
+      {"no-simulation", "",
+       "order what fits by what its plan says a step may well take, and simulate nothing: memory is as certain, "
+       "times are rough, and thousands of ranks take seconds",
+       runtime::switch_on(options.no_simulation)});
+  table.add(
       {"rows", "all|distinct|auto",
        "rows that are simulated: all, or one of each kind where others do the same on other nodes (with NCCL); "
        "times are then off by some latencies of a message. auto: distinct from 256 ranks on",
@@ -179,6 +198,10 @@ OptionTable declare(PlanOptions& options) {
   table.concern("Output");
   table.add({"write-config", "FILE", "the best one, for ranvier-train --config FILE",
              runtime::text(options.write_config), "none"});
+  table.add({"write-trace", "FILE",
+             "what every rank does in the simulated steps of the best one, for Perfetto, Chrome or ranvier-report "
+             "--timeline; of further cases side by side beside it: FILE with .2 before .json, and so on",
+             runtime::text(options.write_trace), "none"});
   table.add({"json", "", "print JSON instead of tables", runtime::switch_on(options.json)});
   table.add({"plot", "FILE.svg", "a plot of what the tables compare", runtime::text(options.plot), "none"});
   declare_inquiry(table, options.inquiry);
@@ -252,7 +275,19 @@ void check_scale(const PlanOptions& options) {
   for (const GivenFlag& flag : options.train)
     if (flag.name == "world") refuse("--world");
   if (!options.write_config.empty()) refuse("--write-config");
+  if (!options.write_trace.empty()) refuse("--write-trace");
   if (options.compares()) refuse("what is compared side by side");
+}
+
+/// What has no meaning without simulations.
+void check_no_simulation(const PlanOptions& options, bool simulations) {
+  const char* const flag = simulations                    ? "--simulations"
+                           : options.exhaustive           ? "--exhaustive"
+                           : !options.scale.empty()       ? "--scale"
+                           : !options.write_trace.empty() ? "--write-trace"
+                           : options.compares()           ? "cases side by side"
+                                                          : nullptr;
+  if (flag != nullptr) fail(ErrorCode::usage, "--no-simulation with {}: leave one of them out", flag);
 }
 
 std::vector<const char*> arguments(const std::vector<std::string>& words) {
@@ -283,14 +318,18 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
     fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
+  if (options.no_simulation) check_no_simulation(options, table.given("simulations"));
   if (!options.scale.empty()) check_scale(options);
   if (!options.scale.empty() && !table.given("simulations")) options.simulations = simulations_of_scale;
-  if (options.exhaustive) options.simulations = 0;
+  if (options.exhaustive || options.no_simulation) options.simulations = 0;
   if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return options;
 }
 
 std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places) {
+  if (std::find(options.profiles.begin(), options.profiles.end(), no_profile) != options.profiles.end())
+    fail(ErrorCode::usage,
+         "--profile {}: a plan is of machines: name them, or give a file of ranvier-bench profile", no_profile);
   if (!options.profiles.empty()) return {};
   ProfileSubject subject;
   for (const GivenFlag& flag : options.train) {
@@ -300,8 +339,9 @@ std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places)
   const auto found = find_profile(places, subject);
   if (!found)
     fail(ErrorCode::usage,
-         "--profile is missing: name the machines, or give a file of ranvier-bench profile, which leaves one for "
-         "this host where it is found");
+         "--profile is missing: name the machines ({}), or give a file of ranvier-bench profile, which leaves one "
+         "for this host where it is found",
+         fmt::join(runtime::shipped_profiles(), ", "));
   options.profiles = {*found};
   return *found;
 }

@@ -28,11 +28,13 @@ struct PlanOptions {
   std::vector<std::string> profiles;  ///< names or paths; what the others are compared with comes first
   double price = 0;                   ///< of a device and an hour; 0: the profile's
   std::string write_config;
+  std::string write_trace;
   std::string plot;
   bool json = false;
   int best = 10;
   int simulations = 64;  ///< at most, of each search; 0: as many as it takes
   bool exhaustive = false;
+  bool no_simulation = false;
   int jobs = 0;  ///< threads; 0: the machine's
   std::vector<double> bandwidth_times;
   std::vector<double> memory_times;
@@ -42,6 +44,7 @@ struct PlanOptions {
   std::vector<double> jitter;         ///< of all work: its standard deviation by its mean
   bool no_overlap = false;            ///< of computing and collectives
   std::vector<int> dead_ranks;
+  int draw = 0;  ///< of what chance decides
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
   std::vector<int> scale;  ///< numbers of ranks, in the place of one

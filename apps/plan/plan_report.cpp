@@ -45,6 +45,15 @@ std::string share(double value) { return fmt::format("{:.1f}%", 100 * value); }
 
 std::string mfu(const Prediction& prediction) { return prediction.mfu > 0 ? share(prediction.mfu) : "–"; }
 
+/// What only a simulation tells.
+std::string bubble(const Prediction& prediction) {
+  return prediction.stages.empty() ? "–" : share(prediction.bubble);
+}
+
+std::string count_of(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string cost(const Prediction& prediction, const ReportContext& context) {
   const auto cost = cost_per_million(prediction, context);
   return cost ? fmt::format("{:.4g}", *cost) : "–";
@@ -71,18 +80,19 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   for (const Choice& choice : choices.best)
     widest = std::max(widest, choice.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
-      "the best of {} ranks on {}, {} samples a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
+      "the best of {} on {}, {} a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
       "{} {} {} {} {} {} {} {} {}\n",
-      context.world, context.profile->name, context.batch_size, "", left("candidate", widest), right("rate", 13),
-      right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11), right("host", 11),
-      right("disk", 11), right("in nodes", 11), right("between", 11),
+      count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
+      count_of(static_cast<std::size_t>(context.batch_size), "sample"), "", left("candidate", widest),
+      right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11),
+      right("host", 11), right("disk", 11), right("in nodes", 11), right("between", 11),
       right(fmt::format("cost/M {}s", context.item), 14));
   for (std::size_t i = 0; i < choices.best.size(); ++i) {
     const Choice& choice = choices.best[i];
     const Prediction& p = choice.prediction;
     text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(choice.candidate.text(), widest),
                         right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
-                        right(share(p.bubble), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
+                        right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
                         right(amount(static_cast<double>(p.file_bytes)), 11),
                         right(amount(most(p.rank_bytes_intra)), 11), right(amount(most(p.rank_bytes_inter)), 11),
@@ -104,11 +114,49 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   return text;
 }
 
+std::string stages_table(const Choice& choice) {
+  constexpr std::size_t most_stages = 16;
+  std::vector<std::pair<std::string, actors::StagePrediction>> lines;
+  const auto& stages = choice.prediction.stages;
+  if (stages.empty()) return {};
+  if (stages.size() <= most_stages) {
+    for (std::size_t s = 0; s < stages.size(); ++s) lines.emplace_back(fmt::format("{}", s), stages[s]);
+  } else {
+    actors::StagePrediction mean;
+    const auto count = static_cast<double>(stages.size());
+    for (const actors::StagePrediction& stage : stages)
+      for (double actors::StagePrediction::* const part :
+           {&actors::StagePrediction::forward_seconds, &actors::StagePrediction::backward_seconds,
+            &actors::StagePrediction::weights_seconds, &actors::StagePrediction::optimizer_seconds,
+            &actors::StagePrediction::other_seconds, &actors::StagePrediction::step_seconds})
+        mean.*part += stage.*part / count;
+    const auto [idlest, busiest] = std::minmax_element(
+        stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
+    lines.emplace_back("average", mean);
+    lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
+    lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
+  }
+  std::string text =
+      fmt::format("\nwhat a rank of each stage of the best one does in a step\n{}", right("stage", 13));
+  for (const char* const column : {"forward", "backward", "weights", "optimizer", "other work", "waiting"})
+    text += right(column, 14);
+  text += '\n';
+  for (const auto& [name, stage] : lines) {
+    const double waiting = std::max(0.0, stage.step_seconds * (1 - stage.busy()));
+    text += right(name, 13);
+    for (const double seconds : {stage.forward_seconds, stage.backward_seconds, stage.weights_seconds,
+                                 stage.optimizer_seconds, stage.other_seconds, waiting})
+      text += right(seconds > 0 ? milliseconds(seconds) : "–", 14);
+    text += '\n';
+  }
+  return text;
+}
+
 std::string search_lines(const Choices& choices) {
   const SearchResult& search = choices.search;
-  std::string text = fmt::format(
-      "{} candidates: {} planned, {} simulated, {} cut off, as no simulation of them could be fast enough\n",
-      choices.candidates, search.planned, search.simulated, search.cut);
+  std::string text =
+      fmt::format("{}: {} planned, {} simulated, {} cut off, as none of them could be fast enough\n",
+                  count_of(choices.candidates, "candidate"), search.planned, search.simulated, search.cut);
   for (const auto& [why, count] : choices.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
   if (search.open > 0 && !choices.best.empty()) {
     const double best = choices.best.front().prediction.step_seconds;
@@ -118,6 +166,25 @@ std::string search_lines(const Choices& choices) {
                                  : std::string("none of them is faster than the best"));
   }
   return text;
+}
+
+std::optional<std::string> none_runs(const Choices& choices) {
+  if (!choices.best.empty() || choices.closest) return {};
+  std::string reasons;
+  for (const auto& [why, count] : choices.left_out) {
+    if (why.starts_with("memory: ")) return {};
+    constexpr std::string_view before = "refused: ";
+    if (!why.starts_with(before)) continue;
+    if (!reasons.empty()) reasons += "; ";
+    reasons += fmt::format("{} ({} of them)", std::string_view(why).substr(before.size()), count);
+  }
+  if (reasons.empty()) return {};
+  return fmt::format("none of {} candidates can run: {}", choices.candidates, reasons);
+}
+
+std::string why_none(const Choices& choices) {
+  if (const auto why = none_runs(choices)) return *why;
+  return choices.closest ? fmt::format("nothing fits: {}", choices.closest->lacks) : std::string("nothing fits");
 }
 
 std::string nothing_fits(const Choices& choices, const ReportContext& context) {
@@ -149,13 +216,21 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
   const Prediction& p = choice.prediction;
   json::object flags;
   for (const GivenFlag& flag : choice.config) flags[flag.name] = flag.value;
+  json::array stages;
+  for (const actors::StagePrediction& stage : p.stages)
+    stages.push_back(json::object{{"forward_seconds", stage.forward_seconds},
+                                  {"backward_seconds", stage.backward_seconds},
+                                  {"weights_seconds", stage.weights_seconds},
+                                  {"optimizer_seconds", stage.optimizer_seconds},
+                                  {"other_seconds", stage.other_seconds},
+                                  {"busy", stage.busy()}});
   json::object all{{"candidate", choice.candidate.text()},
                    {"flags", std::move(flags)},
                    {"step_seconds", p.step_seconds},
                    {"tokens_per_second", p.tokens_per_second},
                    {"model_flops_per_second", p.model_flops_per_second},
                    {"mfu", p.mfu},
-                   {"bubble", p.bubble},
+                   {"bubble", p.stages.empty() ? json::value() : json::value(p.bubble)},
                    {"bound_seconds", choice.bound.seconds},
                    {"device_bytes", p.device_bytes},
                    {"device_bytes_of_all", p.device_bytes_of_all},
@@ -164,7 +239,8 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"bytes_in_nodes", most(p.rank_bytes_intra)},
                    {"bytes_between_nodes", most(p.rank_bytes_inter)},
                    {"device_bytes_by_kind", bytes_by_kind(choice.trial.kinds.device)},
-                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)}};
+                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)},
+                   {"stages", std::move(stages)}};
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   return all;
 }
@@ -215,14 +291,14 @@ std::string cases_table(const std::vector<Case>& cases) {
   for (const Case& one : cases) {
     const std::string kept = one.kept ? rate(one.kept->prediction, one.context) : "does not fit";
     if (!one.best) {
-      text += fmt::format("{}  {}\n", left(one.label, label), "nothing fits");
+      text += fmt::format("{}  {}\n", left(one.label, label), one.why_none);
       continue;
     }
     const Prediction& p = one.best->prediction;
     text += fmt::format("{}  {} {} {} {} {} {}  {}\n", left(one.label, label), right(rate(p, one.context), 13),
                         right(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
-                        right(mfu(p), 7), right(share(p.bubble), 7), right(cost(p, one.context), 14),
-                        right(kept, 13), one.best->candidate.text());
+                        right(mfu(p), 7), right(bubble(p), 7), right(cost(p, one.context), 14), right(kept, 13),
+                        one.best->candidate.text());
   }
   return text + "unchanged: what is best in the first case, as it would run here\n";
 }
@@ -234,12 +310,12 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
                .series = {"the best there", "the best of the first case, unchanged"},
                .groups = {}};
   for (const Case& one : cases) {
-    const auto bar = [&](const std::optional<Choice>& choice, int series) {
+    const auto bar = [&](const std::optional<Choice>& choice, int series, const char* none) {
       return choice ? Bar{choice->prediction.tokens_per_second, rate(choice->prediction, one.context), series}
-                    : Bar{0, "does not fit", series};
+                    : Bar{0, none, series};
     };
     plot.groups.push_back({one.best ? fmt::format("{}: {}", one.label, one.best->candidate.text()) : one.label,
-                           {bar(one.best, 0), bar(one.kept, 1)}});
+                           {bar(one.best, 0, "no candidate"), bar(one.kept, 1, "does not fit")}});
   }
   return plot;
 }
@@ -247,6 +323,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
 json::object to_json(const Case& one) {
   json::object all{{"case", one.label}};
   if (one.best) all["best"] = to_json(*one.best, one.context);
+  if (!one.best) all["why_none"] = one.why_none;
   if (one.kept) all["unchanged"] = to_json(*one.kept, one.context);
   return all;
 }

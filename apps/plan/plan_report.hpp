@@ -29,6 +29,13 @@ struct ReportContext {
 [[nodiscard]] std::string choices_table(const Choices& choices, const ReportContext& context);
 /// How the search went: what was left out and why, and what it may have missed.
 [[nodiscard]] std::string search_lines(const Choices& choices);
+/// What a rank of each stage does in a step, as the summary of a run has it; of more than 16 stages what an average one
+/// does, and the busiest and the idlest. Empty: the prediction has no stages.
+[[nodiscard]] std::string stages_table(const Choice& choice);
+/// Where none of the candidates can run for another reason than memory: which, with what to do; else none.
+[[nodiscard]] std::optional<std::string> none_runs(const Choices& choices);
+/// A line about a search that found no candidate: as the above, or what lacks to the one that came nearest.
+[[nodiscard]] std::string why_none(const Choices& choices);
 /// Where nothing fits: the candidate that came nearest, and what would help.
 [[nodiscard]] std::string nothing_fits(const Choices& choices, const ReportContext& context);
 [[nodiscard]] BarPlot choices_plot(const Choices& choices, const ReportContext& context);
@@ -45,7 +52,8 @@ struct ReportContext {
 struct Case {
   std::string label;  ///< "bandwidth × 2"
   ReportContext context;
-  std::optional<Choice> best;  ///< none: nothing fits
+  std::optional<Choice> best;  ///< none: nothing fits, or can run
+  std::string why_none;        ///< then
   std::optional<Choice> kept;  ///< the first case's best, here; none: it does not fit
 };
 /// The first case is what the others are compared with.

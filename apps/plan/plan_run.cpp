@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,18 @@ void write_config(const std::string& path, Choice& best, const Planner& planner,
   write(path, config_text(best, context));
 }
 
+/// What every rank does in the simulated steps of a choice, for the case of that number.
+std::string write_trace(const std::string& path, std::size_t number, const Choice& choice, const Planner& planner,
+                        const PlanTools& tools, actors::PredictionOptions how) {
+  std::filesystem::path file(path);
+  if (number > 1)
+    file.replace_filename(fmt::format("{}.{}{}", file.stem().string(), number, file.extension().string()));
+  how.trace = true;
+  predict_on(planner, tools.predict, choice, planner.profile(), how).write_trace(file);
+  return fmt::format("written: {}, what {} ranks do in two steps of {}, for ui.perfetto.dev\n", file.string(),
+                     planner.world(), choice.candidate.text());
+}
+
 PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchLimits limits) {
   const MachineProfile profile = tools.read_profile(options.profiles.front());
   const auto costs = tools.costs(profile);
@@ -78,7 +91,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     tools.say(point.best
                   ? fmt::format("{} ranks: {:.3f} s a step, {}, {}", world, point.best->prediction.step_seconds,
                                 point.shares.limit(), point.best->candidate.text())
-                  : fmt::format("{} ranks: nothing fits", world),
+                  : fmt::format("{} ranks: {}", world, point.why_none),
               true);
   }
   if (!options.plot.empty()) write(options.plot, svg(scaling_plot(points)));
@@ -93,12 +106,14 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
 
 PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   for (const auto& [path, flag] :
-       {std::pair{options.write_config, "--write-config"}, std::pair{options.plot, "--plot"}})
+       {std::pair{options.write_config, "--write-config"}, std::pair{options.write_trace, "--write-trace"},
+        std::pair{options.plot, "--plot"}})
     if (!path.empty()) runtime::check_writable(path, flag);
   SearchLimits limits{.best = static_cast<std::size_t>(options.best),
                       .simulations = static_cast<std::size_t>(options.simulations),
                       .threads = options.jobs,
-                      .exhaustive = options.exhaustive};
+                      .exhaustive = options.exhaustive,
+                      .estimate = options.no_simulation};
   if (!options.scale.empty()) return run_scale(options, tools, limits);
   const std::vector<Situation> situations = situations_of(options, tools.read_profile);
   PlanResult result;
@@ -108,6 +123,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
   std::optional<Candidate> first_best;
   for (const Situation& situation : situations) {
     const Planner planner(flags_in(situation, options.train), situation.profile);
+    check_links(planner);
     const ReportContext context = context_of(options, planner);
     actors::PredictionOptions how = usual_prediction(planner.world());
     if (options.all_rows) how.distinct_only = !*options.all_rows;
@@ -116,20 +132,26 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     const auto costs = tools.costs(situation.profile);
     const bool is_first = &situation == &situations.front();
     Choices choices;
-    bool has_grids = true;
+    std::string no_grid;
     try {
       choices = choose(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!situation.world || error.code() != ErrorCode::usage) throw;
-      has_grids = false;  // of the ranks that are left; the other cases are worth their table
+      no_grid = error.what();  // of the ranks that are left; the other cases are worth their table
     }
     if (is_first) {
+      if (const auto why = none_runs(choices))
+        fail(ErrorCode::usage, "{}: give other values, or fewer flags", *why);
       if (choices.best.empty()) {
         result.status = nothing_fits_exit_code;
         result.text += search_lines(choices) + '\n' + nothing_fits(choices, context);
       } else {
         first_best = choices.best.front().candidate;
-        result.text += search_lines(choices) + '\n' + choices_table(choices, context);
+        result.text +=
+            search_lines(choices) + '\n' + choices_table(choices, context) + stages_table(choices.best.front());
+        if (options.no_simulation)
+          result.text +=
+              "\nnothing was simulated: times are what plans say, without what ranks wait for each other\n";
       }
       report = to_json(choices, context);
       if (!options.plot.empty() && !options.compares()) write(options.plot, svg(choices_plot(choices, context)));
@@ -139,9 +161,13 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
                                    options.write_config, planner.world(), options.write_config);
       }
     }
+    const auto number = static_cast<std::size_t>(&situation - situations.data()) + 1;
+    if (!options.write_trace.empty() && !choices.best.empty())
+      result.text += '\n' + write_trace(options.write_trace, number, choices.best.front(), planner, tools, how);
     if (!options.compares()) break;
     Case& one = cases.emplace_back();
-    one.label = situation.label + (has_grids ? "" : ": no grid of them divides the batch");
+    one.label = situation.label;
+    if (choices.best.empty()) one.why_none = no_grid.empty() ? why_none(choices) : no_grid;
     one.context = context;
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
     if (!choices.best.empty()) one.best = std::move(choices.best.front());

@@ -1,6 +1,8 @@
 #include "apps/plan/scaling.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/plan/situations.hpp"
+#include "runtime/error.hpp"
 
 #include <fmt/format.h>
 
@@ -71,13 +73,21 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
                                  .price_per_hour = price_per_hour,
                                  .item = planner.job().item},
                      .best = {},
-                     .lacks = {},
+                     .why_none = {},
                      .shares = {}};
   actors::PredictionOptions how = usual_prediction(planner.world());
   if (all_rows) how.distinct_only = !*all_rows;
-  Choices choices = choose(planner, costs, predict, limits, how);
+  check_links(planner);
+  Choices choices;
+  try {
+    choices = choose(planner, costs, predict, limits, how);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::usage) throw;
+    point.why_none = error.what();  // of so many ranks; others are worth their line
+    return point;
+  }
   if (choices.best.empty()) {
-    if (choices.closest) point.lacks = choices.closest->lacks;
+    point.why_none = why_none(choices);
     return point;
   }
   point.best = std::move(choices.best.front());
@@ -103,8 +113,7 @@ std::string scaling_table(const std::vector<ScalingPoint>& points) {
       "order", "memory", "limit");
   for (const ScalingPoint& point : points) {
     if (!point.best) {
-      text += fmt::format("{:>6}  nothing fits{}{}\n", point.context.world, point.lacks.empty() ? "" : ": ",
-                          point.lacks);
+      text += fmt::format("{:>6}  {}\n", point.context.world, point.why_none);
       continue;
     }
     const Prediction& p = point.best->prediction;
@@ -131,7 +140,7 @@ BarPlot scaling_plot(const std::vector<ScalingPoint>& points) {
     BarGroup& group = plot.groups.emplace_back();
     group.label = fmt::format("{}", point.context.world);
     if (!point.best) {
-      group.bars.push_back({.value = 0, .note = "nothing fits", .series = 0, .parts = {}});
+      group.bars.push_back({.value = 0, .note = "no candidate", .series = 0, .parts = {}});
       continue;
     }
     group.label += ": " + point.best->candidate.text();
@@ -157,7 +166,7 @@ json::array to_json(const std::vector<ScalingPoint>& points) {
           {"links", point.shares.links}, {"order", point.shares.order}, {"memory", point.shares.memory}};
       one["limit"] = point.shares.limit();
     } else {
-      one["lacks"] = point.lacks;
+      one["why_none"] = point.why_none;
     }
     all.push_back(std::move(one));
   }

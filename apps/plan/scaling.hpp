@@ -27,14 +27,14 @@ struct StepShares {
 
 struct ScalingPoint {
   ReportContext context;
-  std::optional<Choice> best;  ///< none: nothing fits
-  std::string lacks;           ///< then: what the nearest candidate lacks
+  std::optional<Choice> best;  ///< none: nothing fits, or can run
+  std::string why_none;        ///< then
   StepShares shares;
 };
 
 /// The best candidate is predicted again with messages that take no time; and where memory left candidates out, all are
 /// searched again without its bounds. `all_rows`: whether all are simulated; none: as usual_prediction() says. `flags`
-/// are a Planner's. Throws as choose() does. The profile outlives the point.
+/// are a Planner's. Throws as that and check_links() do. The profile outlives the point.
 [[nodiscard]] ScalingPoint scaling_point(const std::vector<GivenFlag>& flags,
                                          const runtime::MachineProfile& profile, double price_per_hour,
                                          const runtime::CostModel& costs, const Predictor& predict,

@@ -1,6 +1,7 @@
 #include "apps/plan/situations.hpp"
 
 #include "runtime/error.hpp"
+#include "runtime/options.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace ranvier::apps {
@@ -22,11 +24,11 @@ void multiply(runtime::Link& link, double times) {
   link.node_bytes_per_second *= times;
 }
 
-/// `count` of the numbers from 0 to before `all`, each as likely as any other, and the same ones each time.
-std::vector<int> drawn(int count, int all) {
+/// `count` of the numbers from 0 to before `all`, each as likely as any other, and the same ones for the same draw.
+std::vector<int> drawn(int count, int all, int draw) {
   std::vector<int> numbers(static_cast<std::size_t>(all));
   std::iota(numbers.begin(), numbers.end(), 0);
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(static_cast<std::uint64_t>(draw) + 1);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
     std::swap(numbers[i], numbers[i + random() % (numbers.size() - i)]);
   numbers.resize(static_cast<std::size_t>(count));
@@ -34,10 +36,10 @@ std::vector<int> drawn(int count, int all) {
 }
 
 /// By rank or node: F for those of a share, 1 for the others.
-std::vector<double> factors_of(const SlowShare& slow, int all) {
+std::vector<double> factors_of(const SlowShare& slow, int all, int draw) {
   std::vector<double> factors(static_cast<std::size_t>(all), 1.0);
   const int count = std::clamp(static_cast<int>(std::lround(slow.share * all)), 1, all);
-  for (const int one : drawn(count, all)) factors[static_cast<std::size_t>(one)] = slow.factor;
+  for (const int one : drawn(count, all, draw)) factors[static_cast<std::size_t>(one)] = slow.factor;
   return factors;
 }
 
@@ -49,7 +51,7 @@ int left_of(const PlanOptions& options, const MachineProfile& profile, int dead)
   if (dead >= planner.world())
     fail(ErrorCode::usage, "--dead-ranks {}: of {} ranks none is left: give fewer", dead, planner.world());
   std::set<int> nodes;
-  for (const int rank : drawn(dead, planner.world())) nodes.insert(rank / planner.node_size());
+  for (const int rank : drawn(dead, planner.world(), options.draw)) nodes.insert(rank / planner.node_size());
   int left = planner.world();  // the last node may have fewer
   for (const int node : nodes) left -= std::min(planner.node_size(), planner.world() - node * planner.node_size());
   if (left <= 0)
@@ -57,6 +59,37 @@ int left_of(const PlanOptions& options, const MachineProfile& profile, int dead)
          "--dead-ranks {}: each of the {} nodes of {} ranks has one, so that none is left: give fewer", dead,
          nodes_of(planner), planner.node_size());
   return left;
+}
+
+const std::string* given_value(const PlanOptions& options, std::string_view name) {
+  const auto found = std::find_if(options.train.begin(), options.train.end(),
+                                  [&](const GivenFlag& flag) { return flag.name == name; });
+  return found == options.train.end() ? nullptr : &found->value;
+}
+
+/// Rates of a CPU are those of ranks with so many threads.
+void check_threads(const PlanOptions& options, const MachineProfile& profile) {
+  const std::string* given = given_value(options, "threads");
+  int threads = 0;  // as the profile has
+  if (given == nullptr || profile.gpu || runtime::whole(threads, 0).read(*given) || threads == 0 ||
+      threads == profile.threads)
+    return;
+  fail(ErrorCode::usage,
+       "--threads {}, and the profile {} is of ranks with {} thread{}: leave --threads out, or measure such ranks: "
+       "ranvier-bench profile --threads {}",
+       threads, profile.name, profile.threads, profile.threads == 1 ? "" : "s", threads);
+}
+
+void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
+  if (!profile.gpu)
+    fail(ErrorCode::usage,
+         "--no-overlap is about GPUs that wait for collectives of NCCL, and the profile {} is of processors: leave "
+         "it out",
+         profile.name);
+  if (const std::string* carrier = given_value(options, "collectives"); carrier != nullptr && *carrier == "plans")
+    fail(ErrorCode::usage,
+         "--no-overlap with --collectives plans: it is about GPUs that wait for collectives of NCCL: leave one of "
+         "them out");
 }
 
 }  // namespace
@@ -69,9 +102,10 @@ std::vector<Situation> situations_of(const PlanOptions& options,
     std::string label = profile.name.empty() ? name : profile.name;
     all.push_back({.label = std::move(label), .profile = std::move(profile)});
   }
+  for (const Situation& one : all) check_threads(options, one.profile);
   const MachineProfile base = all.front().profile;
   const auto add = [&](std::string label) -> Situation& {
-    return all.emplace_back(Situation{.label = std::move(label), .profile = base});
+    return all.emplace_back(Situation{.label = std::move(label), .profile = base, .draw = options.draw});
   };
   for (const double times : options.bandwidth_times) {
     Situation& one = add(fmt::format("bandwidth × {}", times));
@@ -92,7 +126,10 @@ std::vector<Situation> situations_of(const PlanOptions& options,
   for (const SlowShare& slow : options.slow_links)
     add(fmt::format("{:.4g}% of links × {} as slow", 100 * slow.share, slow.factor)).slow_links = slow;
   for (const double jitter : options.jitter) add(fmt::format("jitter of {}", jitter)).jitter = jitter;
-  if (options.no_overlap) add("no overlap").no_overlap = true;
+  if (options.no_overlap) {
+    check_overlap(options, base);
+    add("no overlap").no_overlap = true;
+  }
   for (const int dead : options.dead_ranks) {
     const int left = left_of(options, base, dead);
     add(fmt::format("{} dead, {} ranks left", dead, left)).world = left;
@@ -107,16 +144,32 @@ std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFla
   return flags;
 }
 
+void check_links(const Planner& planner) {
+  const auto require = [&](const runtime::Link& link, const char* where) {
+    if (link.measured()) return;
+    fail(ErrorCode::usage,
+         "--profile {} has no figures of links {}, and {} ranks are on {} nodes of {}: measure them there with "
+         "mpirun "
+         "and ranvier-bench profile, or give another --node-size",
+         planner.profile().name, where, planner.world(), nodes_of(planner), planner.node_size());
+  };
+  if (planner.world() > 1 && planner.node_size() > 1) require(planner.profile().links.intra_node, "inside a node");
+  if (nodes_of(planner) > 1) require(planner.profile().links.inter_node, "between nodes");
+}
+
 actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner) {
-  actors::Disturbances all{.jitter = situation.jitter, .no_overlap = situation.no_overlap};
+  actors::Disturbances all{.seed = static_cast<std::uint64_t>(situation.draw),
+                           .jitter = situation.jitter,
+                           .no_overlap = situation.no_overlap};
   const int nodes = nodes_of(planner);
-  if (situation.slow_ranks) all.slow_ranks = factors_of(*situation.slow_ranks, planner.world());
-  if (situation.slow_links) all.slow_nodes = factors_of(*situation.slow_links, nodes);
+  if (situation.slow_ranks) all.slow_ranks = factors_of(*situation.slow_ranks, planner.world(), situation.draw);
+  if (situation.slow_links) all.slow_nodes = factors_of(*situation.slow_links, nodes, situation.draw);
   if (!situation.slow_node) return all;
   const auto [node, factor] = *situation.slow_node;
   if (node >= nodes)
-    fail(ErrorCode::usage, "--slow-node {}:{}: there are {} nodes of {} ranks: give one from 0 to {}", node, factor,
-         nodes, planner.node_size(), nodes - 1);
+    fail(ErrorCode::usage, "--slow-node {}:{}: of nodes of {} ranks there {} {}, counted from 0: give {}", node,
+         factor, planner.node_size(), nodes == 1 ? "is" : "are", nodes,
+         nodes == 1 ? "0" : fmt::format("one from 0 to {}", nodes - 1));
   all.slow_nodes.assign(static_cast<std::size_t>(nodes), 1.0);
   all.slow_nodes[static_cast<std::size_t>(node)] = factor;
   for (int rank = 0; rank < planner.world(); ++rank)

@@ -22,18 +22,22 @@ struct Situation {
   double jitter = 0;
   bool no_overlap = false;
   std::optional<int> world = {};  ///< ranks that are left
+  int draw = 0;                   ///< of what chance decides: another number, something else
 };
 
 /// The profiles first, then what is asked about the first one. Throws ErrorCode::usage for what read_profile() refuses,
-/// and for more dead ranks than leave a node.
+/// for more dead ranks than leave a node, and for what says nothing of such machines.
 [[nodiscard]] std::vector<Situation> situations_of(
     const PlanOptions& options, const std::function<runtime::MachineProfile(const std::string&)>& read_profile);
+
+/// Throws ErrorCode::usage where ranks of the planner need links that its profile says nothing of.
+void check_links(const Planner& planner);
 
 /// Those flags of ranvier-train, for as many ranks as there are.
 [[nodiscard]] std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFlag> flags);
 
-/// Shares are of ranks or nodes that chance has drawn, the same ones each time; one at least. Throws ErrorCode::usage
-/// for a node that there is not.
+/// Shares are of ranks or nodes that chance has drawn, the same ones for the same draw; one at least. Throws
+/// ErrorCode::usage for a node that there is not.
 [[nodiscard]] actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner);
 
 }  // namespace ranvier::apps

@@ -1,6 +1,7 @@
 #include "apps/plan/start_plan.hpp"
 
 #include "apps/plan/plan_report.hpp"
+#include "apps/plan/situations.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/train/devices.hpp"
@@ -147,15 +148,16 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
 }
 
 [[noreturn]] void refuse(const Choices& choices, const ReportContext& context) {
+  constexpr const char* what_helps =
+      "what helps: more ranks, --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a smaller "
+      "--batch-size or model";
   if (choices.closest)
-    fail(ErrorCode::memory,
-         "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: what helps: more ranks, "
-         "--precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a smaller --batch-size or model",
-         context.world, choices.closest->lacks, choices.candidates, choices.closest->candidate.text());
-  std::vector<std::string> reasons;
-  for (const auto& [why, count] : choices.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
-  fail(ErrorCode::usage, "--plan auto: none of {} candidates can run: {}: give fewer flags, or leave --plan out",
-       choices.candidates, fmt::join(reasons, "; "));
+    fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: {}",
+         context.world, choices.closest->lacks, choices.candidates, choices.closest->candidate.text(), what_helps);
+  if (const auto why = none_runs(choices))
+    fail(ErrorCode::usage, "--plan auto: {}: give other values or fewer flags, or leave --plan out", *why);
+  fail(ErrorCode::memory, "--plan auto: in their simulations none of {} candidates fits {} ranks: {}",
+       choices.candidates, context.world, what_helps);
 }
 
 std::string lines_of(const Choices& choices, const ReportContext& context, const std::vector<FlagChange>& changes,
@@ -279,6 +281,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   std::optional<RanksHere> ranks;
   if (!imagined) ranks = RanksHere{here.nodes, here.threads};
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
+  if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
   const auto costs = tools.costs(profile);
   Choices choices =
       choose(planner, *costs, tools.predict, {.best = 1, .simulations = most_simulations, .threads = cores()},

@@ -105,7 +105,8 @@ Manual report_manual() {
           .forms = {{"ranvier-report RUN... -o report.html", ""}},
           .about =
               "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with "
-              "metrics.jsonl and, maybe, trace.json.",
+              "metrics.jsonl and, maybe, trace.json. For --timeline a trace alone is enough, also what "
+              "ranvier-plan --write-trace wrote.",
           .options = declare(asked).facts(),
           .arguments = runtime::PathKind::any};
 }
@@ -113,6 +114,11 @@ Manual report_manual() {
 std::string write_report(const ReportOptions& options) {
   std::vector<RunPaths> paths;
   for (const std::string& run : options.runs) paths.push_back(run_paths(run));
+  for (const RunPaths& run : paths)
+    if (run.metrics.empty() && options.timeline.empty())
+      fail(ErrorCode::usage,
+           "{} is a trace, of which --timeline FILE.svg makes a picture: give METRICS,TRACE for a {}",
+           run.trace.string(), options.csv.empty() ? "page" : "table");
   check_output(options, paths);
   if (!options.csv.empty()) {
     runtime::AtomicFile file(options.csv);

@@ -13,6 +13,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 namespace ranvier::apps {
 namespace {
@@ -72,6 +73,14 @@ std::optional<Event> event_of(std::string_view line) {
   return event;
 }
 
+/// It begins as traces do.
+bool is_trace(const fs::path& path) {
+  constexpr std::string_view beginning = R"({"traceEvents")";
+  std::string text(beginning.size(), ' ');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(text.data(), static_cast<std::streamsize>(text.size())) && text == beginning;
+}
+
 }  // namespace
 
 RunPaths run_paths(const std::string& given) {
@@ -95,6 +104,7 @@ RunPaths run_paths(const std::string& given) {
       fail(ErrorCode::usage, "{} is no file: give what --metrics of ranvier-train wrote, or METRICS,TRACE",
            path.string());
   }
+  if (paths.trace.empty() && is_trace(paths.metrics)) std::swap(paths.metrics, paths.trace);
   return paths;
 }
 
@@ -104,12 +114,14 @@ void for_each_record(const fs::path& metrics, const std::function<void(std::stri
 
 RunFile read_run(const RunPaths& paths, const std::string& name) {
   RunFile run{.name = name, .history = History(1 << 14), .trace = {}};
-  for_each_record(paths.metrics, [&](std::string_view line) {
-    if (!line.empty() && !run.history.take(line)) ++run.lines_left_out;
-  });
-  if (run.history.series().size() == 0 && run.history.evaluations().empty())
-    fail(ErrorCode::data, "{} has no record of a step: give what --metrics of ranvier-train wrote",
-         paths.metrics.string());
+  if (!paths.metrics.empty()) {
+    for_each_record(paths.metrics, [&](std::string_view line) {
+      if (!line.empty() && !run.history.take(line)) ++run.lines_left_out;
+    });
+    if (run.history.series().size() == 0 && run.history.evaluations().empty())
+      fail(ErrorCode::data, "{} has no record of a step: give what --metrics of ranvier-train wrote",
+           paths.metrics.string());
+  }
   run.has_trace = !paths.trace.empty();
   if (run.has_trace) run.trace = read_trace(paths.trace);
   return run;
@@ -135,7 +147,9 @@ TraceSummary read_trace(const fs::path& path) {
     covered = std::max(covered, end);
   });
   if (milliseconds.empty())
-    fail(ErrorCode::data, "{} has no spans: give what --trace of ranvier-train wrote", path.string());
+    fail(ErrorCode::data,
+         "{} has no spans: give what --trace of ranvier-train, or --write-trace of ranvier-plan, wrote",
+         path.string());
   result.seconds = (last - first) * 1e-3;
   for (auto& [rank, kinds] : milliseconds)
     for (auto& [kind, time] : kinds) result.shares[rank][kind] = time / std::max(last - began.at(rank), 1e-9);

@@ -36,14 +36,16 @@ struct RunFile {
   std::size_t lines_left_out = 0;  ///< that are no records
 };
 
-/// A metrics file; or one and a trace behind a comma; or a folder that has metrics.jsonl and maybe trace.json.
+/// A metrics file; or one and a trace behind a comma; or a trace alone; or a folder that has metrics.jsonl and maybe
+/// trace.json.
 struct RunPaths {
-  std::filesystem::path metrics, trace;  ///< the trace may be empty
+  std::filesystem::path metrics, trace;  ///< one of them may be empty
 };
 /// Throws ErrorCode::usage for what is not there.
 [[nodiscard]] RunPaths run_paths(const std::string& given);
 
-/// Throws ErrorCode::data for files that are something else, and ErrorCode::io.
+/// Without metrics it has a trace and no history. Throws ErrorCode::data for files that are something else, and
+/// ErrorCode::io.
 [[nodiscard]] RunFile read_run(const RunPaths& paths, const std::string& name);
 /// Calls `take` with each line of a metrics file.
 void for_each_record(const std::filesystem::path& metrics, const std::function<void(std::string_view)>& take);

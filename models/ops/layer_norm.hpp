@@ -26,7 +26,7 @@ struct LayerNormForward {
   const void* weight = nullptr;
   const void* bias = nullptr;
   const void* branch = nullptr;  ///< if given, x + branch is normalised, after it was rounded and …
-  void* sum = nullptr;           ///< … stored here
+  void* sum = nullptr;           ///< … stored here, or in the branch's place
 };
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays);

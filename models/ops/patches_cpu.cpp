@@ -1,8 +1,14 @@
 #include "models/ops/patches.hpp"
 
+#include "models/ops/scratch.hpp"
+#include "models/ops/transpose.hpp"
+#include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -12,13 +18,6 @@ namespace {
 
 template <typename T>
 using Taps = std::array<const T*, PatchShape::most_kernel * PatchShape::most_kernel>;
-
-/// Calls f with the number of taps, as a constant where it is that of a common kernel.
-template <typename F>
-void with_taps(std::size_t taps, F&& f) {
-  if (taps == 9) return f(std::integral_constant<std::size_t, 9>());
-  f(taps);
-}
 
 /// The pixels of a patch's taps; `outside` where there are none.
 template <typename T>
@@ -36,6 +35,108 @@ Taps<T> taps_of(const PatchShape& shape, const T* x, std::size_t row, const T* o
     }
   }
   return taps;
+}
+
+/// Squares of 16 channels and as many taps, of which those beyond the ninth are none: transposed in registers.
+constexpr bool has_squares = simd::lanes == 16;
+
+/// to[C, 9] = from[9][C]
+template <typename T>
+void interleave(T* to, const Taps<T>& from, std::size_t channels) {
+  constexpr std::size_t taps = 9;
+  std::size_t c = 0;
+  if constexpr (has_squares) {
+    using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+    using Block = detail::Block<Word>;
+    for (; c + Block::width <= channels; c += Block::width) {
+      Block block{};
+      for (std::size_t t = 0; t < taps; ++t) std::memcpy(&block.rows[t], from[t] + c, sizeof(block.rows[t]));
+      detail::transpose(block);
+      const auto put = [&](std::size_t channel, std::size_t count) {
+        const auto* const row = reinterpret_cast<const Word*>(&block.rows[channel % simd::lanes]);
+        std::memcpy(static_cast<void*>(to + (c + channel) * taps), row + channel / simd::lanes * simd::lanes,
+                    count * sizeof(Word));
+      };
+      // What is stored beyond a channel's taps the next one covers.
+      for (std::size_t channel = 0; channel + 1 < Block::width; ++channel) put(channel, simd::lanes);
+      put(Block::width - 1, taps);
+    }
+  }
+  for (; c < channels; ++c)
+    for (std::size_t t = 0; t < taps; ++t) to[c * taps + t] = from[t][c];
+}
+
+/// to[t][C] += from[C, 9] for each tap that has a place. `more`: there are as many numbers again behind those.
+void add_taps(const std::array<float*, 9>& to, const float* from, std::size_t channels, bool more) {
+  constexpr std::size_t taps = 9;
+  std::size_t c = 0;
+  if constexpr (has_squares) {
+    using Block = detail::Block<std::uint32_t>;
+    // A row of a square has numbers of the next channel, too.
+    for (const std::size_t end = more ? channels : channels - 1; c + Block::width <= end; c += Block::width) {
+      Block block;
+      for (std::size_t r = 0; r < simd::lanes; ++r)
+        std::memcpy(&block.rows[r], from + (c + r) * taps, sizeof(block.rows[r]));
+      detail::transpose(block);
+      for (std::size_t t = 0; t < taps; ++t)
+        if (to[t] != nullptr)
+          simd::store(to[t] + c, simd::load(to[t] + c) + std::bit_cast<simd::Floats>(block.rows[t]));
+    }
+  }
+  for (; c < channels; ++c)
+    for (std::size_t t = 0; t < taps; ++t)
+      if (to[t] != nullptr) to[t][c] += from[c * taps + t];
+}
+
+/// sums[rows, W, C] of an image, zeros before, += what patches of 3 × 3 have for them, patch after patch. Each is read
+/// once: pixel after pixel would read each as often as it has taps.
+void add_patches_of_nine(const PatchShape& shape, float* sums, const float* patches, std::size_t sample,
+                         const runtime::Share& rows) {
+  const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
+  const std::size_t reach = rows.begin + shape.padding;
+  const std::size_t first = reach < shape.kernel ? 0 : (reach - shape.kernel) / shape.stride + 1;
+  const std::size_t last = std::min(P, (rows.end - 1 + shape.padding) / shape.stride + 1);
+  for (std::size_t p = first; p < last; ++p) {
+    for (std::size_t q = 0; q < Q; ++q) {
+      std::array<float*, 9> to{};
+      for (std::size_t t = 0; t < to.size(); ++t) {
+        // One too small to be there wraps, and is too large.
+        const std::size_t h = p * shape.stride + t / 3 - shape.padding,
+                          w = q * shape.stride + t % 3 - shape.padding;
+        if (h >= rows.begin && h < rows.end && w < shape.width)
+          to[t] = sums + ((h - rows.begin) * shape.width + w) * C;
+      }
+      const std::size_t row = (sample * P + p) * Q + q;
+      add_taps(to, patches + row * shape.columns(), C, row + 1 < shape.rows());
+    }
+  }
+}
+
+/// The same for images of T.
+template <typename T>
+void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T* x, const float* patches) {
+  pool.run([&](int thread, int threads) {
+    static thread_local Scratch memory;
+    const std::size_t H = shape.height, row_elements = shape.width * shape.channels;
+    const auto share = runtime::share_of(shape.samples * H, thread, threads);
+    for (std::size_t row = share.begin; row < share.end;) {
+      const std::size_t sample = row / H, end = std::min(share.end, (sample + 1) * H);
+      const std::size_t n = (end - row) * row_elements;
+      T* const to = x + row * row_elements;
+      float* sums = nullptr;
+      if constexpr (std::is_same_v<T, float>) {
+        sums = to;
+      } else {
+        sums = memory.get<float>(n);
+      }
+      std::fill(sums, sums + n, 0.0f);
+      add_patches_of_nine(shape, sums, patches, sample, {row - sample * H, end - sample * H});
+      if constexpr (!std::is_same_v<T, float>)
+        simd::for_lanes(
+            0, n, [&](std::size_t i, auto count) { simd::store(to + i, simd::load(sums + i, count), count); });
+      row = end;
+    }
+  });
 }
 
 /// Of the patches that have a pixel at `at`: calls f(patch, tap) along one axis, in the order of patches.
@@ -56,18 +157,18 @@ void gather_patches_cpu(runtime::ComputePool& pool, const PatchShape& shape, run
     pool.run([&](int thread, int threads) {
       const std::vector<T> zeros(shape.channels);
       const auto share = runtime::share_of(shape.rows(), thread, threads);
-      with_taps(shape.taps(), [&](auto count) {
-        for (std::size_t row = share.begin; row < share.end; ++row) {
-          const Taps<T> taps = taps_of(shape, static_cast<const T*>(x), row, zeros.data());
-          T* to = static_cast<T*>(patches) + row * shape.columns();
-          if (count == 1) {
-            std::memcpy(static_cast<void*>(to), taps[0], shape.channels * sizeof(T));
-            continue;
-          }
+      for (std::size_t row = share.begin; row < share.end; ++row) {
+        const Taps<T> taps = taps_of(shape, static_cast<const T*>(x), row, zeros.data());
+        T* to = static_cast<T*>(patches) + row * shape.columns();
+        if (shape.taps() == 1) {
+          std::memcpy(static_cast<void*>(to), taps[0], shape.channels * sizeof(T));
+        } else if (shape.taps() == 9) {
+          interleave(to, taps, shape.channels);
+        } else {
           for (std::size_t c = 0; c < shape.channels; ++c)
-            for (std::size_t t = 0; t < count; ++t) *to++ = taps[t][c];
+            for (std::size_t t = 0; t < shape.taps(); ++t) *to++ = taps[t][c];
         }
-      });
+      }
     });
   });
 }
@@ -76,6 +177,7 @@ void add_patches_cpu(runtime::ComputePool& pool, const PatchShape& shape, runtim
                      const float* patches) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
+    if (has_squares && shape.taps() == 9) return add_patches_of_nine(pool, shape, static_cast<T*>(x), patches);
     pool.run([&](int thread, int threads) {
       const std::size_t P = shape.out_height(), Q = shape.out_width(), taps = shape.taps();
       const auto share = runtime::share_of(shape.samples * shape.height * shape.width, thread, threads);

@@ -247,6 +247,16 @@ struct Rounded {
   return detail::scale((high * (r * r) + low) * r + 1.0f, rounded);
 }
 
+/// 1/x within 3e-7 of itself for 1 <= x <= 2^126: for results that are rounded to half precision.
+[[nodiscard]] inline Floats reciprocal_for_half(Floats x) {
+#if defined(__AVX512F__)
+  const Floats near = _mm512_maskz_rcp14_ps(0xffff, x);
+  return near * (2.0f - x * near);
+#else
+  return 1.0f / x;
+#endif
+}
+
 struct SineCosine {
   Floats sine, cosine;
 };

@@ -124,6 +124,7 @@ class ClassificationHead final : public Layer {
     return {.tensors = {{name, outputs}},
             .in = options.channels,
             .bias = true,
+            .adapts = false,
             .initializer = options.initializer,
             .precision = options.precision};
   }

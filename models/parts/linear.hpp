@@ -49,6 +49,7 @@ struct LinearOptions {
   std::size_t in = 0;           ///< I
   Layout layout = Layout::out_in;
   bool bias = false;        ///< not of several tensors whose outputs are apart
+  bool adapts = true;       ///< takes adapters, where a run tunes such and it is one of their targets
   Initializer initializer;  ///< of weights; biases begin with zeros
   Precision precision;
   Cut cut;

@@ -14,7 +14,7 @@ namespace ranvier::models {
 
 void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOptions& options) {
   const LoraOptions* const lora = builder.tuning().lora.get();
-  if (lora == nullptr) return;
+  if (lora == nullptr || !options.adapts) return;
   rank_ = static_cast<std::size_t>(lora->rank);
   factor_ = lora->factor();
   dropout_ = lora->dropout;

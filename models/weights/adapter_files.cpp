@@ -23,16 +23,18 @@ namespace json = boost::json;
 
 constexpr const char* prefix = "base_model.model.";
 
-bool has_adapters(const UnitSpec& unit) {
-  return std::any_of(unit.parameters.begin(), unit.parameters.end(),
-                     [](const ParameterSpec& parameter) { return is_adapter(parameter.name); });
-}
-
-std::vector<UnitSpec> units_where(std::span<const UnitSpec> units, bool adapters) {
-  std::vector<UnitSpec> some;
-  std::copy_if(units.begin(), units.end(), std::back_inserter(some),
-               [&](const UnitSpec& unit) { return has_adapters(unit) == adapters; });
-  return some;
+/// Names in a list under this key, in order; none where it is null or missing.
+std::vector<std::string> names_in(const ConfigFile& config, const char* key) {
+  std::vector<std::string> names;
+  const json::value* const value = config.find(key);
+  if (value == nullptr || value->is_null()) return names;
+  const auto* const list = value->if_array();
+  if (list == nullptr ||
+      !std::all_of(list->begin(), list->end(), [](const json::value& name) { return name.is_string(); }))
+    config.refuse(key, "a list of modules' names");
+  for (const json::value& name : *list) names.emplace_back(name.get_string());
+  sort_targets(names);
+  return names;
 }
 
 bool is_nothing(const json::value& value) {
@@ -80,7 +82,6 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   config.require("fan_in_fan_out", [](const auto& value) { return value.is_bool(); }, "true or false");
   for (const auto& [key, computed] : {std::pair{"rank_pattern", "one rank for all targets"},
                                       {"alpha_pattern", "one scale for all targets"},
-                                      {"modules_to_save", "adapters alone beside frozen modules"},
                                       {"layers_to_transform", "adapters in all layers"},
                                       {"layer_replication", "each layer of the base once"},
                                       {"alora_invocation_tokens", "adapters at all positions"},
@@ -93,13 +94,9 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   if (lora.rank > most_lora_rank) config.refuse("r", fmt::format("ranks of at most {}", most_lora_rank));
   lora.alpha = static_cast<float>(config.number("lora_alpha"));
   lora.dropout = config.rate("lora_dropout", 0);
-  const json::value* const targets = config.find("target_modules");
-  const auto* const list = targets == nullptr ? nullptr : targets->if_array();
-  if (list == nullptr || list->empty() ||
-      !std::all_of(list->begin(), list->end(), [](const json::value& target) { return target.is_string(); }))
-    config.refuse("target_modules", "a list of modules' names");
-  for (const json::value& target : *list) lora.targets.emplace_back(target.get_string());
-  sort_targets(lora.targets);
+  lora.targets = names_in(config, "target_modules");
+  if (lora.targets.empty()) config.refuse("target_modules", "a list of modules' names");
+  lora.whole = names_in(config, "modules_to_save");
   return lora;
 }
 
@@ -113,16 +110,36 @@ std::string adapter_config_json(const LoraOptions& lora, const std::string& base
   config.set("layers_to_transform", "null");
   config.set("lora_alpha", fmt::format("{}", lora.alpha));
   config.set("lora_dropout", fmt::format("{}", lora.dropout));
-  config.set("modules_to_save", "null");
+  config.set("modules_to_save",
+             lora.whole.empty() ? "null" : json::serialize(json::array(lora.whole.begin(), lora.whole.end())));
   config.set("peft_type", R"("LORA")");
   config.set("r", fmt::format("{}", lora.rank));
   config.set("target_modules", json::serialize(json::array(lora.targets.begin(), lora.targets.end())));
-  config.set("task_type", fills_masks(sizes) ? "null" : R"("CAUSAL_LM")");  // PEFT has no type for filling masks
+  config.set("task_type", tells_classes(sizes) ? R"("SEQ_CLS")"
+                          : fills_masks(sizes) ? "null"  // which PEFT has no type for
+                                               : R"("CAUSAL_LM")");
   return config.json();
 }
 
-std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units) { return units_where(units, true); }
-std::vector<UnitSpec> base_units(std::span<const UnitSpec> units) { return units_where(units, false); }
+bool has_adapters(const UnitSpec& unit) {
+  return std::any_of(unit.parameters.begin(), unit.parameters.end(),
+                     [](const ParameterSpec& parameter) { return is_adapter(parameter.name); });
+}
+
+std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units) {
+  std::vector<UnitSpec> some;
+  if (std::any_of(units.begin(), units.end(), has_adapters))
+    std::copy_if(units.begin(), units.end(), std::back_inserter(some),
+                 [](const UnitSpec& unit) { return unit.trained; });
+  return some;
+}
+
+std::vector<UnitSpec> base_units(std::span<const UnitSpec> units) {
+  std::vector<UnitSpec> some;
+  std::copy_if(units.begin(), units.end(), std::back_inserter(some),
+               [](const UnitSpec& unit) { return !has_adapters(unit); });
+  return some;
+}
 
 UnitSpec in_peft_names(UnitSpec unit) {
   for (ParameterSpec& parameter : unit.parameters) {
@@ -148,6 +165,7 @@ AdapterMerge::AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std
     : lora_(lora), inputs_first_(stores_inputs_first(sizes)) {
   for (const UnitSpec& unit : adapters) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+      if (!is_adapter(unit.parameters[p].name)) continue;
       std::vector<float>& values = matrices_[unit.parameters[p].name];
       values.resize(unit.parameters[p].elements());
       read(unit, unit.offset(p), values);

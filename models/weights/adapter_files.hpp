@@ -1,5 +1,7 @@
 // Adapters (models/lora.hpp) in PEFT's files: a folder with adapter_config.json and adapter_model.safetensors, whose
-// tensors are called "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Any thread.
+// tensors are called "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Modules of a head for classes
+// that are trained as a whole (PEFT's modules_to_save) are in the file as well: "base_model.model.classifier.weight".
+// Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -27,16 +29,20 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 [[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base,
                                               const ModelSizes& sizes);
 
-/// Units of adapters among these, and the others.
+/// What an adapter's file has of these units: adapters, and what is trained beside them. None where none has adapters.
 [[nodiscard]] std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units);
+/// What weights have of them: all but adapters.
 [[nodiscard]] std::vector<UnitSpec> base_units(std::span<const UnitSpec> units);
+/// Whether it is of adapters, which weights do not have.
+[[nodiscard]] bool has_adapters(const UnitSpec& unit);
 /// The same unit, its parameters called as in PEFT's files; GPT-2's blocks are in the `transformer` of its class there.
 [[nodiscard]] UnitSpec in_peft_names(UnitSpec unit);
 
 /// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has them and nothing else.
 [[nodiscard]] UnitSource open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
 
-/// Adds adapters to the weights beside them: W + alpha / rank · B · A, or (B · A)ᵀ where W is stored [in, out].
+/// Adds adapters to the weights beside them: W + alpha / rank · B · A, or (B · A)ᵀ where W is stored [in, out]. Modules
+/// that were trained as a whole are not its concern.
 class AdapterMerge {
  public:
   /// Holds all adapters.

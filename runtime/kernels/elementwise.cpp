@@ -84,21 +84,6 @@ void scale_part(T* to, float factor, std::size_t begin, std::size_t end) {
   }
 }
 
-template <typename T>
-void add_part(T* to, const T* from, std::size_t count) {
-  if constexpr (std::is_floating_point_v<T>) {
-    cpu::add(to, from, count);
-  } else {
-    in_chunks(0, count, [&](std::size_t at, std::size_t n) {
-      alignas(line_bytes) std::array<float, chunk_elements> sums, terms;
-      cpu::to_floats(sums.data(), to + at, n);
-      cpu::to_floats(terms.data(), from + at, n);
-      cpu::add(sums.data(), terms.data(), n);
-      cpu::from_floats(to + at, sums.data(), n);
-    });
-  }
-}
-
 /// Calls f(place in `a`, place in `b`, n) for all that lies one after another in both, of elements [begin, end).
 template <typename F>
 void in_stretches(const Runs& a, const Runs& b, std::size_t begin, std::size_t end, F&& f) {
@@ -240,7 +225,7 @@ void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t
       in_parts(pool, n, sizeof(T), [&](std::size_t begin, std::size_t end) {
         in_stretches(to_runs, from_runs, begin, end,
                      [&](std::size_t to_at, std::size_t from_at, std::size_t count) {
-                       add_part(static_cast<T*>(to) + to_at, static_cast<const T*>(from) + from_at, count);
+                       cpu::add(static_cast<T*>(to) + to_at, static_cast<const T*>(from) + from_at, count);
                      });
       });
     };

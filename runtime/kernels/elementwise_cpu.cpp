@@ -57,6 +57,24 @@ void add(double* to, const double* from, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
+void add(Bf16* to, const Bf16* from, std::size_t n) {
+#pragma GCC ivdep  // where the arrays coincide, each element is read before it is written
+  for (std::size_t i = 0; i < n; ++i) to[i] = from_float<Bf16>(to_float(to[i]) + to_float(from[i]));
+}
+
+void add(F16* to, const F16* from, std::size_t n) {
+  std::size_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+  for (; i + 8 <= n; i += 8) {
+    const __m256 a = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(to + i)));
+    const __m256 b = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    const __m128i bits = _mm256_cvtps_ph(_mm256_add_ps(a, b), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), bits);
+  }
+#endif
+  for (; i < n; ++i) to[i] = from_float<F16>(to_float(to[i]) + to_float(from[i]));
+}
+
 float sum_of_squares(const float* from, std::size_t n) {
   constexpr std::size_t lanes = 64;
   std::array<float, lanes> sums{};

@@ -22,9 +22,11 @@ void from_floats(float* to, const float* from, std::size_t n);
 
 /// to[i] = to[i] · factor
 void scale(float* to, float factor, std::size_t n);
-/// to[i] = to[i] + from[i]
+/// to[i] = to[i] + from[i], rounded once
 void add(float* to, const float* from, std::size_t n);
 void add(double* to, const double* from, std::size_t n);
+void add(Bf16* to, const Bf16* from, std::size_t n);
+void add(F16* to, const F16* from, std::size_t n);
 
 /// Σ from[i]², in an order that depends on n alone.
 [[nodiscard]] float sum_of_squares(const float* from, std::size_t n);

@@ -1,5 +1,6 @@
 // Training to tell classes of texts, from weights for masks to weights that are evaluated.
 #include "models/weights/safetensors.hpp"
+#include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -115,6 +116,67 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
           "--label-field is missing");
 }
 
+TEST_CASE_FIXTURE(Classes, "adapters train beside a head for classes, which is in PEFT's file as a whole") {
+  const Outcome masks = run(
+      1,
+      small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
+      limit);
+  INFO(masks.output);
+  REQUIRE(masks.status == 0);
+  const auto tuned = [&](int ranks, Flags more) {
+    more.insert(more.end(), {"--init-from", file("masks"), "--data", data, "--label-field", "kind",
+                             "--sequence-length", "16", "--threads", "1", "--validation-split", "0.2"});
+    const Outcome outcome = run(ranks, more, limit);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    const auto place = outcome.output.find("validation loss ");
+    REQUIRE(place != std::string::npos);
+    return outcome.output.substr(place, outcome.output.find("  over ", place) - place);
+  };
+  const Flags adapted{"--lora-rank", "2", "--learning-rate", "1e-1", "--steps", "4", "--batch-size", "8"};
+  const auto saved = [&](const std::string& name, Flags more) {
+    more.insert(more.end(), adapted.begin(), adapted.end());
+    more.insert(more.end(), {"--save", file(name)});
+    return more;
+  };
+  const std::string found = tuned(1, saved("adapter", {"--checkpoint", file("kept")}));
+  CHECK(tuned(3, saved("stages", {"--g-inter", "3"})) == found);
+  const std::string stored = "/adapter_model.safetensors";
+  CHECK(read_file(file("stages") + stored) == read_file(file("adapter") + stored));
+
+  const models::Safetensors weights(file("adapter") + stored);
+  CHECK(weights.tensors().size() == 4 * 2 * 2 + 4);
+  for (const char* name : {"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight",
+                           "classifier.bias", "bert.encoder.layer.3.attention.self.query.lora_B.weight"})
+    CHECK(weights.find(std::string("base_model.model.") + name) != nullptr);
+  const std::string config = read_file(file("adapter") + "/adapter_config.json");
+  CHECK(config.find(R"("modules_to_save": ["classifier","pooler"])") != std::string::npos);
+  CHECK(config.find(R"("task_type": "SEQ_CLS")") != std::string::npos);
+
+  // Read again, for evaluation and to go on, and merged into weights of their own.
+  const Flags beside{"--init-adapter", file("adapter")};
+  Flags evaluates = beside, goes_on = beside;
+  evaluates.push_back("--eval-only");
+  goes_on.insert(goes_on.end(), {"--steps", "1", "--batch-size", "8", "--learning-rate", "1e-9", "--eval-every",
+                                 "1", "--weight-decay", "0"});
+  CHECK(tuned(1, evaluates) == found);
+  CHECK(tuned(1, goes_on).substr(0, 20) == found.substr(0, 20));
+  REQUIRE(run_generator(RANVIER_CHECKPOINT, "export " + file("kept") + " --merge -o " + file("merged"), folder)
+              .status == 0);
+  const Outcome merged =
+      run(1,
+          {"--init-from", file("merged"), "--data", data, "--label-field", "kind", "--sequence-length", "16",
+           "--threads", "1", "--validation-split", "0.2", "--eval-only"},
+          limit);
+  INFO(merged.output);
+  CHECK(merged.output.find(found.substr(0, 20)) != std::string::npos);
+
+  // PEFT's own choice leaves a pooler as it is.
+  Flags peft{"--lora-whole", "classifier"};
+  static_cast<void>(tuned(1, saved("classifier", peft)));
+  CHECK(models::Safetensors(file("classifier") + stored).tensors().size() == 4 * 2 * 2 + 2);
+}
+
 TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refused by name") {
   refused(start(1, {}), 64, "--label-field kind: --model gpt tells no classes of texts");
   const auto bert = [&](Flags more) {
@@ -122,7 +184,8 @@ TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refus
     return start(1, more);
   };
   refused(bert({"--documents", "mask"}), 64, "--documents with --label-field kind");
-  refused(bert({"--lora-rank", "2"}), 64, "a head for classes has to be trained as a whole");
+  refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64,
+          "has no module 'score' that its head for classes alone has");
   refused(bert({"--classes", "2"}), 64, "--classes 2: the field 'kind'");
   refused(bert({"--sample-every", "1"}), 64, "tells classes and writes no text");
   refused(bert({"--json-field", "kind"}), 64, "name the same field");

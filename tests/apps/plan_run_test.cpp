@@ -6,6 +6,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/small_plan.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
@@ -23,62 +24,19 @@
 
 using namespace ranvier;
 using apps::Candidate;
-using apps::parse_plan_options;
 using apps::PlanOptions;
 using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
 using runtime::MemorySpace;
 using tests::error_of;
+using tests::invented_tools;
+using tests::parse;
 using tests::says;
+using tests::small_job;
 using tests::TemporaryFolder;
 
 namespace {
-
-PlanOptions parse(std::vector<std::string> words) {
-  words.insert(words.begin(), "ranvier-plan");
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
-}
-
-std::vector<std::string> small_job(const std::vector<std::string>& more) {
-  std::vector<std::string> words{
-      "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32", "--world", "4",
-      "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--simulations",     "0",  "--jobs",  "1"};
-  // With sanitizers a tenth of the candidates: they go the same ways.
-  if (test::sanitized) words.insert(words.end(), {"--offload", "none", "--policy", "message-driven"});
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-/// Faster with more stages and larger microbatches, and with faster links; slow ranks make it slower.
-actors::Prediction invented(const models::Architecture&, const models::SampleSource&,
-                            const actors::TrainerOptions& options, const runtime::MachineProfile& profile,
-                            const actors::PredictionOptions& how) {
-  actors::Prediction prediction;
-  double slowest = 1;
-  for (const double slow : how.disturbances.slow_ranks) slowest = std::max(slowest, slow);
-  prediction.step_seconds = slowest * (1.0 / options.grid.g_inter + 0.1 / options.microbatch_size +
-                                       1e8 / profile.links.inter_node.bytes_per_second);
-  prediction.tokens_per_second = 32.0 * options.batch_size / prediction.step_seconds;
-  prediction.mfu = 0.25;
-  prediction.device_bytes = 1 << 20;
-  return prediction;
-}
-
-PlanTools invented_tools() {
-  return {.predict = invented,
-          .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
-            return std::make_unique<runtime::ProfileCosts>(profile);
-          },
-          .read_profile =
-              [](const std::string& name) {
-                if (name == "test-cpu") return tests::plan_profile(false);
-                if (name == "test-gpu") return tests::plan_profile(true);
-                return runtime::read_machine_profile(name);
-              }};
-}
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -206,10 +164,10 @@ TEST_CASE("slices of the model that are given are part of every candidate, and o
     CHECK(best.at("flags").at("layers-per-stage").as_string() == "1,2,2,1");
   }
   CHECK(json.at("best").as_array().size() > 1);
-  const PlanResult none =
-      run_plan(parse(small_job({"--chunks-per-rank", "2", "--g-inter", "2", "--defer-weights"})), invented_tools());
-  CHECK(none.status == 1);
-  CHECK(has(none.text, "--defer-weights"));
+  const std::vector<std::string> both{"--chunks-per-rank", "2", "--g-inter", "2", "--defer-weights"};
+  const auto none = error_of([&] { static_cast<void>(run_plan(parse(small_job(both)), invented_tools())); });
+  CHECK(none.code() == ErrorCode::usage);
+  CHECK(says(none, "--chunks-per-rank 2 and --defer-weights"));
 }
 
 TEST_CASE("ranvier-plan --json has the best, their flags and what was left out") {
@@ -270,6 +228,12 @@ TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what 
     before = point.at("ideal").as_double();
   }
   CHECK(points[2].at("world").as_int64() == 8);
+  // Numbers of ranks that no grid has keep nobody from the others.
+  words[static_cast<std::size_t>(std::find(words.begin(), words.end(), "2,4,8") - words.begin())] = "2,6,8";
+  const PlanResult some = with({});
+  CHECK(some.status == 0);
+  CHECK(has(some.text, "     6  no grid of 6 ranks is possible: "));
+  CHECK(has(some.text, "     8  "));
 }
 
 TEST_CASE("what limits a step is what it would be rid of most, and computing where that is little") {
@@ -335,6 +299,8 @@ TEST_CASE("without --profile ranvier-plan takes what was measured on this host")
   CHECK(found({"--world", "4", "--threads", "2"}) == cpu);
   CHECK(found({"--world", "4", "--device", "cuda"}) == gpu);
   CHECK(found({"--world", "4", "--profile", "test-cpu"}).empty());
+  const auto none = error_of([&] { static_cast<void>(found({"--world", "4", "--profile", "none"})); });
+  CHECK(says(none, "--profile none: a plan is of machines: name them"));
   CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
 }
 
@@ -349,10 +315,14 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--profiel", "x"}), "did you mean --profile?");
   refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
   refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide 4 ranks");
-  refused(small_job({"--slow-node", "2:2"}), "there are 2 nodes");
+  refused(small_job({"--slow-node", "2:2"}),
+          "of nodes of 2 ranks there are 2, counted from 0: give one from 0 to 1");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
+  refused(small_job({"--jitter", "0"}), "shares above 0, such as 0.1");
+  refused(small_job({"--no-overlap"}), "the profile test-cpu is of processors: leave it out");
+  refused(small_job({"--threads", "2"}), "is of ranks with 1 thread: leave --threads out, or measure such ranks");
   refused(small_job({"--device", "cuda"}), "leave --device out");
   refused(small_job({"--chunks-per-rank", "2", "--g-inter", "1"}), "leave --chunks-per-rank out");
   refused(small_job({"--chunks-per-rank", "2", "--layers-per-stage", "2,2,2"}), "ranks with 2 each do not share");
@@ -365,6 +335,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   };
   refused(scaled({"4,2"}), "numbers of ranks that grow");
   refused(scaled({"2,4", "--write-config", "best.conf"}), "--write-config: leave one of them out");
+  refused(scaled({"2,4", "--write-trace", "trace.json"}), "--write-trace: leave one of them out");
   refused(scaled({"2,4", "--memory-times", "2"}), "compared side by side");
   refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
 }

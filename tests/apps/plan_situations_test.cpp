@@ -124,12 +124,35 @@ TEST_CASE("what if a share of ranks or links is slow, and what if all work varie
   CHECK(!std::is_sorted(how(2).slow_ranks.rbegin(), how(2).slow_ranks.rend()));
 }
 
+TEST_CASE("chance draws the same for the same number, and something else for another one") {
+  const auto draws = [](const char* number) {
+    std::vector<actors::Disturbances> all;
+    for (const Asked& asked :
+         Run({"--slow-ranks", "0.25:1.5", "--slow-links", "0.5:3", "--jitter", "0.1", "--draw", number}).asked)
+      all.push_back(asked.how.disturbances);
+    REQUIRE(all.size() == 8);
+    return all;
+  };
+  const auto zero = draws("0"), again = draws("0"), one = draws("1");
+  const auto usual = Run({"--slow-ranks", "0.25:1.5"}).asked;
+  CHECK(zero[2].slow_ranks == usual[2].how.disturbances.slow_ranks);
+  CHECK(zero[2].slow_ranks == again[2].slow_ranks);
+  CHECK(zero[2].slow_ranks != one[2].slow_ranks);
+  CHECK(slow_ones(one[2].slow_ranks, 1.5) == 4);
+  CHECK(zero[4].slow_nodes != one[4].slow_nodes);
+  CHECK(zero[6].seed == again[6].seed);
+  CHECK(zero[6].seed != one[6].seed);
+  CHECK(one[0].seed == zero[0].seed);  // nothing is drawn of the profile's case
+  CHECK(says(error_of([] { Run({"--draw", "-1"}); }), "--draw"));
+}
+
 TEST_CASE("what if computing and collectives do not overlap") {
   const Run run({"--no-overlap"});
   CHECK(run.has("no overlap"));
   REQUIRE(run.asked.size() == 4);
   CHECK_FALSE(run.asked[1].how.disturbances.no_overlap);
   CHECK(run.asked[2].how.disturbances.no_overlap);
+  CHECK(says(error_of([] { Run({"--no-overlap", "--collectives", "plans"}); }), "leave one of them out"));
 }
 
 TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan anew") {

@@ -75,7 +75,7 @@ TEST_CASE("what was given by hand has one value in a plan's space") {
 }
 
 TEST_CASE("with several slices per rank a plan's space has pipelines that the layers suffice for") {
-  SpaceOptions options{.world = 12, .node_size = 4, .layers = 6, .batch_size = 24, .slices = 8};
+  SpaceOptions options{.world = 12, .node_size = 4, .layers = 6, .slices = 8, .batch_size = 24};
   options.given = {{"chunks-per-rank", "2"}};
   const Space space = make_space(options);
   CHECK(values(space, &Candidate::g_inter) == std::set{2, 3, 4});

@@ -149,6 +149,16 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   CHECK(count(picture, "<rect class=\"forward\"") == 3);  // two ranks and a key
   CHECK(count(picture, "<rect class=\"optimizer\"") == 0);
   CHECK(count(picture, "<text class=\"in\"") == 2);  // microbatch 0 on both
+
+  // A trace is enough for that.
+  static_cast<void>(
+      write_report(options({file("trace.json"), "--timeline", file("alone.svg"), "--title", "a < b"})));
+  CHECK(folder.read("alone.svg") == picture);
+  for (const char* const kind : {"--output", "--csv"}) {
+    const Error error =
+        error_of([&] { static_cast<void>(write_report(options({file("trace.json"), kind, file("other")}))); });
+    CHECK(says(error, "trace.json is a trace, of which --timeline FILE.svg makes a picture: give METRICS,TRACE"));
+  }
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks of a timeline are called by their places if the configuration says them") {

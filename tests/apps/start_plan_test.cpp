@@ -239,6 +239,8 @@ TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
   runtime::MachineProfile profile = tests::plan_profile(false);
   profile.links.inter_node = {};
   refused(job_with({}), "says nothing of links between nodes", profile);
+  refused(job_with({{"world", "8"}, {"node-size", "4"}}),
+          "has no figures of links between nodes, and 8 ranks are on", profile);
   profile.links.intra_node = {};
   refused(job_with({}), "says nothing of links inside a node", profile);
   refused(job_with({{"g-inter", "2"}}), "--g-inter 2 does not divide");

@@ -405,6 +405,13 @@ TEST_CASE("adapters come from their flags or from a folder, and what contradicts
   refused_train({"--lora-rank", "4", "--save", "weights.safetensors"}, "in a folder");
   refused_train({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
   refused_train({"--lora-targets", "q_proj,,v_proj"}, "names with commas between them");
+  const auto whole = [](std::vector<const char*> more) {
+    more.insert(more.end(), {"--dry-run", "--classes", "3", "--lora-rank", "4"});
+    return resolved_map(parse_train(more)).at("lora-whole");
+  };
+  CHECK(whole({"--model", "bert"}) == "classifier,pooler");
+  CHECK(whole({"--model", "bert", "--lora-whole", "none"}) == "none");
+  CHECK(whole({"--model", "roberta"}) == "classifier");
   CHECK(parse_train({"--data", "text.txt", "--lora-alpha", "4"}).notes ==
         std::vector<std::string>{"note: --lora-alpha 4 has no effect without --lora-rank"});
 }

@@ -7,9 +7,11 @@ usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [-
 First `ranvier-bench profile` measures the machine, with as many ranks as cores have room for, once for ranks of one
 thread and once for two, unless --profile has it; then each case runs `rounds` times in turns. Prints a JSON line per
 case: seconds of a step, predicted and measured (the median of all steps but each run's first), and their ratio; at the
-end the median and the worst error, how well the order of all cases is predicted (Spearman's rank correlation), and of
-the pairs whose measured times differ by more than rounds of the same case do, how many are in the predicted order. Ranks and their threads are no
-more than cores unless the case says so. Cases on emulated hosts need tests/cluster/run.sh, and are left out where the
+end the median and the worst error, how well the order of all cases is predicted (Spearman's rank correlation), of the
+pairs whose measured times differ by more than rounds of the same case do, how many are in the predicted order, and the
+five fastest as measured and as predicted, of all cases and of those alike in ranks, threads, type and links, with what
+the one that is predicted to be the fastest loses to the fastest. Ranks and their threads are no more than cores unless
+the case says so. Cases on emulated hosts need tests/cluster/run.sh, and are left out where the
 machine does not allow it. With --keep FOLDER an interrupted comparison goes on where it was, case by case.
 """
 
@@ -182,6 +184,21 @@ def order(rows: list[tuple[str, float, float]], noise: float) -> dict:
     return answer
 
 
+def kind_of(case: tuple[str, int, str, str]) -> str:
+    """What a plan for given ranks does not choose."""
+    _, ranks, flags, rate = case
+    return (f"ranks {ranks}, threads {threads_of(flags)}, {'bf16' if 'bf16' in flags else 'fp32'}"
+            f"{', hosts at ' + rate if rate else ''}")
+
+
+def fastest(rows: list[tuple[str, float, float]], count: int = 5) -> dict:
+    """The fastest as measured and as predicted, and by how much the first of the latter was slower."""
+    was = sorted(rows, key=lambda row: row[2])
+    said = sorted(rows, key=lambda row: row[1])
+    return {"measured": [row[0] for row in was[:count]], "predicted": [row[0] for row in said[:count]],
+            "loss_of_first": round(said[0][2] / was[0][2] - 1, 3)}
+
+
 def noise_of(rounds: dict[str, list[list[float]]], names: list[str]) -> float:
     """By how much medians of rounds of the same case differ at most, in nine cases of ten; 10 % of a single round."""
     medians = [[statistics.median(each) for each in rounds[name]] for name in names]
@@ -199,6 +216,11 @@ def report(rows: list[tuple[str, float, float]], noise: float, table: bool) -> N
     errors = sorted(abs(said / was - 1) for _, said, was in rows)
     print(json.dumps({"cases": len(rows), "median_error": round(statistics.median(errors), 3),
                       "worst_error": round(errors[-1], 3)} | order(rows, noise)))
+    kinds = {case[0]: kind_of(case) for case in CASES}
+    groups = {"all": rows} | {kind: [row for row in rows if kinds[row[0]] == kind] for kind in set(kinds.values())}
+    for kind, group in sorted(groups.items()):
+        if len(group) > 2:
+            print(json.dumps({"fastest_of": kind, "cases": len(group)} | fastest(group)))
 
 
 def main() -> int:

@@ -26,7 +26,9 @@ std::vector<PatchShape> shapes() {
           {.samples = 3, .height = 7, .width = 4, .channels = 5, .kernel = 3, .stride = 2, .padding = 1},
           {.samples = 1, .height = 9, .width = 8, .channels = 3, .kernel = 7, .stride = 2, .padding = 3},
           {.samples = 2, .height = 5, .width = 5, .channels = 19, .kernel = 1, .stride = 2, .padding = 0},
-          {.samples = 1, .height = 1, .width = 1, .channels = 2, .kernel = 3, .stride = 2, .padding = 1}};
+          {.samples = 1, .height = 1, .width = 1, .channels = 2, .kernel = 3, .stride = 2, .padding = 1},
+          {.samples = 1, .height = 4, .width = 3, .channels = 67, .kernel = 3, .stride = 1, .padding = 1},
+          {.samples = 2, .height = 3, .width = 3, .channels = 32, .kernel = 3, .stride = 2, .padding = 1}};
 }
 
 /// Calls f(row of patches, tap, pixel) for all that are inside of their image, by their definition.

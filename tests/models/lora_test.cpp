@@ -17,9 +17,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -308,9 +310,17 @@ TEST_CASE(
   CHECK(read(begin + R"(["v_proj","q_proj","v_proj"],"init_lora_weights":"gaussian"})").targets ==
         std::vector<std::string>{"q_proj", "v_proj"});
   CHECK(refusal(begin + R"(["q_proj"]})").empty());
+  CHECK(read(begin + R"(["q_proj"],"modules_to_save":null})").whole.empty());
+  BertOptions classes = small_bert();
+  classes.classes = 3;
+  LoraOptions beside = options;
+  beside.whole = {"classifier", "pooler"};
+  const std::string of_classes = adapter_config_json(beside, "base", classes);
+  CHECK(of_classes.find("\"task_type\": \"SEQ_CLS\"") != std::string::npos);
+  CHECK(read(of_classes).whole == beside.whole);
   for (const auto& [config, key] :
        {std::pair{begin + R"(["q_proj"],"use_rslora":true})", "use_rslora"},
-        {begin + R"(["q_proj"],"modules_to_save":["lm_head"]})", "modules_to_save"},
+        {begin + R"(["q_proj"],"modules_to_save":"classifier"})", "modules_to_save"},
         {begin + R"(["q_proj"],"rank_pattern":{"k":2}})", "rank_pattern"},
         {begin + R"("all-linear"})", "target_modules"},
         {begin + R"([]})", "target_modules"},
@@ -324,6 +334,41 @@ TEST_CASE(
     CAPTURE(config);
     CHECK(refusal(config).find(key) != std::string::npos);
   }
+}
+
+TEST_CASE("beside adapters a head for classes is trained as a whole, or what of it is named") {
+  BertOptions bert = small_bert();
+  bert.classes = 3;
+  const auto trained = [&](std::vector<std::string> whole, const std::string& origin = {}) {
+    std::vector<std::string> names;
+    const Architecture model = make_model(
+        bert, lora({.rank = 2, .targets = {"query", "dense"}, .whole = std::move(whole), .origin = origin}));
+    for (const UnitSpec& unit : adapter_units(model.units()))
+      for (const ParameterSpec& parameter : unit.parameters)
+        if (!is_adapter(parameter.name)) names.push_back(parameter.name);
+    for (const UnitSpec& unit : base_units(model.units()))
+      for (const ParameterSpec& parameter : unit.parameters) CHECK_FALSE(is_adapter(parameter.name));
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(trained({}).empty());
+  CHECK(trained({"classifier"}) == Names{"classifier.weight", "classifier.bias"});
+  CHECK(trained({"classifier", "score"}, "a.json") == Names{"classifier.weight", "classifier.bias"});
+  CHECK(trained({"classifier", "pooler"}) ==
+        Names{"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias"});
+  const auto refused = [&](const std::function<void()>& make, std::string_view words) {
+    const Error error = tests::error_of(make);
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(tests::says(error, words));
+  };
+  refused([&] { trained({"classifier", "score"}); }, "has no module 'score' that its head for classes alone has");
+  refused([&] { trained({"score"}, "a.json"); }, "a.json: its 'modules_to_save': bert");
+  refused([&] { trained({"query"}); }, "'query'");
+  // A pooler's, and blocks': those would be trained as well.
+  refused([&] { trained({"classifier", "dense"}); }, "has no module 'dense'");
+  refused([&] { trained({"classifier", "dense", "score"}, "a.json"); }, "'dense' or 'score'");
+  refused([] { static_cast<void>(make_model(small_bert(), lora({.targets = {"query"}, .whole = {"decoder"}}))); },
+          "--lora-whole decoder: bert");
 }
 
 TEST_CASE("an adapter of another base is refused as such, by the first tensor that one of them lacks") {

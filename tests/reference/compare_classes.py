@@ -4,7 +4,8 @@ usage: compare_classes.py TRAINER FOLDER FAMILY    FOLDER is emptied and filled;
 
 Losses, gradient norms and final tensors as in compare_families.py; transformers' ...ForSequenceClassification must open what
 is saved, with the same names of classes, and tell texts apart as often as ranvier-train says of them. A head that the
-weights to begin with do not have is drawn, and leaves all else as it was.
+weights to begin with do not have is drawn, and leaves all else as it was. Adapters train with the head beside them, from files
+as PEFT has them and to such files; where PEFT is installed it writes the former and opens the latter.
 """
 
 import json
@@ -15,9 +16,16 @@ from pathlib import Path
 
 import compare_families as families
 from compare_families import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
+try:
+    import peft
+except ImportError:
+    peft = None
+
 LABELS = ["calm", "loud", "wild"]
+RANK, ALPHA, PREFIX = 3, 6, "base_model.model."
 TEXTS, KEPT = families.STEPS * families.BATCH + 30, 30
 GRIDS = families.GRIDS | {"tiles": (2, ["--tile", 2, "--g-inter", 2, "--recompute", 1])}
 
@@ -47,6 +55,17 @@ def make_texts(path):
     return samples
 
 
+class Adapter(torch.nn.Module):
+    """y = W x + alpha / r B A x, as PEFT has it."""
+
+    def __init__(self, base, a, b):
+        super().__init__()
+        self.base_layer, self.a, self.b = base, torch.nn.Parameter(a), torch.nn.Parameter(b)
+
+    def forward(self, x):
+        return self.base_layer(x) + ALPHA / RANK * (x @ self.a.T) @ self.b.T
+
+
 def batch_of(samples, padding):
     tokens = [list(text.encode())[:families.LENGTH] for text, _ in samples]
     inputs = torch.tensor([row + [padding] * (families.LENGTH - len(row)) for row in tokens])
@@ -55,7 +74,7 @@ def batch_of(samples, padding):
 
 
 def train_reference(model, samples):
-    trained = list(model.parameters())
+    trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW([dict(params=[p for p in trained if p.dim() > 1], weight_decay=0.1),
                                    dict(params=[p for p in trained if p.dim() == 1], weight_decay=0.0)],
                                   lr=families.RATE, betas=(0.9, 0.95), eps=1e-8)
@@ -96,6 +115,73 @@ def check_validation(name, line, output, labels):
                  f"transformers {output.loss.item()} and {accuracy}")
 
 
+def make_adapter(folder, model, whole):
+    """Beside queries and values, and a head that is not the model's. B is not zero: A has gradients from the first step on."""
+    torch.manual_seed(9)
+    tensors = {}
+    for name, module in model.named_modules():
+        if name.endswith((".query", ".value")):
+            tensors[f"{PREFIX}{name}.lora_A.weight"] = 0.1 * torch.randn(RANK, module.in_features)
+            tensors[f"{PREFIX}{name}.lora_B.weight"] = 0.1 * torch.randn(module.out_features, RANK)
+    for name, parameter in model.named_parameters():
+        if any(part in whole for part in name.split(".")):
+            tensors[PREFIX + name] = parameter.detach() + 0.05 * torch.randn_like(parameter)
+    folder.mkdir()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = dict(peft_type="LORA", task_type="SEQ_CLS", r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, bias="none",
+                  target_modules=["query", "value"], modules_to_save=whole, base_model_name_or_path=str(folder.parent / "given"))
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    if peft is not None:
+        opened = peft.PeftModel.from_pretrained(model, folder)
+        shutil.rmtree(folder)
+        opened.save_pretrained(folder)
+
+
+def compare_adapters(trainer, folder, family, samples, names):
+    print(f"PEFT {peft.__version__}" if peft else "without PEFT")
+    whole = ["classifier", "pooler"] if family == "bert" else ["classifier"]
+    make_adapter(folder / "adapter", make_model(family, **names), whole)
+    model = make_model(family, **names).requires_grad_(False)
+    trained = {}
+    for name, tensor in load_file(folder / "adapter" / "adapter_model.safetensors").items():
+        place = name.removeprefix(PREFIX)
+        if "lora_" not in name:
+            trained[name] = model.get_parameter(place).requires_grad_()
+            trained[name].data.copy_(tensor)
+        elif name.endswith("lora_A.weight"):
+            place = place.removesuffix(".lora_A.weight")
+            other = name.replace("lora_A", "lora_B")
+            parent, key = place.rsplit(".", 1)
+            adapter = Adapter(model.get_submodule(place), tensor,
+                              load_file(folder / "adapter" / "adapter_model.safetensors")[other])
+            setattr(model.get_submodule(parent), key, adapter)
+            trained |= {name: adapter.a, other: adapter.b}
+    model = model.double()
+    losses, norms = train_reference(model, samples)
+    inputs, labels = batch_of(samples[-KEPT:], model.config.pad_token_id)
+    with torch.no_grad():
+        output = model(**inputs, labels=labels)
+    for grid in ("1 rank", "2 x 2"):
+        ranks, flags = families.GRIDS[grid]
+        name = f"{family}, adapters, {grid}"
+        saved = folder / f"adapters-{grid.replace(' ', '-')}"
+        lines = train(trainer, folder, ranks, [*flags, "--init-from", folder / "given", "--init-adapter", folder / "adapter",
+                                               "--save", saved], folder / f"adapters {grid}.jsonl")
+        ours = load_file(saved / "adapter_model.safetensors")
+        if ours.keys() != trained.keys():
+            sys.exit(f"{name}: the adapter's tensors are other ones: {ours.keys() ^ trained.keys()}")
+        families.check(name, families.apart(lines, losses, norms, [
+            (ours[tensor], p.detach()) for tensor, p in trained.items() if not tensor.endswith(families.NO_SLOPE)]))
+        check_validation(name, lines[-1], output, labels)
+        if peft is not None:
+            opened = peft.PeftModel.from_pretrained(make_model(family, **names), saved).double().eval()
+            with torch.no_grad():
+                distance = (opened(**inputs).logits - output.logits).abs().max().item()
+            print(f"{name}: logits of PEFT with what was saved are {distance:.1e} apart")
+            if not distance <= 1e-4:
+                sys.exit(f"{name}: logits of PEFT with what was saved are {distance:.1e} apart")
+
+
 def main():
     trainer, folder, family = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     shutil.rmtree(folder, ignore_errors=True)
@@ -123,6 +209,7 @@ def main():
         families.check(f"{family}, {grid}", families.apart(lines, losses, norms, [
             (ours, theirs) for (tensor, ours), theirs in pairs if not tensor.endswith(families.NO_SLOPE)]))
         check_validation(grid, lines[-1], output, labels)
+    compare_adapters(trainer, folder, family, samples, names)
 
     # From weights for masks: the head is new, and nothing else.
     masks = make_model(family, AutoModelForMaskedLM)

@@ -2,7 +2,6 @@
 
 #include "models/ops/matmul.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
-#include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -19,7 +18,7 @@
 namespace ranvier::apps {
 namespace {
 
-constexpr int turns = 4;
+constexpr int turns = 3;
 
 /// c[n, n] = a[n, n] · b[n, n], all in one buffer. Throws ErrorCode::memory where the device has no room.
 class LargeProduct {

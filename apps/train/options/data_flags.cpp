@@ -7,6 +7,7 @@
 #include "models/text/labelled_source.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/text/tokenizer_files.hpp"
+#include "models/weights/adapter_files.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -314,10 +315,11 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
          model.name);
   data.labels = stored_labels(options);
   if (!data.labels.empty()) return;
-  if (data.eval_only)
+  const std::string& adapter = options.run.init_adapter;
+  if (data.eval_only && (adapter.empty() || models::read_adapter_config(adapter).whole.empty()))
     fail(ErrorCode::usage,
-         "--eval-only --label-field {}: the weights of --init-from {} have no head for classes: train one first",
-         field, options.run.init_from);
+         "--eval-only --label-field {}: the weights of --init-from {}{} have no head for classes: train one first",
+         field, options.run.init_from, adapter.empty() ? "" : " and the adapter of --init-adapter " + adapter);
   if (!data.data.empty()) {
     const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
     constexpr std::size_t most_classes = 100'000;

@@ -47,6 +47,7 @@ std::span<const Entry> entries() {
       Entry{"lora-alpha", decides},
       Entry{"lora-dropout", decides},
       Entry{"lora-targets", shape},
+      Entry{"lora-whole", shape},
       // Grid and sharding. Sums over rows have the order of the algorithm, the rows and the nodes; gathers add nothing.
       Entry{"g-inter", bits},
       Entry{"g-data", rounding},

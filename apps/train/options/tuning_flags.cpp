@@ -32,6 +32,17 @@ OptionBinding targets(std::vector<std::string>& field) {
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
 }
 
+/// The same, or none.
+OptionBinding modules(std::vector<std::string>& field) {
+  OptionBinding some = targets(field);
+  return {.read = [&field, read = some.read](const std::string& given) -> std::optional<std::string> {
+            if (given != "none") return read(given);
+            field.clear();
+            return {};
+          },
+          .write = [&field, write = some.write] { return field.empty() ? std::string("none") : write(); }};
+}
+
 }  // namespace
 
 void declare_tuning(OptionTable& table, ModelOptions& model) {
@@ -50,6 +61,11 @@ void declare_tuning(OptionTable& table, ModelOptions& model) {
       {"lora-dropout", "RATE", "share of adapters' input dropped in training", real(model.lora.dropout, 0, 1)});
   table.add({"lora-targets", "NAMES", "modules that get adapters, by the last parts of their names",
              targets(model.lora.targets), "q_proj,v_proj; of GPT-2 c_attn, of BERT and RoBERTa query,value"});
+  table.add(
+      {"lora-whole", "NAMES",
+       "modules of a head for classes that are trained as a whole beside adapters, and saved with them, as PEFT's "
+       "modules_to_save",
+       modules(model.lora.whole), "none; of heads for classes classifier, of BERT classifier,pooler"});
 }
 
 void resolve_tuning(TrainOptions& options, const OptionTable& table) {
@@ -59,10 +75,12 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
     const models::LoraOptions stored = models::read_adapter_config(run.init_adapter);
     const models::LoraOptions asked = std::exchange(lora, stored);
     if ((table.given("lora-rank") && asked.rank != stored.rank) ||
-        (table.given("lora-targets") && asked.targets != stored.targets))
+        (table.given("lora-targets") && asked.targets != stored.targets) ||
+        (table.given("lora-whole") && asked.whole != stored.whole))
       fail(ErrorCode::usage,
-           "--init-adapter {} has rank {} and targets {}: leave --lora-rank and --lora-targets out",
-           run.init_adapter, stored.rank, fmt::join(stored.targets, ","));
+           "--init-adapter {} has rank {} and targets {}{}: leave --lora-rank, --lora-targets and --lora-whole out",
+           run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
+           stored.whole.empty() ? std::string() : fmt::format(", and {} whole", fmt::join(stored.whole, ",")));
     if (table.given("lora-alpha")) lora.alpha = asked.alpha;
     if (table.given("lora-dropout")) lora.dropout = asked.dropout;
   }
@@ -71,6 +89,10 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
     if (std::holds_alternative<models::BertOptions>(options.model.sizes)) lora.targets = {"query", "value"};
     if (std::holds_alternative<models::GptOptions>(options.model.sizes)) lora.targets = {"c_attn"};
   }
+  const auto* const bert = std::get_if<models::BertOptions>(&options.model.sizes);
+  if (run.init_adapter.empty() && !table.given("lora-whole") && models::tells_classes(options.model.sizes))
+    lora.whole =
+        bert->roberta ? std::vector<std::string>{"classifier"} : std::vector<std::string>{"classifier", "pooler"};
   if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 leaves out what adapters add: give more than 0");
   if (lora.dropout >= 1)
     fail(ErrorCode::usage, "--lora-dropout {} drops everything: give less than 1", lora.dropout);

@@ -1,0 +1,180 @@
+// What ranvier-plan says beside its tables: what every rank does, what nothing was simulated for, and why nothing runs.
+#include "apps/plan/plan_report.hpp"
+#include "apps/plan/plan_run.hpp"
+#include "runtime/error.hpp"
+#include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/small_plan.hpp"
+#include "tests/errors.hpp"
+#include "tests/temporary_folder.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using apps::PlanResult;
+using apps::PlanTools;
+using apps::run_plan;
+using tests::error_of;
+using tests::invented_tools;
+using tests::parse;
+using tests::says;
+using tests::small_job;
+using tests::TemporaryFolder;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("where no candidate can run, ranvier-plan says why instead of what would make it fit") {
+  const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
+  const auto flags = error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
+  CHECK(flags.code() == ErrorCode::usage);
+  CHECK(says(flags, "candidates can run: --group-size 3 does not divide the 4 ranks of a column"));
+  PlanTools tools = invented_tools();
+  tools.read_profile = [](const std::string& name) {
+    auto profile = tests::plan_profile(false);
+    if (name == "test-lonely") profile.links = {};
+    if (name == "test-little") profile.host_memory = 1 << 10;
+    profile.name = name;
+    return profile;
+  };
+  const auto run = [&](const std::vector<std::string>& profiles, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = small_job({"--shard", "zero1", "--microbatch-size", "2"});
+    words.erase(std::find(words.begin(), words.end(), "--profile"),
+                std::find(words.begin(), words.end(), "test-cpu") + 1);
+    for (const std::string& profile : profiles) words.insert(words.end(), {"--profile", profile});
+    words.insert(words.end(), more.begin(), more.end());
+    return run_plan(parse(words), tools);
+  };
+  const std::vector<std::vector<std::string>> lonely{{"test-lonely"}, {"test-cpu", "test-lonely"}};
+  for (const auto& profiles : lonely) {
+    const auto links = error_of([&] { static_cast<void>(run(profiles)); });
+    CHECK(links.code() == ErrorCode::usage);
+    CHECK(says(links,
+               "--profile test-lonely has no figures of links inside a node, and 4 ranks are on 2 nodes of 2"));
+  }
+  // A case beside others has its line.
+  const PlanResult cases =
+      run({"test-cpu", "test-little"}, {"--dead-ranks", "1", "--g-inter", "1", "--group-size", "4"});
+  CHECK(cases.status == 0);
+  CHECK(has(cases.text, "test-little           nothing fits: the memory of a node needs "));
+  CHECK(has(cases.text, "1 dead, 2 ranks left  none of "));
+  CHECK(has(cases.text, "--group-size 4 does not divide the 2 ranks of a column"));
+  CHECK(
+      has(run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text, "--g-inter 4 does not divide 2 ranks"));
+  const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);
+  const auto& why = json.at("what_if").as_array().at(1).at("why_none").as_string();
+  CHECK(why.starts_with("nothing fits: the memory of a node"));
+}
+
+TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it as a trace of each case") {
+  const TemporaryFolder folder;
+  PlanTools tools = invented_tools();
+  tools.predict = actors::predict;
+  const std::string path = folder.path() / "trace.json";
+  const std::vector<std::string> words = small_job(
+      {"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2", "--recompute", "off", "--all-gather", "ring",
+       "--reduce-scatter", "ring", "--all-reduce", "ring", "--write-trace", path, "--slow-node", "1:3"});
+  const PlanResult result = run_plan(parse(words), tools);
+  CHECK(has(result.text, "what a rank of each stage of the best one does in a step"));
+  CHECK(has(result.text, "written: " + path));
+  std::array<double, 2> ends{};
+  for (std::size_t n = 0; n < ends.size(); ++n) {
+    const std::string file = n == 0 ? path : std::string(folder.path() / "trace.2.json");
+    CAPTURE(file);
+    const auto json = boost::json::parse(text_of(file));
+    std::set<std::int64_t> ranks;
+    for (const auto& event : json.at("traceEvents").as_array()) {
+      if (event.at("ph") != "X") continue;
+      if (event.at("name") == "forward 0") ranks.insert(event.at("pid").as_int64());
+      ends.at(n) = std::max(ends.at(n), event.at("ts").to_number<double>());
+    }
+    CHECK(ranks.size() == 4);
+  }
+  CHECK(ends[1] > 1.5 * ends[0]);  // a node is three times as slow
+  auto in_json = words;
+  in_json.emplace_back("--json");
+  const auto stages =
+      boost::json::parse(run_plan(parse(in_json), tools).text).at("best").as_array().at(0).at("stages").as_array();
+  REQUIRE(stages.size() == 2);
+  CHECK(stages.at(1).at("forward_seconds").as_double() > 0);
+  CHECK(stages.at(1).at("busy").as_double() < 1);
+}
+
+TEST_CASE("without simulations a plan has the memory of one with them, and its bounds") {
+  PlanTools tools = invented_tools();
+  tools.predict = actors::predict;
+  const std::vector<std::string> words = small_job({"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2",
+                                                    "--recompute", "off", "--best", "100", "--json"});
+  auto without = words;
+  const auto simulations = std::find(without.begin(), without.end(), "--simulations");
+  without.erase(simulations, simulations + 2);
+  without.emplace_back("--no-simulation");
+  const auto simulated = boost::json::parse(run_plan(parse(words), tools).text);
+  tools.predict = nullptr;  // nobody asks
+  const auto planned = boost::json::parse(run_plan(parse(without), tools).text);
+  CHECK(planned.at("simulated").as_int64() == 0);
+  const auto& all = planned.at("best").as_array();
+  REQUIRE(all.size() == simulated.at("best").as_array().size());
+  for (const auto& choice : simulated.at("best").as_array()) {
+    const auto same = std::find_if(
+        all.begin(), all.end(), [&](const auto& each) { return each.at("candidate") == choice.at("candidate"); });
+    REQUIRE(same != all.end());
+    for (const char* const key : {"device_bytes", "device_bytes_of_all", "host_bytes", "file_bytes"}) {
+      CAPTURE(key);
+      CHECK(same->at(key) == choice.at(key));
+    }
+    CHECK(same->at("step_seconds").as_double() >= choice.at("bound_seconds").as_double());
+    CHECK(same->at("bubble").is_null());
+    CHECK(choice.at("bubble").is_double());
+    const auto of_a_second = [](const auto& each) {
+      return each.at("mfu").as_double() * each.at("step_seconds").as_double();
+    };
+    CHECK(of_a_second(choice) > 0);
+    CHECK(of_a_second(*same) == doctest::Approx(of_a_second(choice)));
+  }
+  CHECK(std::is_sorted(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.at("step_seconds").as_double() < b.at("step_seconds").as_double();
+  }));
+  const std::vector<std::vector<std::string>> others{
+      {"--simulations", "8"}, {"--memory-times", "2"}, {"--exhaustive"}};
+  for (auto more : others) {
+    more.insert(more.end(), {"--no-simulation", "--world", "4", "--batch-size", "8", "--profile", "test-cpu"});
+    CHECK(says(error_of([&] { static_cast<void>(parse(more)); }), "leave one of them out"));
+  }
+}
+
+TEST_CASE("of many stages a plan shows what an average one does, the busiest and the idlest") {
+  apps::Choice choice;
+  for (int s = 1; s <= 20; ++s)
+    choice.prediction.stages.push_back(
+        {.forward_seconds = s * 1e-3, .backward_seconds = 0.02, .step_seconds = 0.05});
+  const std::string text = apps::stages_table(choice);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 6);
+  CHECK(has(text, "average       10.5 ms       20.0 ms             –"));
+  CHECK(has(text, "19, busiest       20.0 ms       20.0 ms"));
+  CHECK(has(text, "0, idlest        1.0 ms       20.0 ms"));
+  CHECK(has(text, "29.0 ms\n"));  // that the idlest waits
+  choice.prediction.stages.resize(16);
+  const std::string all = apps::stages_table(choice);
+  CHECK(std::count(all.begin(), all.end(), '\n') == 19);
+  choice.prediction.stages.clear();
+  CHECK(apps::stages_table(choice).empty());
+}
