@@ -49,6 +49,22 @@ inline void transpose(Block<T>& block) {
   }
 }
 
+/// to[Block<T>::width, blocks · lanes] = fromᵀ, and every row of `to` at once.
+template <std::size_t blocks, typename T>
+inline void transpose_blocks(T* to, std::size_t to_stride, const T* from, std::size_t from_stride) {
+  constexpr std::size_t lanes = simd::lanes;
+  Block<T> block[blocks];
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t r = 0; r < lanes; ++r)
+      std::memcpy(&block[b].rows[r], from + (b * lanes + r) * from_stride, sizeof(block[b].rows[r]));
+    transpose(block[b]);
+  }
+  for (std::size_t c = 0; c < Block<T>::width; ++c)
+    for (std::size_t b = 0; b < blocks; ++b)
+      std::memcpy(to + c * to_stride + b * lanes,
+                  reinterpret_cast<const T*>(&block[b].rows[c % lanes]) + c / lanes * lanes, lanes * sizeof(T));
+}
+
 }  // namespace detail
 
 /// to[columns, rows] = fromᵀ with from[rows, columns]; strides are the elements from a row to its next.
@@ -57,25 +73,27 @@ template <typename T>
 void transpose(T* to, std::size_t to_stride, const T* from, std::size_t from_stride, std::size_t rows,
                std::size_t columns) {
   constexpr std::size_t lanes = simd::lanes, width = detail::Block<T>::width;
-  constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));  // so that cache lines of `to` are written whole
+  // Whole cache lines of `to` at a time: where its stride is a large power of two, its rows take each other's places in
+  // the cache.
+  constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));
   for (std::size_t j0 = 0; j0 < columns; j0 += line) {
     const std::size_t j1 = std::min(columns, j0 + line);
-    for (std::size_t i = 0; i < rows; i += lanes) {
+    for (std::size_t i = 0; i < rows;) {
+      const std::size_t height = i + line <= rows ? line : std::min(lanes, rows - i);
       for (std::size_t j = j0; j < j1; j += width) {
-        if (i + lanes <= rows && j + width <= columns) {
-          detail::Block<T> block;
-          for (std::size_t r = 0; r < lanes; ++r)
-            std::memcpy(&block.rows[r], from + (i + r) * from_stride + j, sizeof(block.rows[r]));
-          detail::transpose(block);
-          for (std::size_t c = 0; c < width; ++c)
-            std::memcpy(to + (j + c) * to_stride + i,
-                        reinterpret_cast<const T*>(&block.rows[c % lanes]) + c / lanes * lanes, lanes * sizeof(T));
+        T* const place = to + j * to_stride + i;
+        const T* const block = from + i * from_stride + j;
+        if (height == line && j + width <= columns) {
+          detail::transpose_blocks<line / lanes>(place, to_stride, block, from_stride);
+        } else if (height == lanes && j + width <= columns) {
+          detail::transpose_blocks<1>(place, to_stride, block, from_stride);
         } else {
-          for (std::size_t r = i; r < std::min(rows, i + lanes); ++r)
-            for (std::size_t c = j; c < std::min(j1, j + width); ++c)
-              to[c * to_stride + r] = from[r * from_stride + c];
+          for (std::size_t r = 0; r < height; ++r)
+            for (std::size_t c = 0; c < std::min(j1 - j, width); ++c)
+              place[c * to_stride + r] = block[r * from_stride + c];
         }
       }
+      i += height;
     }
   }
 }
