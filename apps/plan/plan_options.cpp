@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -290,6 +293,21 @@ void check_no_simulation(const PlanOptions& options, bool simulations) {
   if (flag != nullptr) fail(ErrorCode::usage, "--no-simulation with {}: leave one of them out", flag);
 }
 
+/// The device that the file of --config names. A file that cannot be read is refused with all its keys later.
+std::optional<std::string> device_in_config(std::vector<std::string> words) {
+  const std::vector<std::string> paths = take_values(words, "config");
+  if (paths.empty()) return {};
+  std::optional<std::string> device;
+  std::ifstream file(paths.back());
+  for (std::string line; std::getline(file, line);) {
+    line.resize(std::min(line.find('#'), line.size()));
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '"' || c == '\''; });
+    constexpr std::string_view key = "device=";
+    if (line.starts_with(key)) device = line.substr(key.size());
+  }
+  return device;
+}
+
 std::vector<const char*> arguments(const std::vector<std::string>& words) {
   std::vector<const char*> all;
   for (const std::string& word : words) all.push_back(word.c_str());
@@ -309,12 +327,16 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
                            "jitter", "dead-ranks"})
     if (const auto values = take_values(words.plan, flag); !values.empty())
       words.plan.push_back(fmt::format("--{}={}", flag, fmt::join(values, ",")));
-  // This build may have no such device, and none is needed.
-  const std::vector<std::string> devices = take_values(words.train, "device");
+  // This build may have no such device, and none is needed: another flag wins over what a file has.
+  std::vector<std::string> devices = take_values(words.train, "device");
+  if (devices.empty())
+    if (const auto device = device_in_config(words.train)) devices.push_back(*device);
+  if (!devices.empty()) words.train.emplace_back("--device=cpu");
   const auto plan = arguments(words.plan), train = arguments(words.train);
   table.parse(static_cast<int>(plan.size()), plan.data());
   if (options.inquiry.any()) return options;
   options.train = given_train_flags(static_cast<int>(train.size()), train.data());
+  std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
     fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);

@@ -161,6 +161,22 @@ TEST_CASE("without simulations a plan has the memory of one with them, and its b
   }
 }
 
+TEST_CASE("a config file plans for a device that this build may not have") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "best.conf";
+  std::ofstream(path) << "g-inter = 2\ndevice = \"cuda\"  # for ranvier-train\n";
+  const auto device_of = [&](const std::vector<std::string>& more) {
+    auto words = small_job(more);
+    words.insert(words.end(), {"--config", path});
+    std::vector<std::string> devices;
+    for (const apps::GivenFlag& flag : parse(words).train)
+      if (flag.name == "device") devices.push_back(flag.value);
+    return devices;
+  };
+  CHECK(device_of({}) == std::vector<std::string>{"cuda"});
+  CHECK(device_of({"--device", "cpu"}) == std::vector<std::string>{"cpu"});
+}
+
 TEST_CASE("of many stages a plan shows what an average one does, the busiest and the idlest") {
   apps::Choice choice;
   for (int s = 1; s <= 20; ++s)
