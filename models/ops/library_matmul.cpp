@@ -5,6 +5,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
@@ -103,6 +104,19 @@ struct Hash {
   }
 };
 
+constexpr bool is_version_3 = DNNL_VERSION_MAJOR >= 3;
+
+bool has(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+/// Whether products of bf16 are done in matrix registers (AMX).
+bool in_matrix_registers(DType dtype) {
+  static const bool has_them = has(dnnl::cpu_isa::avx512_core_amx);
+  return dtype == DType::bf16 && has_them;
+}
+
 /// What one thread keeps.
 class Library {
  public:
@@ -113,13 +127,18 @@ class Library {
   }
 
   void run(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
-    if (lone_rows_differ && product.m == 1) return run_with_another_row(product, c, a, b, bias);
+    const std::size_t least = least_rows(product);
+    if (product.m < least) return run_with_more_rows(product, least, c, a, b, bias);
     run_whole(product, c, a, b, bias);
   }
 
  private:
-  /// oneDNN 3 takes one row for a column, and then cuts K into shorter pieces than for several rows.
-  static constexpr bool lone_rows_differ = DNNL_VERSION_MAJOR >= 3;
+  /// Below so many rows oneDNN takes another kernel, which sums in another order.
+  static std::size_t least_rows(const LibraryMatmul& product) {
+    if constexpr (is_version_3) return 2;  // one row is a column to it, and K is then cut into shorter pieces
+    if (!in_matrix_registers(product.dtype)) return 1;
+    return std::max<std::size_t>(2, 256 / product.n + 1);  // small products are done in vectors
+  }
 
   void run_whole(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
     auto& primitive = primitives_[product];
@@ -128,32 +147,29 @@ class Library {
     stream_.wait();
   }
 
-  /// The same bits as that row has in a product of several rows. The other one is zeros.
-  void run_with_another_row(LibraryMatmul product, void* c, const void* a, const void* b, const void* bias) {
-    const std::size_t a_bytes = product.k * size_of(product.dtype), c_bytes = product.n * size_of(product.c_dtype);
-    std::byte* two_a = two_a_.get(2 * a_bytes);
-    std::byte* two_c = two_c_.get(2 * c_bytes);
-    std::memcpy(two_a, a, a_bytes);
-    std::memset(two_a + a_bytes, 0, a_bytes);
+  /// The same bits as these rows have among more of them. The others are zeros.
+  void run_with_more_rows(LibraryMatmul product, std::size_t rows, void* c, const void* a, const void* b,
+                          const void* bias) {
+    const std::size_t a_row = product.k * size_of(product.dtype), c_row = product.n * size_of(product.c_dtype);
+    const std::size_t a_bytes = product.m * a_row, c_bytes = product.m * c_row;
+    std::byte* more_a = more_a_.get(rows * a_row);
+    std::byte* more_c = more_c_.get(rows * c_row);
+    std::memcpy(more_a, a, a_bytes);
+    std::memset(more_a + a_bytes, 0, rows * a_row - a_bytes);
     if (product.accumulate) {
-      std::memcpy(two_c, c, c_bytes);
-      std::memset(two_c + c_bytes, 0, c_bytes);
+      std::memcpy(more_c, c, c_bytes);
+      std::memset(more_c + c_bytes, 0, rows * c_row - c_bytes);
     }
-    product.m = 2;
-    run_whole(product, two_c, two_a, b, bias);
-    std::memcpy(c, two_c, c_bytes);
+    product.m = rows;
+    run_whole(product, more_c, more_a, b, bias);
+    std::memcpy(c, more_c, c_bytes);
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   std::unordered_map<LibraryMatmul, std::unique_ptr<Primitive>, Hash> primitives_;
-  Scratch scratch_, two_a_, two_c_;
+  Scratch scratch_, more_a_, more_c_;
 };
-
-bool has(dnnl::cpu_isa wanted) {
-  const auto bits = static_cast<unsigned>(wanted);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-}
 
 }  // namespace
 
@@ -168,10 +184,15 @@ void library_matmul(const LibraryMatmul& product, void* c, const void* a, const 
   }
 }
 
-bool library_sums_rows_alike() {
+LibraryRows library_rows(DType dtype) {
   // With AVX-512 all products of several rows without gaps go to kernels that cut K by N and K alone; the older ones
   // look at M.
-  return has(dnnl::cpu_isa::avx512_core);
+  if (!has(dnnl::cpu_isa::avx512_core)) return {.alike = false};
+  if (!in_matrix_registers(dtype)) return {};
+  // K is cut so that up to 256 rows of a, 384 columns of b and their sums fill three quarters of the second-level cache,
+  // of which every processor with these registers has 2 MiB. This was found in oneDNN 2.6.
+  if constexpr (is_version_3) return {.alike = false};
+  return {.longest_k = 640, .longest_k_by_64 = 832};
 }
 
 bool library_has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }

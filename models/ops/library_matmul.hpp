@@ -6,6 +6,9 @@
 #include "runtime/dtype.hpp"
 
 #include <cstddef>
+#include <limits>
+
+#include <cstddef>
 
 namespace ranvier::models {
 
@@ -26,8 +29,14 @@ struct LibraryMatmul {
 /// kernels, and other ones, which sum in another order. Sums in float, rounds once.
 void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias);
 
-/// Whether a row of c has the same bits whatever M is. Otherwise only products of one M agree.
-[[nodiscard]] bool library_sums_rows_alike();
+/// Which products give a row of c the same bits whatever M is.
+struct LibraryRows {
+  bool alike = true;  ///< otherwise only products of one M agree
+  // Sums over more than this many are cut by M, too; by a multiple of 64 it takes longer ones whole.
+  std::size_t longest_k = std::numeric_limits<std::size_t>::max();
+  std::size_t longest_k_by_64 = longest_k;
+};
+[[nodiscard]] LibraryRows library_rows(runtime::DType dtype);
 
 /// Whether the processor has instructions for products of bf16, so that they are faster than in f32.
 [[nodiscard]] bool library_has_bf16();

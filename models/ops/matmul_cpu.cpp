@@ -65,18 +65,20 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   const DType dtype = widened ? DType::f32 : arrays.dtype;
   const Strides strides(shape);
   const bool a_has_gaps = strides.a != Strides::a_row(shape), b_has_gaps = strides.b != Strides::b_row(shape);
+  const LibraryRows library = library_rows(dtype);
+  const std::size_t longest_k = shape.k % 64 == 0 ? library.longest_k_by_64 : library.longest_k;
+  const bool copies_b = widened || b_has_gaps || (shape.transpose_b && shape.k > longest_k);
   Cuts cuts{.n = {1, shape.n}, .k = {1, shape.k}, .widened = widened};
-  if (widened || b_has_gaps) {
-    cuts.n = pieces_of(shape.n, 768, 512, dtype);
-    cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
-  } else if (shape.transpose_b) {  // rows of b may be chosen freely: a head's many columns
+  if (copies_b) cuts.n = pieces_of(shape.n, 768, 512, dtype);
+  if (copies_b || !shape.transpose_b) {
+    const std::size_t longest = std::min<std::size_t>(1536, longest_k);
+    cuts.k = pieces_of(shape.k, longest, longest < 1024 ? 512 : 1024, dtype);
+  } else {  // rows of b may be chosen freely: a head's many columns
     cuts.n = pieces_of(shape.n, 4096, 1024, dtype);
-  } else {
-    cuts.k = pieces_of(shape.k, 1536, 1024, dtype);
   }
-  if (!library_sums_rows_alike()) cuts.height = 64;
+  if (!library.alike) cuts.height = 64;
   cuts.copies_a = cuts.height != 0 || widened || shape.transpose_a || a_has_gaps || cuts.k.count > 1;
-  cuts.copies_b = widened || b_has_gaps;
+  cuts.copies_b = copies_b;
   cuts.gathers_c = cuts.height != 0 || cuts.n.count > 1 || strides.c != shape.n ||
                    ((cuts.k.count > 1 || widened) && arrays.c_dtype != DType::f32);
   cuts.rows = cuts.height != 0 ? cuts.height : shape.m;

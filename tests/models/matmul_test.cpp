@@ -216,8 +216,14 @@ TEST_CASE("rows of a product have the same bits however many rows are multiplied
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(1, 9);
   for (const DType dtype : all_dtypes)
-    for (const auto& [n, k] :
-         {std::array<std::size_t, 2>{96, 64}, {384, 384}, {64, 1000}, {48, 3000}, {4200, 32}}) {
+    for (const auto& [n, k] : {std::array<std::size_t, 2>{96, 64},
+                               {384, 384},
+                               {8, 256},
+                               {384, 700},
+                               {500, 832},
+                               {64, 1000},
+                               {48, 3000},
+                               {4200, 32}}) {
       constexpr std::size_t m = 520;
       const TypedArray a(dtype, m * k, 8), b(dtype, k * n, 9), before(DType::f32, m * n, 10);
       for (const bool transpose_b : {false, true})
