@@ -168,7 +168,7 @@ void backward_block(const Sizes& s, const Sight& sight, const Head<Units>& head,
     };
     // d_q of the queries from `first` on: sums over keys `first` ….
     const auto spread = [&](std::size_t first, std::size_t count) {
-      const Left<Unit> left{head.k_pairs + (j0 + first) / width * head.pair_stride, 1, head.pair_stride};
+      const Left<Unit> left = head.across(head.k_pairs, j0 + first);
       const Right<Unit> right{reinterpret_cast<const Unit*>(right_gradients) + first / width * block + first,
                               block};
       const std::size_t n = (count + width - 1) / width;
@@ -179,9 +179,9 @@ void backward_block(const Sizes& s, const Sight& sight, const Head<Units>& head,
       }
     };
     if (diagonal) {
-      for_each_stair(keys, rebuild);
-      for_each_stair(keys, gather);
-      for_each_stair(keys, spread);
+      for_each_stair<Units>(keys, rebuild);
+      for_each_stair<Units>(keys, gather);
+      for_each_stair<Units>(keys, spread);
     } else {
       rebuild(0, keys);
       gather(0, keys);
@@ -213,7 +213,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
   const auto place = [&](std::size_t head, std::size_t row) {
     return (head / s.H * s.T + row) * s.C + head % s.H * s.D;
   };
-  for_each_item(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+  for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
     const Sight sight(shape, bounds, item / s.K);
     if (!sight.causal()) {
       std::fill(w.d_k, w.d_k + s.T * s.padded_D, 0.0f);

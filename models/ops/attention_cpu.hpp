@@ -7,7 +7,8 @@
 namespace ranvier::models {
 
 enum class AttentionArithmetic {
-  quickest,  ///< pairs of bf16 where the processor multiplies them
+  quickest,  ///< pairs of bf16 where the processor multiplies them, in matrix registers if it has them (AMX)
+  vectors,   ///< the same, but without matrix registers
   floats,    ///< of whatever is stored
 };
 

@@ -45,7 +45,7 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
                   const KeptBits* kept) {
   const float log2_scale = scale * log2_e;
   for (std::size_t column = 0; column < queries; column += lanes) {
-    const std::size_t rows = diagonal ? std::min(keys, column / step * step + step) : keys;
+    const std::size_t rows = diagonal ? std::min(keys, column / Units::stair * Units::stair + Units::stair) : keys;
     const Floats before = simd::load(w.maxima + column);
     const Floats greatest = simd::max(before, simd::load(w.block_maxima + column));
     const Floats factor = exp2((before - greatest) * log2_scale);
@@ -91,7 +91,7 @@ void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, 
     const Mask mask(sight, w, i0, queries, j0, keys);
     ahead.fetch();
     const Left<Unit> k{head.k + j0 * head.row_stride, head.row_stride, 1};
-    const Left<Unit> v{head.v_pairs + j0 / Units::width * head.pair_stride, 1, head.pair_stride};
+    const Left<Unit> v = head.across(head.v_pairs, j0);
     std::fill(w.block_maxima, w.block_maxima + block, -std::numeric_limits<float>::infinity());
     const auto score = [&](std::size_t first, std::size_t count) {
       tile::product<Units>(count, columns - first, depth, {k.data + first * k.row_stride, k.row_stride, k.step},
@@ -113,9 +113,9 @@ void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, 
     };
     if (kept != nullptr) kept->draw(i0, queries, j0);
     if (diagonal) {
-      for_each_stair(keys, score);
+      for_each_stair<Units>(keys, score);
       exponentials<Units>(w, keys, columns, true, scale, kept);
-      for_each_stair(keys, weigh);
+      for_each_stair<Units>(keys, weigh);
     } else {
       score(0, keys);
       exponentials<Units>(w, keys, columns, false, scale, kept);
@@ -152,7 +152,7 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   const auto out_of = [&](std::size_t head) {
     return static_cast<E*>(arrays.out) + head / s.H * s.T * s.C + head % s.H * s.D;
   };
-  for_each_item(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
+  for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
     const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
     const Three<const E> rows = rows_of(number, 0);
     const Sight sight(shape, bounds, number / s.H);

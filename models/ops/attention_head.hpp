@@ -1,7 +1,9 @@
 // One head of the CPU's attention: where its rows lie, and in which units kernels read and write them: floats, or pairs
-// of bf16 that the processor multiplies as such. Letters as in attention_workspace.hpp.
+// of bf16 that the processor multiplies as such, in vectors or in matrix registers. Letters as in
+// attention_workspace.hpp.
 #pragma once
 
+#include "models/ops/attention_amx.hpp"
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_tile.hpp"
 #include "models/ops/attention_workspace.hpp"
@@ -18,6 +20,14 @@ using tile::FloatUnits;
 using tile::Left;
 using tile::Right;
 
+/// Whether sums over positions want each channel's positions beside each other, as matrix registers do.
+template <typename Units>
+inline constexpr bool lies_across = false;
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+template <>
+inline constexpr bool lies_across<tile::AmxUnits> = true;
+#endif
+
 /// One head's queries, keys and values as units.
 template <typename Units>
 struct Head {
@@ -29,10 +39,15 @@ struct Head {
   std::size_t row_stride = 0;
   const Unit* d_out = nullptr;
   std::size_t d_out_stride = 0;
-  // The same with units along the positions, [T units, D]:
+  // The same with units along the positions:
   const Unit* k_pairs = nullptr;
   const Unit* v_pairs = nullptr;
-  std::size_t pair_stride = 0;
+  std::size_t pair_row = 0, pair_step = 0;  ///< units from a channel to the next, and from a unit of it to the next
+
+  /// Channels as rows, from position j of k_pairs or v_pairs on; j is even.
+  [[nodiscard]] Left<Unit> across(const Unit* pairs, std::size_t j) const {
+    return {pairs + j / Units::width * pair_step, pair_row, pair_step};
+  }
 };
 
 /// to[n, D] = from[n, D] with `stride` elements from a row to its next.
@@ -139,10 +154,11 @@ Head<Units> view(const Sizes& s, const Three<const E>& rows, const E* d_out, con
   }
   if constexpr (Units::width > 1) {
     head.k_pairs = units(w.k), head.v_pairs = units(w.v);
-    head.pair_stride = s.D;
+    head.pair_row = lies_across<Units> ? s.across_stride / Units::width : 1;
+    head.pair_step = lies_across<Units> ? 1 : s.D;
   } else {
     head.k_pairs = head.k, head.v_pairs = head.v;
-    head.pair_stride = head.row_stride;
+    head.pair_row = 1, head.pair_step = head.row_stride;
   }
   return head;
 }
@@ -163,7 +179,14 @@ template <typename Units, typename E>
 void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<const E>& rows,
                [[maybe_unused]] bool backward, [[maybe_unused]] const Workspace& w,
                [[maybe_unused]] std::size_t begin, [[maybe_unused]] std::size_t end) {
-  if constexpr (Units::width > 1) {
+  if constexpr (lies_across<Units>) {
+    auto* across = reinterpret_cast<std::uint16_t*>(backward ? w.k : w.v);
+    const auto* from = reinterpret_cast<const std::uint16_t*>((backward ? rows.k : rows.v) + begin * s.row);
+    transpose(across + begin, s.across_stride, from, s.row, end - begin, s.D);
+    for (std::size_t d = 0; d < s.D; ++d)
+      std::fill(across + d * s.across_stride + end, across + d * s.across_stride + round_up(end, block),
+                std::uint16_t{0});
+  } else if constexpr (Units::width > 1) {
     auto* pairs = reinterpret_cast<typename Units::Unit*>(backward ? w.k : w.v);
     units_along_rows<Units>(pairs + begin / Units::width * s.D, s.D, (backward ? rows.k : rows.v) + begin * s.row,
                             s.row, end - begin, s.D);
@@ -177,8 +200,13 @@ void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<con
 template <typename Run>
 void dispatch([[maybe_unused]] const AttentionShape& shape, runtime::DType dtype,
               [[maybe_unused]] AttentionArithmetic arithmetic, const Run& run) {
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+  if (arithmetic == AttentionArithmetic::quickest && dtype == runtime::DType::bf16 && shape.channels % 2 == 0 &&
+      tile::amx_available())
+    return run(tile::AmxUnits{}, runtime::Bf16{});
+#endif
 #if defined(__AVX512BF16__)
-  if (arithmetic == AttentionArithmetic::quickest && dtype == runtime::DType::bf16 && shape.channels % 2 == 0)
+  if (arithmetic != AttentionArithmetic::floats && dtype == runtime::DType::bf16 && shape.channels % 2 == 0)
     return run(tile::Bf16Units{}, runtime::Bf16{});
 #endif
   runtime::with_float_type(dtype, [&](auto element) { run(FloatUnits{}, element); });

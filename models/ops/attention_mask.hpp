@@ -1,5 +1,5 @@
 // Which queries of a block of the CPU's attention see which of its keys. What lies above the diagonal is skipped in
-// steps of 16, and blocks of which no query sees a key are skipped whole.
+// stairs (Units::stair), and blocks of which no query sees a key are skipped whole.
 #pragma once
 
 #include "models/ops/attention_math.hpp"
@@ -65,9 +65,10 @@ inline void put_ranges(const Sight& sight, const Workspace& w, std::size_t i0, s
 
 /// Calls work(first, count) for each stair of a diagonal block: rows first … first+count-1 reach the columns
 /// from `first` on.
-template <typename Work>
+template <typename Units, typename Work>
 void for_each_stair(std::size_t keys, const Work& work) {
-  for (std::size_t first = 0; first < keys; first += step) work(first, std::min(step, keys - first));
+  constexpr std::size_t stair = Units::stair;
+  for (std::size_t first = 0; first < keys; first += stair) work(first, std::min(stair, keys - first));
 }
 
 }  // namespace ranvier::models::blockwise

@@ -8,6 +8,7 @@
 #include "models/ops/vector_math.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,10 +18,15 @@ namespace ranvier::models::tile {
 using simd::Floats;
 using simd::lanes;
 
+/// Nothing that a thread has to hold while it multiplies.
+struct NoRegisters {};
+
 /// Numbers of a unit one after another.
 struct FloatUnits {
   using Unit = float;
+  using Registers = NoRegisters;
   static constexpr std::size_t width = 1;
+  static constexpr std::size_t stair = 16;  ///< attention's diagonal is cut into squares of this size
 
   static Floats spread(Unit unit) {
 #if defined(__AVX512F__)
@@ -35,7 +41,9 @@ struct FloatUnits {
 #if defined(__AVX512BF16__)
 struct Bf16Units {
   using Unit = std::uint32_t;
+  using Registers = NoRegisters;
   static constexpr std::size_t width = 2;
+  static constexpr std::size_t stair = 16;
 
   static Floats spread(Unit unit) { return std::bit_cast<Floats>(simd::Words{} + unit); }
   static Floats multiply_add(Floats a, Floats b, Floats sum) {
@@ -116,6 +124,7 @@ inline void tile_column(std::size_t row, std::size_t rows, std::size_t column, s
 /// a[rows, n] · b[n, columns], tile by tile: finish.operator()<rows, vectors>(row, column, sums) gets each.
 /// `columns` is a multiple of the vectors' lanes, `n` counts units.
 template <typename Units, typename Finish>
+  requires std::same_as<typename Units::Registers, NoRegisters>
 void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<typename Units::Unit>& a,
              const Right<typename Units::Unit>& b, Finish finish) {
   std::size_t column = 0;

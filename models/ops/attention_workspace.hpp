@@ -10,6 +10,7 @@
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cfloat>
 #include <cstddef>
@@ -21,7 +22,7 @@ using simd::Floats;
 using simd::lanes;
 
 inline constexpr std::size_t block = 64;  // queries, keys
-inline constexpr std::size_t step = 16;   // of the diagonal's stairs
+inline constexpr std::size_t step = 16;   // columns are padded to a multiple of it
 static_assert(step % lanes == 0 && block == KeptBits::block);
 
 /// Of scores before any was seen: finite, and so in powers of two, so that what is masked away weighs nothing.
@@ -39,11 +40,14 @@ struct Sizes {
         D(static_cast<std::size_t>(shape.channels)),
         C(H * D),
         row(shape.row_channels()),
-        padded_D(round_up(D, step)) {}
+        padded_D(round_up(D, step)),
+        across_stride(round_up(T, block) + 32) {}
 
   std::size_t T, H, K, D, C;
   std::size_t row;  ///< elements of a row of qkv
   std::size_t padded_D;
+  std::size_t
+      across_stride;  ///< bf16 from a channel to the next where they lie across, in places of their own in caches
 };
 
 /// Hands out a thread's workspace piece by piece.
@@ -125,8 +129,8 @@ struct Workspace {
     first_keys = carver.take<std::int32_t>(block);
     end_keys = carver.take<std::int32_t>(block);
     q = carver.take<float>(s.T * s.D);
-    k = carver.take<float>(s.T * s.D);
-    v = carver.take<float>(s.T * s.D);
+    k = carver.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
+    v = carver.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
     d_out = carver.take<float>(s.T * s.D);
     d_k = carver.take<float>(s.T * s.padded_D);
     d_v = carver.take<float>(s.T * s.padded_D);
@@ -150,8 +154,8 @@ struct Workspace {
   std::int32_t* first_keys;  ///< [query] that it sees; not written where Sight is plain
   std::int32_t* end_keys;    ///< likewise
   float* q;                  ///< [T, D] copies in float
-  float* k;                  ///< likewise; or [T units, D]
-  float* v;                  ///< likewise; or [T units, D]
+  float* k;                  ///< likewise; or [T units, D]; or bf16 across, [D, across_stride]
+  float* v;                  ///< likewise
   float* d_out;              ///< likewise
   float* d_k;                ///< [T, padded D]
   float* d_v;                ///< likewise
@@ -160,11 +164,12 @@ struct Workspace {
 
 /// Calls work(item, following, workspace) for every item on whichever thread comes first; which one does not
 /// matter. `following` is what the thread will do next, at or beyond `items` if nothing.
-template <typename Work>
+template <typename Units, typename Work>
 void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& sizes, std::byte* workspace,
                    const Work& work) {
   std::atomic<std::size_t> next = 0;
   pool.run([&](int thread, int) {
+    [[maybe_unused]] const typename Units::Registers registers;
     const std::size_t bytes = Workspace(nullptr, sizes).bytes;
     const Workspace own(workspace + static_cast<std::size_t>(thread) * bytes, sizes);
     for (std::size_t item = next++, following; item < items; item = following) {

@@ -189,9 +189,9 @@ LibraryRows library_rows(DType dtype) {
   // look at M.
   if (!has(dnnl::cpu_isa::avx512_core)) return {.alike = false};
   if (!in_matrix_registers(dtype)) return {};
-  // K is cut so that up to 256 rows of a, 384 columns of b and their sums fill three quarters of the second-level cache,
-  // of which every processor with these registers has 2 MiB. This was found in oneDNN 2.6.
-  if constexpr (is_version_3) return {.alike = false};
+  if constexpr (is_version_3) return {.alike = false};  // it looks at M
+  // oneDNN 2.6 cuts K where up to 256 rows of a, 384 columns of b and their sums fill more than three quarters of the
+  // second-level cache, of which every processor with these registers has 2 MiB.
   return {.longest_k = 640, .longest_k_by_64 = 832};
 }
 

@@ -169,7 +169,7 @@ double worst_error(const TypedArray& values, const Doubles& expected) {
 /// Those that differ here: a GPU has one.
 std::vector<AttentionArithmetic> arithmetics() {
   if (on_gpu_here()) return {AttentionArithmetic::quickest};
-  return {AttentionArithmetic::quickest, AttentionArithmetic::floats};
+  return {AttentionArithmetic::quickest, AttentionArithmetic::vectors, AttentionArithmetic::floats};
 }
 
 /// What both passes write.
