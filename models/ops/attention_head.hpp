@@ -23,7 +23,7 @@ using tile::Right;
 /// Whether sums over positions want each channel's positions beside each other, as matrix registers do.
 template <typename Units>
 inline constexpr bool lies_across = false;
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#if RANVIER_AMX
 template <>
 inline constexpr bool lies_across<tile::AmxUnits> = true;
 #endif
@@ -200,9 +200,9 @@ void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<con
 template <typename Run>
 void dispatch([[maybe_unused]] const AttentionShape& shape, runtime::DType dtype,
               [[maybe_unused]] AttentionArithmetic arithmetic, const Run& run) {
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#if RANVIER_AMX
   if (arithmetic == AttentionArithmetic::quickest && dtype == runtime::DType::bf16 && shape.channels % 2 == 0 &&
-      tile::amx_available())
+      amx::available())
     return run(tile::AmxUnits{}, runtime::Bf16{});
 #endif
 #if defined(__AVX512BF16__)

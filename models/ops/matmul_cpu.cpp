@@ -3,6 +3,7 @@
 // it makes no difference to the bits, so neither threads nor the number of rows change a result.
 #include "models/ops/matmul.hpp"
 
+#include "models/ops/amx_matmul_cpu.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/scratch.hpp"
@@ -253,6 +254,11 @@ void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArray
 }  // namespace
 
 void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
+  if (amx_multiplies(shape, arrays.dtype)) return amx_matmul_cpu(pool, shape, arrays);
+  matmul_cpu_by_library(pool, shape, arrays);
+}
+
+void matmul_cpu_by_library(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
   const bool native = arrays.dtype == DType::f32 || (arrays.dtype == DType::bf16 && library_has_bf16());
   run(pool, shape, arrays, !native);
 }

@@ -1,3 +1,4 @@
+#include "models/ops/amx_matmul_cpu.hpp"
 #include "models/ops/matmul.hpp"
 
 #include "runtime/compute_pool.hpp"
@@ -234,20 +235,23 @@ TEST_CASE("rows of a product have the same bits however many rows are multiplied
           CAPTURE(k);
           CAPTURE(transpose_b);
           CAPTURE(accumulate);
-          TypedArray all = before;
-          matmul_cpu(pool, {m, n, k, false, transpose_b},
+          for (const auto multiply : {matmul_cpu, matmul_cpu_by_library}) {
+            if (multiply == matmul_cpu_by_library && !amx_multiplies({m, n, k}, dtype)) continue;  // the same one
+            TypedArray all = before;
+            multiply(pool, {m, n, k, false, transpose_b},
                      {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype, .accumulate = accumulate});
-          for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
-            CAPTURE(rows);
-            TypedArray some = before;
-            const std::size_t first = m - rows;
-            matmul_cpu(pool, {rows, n, k, false, transpose_b},
+            for (const std::size_t rows : {1, 2, 7, 16, 33, 64, 100, 256, 384, 513}) {
+              CAPTURE(rows);
+              TypedArray some = before;
+              const std::size_t first = m - rows;
+              multiply(pool, {rows, n, k, false, transpose_b},
                        {.c = some.data(first * n),
                         .a = a.data(first * k),
                         .b = b.data(),
                         .dtype = dtype,
                         .accumulate = accumulate});
-            CHECK(same_bits(some, first * n, all, first * n, rows * n));
+              CHECK(same_bits(some, first * n, all, first * n, rows * n));
+            }
           }
         }
     }
