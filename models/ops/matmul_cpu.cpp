@@ -251,6 +251,21 @@ void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArray
   });
 }
 
+/// sums[width] += each of `rows` rows, in order, `stride` elements apart.
+template <std::size_t at_once = 8, typename T>
+void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, std::size_t width) {
+  std::size_t row = 0;
+  for (; row + at_once <= rows; row += at_once) {
+    simd::for_lanes(0, width, [&](std::size_t j, auto count) {
+      simd::Floats sum = simd::load(sums + j, count);
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < at_once; ++r) sum += simd::load(from + (row + r) * stride + j, count);
+      simd::store(sums + j, sum, count);
+    });
+  }
+  if constexpr (at_once > 1) add_rows<1>(sums, from + row * stride, stride, rows - row, width);
+}
+
 }  // namespace
 
 void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
@@ -270,34 +285,26 @@ void matmul_cpu_widened(runtime::ComputePool& pool, const MatmulShape& shape, co
 void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, const void* dy, DType dtype,
                      std::size_t m, std::size_t n, bool accumulate) {
   constexpr std::size_t block_rows = 128;  // whose sums are added up first
-  constexpr std::size_t width = 8;         // vectors whose sums are in registers at a time
+  constexpr std::size_t strip = 1024;      // columns whose sums are in the cache at a time
   pool.run([&](int thread, int threads) {
-    const auto [begin, end] = runtime::share_of(n, thread, threads, simd::lanes);
+    const auto share = runtime::share_of(n, thread, threads, simd::lanes);
     runtime::with_float_type(dtype, [&](auto type) {
       runtime::with_float_type(sums_dtype, [&](auto sums_type) {
         const auto* from = static_cast<const decltype(type)*>(dy);
         auto* to = static_cast<decltype(sums_type)*>(sums);
-        for (std::size_t j = begin; j < end;) {
-          const std::size_t vectors = end - j >= width * simd::lanes ? width : 1;
-          const std::size_t count = std::min(end - j, vectors * simd::lanes);
-          simd::Floats total[width] = {};
+        alignas(64) float total[strip], of_block[strip];
+        for (std::size_t j0 = share.begin; j0 < share.end; j0 += strip) {
+          const std::size_t width = std::min(strip, share.end - j0);
+          std::fill(total, total + width, 0.0f);
           for (std::size_t i0 = 0; i0 < m; i0 += block_rows) {
-            simd::Floats sum[width] = {};
-            for (std::size_t i = i0; i < std::min(m, i0 + block_rows); ++i) {
-              if (vectors == width) {
-                for (std::size_t v = 0; v < width; ++v) sum[v] += simd::load(from + i * n + j + v * simd::lanes);
-              } else {
-                sum[0] += simd::load(from + i * n + j, count);
-              }
-            }
-            for (std::size_t v = 0; v < width; ++v) total[v] += sum[v];
+            std::fill(of_block, of_block + width, 0.0f);
+            add_rows(of_block, from + i0 * n + j0, n, std::min(m - i0, block_rows), width);
+            for (std::size_t j = 0; j < width; ++j) total[j] += of_block[j];
           }
-          for (std::size_t v = 0; v < vectors; ++v) {
-            auto* place = to + j + v * simd::lanes;
-            const std::size_t lanes = std::min(simd::lanes, count - v * simd::lanes);
-            simd::store(place, accumulate ? simd::load(place, lanes) + total[v] : total[v], lanes);
-          }
-          j += count;
+          simd::for_lanes(0, width, [&](std::size_t j, auto count) {
+            const simd::Floats sum = simd::load(total + j, count);
+            simd::store(to + j0 + j, accumulate ? simd::load(to + j0 + j, count) + sum : sum, count);
+          });
         }
       });
     });

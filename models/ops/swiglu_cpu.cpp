@@ -20,8 +20,8 @@ struct Sigmoid {
 template <typename T>
 Sigmoid sigmoid(Floats x) {
   const Floats bound = simd::broadcast(125.0f);
-  const Floats bounded = simd::max(simd::min(x * -1.4426950409f, bound), -bound);  // e^-x = 2^this
-  const Floats e = std::is_same_v<T, float> ? simd::exp2(bounded) : simd::exp2_for_half(bounded);
+  const Floats bounded = simd::min(x * -1.4426950409f, bound);  // e^-x = 2^this
+  const Floats e = std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
   const Floats s = std::is_same_v<T, float> ? 1.0f / (1.0f + e) : simd::reciprocal_for_half(1.0f + e);
   return {s, e * s};
 }

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(__F16C__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
@@ -37,8 +37,28 @@ using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 
 [[nodiscard]] inline Floats broadcast(float value) { return Floats{} + value; }
 
-[[nodiscard]] inline Floats max(Floats a, Floats b) { return a > b ? a : b; }
-[[nodiscard]] inline Floats min(Floats a, Floats b) { return a < b ? a : b; }
+/// a > b ? a : b, so that b counts where one of them is NaN; GCC 12 makes two instructions of that.
+[[nodiscard]] inline Floats max(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_max_ps(0xffff, a, b);
+#elif defined(__AVX__)
+  return _mm256_max_ps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+/// a < b ? a : b
+[[nodiscard]] inline Floats min(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_min_ps(0xffff, a, b);
+#elif defined(__AVX__)
+  return _mm256_min_ps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
+/// |x|
+[[nodiscard]] inline Floats abs(Floats x) { return std::bit_cast<Floats>(std::bit_cast<Words>(x) & 0x7fffffffu); }
 
 // Conversions of whole registers --------------------------------------------------------------------------
 
@@ -238,13 +258,25 @@ struct Rounded {
   return detail::scale(((high * square + middle) * square + low) * r + 1.0f, rounded);
 }
 
-/// 2^x within 4e-6 of itself, for -125 <= x <= 125: for results that are rounded to half precision.
+/// 2^x within 4e-6 of itself for -125 <= x <= 125, less than 2^-124 below; NaN stays NaN: for results that are rounded
+/// to half precision. With AVX-512 that of -∞ is 0.
 [[nodiscard]] inline Floats exp2_for_half(Floats x) {
+#if defined(__AVX512DQ__)
+  const Floats f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);  // x - ⌊x⌋, of -∞ 0
+  Floats p = broadcast(1.342515442e-02f);
+  p = p * f + 5.224537404e-02f;
+  p = p * f + 2.412785561e-01f;
+  p = p * f + 6.930451545e-01f;
+  p = p * f + 1.0f;
+  return _mm512_maskz_scalef_ps(0xffff, p, x);  // p · 2^⌊x⌋
+#else
+  x = max(broadcast(-125.0f), x);
   const detail::Rounded rounded = detail::round(x);
   const Floats r = x - rounded.n;
   const Floats high = 9.78291255402253e-3f * r + 5.597688362864e-2f;
   const Floats low = 2.4020711078859e-1f * r + 6.9311360440359e-1f;
   return detail::scale((high * (r * r) + low) * r + 1.0f, rounded);
+#endif
 }
 
 /// 1/x within 3e-7 of itself for 1 <= x <= 2^126: for results that are rounded to half precision.

@@ -39,6 +39,18 @@ TEST_CASE("the power of two for half precision is good enough to be rounded to i
   CHECK(worst < 4e-6);
 }
 
+TEST_CASE("the power of two for half precision ends in almost nothing and NaN") {
+  const auto exp2 = [](float x) { return simd::exp2_for_half(simd::broadcast(x))[simd::lanes - 1]; };
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  CHECK(exp2(0.0f) == 1.0f);
+  for (const float x : {-125.5f, -126.0f, -150.0f, -1e30f, -infinity}) {
+    CHECK(exp2(x) >= 0.0f);
+    CHECK(exp2(x) < 0x1p-124f);
+  }
+  if (simd::lanes == 16) CHECK(exp2(-infinity) == 0.0f);
+  CHECK(std::isnan(exp2(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST_CASE("the vectorised exponential ends in zero, infinity and NaN") {
   const auto exp = [](float x) { return simd::exp(simd::broadcast(x))[simd::lanes - 1]; };
   constexpr float infinity = std::numeric_limits<float>::infinity();
