@@ -39,13 +39,16 @@ actors::TrainerOptions options_of(runtime::GridShape grid, const char* sharding)
 }
 
 models::Architecture architecture_of(const actors::TrainerOptions& options) {
-  return models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision));
+  models::GptOptions gpt = tests::small_gpt(2);
+  gpt.vocab_size = 150;  // so that the tied unit takes several messages, also in whole blocks of a tier
+  return models::make_gpt(tests::in_precision(gpt, options.precision));
 }
 
 /// A rank with the reduction of gradients and what that calls.
 class Reduction {
  public:
   Reduction(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
+    rank.plan.gradients.tied.options.message_bytes = offload::Tier::block_bytes;
     if (in_tier())
       records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
     sync_ = std::make_unique<actors::GradientSync>(rank.context(), rank.plan, rank.plan.gradients, records_.get());
@@ -217,7 +220,7 @@ TEST_CASE(
   // By scope of gradients N, N, N, I, I, I, G, G; in hops of two ranks each.
   constexpr std::array shapes = {Shape{"NNN", 2}, Shape{"ING", 4}, Shape{"NNI", 4}, Shape{"NIN", 4},
                                  Shape{"IIG", 4}, Shape{"III", 2}, Shape{"NGG", 2}, Shape{"IGG", 4}};
-  for (const std::uint64_t seed : test::seeds(96)) {
+  for (const std::uint64_t seed : test::seeds(64)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
     const Shape& shape = shapes[seed % shapes.size()];

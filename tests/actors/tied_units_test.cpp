@@ -92,6 +92,11 @@ struct Job {
   std::vector<std::unique_ptr<Stage>> stages;
 };
 
+/// That a unit takes.
+std::size_t messages(const Stage& stage) {
+  return (stage.wte().gradients.front().bytes() + message_bytes - 1) / message_bytes;
+}
+
 std::vector<float> sums(DType dtype, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<float> all;
   for (std::size_t e = 0; e < a.size(); ++e) all.push_back(tests::rounded(dtype, a[e] + b[e]));
@@ -144,8 +149,7 @@ TEST_CASE("two stages end with the same sum, message by message, whatever order 
       CHECK(stage->summed());
       CHECK(stage->values() == expected);
       CHECK(stage->part().waits().empty());
-      CHECK(stage->rank().transport.sent() ==
-            (stage->wte().gradients.front().bytes() + message_bytes - 1) / message_bytes);
+      CHECK(stage->rank().transport.sent() == messages(*stage));
     }
     CHECK(early.part().peers() == std::vector<int>{late.rank().plan.rank});
     CHECK(late.part().peers() == std::vector<int>{early.rank().plan.rank});
@@ -178,6 +182,7 @@ TEST_CASE("where columns may round differently the first stage sends what its co
     CHECK(done == 2);
     CHECK(job.stages[0]->values() == before);
     CHECK(job.stages[2]->values() == before);
+    CHECK(job.stages[0]->rank().transport.sent() == messages(*job.stages[0]));
     CHECK(job.stages[2]->rank().transport.sent() == 0);
   }
 }
