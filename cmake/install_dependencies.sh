@@ -5,7 +5,8 @@
 # usage: cmake/install_dependencies.sh [--bench] [--cuda] [--format] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
 #   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
-#   --format      clang-format from PyPI, if that can be reached, in build/clang-format, for cmake/format.sh
+#   --format      clang-format and clang-tidy from PyPI, if that can be reached, in build/clang-format and
+#                 build/clang-tidy, for cmake/format.sh and cmake/tidy.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
 #   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
 #                 tests/reference and tests/bench/compare_pytorch.py, and transformers from PyPI, if that can be
@@ -77,22 +78,23 @@ install_cudnn_frontend() {
     echo "cudnn-frontend cannot be installed; builds have no attention by cuDNN" >&2
 }
 
-install_clang_format() {
+install_clang_tool() {  # install_clang_tool NAME VERSION
   [ -n "$clang_format" ] || return 0
   local build python=python3
   build=$(cd "$(dirname "$0")/.." && pwd)/build
-  [ ! -d "$build/clang-format/clang_format-$clang_format.dist-info" ] || return 0
+  [ ! -d "$build/$1/${1/-/_}-$2.dist-info" ] || return 0
   [ ! -x "$build/reference-python/bin/python" ] || python=$build/reference-python/bin/python  # surely with pip
-  echo "Installing clang-format $clang_format into $build/clang-format"
+  echo "Installing $1 $2 into $build/$1"
   "$python" -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-deps --upgrade \
-    --target "$build/clang-format" "clang-format==$clang_format" ||
-    echo "clang-format cannot be installed; the format is not checked" >&2
+    --target "$build/$1" "$1==$2" ||
+    echo "$1 cannot be installed; what it checks is not checked" >&2
 }
 
 install_from_pypi() {
   install_transformers
   install_cudnn_frontend
-  install_clang_format
+  install_clang_tool clang-format "$clang_format"
+  install_clang_tool clang-tidy 19.1.0.1  # of any version, cmake/tidy.sh says
 }
 
 missing=()

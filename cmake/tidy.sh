@@ -1,22 +1,121 @@
 #!/usr/bin/env bash
-# Runs the checks of .clang-tidy over the C++ sources that changed since BASE, by clang-tidy of any version from 14 on. It
-# reads each source alone, so that it finds as well what lacks an #include and compiles only together with others. Tests
-# capture structured bindings, which Clang knows from version 16 on: an older one leaves tests/ out.
+# Runs the checks of .clang-tidy over the C++ sources and headers that changed since BASE. It reads each of them alone,
+# so that it finds as well what lacks an #include and compiles only together with others.
 #
-# usage: cmake/tidy.sh [BASE]      BASE: a commit, default origin/main; build/release must have been configured
+# usage: cmake/tidy.sh [--seconds N] [--build FOLDER] [BASE]      exit code 77: it cannot be run here
+#   --seconds   begins with no more files once so many have passed, and says how many it left out; those that changed
+#               last come first
+#   --build     that has been configured, default build/release
+#   BASE        a commit; default: where this branch left origin/main, or where there is no such branch or nothing was
+#               committed since, the last commit but one
+#
+# It takes the clang-tidy that cmake/install_dependencies.sh --format puts into build/clang-tidy, or else one of any
+# version from 14 on that is on the PATH. Tests capture structured bindings, which Clang knows from version 16 on: an
+# older one leaves tests/ out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-base=${1:-origin/main}
 
-command -v clang-tidy >/dev/null || { echo "There is no clang-tidy: apt-get install clang-tidy" >&2; exit 1; }
-commands=build/release/compile_commands.json
-[ -f "$commands" ] || { echo "There is no $commands: run cmake --preset release" >&2; exit 1; }
+seconds=
+build=build/release
+base=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --seconds | --build)
+      [ $# -ge 2 ] || { echo "tidy.sh: $1 needs a value" >&2; exit 2; }
+      declare "${1#--}=$2"
+      shift
+      ;;
+    -*) echo "tidy.sh: unknown argument '$1'; it takes --seconds, --build and a commit" >&2; exit 2 ;;
+    *) base=$1 ;;
+  esac
+  shift
+done
 
-paths=('*.cpp' ':!*_cuda.cpp')
-version=$(clang-tidy --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
+skip() {
+  echo "$*" >&2
+  exit 77
+}
+tidy=build/clang-tidy/clang_tidy/data/bin/clang-tidy
+"$tidy" --version >/dev/null 2>&1 || tidy=clang-tidy
+command -v "$tidy" >/dev/null ||
+  skip "There is no clang-tidy: run cmake/install_dependencies.sh --format, or apt-get install clang-tidy"
+[ -f "$build/compile_commands.json" ] || skip "There is no $build/compile_commands.json: run cmake --preset release"
+git rev-parse --verify --quiet HEAD >/dev/null || skip "Not a git checkout, which would know what changed"
+
+if [ -z "$base" ]; then
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] || base=HEAD~1
+  git rev-parse --verify --quiet "$base^{commit}" >/dev/null || skip "There is no commit before this one"
+else
+  base=$(git merge-base HEAD "$base")
+fi
+
+# Sources that RANVIER_JOIN put into a group have no command of their own: they get that of their group.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+awk '
+  function entry(command, file) {
+    printf "%s{\n%s\n%s\n\"file\": \"%s\"\n}", separator, directory, command, file
+    separator = ",\n"
+  }
+  BEGIN { print "[" }
+  /^ *"directory":/ { directory = $0 }
+  /^ *"command":/ { command = $0 }
+  /^ *"file":/ {
+    file = $0
+    sub(/^ *"file": "/, "", file)
+    sub(/".*/, "", file)
+    if (file !~ /\/Unity\/unity_[^\/]*_cxx\.cxx$/) { entry(command, file); next }
+    while ((getline line < file) > 0) {
+      if (line !~ /^#include "/) continue
+      split(line, parts, "\"")
+      alone = command
+      while ((at = index(alone, file)) > 0)
+        alone = substr(alone, 1, at - 1) "\001" substr(alone, at + length(file))
+      gsub(/\001/, parts[2], alone)
+      entry(alone, parts[2])
+    }
+    close(file)
+  }
+  END { print "\n]" }' "$build/compile_commands.json" >"$work/compile_commands.json"
+
+paths=('*.cpp' '*.hpp' ':!*cuda*')
+version=$("$tidy" --version | sed -n 's/.*LLVM version \([0-9]*\).*/\1/p')
 [ "${version:-0}" -ge 16 ] || paths+=(':!tests/')
-mapfile -d '' -t sources < <(git diff -z --name-only --diff-filter=d --merge-base "$base" -- "${paths[@]}")
-[ ${#sources[@]} -gt 0 ] || { echo "No C++ source changed since $base"; exit 0; }
+changed() {
+  git diff --name-only HEAD -- "${paths[@]}"  # not committed
+  git log --name-only --format= "$base..HEAD" -- "${paths[@]}"
+  git diff --name-only "$base" -- "${paths[@]}"
+}
+# A source that no program of this build has cannot be read without its command; headers get that of a neighbour.
+mapfile -t files < <(changed | awk '!known[$0]++' | while IFS= read -r file; do
+  [ -f "$file" ] || continue
+  [ "$file" != "${file%.cpp}" ] && ! grep -qF "\"$PWD/$file\"" "$work/compile_commands.json" || echo "$file"
+done)
+if [ ${#files[@]} -eq 0 ]; then
+  echo "No C++ file changed since $(git rev-parse --short "$base")"
+  exit 0
+fi
 
-# A source that RANVIER_JOIN put into a group has no command of its own; clang-tidy takes that of its likest neighbour.
-printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -n 1 clang-tidy --quiet -p build/release
+read_one() {
+  if [ -n "$seconds" ] && [ $(($(date +%s) - begun)) -ge "$seconds" ]; then
+    echo "$1" >>"$work/left-out"
+    return 0
+  fi
+  # It counts on standard error what it does not show.
+  "$tidy" --quiet -p "$work" "$1" 2>"$work/messages.$$" && return 0
+  grep -v 'warnings\? .*generated\.$' "$work/messages.$$" >&2
+  return 1
+}
+begun=$(date +%s)
+export -f read_one
+export begun seconds tidy work
+status=0
+printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 1 bash -c 'read_one "$1"' read_one || status=1
+
+left=0
+[ ! -f "$work/left-out" ] || left=$(wc -l <"$work/left-out")
+from=$(git rev-parse --short "$base")
+echo "clang-tidy $version read $((${#files[@]} - left)) of ${#files[@]} C++ files that changed since $from"
+[ "$left" -eq 0 ] || echo "$left were left out after $seconds s: run cmake/tidy.sh $from"
+exit "$status"

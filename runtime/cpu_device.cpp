@@ -1,9 +1,6 @@
-#include "runtime/compute_pool.hpp"
-#include "runtime/cpu_memory.hpp"
-#include "runtime/device.hpp"
 #include "runtime/error.hpp"
-#include "runtime/failure_latch.hpp"
 #include "runtime/ordered_worker.hpp"
+#include "runtime/processor_device.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -48,49 +45,19 @@ class CpuEvent final : public Event {
   std::shared_ptr<const Point> point_;
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public ProcessorDevice {
  public:
-  explicit CpuDevice(const CpuDeviceOptions& options) : memory_(options.budget_bytes), pool_(options.threads) {}
+  explicit CpuDevice(const CpuDeviceOptions& options) : ProcessorDevice("cpu", options) {}
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
-  [[nodiscard]] std::string description() const override {
-    return fmt::format("cpu, {} thread{}", threads(), threads() == 1 ? "" : "s");
-  }
-  [[nodiscard]] int threads() const noexcept override { return pool_.threads(); }
-  [[nodiscard]] std::size_t used_bytes() const noexcept override { return memory_.used_bytes(); }
-  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return memory_.budget_bytes(); }
-  [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space) override {
-    return memory_.allocate(bytes, space);
-  }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(std::string name, StreamWidth width) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
-  void on_failure(std::function<void(std::exception_ptr)> handler) override {
-    failure_.on_failure(std::move(handler));
-  }
-
- private:
-  friend class CpuStream;
-
-  CpuMemory memory_;
-  ComputePool pool_;
-  FailureLatch failure_;
-  bool whole_taken_ = false;  // loop thread only
 };
 
 class CpuStream final : public Stream {
  public:
   CpuStream(CpuDevice& device, std::string name, StreamWidth width)
-      : device_(device), name_(std::move(name)), width_(width) {
-    if (width == StreamWidth::whole) {
-      expect(!device.whole_taken_, "stream {}: the device has a stream of its whole width already", name_);
-      device.whole_taken_ = true;
-    }
-  }
-
-  /// What was queued still runs.
-  ~CpuStream() override {
-    if (width_ == StreamWidth::whole) device_.whole_taken_ = false;
-  }
+      : device_(device), name_(std::move(name)), pool_(device, name_, width) {}
 
   [[nodiscard]] Device& device() const noexcept override { return device_; }
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
@@ -110,7 +77,7 @@ class CpuStream final : public Stream {
 
   void synchronize() override {
     mark()->await();
-    device_.failure_.rethrow_if_set();
+    device_.failure().rethrow_if_set();
   }
 
   /// A point behind everything queued so far; passed after a failure, too.
@@ -127,20 +94,20 @@ class CpuStream final : public Stream {
   };
 
   void handle(Item& item) noexcept {
-    if (device_.failure_.is_set() && !item.after_failure) return;
+    if (device_.failure().is_set() && !item.after_failure) return;
     try {
-      item.work(width_ == StreamWidth::whole ? device_.pool_ : alone_);
+      item.work(pool_.get());
     } catch (...) {
-      device_.failure_.set(std::current_exception());
+      device_.failure().set(std::current_exception());
     }
     count_done();
   }
 
   CpuDevice& device_;
   const std::string name_;
-  const StreamWidth width_;
-  ComputePool alone_{1};
-  OrderedWorker<Item> worker_{name_, [this](Item& item) { handle(item); }};  // last: its thread uses all the others
+  StreamPool pool_;
+  OrderedWorker<Item> worker_{
+      name_, [this](Item& item) { handle(item); }};  // last: its thread uses the others, to the end of the queue
 };
 
 void CpuEvent::record(StreamView stream) {

@@ -1,5 +1,7 @@
 #include "actors/optimizer/bundle_round.hpp"
 
+#include <algorithm>
+
 namespace ranvier::actors {
 
 std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
@@ -10,6 +12,22 @@ std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket
 std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
   const UnitState& unit = states.all()[bucket.unit];
   return unit.cut.elements(unit.parameters.range, bucket.index) * runtime::size_of(states.precision().compute);
+}
+
+BundleShapes bundle_shapes(const ModelShare& share,
+                           std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&)) {
+  BundleShapes shapes;
+  for (const ChunkSchedule::Bundle& bundle : share.chunks.bundles) {
+    auto& items = shapes.items.emplace_back();
+    std::size_t bytes = 0;
+    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
+      const UnitState& unit = share.states->all()[bucket.unit];
+      items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
+      bytes += bytes_of(*share.states, bucket);
+    }
+    shapes.most_bytes = std::max(shapes.most_bytes, bytes);
+  }
+  return shapes;
 }
 
 BundleRound::BundleRound(const ModelShare& share, std::span<const std::size_t> order) {

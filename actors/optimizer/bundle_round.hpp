@@ -2,6 +2,7 @@
 // through. Loop thread only.
 #pragma once
 
+#include "actors/exchange/hop_pipeline.hpp"
 #include "actors/states/model_share.hpp"
 #include "offload/bucket_pipeline.hpp"
 
@@ -16,6 +17,15 @@ namespace ranvier::actors {
 /// parameters that this rank keeps.
 [[nodiscard]] std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
 [[nodiscard]] std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
+
+/// What gathers of bundles and the places for them are planned for.
+struct BundleShapes {
+  std::vector<std::vector<HopPipeline::ItemShape>> items;  ///< by bundle
+  std::size_t most_bytes = 0;                              ///< of a bundle
+};
+/// `bytes_of` a bucket: gradient_bytes or parameter_bytes.
+[[nodiscard]] BundleShapes bundle_shapes(const ModelShare& share,
+                                         std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&));
 
 struct BundleRound {
   struct Bundle {

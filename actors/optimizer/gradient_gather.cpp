@@ -19,27 +19,16 @@ constexpr std::size_t bundles_at_a_time = 2;  // one arrives while the other one
 GradientGather::Plan GradientGather::plan(Planner& planner) {
   const UnitStates& states = *planner.share.states;
   const auto& hops = planner.share.flow.gather_gradient;
-  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
-  std::size_t most = 0;
-  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
-    auto& items = shapes.emplace_back();
-    std::size_t bytes = 0;
-    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
-      const UnitState& unit = states.all()[bucket.unit];
-      items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
-      bytes += gradient_bytes(states, bucket);
-    }
-    most = std::max(most, bytes);
-  }
+  const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);
   Plan plan;
   const bool needed = !hops.empty() || !states.gradients_on_device();
-  plan.place_count = needed ? std::min(bundles_at_a_time, shapes.size()) : 0;
-  plan.places = planner.memory.add(
-      {MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer", most, plan.place_count});
+  plan.place_count = needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0;
+  plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
+                                    shapes.most_bytes, plan.place_count});
   plan.gather = HopPipeline::plan(
       planner,
       {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"},
-      shapes);
+      shapes.items);
   return plan;
 }
 

@@ -21,28 +21,17 @@ constexpr std::size_t bundles_at_a_time = 3;  // one is stepped, one gathered, o
 
 ParameterRefresh::Plan ParameterRefresh::plan(Planner& planner) {
   const UnitStates& states = *planner.share.states;
-  std::vector<std::vector<HopPipeline::ItemShape>> shapes;
-  std::size_t most = 0;
-  for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) {
-    auto& items = shapes.emplace_back();
-    std::size_t bytes = 0;
-    for (const ChunkSchedule::Bucket& bucket : bundle.buckets) {
-      const UnitState& unit = states.all()[bucket.unit];
-      items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
-      bytes += parameter_bytes(states, bucket);
-    }
-    most = std::max(most, bytes);
-  }
+  const BundleShapes shapes = bundle_shapes(planner.share, parameter_bytes);
   Plan plan;
-  plan.place_count = states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.size());
-  plan.places = planner.memory.add(
-      {MemoryKind::workspace, MemorySpace::device, "parameters being refreshed", most, plan.place_count});
+  plan.place_count = states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.items.size());
+  plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "parameters being refreshed",
+                                    shapes.most_bytes, plan.place_count});
   plan.gather = HopPipeline::plan(planner,
                                   {.hops = planner.share.flow.refresh,
                                    .dtype = states.precision().compute,
                                    .family = 5,
                                    .name = "refreshed parameters"},
-                                  shapes);
+                                  shapes.items);
   return plan;
 }
 

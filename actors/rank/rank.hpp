@@ -5,8 +5,7 @@
 //   rank.start({.step = [](const StepResult& result) { … }, .done = [] { … }});
 //
 // Loop, transport and device come from outside, so the same rank runs over MPI in a process of its own and beside
-// others in a simulation. A new part is its own files, a line in the constructor, and a place in parts(). Loop
-// thread only.
+// others in a simulation. A new part is its own files and a line in the constructor. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"

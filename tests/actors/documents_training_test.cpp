@@ -1,8 +1,8 @@
 // Whole jobs whose samples have documents that do not see each other: they train the same bits on every grid, under
 // every policy, recomputed or not, wherever states live, and losses are means over the elements that have one.
 #include "models/gpt.hpp"
-#include "models/llama.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_llama.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,18 +12,6 @@ using namespace ranvier;
 using actors::TierKind;
 
 namespace {
-
-models::LlamaOptions small_llama() {
-  models::LlamaOptions options;
-  options.layers = 3;
-  options.hidden = 16;
-  options.heads = 4;
-  options.key_heads = 2;
-  options.inner = 24;
-  options.vocab_size = 37;
-  options.sequence_length = 8;
-  return options;
-}
 
 template <typename Make>
 void check_every_way(const Make& make) {
@@ -66,7 +54,7 @@ TEST_CASE("samples of several documents train the same bits on every grid, by ev
     check_every_way([gpt] { return models::make_gpt(gpt); });
   }
   SUBCASE("LLaMA") {
-    check_every_way([] { return models::make_llama(small_llama()); });
+    check_every_way([] { return models::make_llama(tests::small_llama()); });
   }
 }
 

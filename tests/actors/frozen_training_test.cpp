@@ -1,11 +1,11 @@
 // Whole jobs that train a part of a model: the same bits on every grid, and nothing of what is frozen beside its
 // parameters.
 #include "models/gpt.hpp"
-#include "models/llama.hpp"
 #include "models/initialize.hpp"
 #include "models/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_llama.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -21,34 +21,26 @@ using actors::TierKind;
 
 namespace {
 
-models::LlamaOptions small_llama(const models::Precision& precision = {}) {
-  models::LlamaOptions options;
-  options.layers = 3;
-  options.hidden = 16;
-  options.heads = 4;
-  options.key_heads = 2;
-  options.inner = 24;
-  options.vocab_size = 37;
-  options.sequence_length = 8;
-  options.qkv_bias = true;
-  options.tied = true;
-  options.precision = precision;
+/// With biases.
+models::LlamaOptions tied_llama(const models::Precision& precision = {}) {
+  models::LlamaOptions options = tests::small_llama(precision);
+  options.qkv_bias = options.tied = true;
   return options;
 }
 
 models::Architecture model(const std::string& train, const std::string& freeze,
                            const models::Precision& precision = {}) {
-  return models::make_llama(small_llama(precision), models::make_tuning(train, freeze));
+  return models::make_llama(tied_llama(precision), models::make_tuning(train, freeze));
 }
 
 tests::JobResult run(const models::Architecture& architecture, const actors::TrainerOptions& options,
                      std::uint64_t seed, tests::Devices devices = tests::Devices::inline_) {
-  const auto llama = small_llama();
+  const auto llama = tied_llama();
   return run_simulated(architecture, tests::RandomTokens(llama.sequence_length, llama.vocab_size), options, seed,
                        {}, devices);
 }
 
-/// Adapters of `targets` beside a model of the same vocabulary and positions as small_llama().
+/// Adapters of `targets` beside a model of the same vocabulary and positions as tied_llama().
 models::Tuning adapters(std::vector<std::string> targets) {
   models::Tuning tuning;
   tuning.lora = std::make_shared<const models::LoraOptions>(
@@ -231,7 +223,7 @@ TEST_CASE("adapters train the same bits on every grid, shared out, wherever stat
     auto options = tests::small_run();
     options.precision = {dtype, runtime::DType::f32};
     const models::Architecture architecture =
-        models::make_llama(small_llama(options.precision), adapters({"q_proj", "v_proj", "down_proj"}));
+        models::make_llama(tied_llama(options.precision), adapters({"q_proj", "v_proj", "down_proj"}));
     options.grid = {1, 2};
     for (const char* const name : {"ddp", "GNN", "zero3"}) {
       CAPTURE(name);

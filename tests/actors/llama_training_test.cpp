@@ -1,7 +1,7 @@
 // Whole jobs of the LLaMA family: as GPT's, they train the same bits on every grid, shared out or not, wherever their
 // states live.
-#include "models/llama.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_llama.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,16 +13,9 @@ using actors::TierKind;
 namespace {
 
 /// With heads that share keys, a window, norms of heads and biases.
-models::LlamaOptions small_llama(bool tied) {
-  models::LlamaOptions options;
-  options.layers = 3;
-  options.hidden = 16;
-  options.heads = 4;
-  options.key_heads = 2;
+models::LlamaOptions whole_llama(bool tied) {
+  models::LlamaOptions options = tests::small_llama();
   options.window = 5;
-  options.inner = 24;
-  options.vocab_size = 37;
-  options.sequence_length = 8;
   options.qkv_bias = options.qk_norm = true;
   options.tied = tied;
   return options;
@@ -30,7 +23,7 @@ models::LlamaOptions small_llama(bool tied) {
 
 /// With enough words for several tiles of the tables.
 models::LlamaOptions tiled_llama(bool tied, int tile) {
-  models::LlamaOptions options = small_llama(tied);
+  models::LlamaOptions options = whole_llama(tied);
   options.vocab_size = 150;
   options.tile = tile;
   return options;
@@ -51,19 +44,19 @@ TEST_CASE("a LLaMA trains the same bits on every grid, whole or shared out, wher
     auto options = tests::small_run();
     options.grid = {1, 2};
     options.sharding = collectives::parse_sharding(name);
-    const auto reference = train(small_llama(tied), options, 1);
+    const auto reference = train(whole_llama(tied), options, 1);
     for (const int g_inter : {1, 3}) {
       CAPTURE(g_inter);
       options.grid.g_inter = g_inter;
       options.recompute = g_inter == 3 ? 1 : 0;
       options.tiers = {};
-      check_same_bits(reference, train(small_llama(tied), options, 2));
+      check_same_bits(reference, train(whole_llama(tied), options, 2));
       options.recompute = 2;
       options.tiers = {.parameters = TierKind::host,
                        .optimizer = TierKind::host,
                        .activations = TierKind::host,
                        .bucket_elements = 256};
-      check_same_bits(reference, train(small_llama(tied), options, 3, tests::Devices::delayed));
+      check_same_bits(reference, train(whole_llama(tied), options, 3, tests::Devices::delayed));
     }
   }
 }

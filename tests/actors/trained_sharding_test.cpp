@@ -1,8 +1,8 @@
 // Whole jobs whose frozen base and trained part are shared out apart (PaRO §3.2, Ψ ≫ Ψ′).
-#include "models/llama.hpp"
 #include "models/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/actors/small_llama.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"
 
@@ -25,17 +25,9 @@ namespace {
 
 constexpr int rows = 4;
 
-models::LlamaOptions small_llama(runtime::DType dtype) {
-  models::LlamaOptions options;
-  options.layers = 3;
-  options.hidden = 16;
-  options.heads = 4;
-  options.key_heads = 2;
-  options.inner = 24;
-  options.vocab_size = 37;
-  options.sequence_length = 8;
+models::LlamaOptions tied_llama(runtime::DType dtype) {
+  models::LlamaOptions options = tests::small_llama({dtype, runtime::DType::f32});
   options.tied = true;
-  options.precision = {dtype, runtime::DType::f32};
   return options;
 }
 
@@ -43,12 +35,12 @@ models::Architecture with_adapters(runtime::DType dtype) {
   models::Tuning tuning;
   tuning.lora = std::make_shared<const models::LoraOptions>(
       models::LoraOptions{.rank = 2, .targets = {"q_proj", "v_proj", "down_proj"}});
-  return models::make_llama(small_llama(dtype), tuning);
+  return models::make_llama(tied_llama(dtype), tuning);
 }
 
 /// Trained are a front block, a part of the others, and not the table that two stages have.
 models::Architecture with_parts(runtime::DType dtype) {
-  return models::make_llama(small_llama(dtype), models::make_tuning("layers.0|q_proj|model.norm", ""));
+  return models::make_llama(tied_llama(dtype), models::make_tuning("layers.0|q_proj|model.norm", ""));
 }
 
 actors::TrainerOptions run_of(const models::Architecture& architecture, const std::string& frozen,

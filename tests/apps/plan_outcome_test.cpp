@@ -25,22 +25,13 @@ using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
 using tests::error_of;
+using tests::has;
 using tests::invented_tools;
 using tests::parse;
 using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
-
-namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
-
-}  // namespace
+using tests::text_of;
 
 TEST_CASE("where no candidate can run, ranvier-plan says why instead of what would make it fit") {
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};

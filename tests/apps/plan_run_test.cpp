@@ -16,7 +16,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
@@ -30,20 +29,15 @@ using apps::PlanTools;
 using apps::run_plan;
 using runtime::MemorySpace;
 using tests::error_of;
+using tests::has;
 using tests::invented_tools;
 using tests::parse;
 using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
+using tests::text_of;
 
 namespace {
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool has(const std::string& text, std::string_view words) { return text.find(words) != std::string::npos; }
 
 /// As ranvier-train reads the flags, on ranks that are there.
 apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int world) {

@@ -1,10 +1,15 @@
 #include "apps/train/report.hpp"
 
+#include "actors/exchange/operation_count.hpp"
 #include "models/gpt.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 using namespace ranvier;
 
@@ -45,4 +50,44 @@ TEST_CASE("a start says which buckets are used, and that some were asked to be s
   for (const auto states : {device, host}) CHECK(start(200, states, "ddp").find(rounded) != std::string::npos);
   CHECK(start(200, host, "zero1").find("to 512 of each of its 1 piece\n") != std::string::npos);
   CHECK(start(1 << 24, device, "ddp").find("buckets:") == std::string::npos);
+}
+
+TEST_CASE(
+    "a start shows the launches and messages at a batch's end of the stage that has most of them, as they are "
+    "counted, "
+    "at 8, 64 and 512 rows") {
+  // The second stage, which has three of four blocks, has the most.
+  const auto architecture =
+      models::make_gpt({.layers = 4, .hidden = 64, .heads = 2, .vocab_size = 64, .sequence_length = 8});
+  std::size_t at_8_rows = 0;
+  for (const int rows : {8, 64, 512}) {
+    CAPTURE(rows);
+    actors::TrainerOptions trainer;
+    trainer.batch_size = rows;
+    trainer.grid = {2, rows};
+    trainer.layers_per_stage = {2, 4};
+    trainer.group_size = 4;
+    trainer.sharding = collectives::parse_sharding("paro-iig");
+    trainer.tiers.bucket_elements = std::size_t{1} << 15;
+    std::vector<actors::RankPlan> stages;
+    for (const int stage : {0, 1})
+      stages.push_back(actors::plan_rank(architecture, {8 * 4, 8 * 4}, trainer, stage * rows + 1));
+    const actors::OperationCount first = count_operations(stages[0]), most = count_operations(stages[1]);
+    REQUIRE(first.launches() < most.launches());
+    REQUIRE(first.messages < most.messages);
+    for (const std::size_t number : {most.steps, most.squares, most.additions, most.collectives, most.messages})
+      REQUIRE(number > 0);
+    const std::string line = apps::operations_line(stages);
+    CHECK(
+        line ==
+        fmt::format("a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of "
+                    "squares, {} copies, {} additions); {} collectives in {} messages\n",
+                    most.steps + most.squares + most.copies + most.additions, most.steps, most.squares, most.copies,
+                    most.additions, most.collectives, most.messages));
+    std::reverse(stages.begin(), stages.end());
+    CHECK(apps::operations_line(stages) == line);
+    // However many ranks share a bucket out, it is one launch of each kind.
+    if (rows == 8) at_8_rows = most.steps + most.squares;
+    CHECK(most.steps + most.squares <= at_8_rows);
+  }
 }

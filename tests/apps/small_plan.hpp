@@ -6,8 +6,11 @@
 #include "tests/effort.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::tests {
@@ -57,5 +60,13 @@ inline apps::PlanTools invented_tools() {
                 return runtime::read_machine_profile(name);
               }};
 }
+
+/// What is in a file.
+inline std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline bool has(std::string_view text, std::string_view words) { return text.find(words) != text.npos; }
 
 }  // namespace ranvier::tests

@@ -31,7 +31,9 @@ done
 if grep -rF -e "$source" -e "$build" --include='*.cmake' "$prefix"; then
   fail "the package names folders of the build"
 fi
-if grep -rlE '__AVX|__ARM|__F16C' "$headers"; then
+instructions=$(sed -n 's/^set(patterns "\(.*\)")$/\1/p' "$source/cmake/RanvierInstalledIncludes.cmake")
+[ -n "$instructions" ] || fail "nothing says what headers must not depend on"
+if grep -rlE "$instructions" "$headers"; then
   fail "headers differ with the processor that they are compiled for"
 fi
 grep -rhoE '#include "[^"]+"' "$headers" | cut -d'"' -f2 | sort -u | while read -r name; do

@@ -2,8 +2,8 @@
 
 #include "models/bert_layers.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "models/ops/dropout.hpp"
 #include "models/parts/block_dropout.hpp"
+#include "tests/models/reference_dropout.hpp"
 
 #include <cmath>
 #include <numbers>
@@ -57,7 +57,7 @@ class BertLoss {
         x.push_back(words[static_cast<std::size_t>(in.tokens[first + t]) * C + c] + places[(row + t) * C + c] +
                     types[c]);
     x = layer_norm(x, name + "LayerNorm");
-    drop(x, in, b, embedding_dropout_site);
+    dropout(in, b, embedding_dropout_site).drop(x);
     return x;
   }
 
@@ -92,25 +92,14 @@ class BertLoss {
     return x;
   }
 
-  Dropout rule_at(const ReferenceSamples& in, std::uint32_t site) const {
-    return make_dropout(options_.dropout, in.key.seed, in.key.step, site, in.key.first_sample);
-  }
-
-  double kept(const Dropout& rule, int b, std::size_t element) const {
-    if (options_.dropout == 0) return 1;
-    const float draw = runtime::uniform(dropout_bits(rule, b, element / 4)[element % 4]);
-    return draw >= rule.rate ? 1 / (1 - static_cast<double>(rule.rate)) : 0;
-  }
-
-  void drop(std::vector<double>& x, const ReferenceSamples& in, int b, std::uint32_t site) const {
-    const Dropout rule = rule_at(in, site);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= kept(rule, b, i);
+  ReferenceDropout dropout(const ReferenceSamples& in, int b, std::uint32_t site) const {
+    return {options_.dropout, in, b, site};
   }
 
   std::vector<double> block(const std::vector<double>& x, const ReferenceSamples& in, int b, int layer) const {
     const std::string name = prefix_ + "encoder.layer." + std::to_string(layer) + ".";
     const auto add = [&](std::vector<double> branch, const std::vector<double>& residual, DropoutPlace place) {
-      drop(branch, in, b, dropout_site(layer, place));
+      dropout(in, b, dropout_site(layer, place)).drop(branch);
       for (std::size_t i = 0; i < branch.size(); ++i) branch[i] += residual[i];
       return branch;
     };
@@ -127,7 +116,7 @@ class BertLoss {
     const auto q = linear(x, name + "query"), k = linear(x, name + "key"), v = linear(x, name + "value");
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const Dropout rule = rule_at(in, dropout_site(layer, DropoutPlace::attention));
+    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutPlace::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {
@@ -140,7 +129,7 @@ class BertLoss {
           sum += weight[j];
         }
         for (std::size_t j = 0; j < T; ++j) {
-          const double share = weight[j] / sum * kept(rule, b, (h * T + i) * T + j);
+          const double share = weight[j] / sum * weights.kept((h * T + i) * T + j);
           for (std::size_t d = 0; d < D; ++d) out[i * C + h * D + d] += share * v[j * C + h * D + d];
         }
       }
@@ -151,10 +140,10 @@ class BertLoss {
   double classifier(const std::vector<double>& x, const ReferenceSamples& in, int b) const {
     const std::uint32_t site = dropout_site(options_.layers, DropoutPlace::attention);
     std::vector<double> first(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(C));
-    if (options_.roberta) drop(first, in, b, site);
+    if (options_.roberta) dropout(in, b, site).drop(first);
     std::vector<double> pooled = linear(first, options_.roberta ? "classifier.dense" : "bert.pooler.dense");
     for (double& v : pooled) v = std::tanh(v);
-    drop(pooled, in, b, site + 1);
+    dropout(in, b, site + 1).drop(pooled);
     double sum = 0;
     const auto logits = linear(pooled, options_.roberta ? "classifier.out_proj" : "classifier");
     for (const double logit : logits) sum += std::exp(logit);

@@ -1,7 +1,7 @@
 #include "tests/models/reference_gpt.hpp"
 
-#include "models/ops/dropout.hpp"
 #include "models/parts/block_dropout.hpp"
+#include "tests/models/reference_dropout.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -36,7 +36,7 @@ class GptLoss {
           x[t * C + c] = words[static_cast<std::size_t>(in.tokens[first + t]) * C + c] + positions[t * C + c];
         }
       }
-      drop(x, in, b, embedding_dropout_site);
+      dropout(in, b, embedding_dropout_site).drop(x);
       const auto keep = [&](int layer) {
         if (activations == nullptr) return;
         auto& to = (*activations)[static_cast<std::size_t>(layer)];
@@ -82,27 +82,15 @@ class GptLoss {
     return y;
   }
 
-  Dropout rule_at(const ReferenceSamples& in, std::uint32_t site) const {
-    return make_dropout(options_.dropout, in.key.seed, in.key.step, site, in.key.first_sample);
-  }
-
-  double kept(const Dropout& rule, int b, std::size_t element) const {
-    if (options_.dropout == 0) return 1;
-    const float draw = runtime::uniform(dropout_bits(rule, b, element / 4)[element % 4]);
-    return draw >= rule.rate ? 1 / (1 - static_cast<double>(rule.rate)) : 0;
-  }
-
-  void drop(std::vector<double>& x, const ReferenceSamples& in, int b, std::uint32_t site) const {
-    if (options_.dropout == 0) return;
-    const Dropout rule = rule_at(in, site);
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= kept(rule, b, i);
+  ReferenceDropout dropout(const ReferenceSamples& in, int b, std::uint32_t site) const {
+    return {options_.dropout, in, b, site};
   }
 
   void block(std::vector<double>& x, const ReferenceSamples& in, int b, int layer) const {
     const std::string h = "h." + std::to_string(layer) + ".";
     auto branch =
         linear(attention(linear(layer_norm(x, h + "ln_1"), h + "attn.c_attn"), in, b, layer), h + "attn.c_proj");
-    drop(branch, in, b, dropout_site(layer, DropoutPlace::attention_branch));
+    dropout(in, b, dropout_site(layer, DropoutPlace::attention_branch)).drop(branch);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
 
     auto wide = linear(layer_norm(x, h + "ln_2"), h + "mlp.c_fc");
@@ -110,7 +98,7 @@ class GptLoss {
       v = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
     }
     branch = linear(wide, h + "mlp.c_proj");
-    drop(branch, in, b, dropout_site(layer, DropoutPlace::mlp_branch));
+    dropout(in, b, dropout_site(layer, DropoutPlace::mlp_branch)).drop(branch);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
   }
 
@@ -118,7 +106,7 @@ class GptLoss {
                                 int layer) const {
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const Dropout rule = rule_at(in, dropout_site(layer, DropoutPlace::attention));
+    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutPlace::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {
@@ -131,7 +119,7 @@ class GptLoss {
           sum += weight[j];
         }
         for (std::size_t j = 0; j <= i; ++j) {
-          const double share = weight[j] / sum * kept(rule, b, (h * T + i) * T + j);
+          const double share = weight[j] / sum * weights.kept((h * T + i) * T + j);
           for (std::size_t d = 0; d < D; ++d) out[i * C + h * D + d] += share * qkv[j * 3 * C + 2 * C + h * D + d];
         }
       }

@@ -1,0 +1,186 @@
+// Gradients on their way to the optimizer's places, alone: gathered from other ranks, or brought from a tier.
+#include "actors/optimizer/gradient_gather.hpp"
+
+#include "tests/actors/parts_alone.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+using actors::UnitState;
+using runtime::DType;
+
+namespace {
+
+float value(std::size_t unit, std::size_t element) { return static_cast<float>(unit * 40009 + element); }
+
+actors::TrainerOptions options_of(const char* sharding, int rows) {
+  auto options = tests::small_run();
+  options.grid = {1, rows};
+  options.batch_size = 8 * rows;
+  options.group_size = rows > 1 ? 2 : 1;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.tiers.bucket_elements = 1024;
+  options.tiers.bundle_bytes = 1024;
+  return options;
+}
+
+class Row {
+ public:
+  explicit Row(tests::BareRank& rank) : rank_(&rank) {
+    if (rank.plan.options.tiers.gradients != TierKind::device)
+      records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
+    part_ = std::make_unique<actors::GradientGather>(rank.context(), rank.plan, rank.plan.optimizer.gradients,
+                                                     records_.get());
+    std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    round_ = actors::BundleRound(rank.plan, order);
+    there_.assign(round_.bundles.size(), false);
+  }
+
+  /// Reduced gradients are where the reduction leaves them.
+  void reduce(tests::BareGrid& grid) {
+    for (const actors::BundleRound::Bucket& bucket : round_.buckets) {
+      const auto& [u, index] = bucket.bucket;
+      const UnitState& unit = rank_->units()[u];
+      if (records_ == nullptr) {
+        for (const collectives::Range& run : unit.cut.runs(unit.reduced, index)) {
+          for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
+            tests::write_as(DType::f32, unit.gradients.front().at(e), value(u, e));
+        }
+        continue;
+      }
+      runtime::Buffer memory = rank_->device.allocate(
+          offload::Tier::whole_blocks(unit.cut.elements(unit.reduced, index) * sizeof(float)),
+          runtime::MemorySpace::device);
+      auto* to = reinterpret_cast<float*>(memory.data());
+      for (const collectives::Range& run : unit.cut.runs(unit.reduced, index)) {
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) *to++ = value(u, e);
+      }
+      records_->store_reduced(u, index, memory.data(), [] {});
+      grid.settle();
+    }
+  }
+  void bring(std::size_t b) {
+    part_->bring(round_, b, [this, b] {
+      CHECK_FALSE(there_[b]);
+      there_[b] = true;
+    });
+  }
+  /// The place has the whole range that this rank steps.
+  void check(std::size_t b) const {
+    const actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const auto& [u, index] = bucket.bucket;
+      const UnitState& unit = rank_->units()[u];
+      const auto* from = reinterpret_cast<const float*>(bundle.gradients + bucket.gradient_offset);
+      for (const collectives::Range& run : unit.cut.runs(unit.optimizer, index)) {
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) wrong += *from++ != value(u, e);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+
+  [[nodiscard]] actors::GradientGather& part() { return *part_; }
+  [[nodiscard]] actors::BundleRound& round() { return round_; }
+  [[nodiscard]] bool there(std::size_t b) const { return there_[b]; }
+
+ private:
+  tests::BareRank* rank_;
+  std::unique_ptr<actors::GradientRecords> records_;
+  std::unique_ptr<actors::GradientGather> part_;
+  actors::BundleRound round_;
+  std::vector<bool> there_;  // by bundle
+};
+
+struct Column {
+  Column(const actors::TrainerOptions& options, std::uint64_t seed)
+      : architecture(models::make_gpt(tests::small_gpt(2))), grid(architecture, options, seed) {
+    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
+  }
+  [[nodiscard]] std::size_t bundles() const { return rows[0]->round().bundles.size(); }
+
+  models::Architecture architecture;
+  tests::BareGrid grid;
+  std::vector<std::unique_ptr<Row>> rows;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "places get all gradients of the range that a rank steps, as many bundles at a time as there are places") {
+  struct Shape {
+    const char* sharding;
+    int rows;
+    TierKind tier;
+  };
+  constexpr Shape shapes[] = {{"NGN", 2, TierKind::device}, {"IGI", 4, TierKind::device},
+                              {"NGN", 2, TierKind::host},   {"IGI", 4, TierKind::host},
+                              {"ddp", 2, TierKind::host},   {"zero3", 2, TierKind::host}};
+  for (const std::uint64_t seed : test::seeds(12)) {
+    CAPTURE(seed);
+    const auto& [sharding, rows, tier] = shapes[seed % 6];
+    CAPTURE(std::string(sharding));
+    auto options = options_of(sharding, rows);
+    options.tiers.gradients = tier;
+    options.tiers.optimizer = tier;
+    Column column(options, seed);
+    REQUIRE(column.bundles() > 3);
+    for (const auto& row : column.rows) {
+      CHECK(row->part().needed());
+      row->reduce(column.grid);
+    }
+    std::size_t begun = 0, places = 0;
+    for (std::size_t next = 0; next < column.bundles(); ++next) {
+      for (; begun < column.bundles() && column.rows[0]->part().has_place(); ++begun) {
+        for (const auto& row : column.rows) row->bring(begun);
+      }
+      if (places == 0) places = begun;
+      CHECK(begun == std::min(column.bundles(), next + places));
+      column.grid.settle();
+      for (const auto& row : column.rows) {
+        REQUIRE(row->there(next));
+        row->check(next);
+        row->part().release(row->round().bundles[next]);
+        row->part().release(row->round().bundles[next]);  // of no effect
+      }
+    }
+    CHECK(places > 1);
+    for (const auto& row : column.rows) CHECK(row->part().waits().empty());
+  }
+}
+
+TEST_CASE("a gather names the bundles that other ranks have not brought, and with whom it goes") {
+  Column column(options_of("NGN", 2), 3);
+  for (const auto& row : column.rows) row->reduce(column.grid);
+  Row& early = *column.rows[0];
+  early.bring(0);
+  column.grid.settle();
+  CHECK_FALSE(early.there(0));
+  REQUIRE(early.part().waits().size() == 1);
+  CHECK(early.part().waits()[0].what ==
+        "gather of the gradients of " + column.grid[0].plan.states->names(early.round().bundles[0].buckets));
+  CHECK(early.part().peers() == std::vector<int>{1});
+  column.rows[1]->bring(0);
+  column.grid.settle();
+  for (const auto& row : column.rows) row->check(0);
+  CHECK(early.there(0));
+}
+
+TEST_CASE("gradients that a rank has where it steps them need no place") {
+  for (const char* sharding : {"ddp", "zero1", "zero3", "paro-iig"}) {
+    Column column(options_of(sharding, 4), 1);
+    CHECK_FALSE(column.rows[0]->part().needed());
+    CHECK_FALSE(column.rows[0]->part().has_place());
+    CHECK(column.rows[0]->part().peers().empty());
+  }
+}

@@ -1,0 +1,332 @@
+// The reduction of gradients alone: passes that are made up announce, wait for places and write, on all ranks of small
+// grids, and what comes out is compared with plain sums in the order that is promised.
+#include "actors/gradients/gradient_sync.hpp"
+
+#include "runtime/error.hpp"
+#include "tests/actors/parts_alone.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+using actors::UnitState;
+using models::Stage;
+using runtime::DType;
+
+namespace {
+
+actors::TrainerOptions options_of(runtime::GridShape grid, const char* sharding) {
+  auto options = tests::small_run();
+  options.grid = grid;
+  options.batch_size = 8 * grid.g_data;
+  options.group_size = grid.g_data > 1 ? 2 : 1;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.tiers.bucket_elements = 1024;
+  options.tiers.bundle_bytes = 1024;
+  return options;
+}
+
+models::Architecture architecture_of(const actors::TrainerOptions& options) {
+  models::GptOptions gpt = tests::small_gpt(2);
+  gpt.vocab_size = 150;  // so that the tied unit takes several messages, also in whole blocks of a tier
+  return models::make_gpt(tests::in_precision(gpt, options.precision));
+}
+
+/// A rank with the reduction of gradients and what that calls.
+class Reduction {
+ public:
+  Reduction(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
+    rank.plan.gradients.tied.options.message_bytes = offload::Tier::block_bytes;
+    if (in_tier())
+      records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
+    sync_ = std::make_unique<actors::GradientSync>(rank.context(), rank.plan, rank.plan.gradients, records_.get());
+    sync_->when_reduced([this](std::size_t chunk) {
+      chunks_.push_back(chunk);
+      CHECK_FALSE(over_);
+      // As the optimizer, which takes what is off the device, and what is lent, before more of it can come.
+      for (const auto& bucket : rank_->plan.chunks.buckets(rank_->plan.chunks.chunks[chunk]))
+        in_tier() ? take(bucket) : check(bucket);
+    });
+    steps_ = models::backward_pass(rank.plan.stage->slice(0), 0, {}).steps;
+  }
+
+  /// A batch of so many microbatches, whose passes come when pass() lets them.
+  void start(int microbatches) {
+    microbatches_ = microbatches;
+    announced_ = running_ = allowed_ = 0;
+    next_ = 0;
+    chunks_.clear();
+    checked_ = 0;
+    over_ = false;
+    sync_->start(microbatches, [this] { over_ = true; });
+  }
+  /// Lets as many backward passes more run; each is announced up to `ahead` passes before it begins.
+  void pass(int count, int ahead) {
+    allowed_ += count;
+    ahead_ = ahead;
+    rank_->loop.post([this] { advance(); });
+  }
+
+  [[nodiscard]] const actors::GradientSync& part() const { return *sync_; }
+  [[nodiscard]] tests::BareRank& rank() const { return *rank_; }
+  [[nodiscard]] bool over() const { return over_; }
+
+  /// After the batch: each chunk was told of once, in order, and was there to the bit.
+  void check() const {
+    REQUIRE(over_);
+    std::vector<std::size_t> all(rank_->plan.chunks.chunks.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    CHECK(chunks_ == all);
+    std::size_t buckets = 0;
+    for (const auto& bundle : rank_->plan.chunks.bundles) buckets += bundle.buckets.size();
+    CHECK(checked_ == buckets);
+    for (std::size_t u = 0; u < rank_->units().size(); ++u) {
+      const UnitState& unit = rank_->units()[u];
+      double squares = 0;
+      for (std::size_t e = unit.reduced.begin; e < unit.reduced.begin + unit.reduced.count; ++e) {
+        const double gradient = expected(unit, e);
+        squares += gradient * gradient;
+      }
+      CHECK(sync_->sum_of_squares(u) == doctest::Approx(squares).epsilon(1e-5));
+    }
+  }
+
+ private:
+  [[nodiscard]] bool in_tier() const { return rank_->plan.options.tiers.gradients != TierKind::device; }
+  [[nodiscard]] DType dtype() const { return rank_->plan.options.precision.gradient; }
+  [[nodiscard]] float expected(const UnitState& unit, std::size_t element) const {
+    if (!tests::is_parameter(*unit.spec, element)) return 0;
+    return gradients_->reduced(microbatches_, *unit.spec, element);
+  }
+
+  void advance() {
+    while (running_ < allowed_) {
+      for (; announced_ < microbatches_ && announced_ <= running_ + ahead_; ++announced_)
+        firsts_.push_back(sync_->announce(steps_, announced_));
+      for (; next_ < steps_.size(); ++next_) {
+        const Stage::Step& step = steps_[next_];
+        if (step.kind != Stage::Step::Kind::backward_weight) continue;
+        if (!sync_->ready(firsts_.front())) return sync_->when_ready(firsts_.front(), [this] { advance(); });
+        write(firsts_.front()++, step);
+      }
+      firsts_.pop_front();
+      next_ = 0;
+      ++running_;
+    }
+  }
+
+  void write(std::uint64_t number, const Stage::Step& step) {
+    const auto places = sync_->places(number, step);
+    const int microbatch = running_;
+    const auto compute = rank_->context().compute;
+    compute.launch([this, to = std::vector<std::byte*>(places.begin(), places.end()), step, microbatch,
+                    adds = sync_->accumulates(microbatch)](runtime::ComputePool&) {
+      const auto& stage = *rank_->plan.stage;
+      for (const std::size_t use : stage.uses_of(step)) {
+        const auto& [layer, index, unit] = stage.uses()[use];
+        gradients_->write(to[index], rank_->plan.position.row, microbatch, rank_->plan.layers.front().begin + layer,
+                          *rank_->units()[unit].spec, adds);
+      }
+    });
+    sync_->queued(number, step);
+    if (!sync_->listens(microbatch)) return;
+    rank_->loop.after_work(compute, {"test", "gradients"},
+                           [this, number, step, microbatch] { sync_->written(number, step, microbatch); });
+  }
+
+  void check(const actors::ChunkSchedule::Bucket& bucket) {
+    const actors::UnitPart& sum = rank_->units()[bucket.unit].gradients.front();
+    compare(bucket, [&sum](std::size_t e) { return sum.at(e); });
+  }
+  void take(const actors::ChunkSchedule::Bucket& bucket) {
+    const UnitState& unit = rank_->units()[bucket.unit];
+    const std::size_t width = runtime::size_of(dtype());
+    const auto memory = std::make_shared<runtime::Buffer>(
+        rank_->device.allocate(offload::Tier::whole_blocks(unit.cut.elements(unit.reduced, bucket.index) * width),
+                               runtime::MemorySpace::device));
+    records_->fetch_reduced(bucket.unit, bucket.index, memory->data(), [this, bucket, memory, width] {
+      compare(bucket,
+              [from = memory->data(), width](std::size_t) mutable { return std::exchange(from, from + width); });
+    });
+  }
+  /// `next` has the elements of a bucket one after another.
+  template <typename F>
+  void compare(const actors::ChunkSchedule::Bucket& bucket, F next) {
+    const UnitState& unit = rank_->units()[bucket.unit];
+    std::size_t wrong = 0;
+    for (const collectives::Range& run : unit.cut.runs(unit.reduced, bucket.index)) {
+      for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
+        wrong += tests::read_as(dtype(), next(e)) != expected(unit, e);
+    }
+    CAPTURE(unit.spec->name);
+    CHECK(wrong == 0);
+    ++checked_;
+  }
+
+  tests::BareRank* rank_;
+  const tests::MadeUpGradients* gradients_;
+  std::unique_ptr<actors::GradientRecords> records_;
+  std::unique_ptr<actors::GradientSync> sync_;
+  Stage::Pass steps_;
+  int microbatches_ = 0, announced_ = 0, running_ = 0, allowed_ = 0, ahead_ = 0;
+  std::size_t next_ = 0;              // step of the pass that runs
+  std::deque<std::uint64_t> firsts_;  // by announced pass, the number of its next step that writes
+  std::vector<std::size_t> chunks_;
+  std::size_t checked_ = 0;  // buckets
+  bool over_ = false;
+};
+
+struct Job {
+  Job(const actors::TrainerOptions& options, std::uint64_t seed)
+      : architecture(architecture_of(options)),
+        gradients(architecture, options, seed),
+        grid(architecture, options, seed) {
+    for (std::size_t r = 0; r < grid.size(); ++r) ranks.push_back(std::make_unique<Reduction>(grid[r], gradients));
+  }
+
+  models::Architecture architecture;
+  tests::MadeUpGradients gradients;
+  tests::BareGrid grid;
+  std::vector<std::unique_ptr<Reduction>> ranks;
+};
+
+std::set<int> peers_of(const actors::Part& part) {
+  const std::vector<int> peers = part.peers();
+  return {peers.begin(), peers.end()};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "gradients are summed over microbatches in order, uses, then ranks, to the bit, under every scope, on one "
+    "stage "
+    "and on two, on the device and off it") {
+  struct Shape {
+    const char* sharding;
+    int rows;
+  };
+  // By scope of gradients N, N, N, I, I, I, G, G; in hops of two ranks each.
+  constexpr std::array shapes = {Shape{"NNN", 2}, Shape{"ING", 4}, Shape{"NNI", 4}, Shape{"NIN", 4},
+                                 Shape{"IIG", 4}, Shape{"III", 2}, Shape{"NGG", 2}, Shape{"IGG", 4}};
+  for (const std::uint64_t seed : test::seeds(64)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Shape& shape = shapes[seed % shapes.size()];
+    CAPTURE(std::string(shape.sharding));
+    auto options = options_of({1 + static_cast<int>(random() % 2), shape.rows}, shape.sharding);
+    if (random() % 3 == 0) options.precision = {DType::bf16, DType::bf16};
+    if (random() % 3 == 0) options.tiers.gradients = TierKind::host;
+    if (random() % 2 == 0) options.clip = 0;  // chunks are stepped as they are reduced
+    options.prefetch = static_cast<int>(random() % 3);
+    options.tiers.chunk_buckets = 1 + random() % 3;
+    Job job(options, seed);
+    for (int batch = 0; batch < 2; ++batch) {
+      const int microbatches = 1 + static_cast<int>(random() % 4);
+      for (const auto& rank : job.ranks) {
+        rank->start(microbatches);
+        rank->pass(microbatches, static_cast<int>(random() % 2));
+      }
+      job.grid.settle();
+      for (const auto& rank : job.ranks) rank->check();
+    }
+    for (const auto& rank : job.ranks) {
+      CHECK(rank->part().waits().empty());
+      CHECK(peers_of(rank->part()) == rank->rank().transport.peers());
+    }
+  }
+}
+
+TEST_CASE("a reduction names the operations that other ranks hold up, and nothing before and after it") {
+  struct Shape {
+    const char* sharding;
+    const char* waits;
+  };
+  for (const auto& [sharding, begins] : {Shape{"ddp", "reduction of the gradients of "},
+                                         Shape{"zero2", "reduce-scatter of the gradients of layer "}}) {
+    CAPTURE(std::string(sharding));
+    Job job(options_of({1, 2}, sharding), 5);
+    Reduction &late = *job.ranks[0], &early = *job.ranks[1];
+    CHECK(early.part().waits().empty());
+    for (const auto& rank : job.ranks) rank->start(2);
+    job.grid.settle();
+    CHECK(early.part().waits().empty());  // passes are this rank's own
+    const auto begin = early.rank().loop.now();
+    early.pass(2, 0);
+    job.grid.settle();
+    const std::vector<actors::Wait> waits = early.part().waits();
+    CHECK_FALSE(waits.empty());
+    for (std::size_t w = 0; w < waits.size(); ++w) {
+      CHECK(waits[w].what.starts_with(begins));
+      CHECK_FALSE(waits[w].rank.has_value());  // who holds up a collective is not known
+      CHECK(waits[w].since > begin);
+      CHECK(waits[w].since < begin + std::chrono::seconds(1));
+      if (w > 0) CHECK(waits[w - 1].since <= waits[w].since);
+    }
+    CHECK(late.part().waits().empty());
+    CHECK_FALSE(early.over());
+    late.pass(2, 0);
+    job.grid.settle();
+    for (const auto& rank : job.ranks) {
+      rank->check();
+      CHECK(rank->part().waits().empty());
+    }
+  }
+}
+
+TEST_CASE("a stage that is through names the rank that has the other use of a tied unit") {
+  for (const TierKind tier : {TierKind::device, TierKind::host}) {
+    auto options = options_of({2, 1}, "ddp");
+    options.tiers.gradients = tier;
+    Job job(options, 9);
+    for (const auto& rank : job.ranks) rank->start(1);
+    job.ranks[1]->pass(1, 0);
+    job.grid.settle();
+    const std::vector<actors::Wait> waits = job.ranks[1]->part().waits();
+    REQUIRE(waits.size() == 1);
+    CHECK(waits[0].what == "the gradients of the other use of wte");
+    CHECK(waits[0].rank == 0);
+    CHECK(job.ranks[0]->part().waits().empty());
+    job.ranks[0]->pass(1, 0);
+    job.grid.settle();
+    for (const auto& rank : job.ranks) {
+      rank->check();
+      CHECK(rank->part().waits().empty());
+    }
+  }
+}
+
+TEST_CASE("a reduction's peers are the ranks of its hops, and of its row the one that has a tied unit too") {
+  // Three stages of four rows in groups of two: rank r is row r % 4 of stage r / 4.
+  Job job(options_of({3, 4}, "IIG"), 1);
+  const auto row = [](int rank) { return rank % 4; };
+  for (int r = 0; r < 12; ++r) {
+    const int stage = r / 4 * 4;
+    std::set<int> expected = {stage + (row(r) ^ 1), stage + (row(r) ^ 2)};
+    if (stage == 0) expected.insert(8 + row(r));
+    if (stage == 8) expected.insert(row(r));
+    CHECK(peers_of(job.ranks[static_cast<std::size_t>(r)]->part()) == expected);
+  }
+  CHECK(peers_of(Job(options_of({1, 1}, "ddp"), 1).ranks[0]->part()).empty());
+}
+
+TEST_CASE("a reduction holds no state of the training: every batch begins anew") {
+  Job job(options_of({1, 2}, "zero2"), 3);
+  auto& part = const_cast<actors::GradientSync&>(job.ranks[0]->part());
+  CHECK(std::string(part.name()) == "gradients");
+  CHECK(part.state().empty());
+  CHECK(part.scalars().empty());
+  CHECK_THROWS_WITH_AS(part.read_state({}, 0, {}, nullptr), doctest::Contains("gradients holds no state"),
+                       ranvier::Error);
+}

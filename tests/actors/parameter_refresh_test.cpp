@@ -1,0 +1,304 @@
+// Refreshed parameters on their way to other ranks and to a tier, alone: steps are made up, in any order.
+#include "actors/optimizer/parameter_refresh.hpp"
+
+#include "tests/actors/parts_alone.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace ranvier;
+using actors::TierKind;
+using actors::UnitState;
+using models::Stage;
+using runtime::DType;
+
+namespace {
+
+constexpr float old = -1;
+
+float value(std::size_t unit, std::size_t element) { return static_cast<float>(unit * 40009 + element); }
+
+actors::TrainerOptions options_of(const char* sharding, int rows) {
+  auto options = tests::small_run();
+  options.grid = {1, rows};
+  options.batch_size = 8 * rows;
+  options.group_size = rows > 1 ? 2 : 1;
+  options.sharding = collectives::parse_sharding(sharding);
+  options.tiers.bucket_elements = 1024;
+  options.tiers.bundle_bytes = 1024;
+  return options;
+}
+
+class Row {
+ public:
+  explicit Row(tests::BareRank& rank) : rank_(&rank) {
+    if (in_tier()) {
+      records_ = std::make_unique<actors::ParameterRecords>(rank.context(), rank.plan, rank.plan.parameter_records);
+      records_->load([](const models::UnitSpec&, std::size_t,
+                        std::span<float> out) { std::fill(out.begin(), out.end(), old); },
+                     [] {});
+    } else {
+      for (const UnitState& unit : rank.units()) {
+        for (std::size_t e = 0; e < unit.parameters.range.count; ++e)
+          reinterpret_cast<float*>(unit.parameters.data)[e] = old;
+      }
+    }
+    store_ =
+        std::make_unique<actors::ParameterStore>(rank.context(), rank.plan, rank.plan.parameters, records_.get());
+    part_ = std::make_unique<actors::ParameterRefresh>(rank.context(), rank.plan, rank.plan.optimizer.refresh,
+                                                       *store_, records_.get());
+    std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    round_ = actors::BundleRound(rank.plan, order);
+    done_.assign(round_.bundles.size(), false);
+    // Parameters of the next batch's forward pass.
+    pass_ = models::forward_pass(rank.plan.stage->slice(0), 0).steps;
+  }
+
+  [[nodiscard]] actors::ParameterRefresh& part() { return *part_; }
+  [[nodiscard]] actors::BundleRound& round() { return round_; }
+  [[nodiscard]] const std::vector<bool>& done() const { return done_; }
+  [[nodiscard]] tests::BareRank& rank() { return *rank_; }
+  [[nodiscard]] bool in_tier() const { return rank_->plan.options.tiers.parameters != TierKind::device; }
+
+  /// Passes of a batch are over, and those of the next one announce their uses.
+  void begin() {
+    part_->begin();
+    first_use_ = store_->announce({.steps = pass_});
+  }
+  /// What this rank steps of a bundle has its new values.
+  void step(std::size_t b) {
+    actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    if (in_tier()) part_->take_place(bundle);
+    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const UnitState& unit = rank_->units()[bucket.bucket.unit];
+      for (const collectives::Range& run : unit.cut.runs(unit.optimizer, bucket.bucket.index)) {
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
+          *at(bundle, bucket, e) = value(bucket.bucket.unit, e);
+      }
+    }
+    part_->stepped(round_, b, false, [this, b] {
+      CHECK_FALSE(done_[b]);
+      done_[b] = true;
+      if (!in_tier()) check(b);
+    });
+  }
+  /// All parameters that this rank keeps of a bundle are there.
+  void check(std::size_t b) {
+    const actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
+      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const UnitState& unit = rank_->units()[bucket.bucket.unit];
+      for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
+          wrong += *reinterpret_cast<const float*>(unit.parameters.at(e)) != value(bucket.bucket.unit, e);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+  /// Likewise of all units, in the tier.
+  void check_records(tests::BareGrid& grid) {
+    for (std::size_t u = 0; u < rank_->units().size(); ++u) {
+      const UnitState& unit = rank_->units()[u];
+      std::vector<float> values(unit.parameters.range.count);
+      std::vector<std::byte> blocks(values.size() * sizeof(float) + 2 * offload::Tier::block_bytes);
+      bool there = false;
+      records_->read(u, unit.parameters.range.begin, std::as_writable_bytes(std::span(values)), blocks,
+                     [&there] { there = true; });
+      grid.settle();
+      REQUIRE(there);
+      std::size_t wrong = 0;
+      for (std::size_t e = 0; e < values.size(); ++e)
+        wrong += values[e] != value(u, unit.parameters.range.begin + e);
+      CHECK(wrong == 0);
+    }
+  }
+
+  /// Whether all uses of the next pass may begin.
+  [[nodiscard]] bool all_ready() const {
+    for (std::size_t use = 0; use < pass_.size(); ++use) {
+      if (!store_->ready(first_use_ + use)) return false;
+    }
+    return true;
+  }
+  /// Uses of the next pass begin exactly up to the first one with a unit that the store has not heard of.
+  void check_uses() {
+    const auto& stage = *rank_->plan.stage;
+    bool may = true;
+    std::uint64_t use = first_use_;
+    for (const Stage::Step& step : pass_) {
+      for (const std::size_t number : stage.uses_of(step)) may = may && whole(stage.uses()[number].unit);
+      CHECK(store_->ready(use++) == may);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool whole(std::size_t unit) const {
+    for (std::size_t b = 0; b < done_.size(); ++b) {
+      for (const auto& bucket : round_.bundles[b].buckets) {
+        if (bucket.unit == unit && !done_[b]) return false;
+      }
+    }
+    return true;
+  }
+  /// Of the parameters that this rank keeps.
+  [[nodiscard]] float* at(const actors::BundleRound::Bundle& bundle, const actors::BundleRound::Bucket& bucket,
+                          std::size_t element) const {
+    const UnitState& unit = rank_->units()[bucket.bucket.unit];
+    if (!in_tier()) return reinterpret_cast<float*>(unit.parameters.at(element));
+    std::size_t before = 0;
+    for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
+      if (run.contains({element, 1}))
+        return reinterpret_cast<float*>(bundle.parameters + bucket.parameter_offset) + before + element - run.begin;
+      before += run.count;
+    }
+    FAIL("an element that this rank does not keep");
+    return nullptr;
+  }
+
+  tests::BareRank* rank_;
+  std::unique_ptr<actors::ParameterRecords> records_;
+  std::unique_ptr<actors::ParameterStore> store_;
+  std::unique_ptr<actors::ParameterRefresh> part_;
+  actors::BundleRound round_;
+  std::vector<bool> done_;  // by bundle
+  Stage::Pass pass_;
+  std::uint64_t first_use_ = 0;
+};
+
+struct Column {
+  Column(const actors::TrainerOptions& options, std::uint64_t seed)
+      : architecture(models::make_gpt(tests::small_gpt(2))), grid(architecture, options, seed) {
+    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
+    grid.settle();
+  }
+  [[nodiscard]] std::size_t bundles() const { return rows[0]->round().bundles.size(); }
+  [[nodiscard]] bool all_done() const {
+    return std::all_of(rows.begin(), rows.end(), [](const auto& row) {
+      return std::all_of(row->done().begin(), row->done().end(), [](bool done) { return done; });
+    });
+  }
+
+  models::Architecture architecture;
+  tests::BareGrid grid;
+  std::vector<std::unique_ptr<Row>> rows;
+};
+
+}  // namespace
+
+TEST_CASE("every rank ends with what others stepped, in whatever order each of them stepped its bundles") {
+  constexpr const char* shardings[] = {"zero1", "NNI", "ING", "NIG"};
+  for (const std::uint64_t seed : test::seeds(16)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Column column(options_of(shardings[seed % 4], 4), seed);
+    REQUIRE(column.bundles() > 2);
+    for (const auto& row : column.rows) {
+      CHECK_FALSE(row->part().is_local());
+      row->begin();
+      std::vector<std::size_t> order(column.bundles());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::size_t b : order) row->step(b);
+    }
+    column.grid.settle();
+    CHECK(column.all_done());
+    for (const auto& row : column.rows) {
+      for (std::size_t b = 0; b < column.bundles(); ++b) row->check(b);
+      const auto named = row->part().peers();
+      CHECK(std::set<int>(named.begin(), named.end()).size() == (column.grid[0].plan.flow.refresh.size() == 2 ? 2
+                                                                 : seed % 4 == 0                              ? 3
+                                                                                                              : 1));
+      CHECK(row->part().waits().empty());
+    }
+  }
+}
+
+TEST_CASE(
+    "a bundle waits for the ranks that have not stepped it and for those before it, and passes wait for its "
+    "units") {
+  Column column(options_of("zero1", 2), 5);
+  for (const auto& row : column.rows) row->begin();
+  Row &early = *column.rows[0], &late = *column.rows[1];
+  early.check_uses();
+  for (std::size_t b = 0; b < column.bundles(); ++b) early.step(b);
+  column.grid.settle();
+  CHECK(std::count(early.done().begin(), early.done().end(), true) == 0);
+  REQUIRE_FALSE(early.part().waits().empty());
+  CHECK(early.part().waits().front().what ==
+        "gather of the refreshed parameters of " +
+            column.grid[0].plan.states->names(early.round().bundles[0].buckets));
+  CHECK(early.part().peers() == std::vector<int>{1});
+  // All but the first one: nothing goes before it.
+  for (std::size_t b = 1; b < column.bundles(); ++b) late.step(b);
+  column.grid.settle();
+  CHECK(std::count(early.done().begin(), early.done().end(), true) == 0);
+  CHECK(late.part().waits().empty());
+  early.check_uses();
+  late.step(0);
+  column.grid.settle();
+  CHECK(column.all_done());
+  for (const auto& row : column.rows) row->check_uses();
+}
+
+TEST_CASE("what nobody gathers goes in the order of the bundles all the same, and what no step changes at once") {
+  Column column(options_of("ddp", 1), 6);
+  Row& row = *column.rows[0];
+  CHECK(row.part().is_local());
+  row.begin();
+  for (std::size_t b = column.bundles(); b-- > 0;) {
+    row.check_uses();
+    row.step(b);
+    column.grid.settle();
+  }
+  CHECK(column.all_done());
+  row.check_uses();
+
+  Column kept(options_of("zero1", 2), 6);
+  for (const auto& each : kept.rows) {
+    each->begin();
+    CHECK_FALSE(each->all_ready());
+    each->part().keep_all();
+  }
+  kept.grid.settle();
+  for (const auto& each : kept.rows) {
+    CHECK(each->rank().transport.sent() == 0);
+    CHECK(each->all_ready());
+  }
+}
+
+TEST_CASE("parameters off the device pass through places to their tier, which are free again after that") {
+  for (const char* sharding : {"ddp", "zero1", "zero3"}) {
+    CAPTURE(std::string(sharding));
+    auto options = options_of(sharding, 2);
+    options.tiers.parameters = options.tiers.optimizer = TierKind::host;
+    Column column(options, 7);
+    REQUIRE(column.bundles() > 3);
+    for (const auto& row : column.rows) {
+      CHECK(row->part().uses_places());
+      row->part().begin();
+    }
+    std::size_t next = 0;
+    while (next < column.bundles()) {
+      const std::size_t first = next;
+      for (; next < column.bundles() && column.rows[0]->part().has_place(); ++next) {
+        for (const auto& row : column.rows) row->step(next);
+      }
+      CHECK(next > first);
+      if (first == 0) CHECK(next == 3);
+      column.grid.settle();
+    }
+    CHECK(column.all_done());
+    for (const auto& row : column.rows) row->check_records(column.grid);
+  }
+}

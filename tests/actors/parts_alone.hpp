@@ -1,0 +1,227 @@
+// What tests of one part share: ranks of a grid that have plans, memory and messages, and only the parts that a test
+// gives them; their streams do what is queued late. And gradients that are made up, with what reductions must come to.
+#pragma once
+
+#include "actors/rank/rank_context.hpp"
+#include "actors/rank/rank_plan.hpp"
+#include "models/pass_order.hpp"
+#include "runtime/simulation.hpp"
+#include "tests/actors/delayed_device.hpp"
+#include "tests/actors/simulated_job.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace ranvier::tests {
+
+/// Hands messages on, and knows with whom they were exchanged.
+class WatchedTransport final : public runtime::Transport {
+ public:
+  explicit WatchedTransport(runtime::Transport& transport) : transport_(&transport) {}
+
+  int rank() const noexcept override { return transport_->rank(); }
+  int ranks() const noexcept override { return transport_->ranks(); }
+  using Transport::receive;
+  using Transport::send;
+  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
+            runtime::Handler done) override {
+    peers_.insert(peer);
+    ++sent_;
+    transport_->send(peer, tag, ranges, std::move(done));
+  }
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+    peers_.insert(peer);
+    transport_->receive(peer, tag, ranges, std::move(done));
+  }
+  std::vector<Pending> pending() const override { return transport_->pending(); }
+
+  [[nodiscard]] const std::set<int>& peers() const noexcept { return peers_; }
+  [[nodiscard]] std::size_t sent() const noexcept { return sent_; }
+
+ private:
+  runtime::Transport* transport_;
+  std::set<int> peers_;
+  std::size_t sent_ = 0;
+};
+
+/// A rank without parts.
+struct BareRank {
+  BareRank(runtime::Simulation& simulation, const models::Architecture& architecture,
+           const actors::TrainerOptions& options, int rank, std::uint64_t seed)
+      : loop(simulation.loop(rank)),
+        transport(simulation.transport(rank)),
+        device(loop, seed * 1000 + static_cast<std::uint64_t>(rank)),
+        plan(actors::plan_rank(architecture, RandomTokens(8, 37).sample_bytes(), options, rank)),
+        resources(loop, transport, device, plan.memory, plan.tiers) {
+    plan.stage->bind(context().arena);
+    plan.states->bind(context().arena);
+  }
+
+  [[nodiscard]] const actors::RankContext& context() const { return resources.context(); }
+  [[nodiscard]] const std::vector<actors::UnitState>& units() const { return plan.states->all(); }
+
+  runtime::EventLoop& loop;
+  WatchedTransport transport;
+  DelayedDevice device;
+  actors::RankPlan plan;
+  actors::RankResources resources;
+};
+
+/// The ranks of a grid, in virtual time.
+class BareGrid {
+ public:
+  BareGrid(const models::Architecture& architecture, const actors::TrainerOptions& options, std::uint64_t seed)
+      : simulation_(options.grid.ranks(), {.seed = seed}) {
+    for (int rank = 0; rank < options.grid.ranks(); ++rank)
+      ranks_.push_back(std::make_unique<BareRank>(simulation_, architecture, options, rank, seed));
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return ranks_.size(); }
+  [[nodiscard]] BareRank& operator[](std::size_t rank) { return *ranks_[rank]; }
+
+  /// Until nothing is left to happen.
+  void settle() {
+    for (const auto& rank : ranks_) rank->loop.after(std::chrono::minutes(1), [&rank] { rank->loop.stop(); });
+    simulation_.run();
+  }
+
+ private:
+  runtime::Simulation simulation_;
+  std::vector<std::unique_ptr<BareRank>> ranks_;
+};
+
+/// Whether an element of a unit is a parameter's, not one of those that make the unit divide by the ranks.
+inline bool is_parameter(const models::UnitSpec& unit, std::size_t element) {
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const std::size_t offset = unit.offset(p);
+    if (element >= offset && element < offset + unit.parameters[p].elements()) return true;
+  }
+  return false;
+}
+
+inline float read_as(runtime::DType dtype, const std::byte* from) {
+  return runtime::with_float_type(dtype, [&](auto value) {
+    std::memcpy(&value, from, sizeof value);
+    return runtime::to_float(value);
+  });
+}
+inline void write_as(runtime::DType dtype, std::byte* to, float number) {
+  runtime::with_float_type(dtype, [&](auto type) {
+    const auto value = runtime::from_float<decltype(type)>(number);
+    std::memcpy(to, &value, sizeof value);
+  });
+}
+
+/// The number that is stored.
+inline float rounded(runtime::DType dtype, float number) {
+  std::byte stored[sizeof(float)];
+  write_as(dtype, stored, number);
+  return read_as(dtype, stored);
+}
+
+/// A number in [-1, 1) that follows from the others.
+inline float drawn(std::uint64_t seed, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  std::uint64_t x = seed * 0x9e3779b97f4a7c15u + a * 0xbf58476d1ce4e5b9u + b * 0x94d049bb133111ebu + c;
+  for (int round = 0; round < 2; ++round) x = (x ^ (x >> 31)) * 0x7fb5d329728ea185u;
+  return static_cast<float>(static_cast<std::int64_t>(x >> 40)) * 0x1p-23f - 1;
+}
+
+/// Gradients that layers of rows leave of the microbatches of a batch, and their sums in the order that is promised:
+/// each hop adds what the one before it left, of two ranks at most, so that every sum has one order.
+class MadeUpGradients {
+ public:
+  MadeUpGradients(const models::Architecture& architecture, const actors::TrainerOptions& options,
+                  std::uint64_t seed)
+      : architecture_(&architecture),
+        dtype_(options.precision.gradient),
+        scope_(options.sharding.gradients),
+        rows_(options.grid.g_data),
+        group_(options.group_size),
+        seed_(seed) {}
+
+  [[nodiscard]] float value(int row, int microbatch, std::size_t layer, const models::UnitSpec& unit,
+                            std::size_t element) const {
+    const auto who = static_cast<std::uint64_t>(row * 64 + microbatch) * 64 + layer;
+    return rounded(dtype_, drawn(seed_, who, unit.elements(), element));
+  }
+
+  /// What a layer does to memory for a unit's gradients.
+  void write(std::byte* unit, int row, int microbatch, std::size_t layer, const models::UnitSpec& spec,
+             bool adds) const {
+    const std::size_t width = runtime::size_of(dtype_);
+    for (std::size_t e = 0; e < spec.elements(); ++e) {
+      if (!is_parameter(spec, e)) continue;
+      std::byte* const to = unit + e * width;
+      const float gradient = value(row, microbatch, layer, spec, e);
+      write_as(dtype_, to, adds ? read_as(dtype_, to) + gradient : gradient);
+    }
+  }
+
+  /// Of one row, use after use; what a column of ranks adds up at the end is the sum of these.
+  [[nodiscard]] float of_row(int row, int microbatches, const models::UnitSpec& unit, std::size_t element) const {
+    return over_uses(unit, [&](std::size_t layer) {
+      return in_order(microbatches, [&](int m) { return value(row, m, layer, unit, element); });
+    });
+  }
+
+  /// What is left of all rows, as the scope of gradients has it.
+  [[nodiscard]] float reduced(int microbatches, const models::UnitSpec& unit, std::size_t element) const {
+    using collectives::Scope;
+    if (scope_ == Scope::none)
+      return together(0, rows_, [&](int row) { return of_row(row, microbatches, unit, element); });
+    const auto of_microbatches = [&](std::size_t layer, int first, int count) {
+      return in_order(microbatches, [&](int m) {
+        return together(first, count, [&](int row) { return value(row, m, layer, unit, element); });
+      });
+    };
+    if (scope_ == Scope::global)
+      return over_uses(unit, [&](std::size_t layer) { return of_microbatches(layer, 0, rows_); });
+    return together(0, rows_ / group_, [&](int group) {
+      return over_uses(unit, [&](std::size_t layer) { return of_microbatches(layer, group * group_, group_); });
+    });
+  }
+
+ private:
+  [[nodiscard]] float add(float a, float b) const { return rounded(dtype_, a + b); }
+
+  template <typename F>
+  [[nodiscard]] float in_order(int microbatches, const F& of_microbatch) const {
+    float sum = of_microbatch(0);
+    for (int m = 1; m < microbatches; ++m) sum = add(sum, of_microbatch(m));
+    return sum;
+  }
+  /// 1, 2 or 4 of them: the first two, the last two, then both.
+  template <typename F>
+  [[nodiscard]] float together(int first, int count, const F& of_one) const {
+    if (count == 1) return of_one(first);
+    return add(together(first, count / 2, of_one), together(first + count / 2, count / 2, of_one));
+  }
+  template <typename F>
+  [[nodiscard]] float over_uses(const models::UnitSpec& unit, const F& of_layer) const {
+    bool first = true;
+    float sum = 0;
+    for (std::size_t layer = 0; layer < architecture_->layers.size(); ++layer) {
+      for (const models::UnitSpec& used : architecture_->layers[layer]->units()) {
+        if (used.name != unit.name) continue;
+        sum = first ? of_layer(layer) : add(sum, of_layer(layer));
+        first = false;
+      }
+    }
+    return sum;
+  }
+
+  const models::Architecture* architecture_;
+  runtime::DType dtype_;
+  collectives::Scope scope_;
+  int rows_, group_;
+  std::uint64_t seed_;
+};
+
+}  // namespace ranvier::tests

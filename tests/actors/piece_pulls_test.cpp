@@ -1,0 +1,206 @@
+// Pieces of units by messages, alone: who is asked, what comes, and what waits until the owner has it.
+#include "actors/states/piece_pulls.hpp"
+
+#include "tests/actors/parts_alone.hpp"
+#include "tests/seeds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace ranvier;
+using actors::PiecePulls;
+using actors::UnitPart;
+using actors::UnitState;
+
+namespace {
+
+constexpr float nothing = -1;
+
+float value(std::size_t unit, std::size_t element, std::uint64_t version, bool secondary) {
+  return static_cast<float>(unit * 40009 + element * 8 + version * 2 + (secondary ? 1 : 0));
+}
+
+class Row {
+ public:
+  explicit Row(tests::BareRank& rank) : rank_(&rank), versions_(rank.units().size(), 0) {
+    part_ = std::make_unique<PiecePulls>(
+        rank.context(), rank.plan, nullptr,
+        [this](std::size_t unit, bool, std::uint64_t version) { return versions_[unit] >= version; });
+    for (std::size_t u = 0; u < rank.units().size(); ++u) {
+      write(u);
+      places_.emplace_back(rank.units()[u].elements, nothing);
+    }
+    part_->start();
+  }
+
+  /// This rank's pieces as the optimizer leaves them.
+  void refresh(std::size_t u) {
+    ++versions_[u];
+    write(u);
+  }
+  [[nodiscard]] PiecePulls& part() { return *part_; }
+  [[nodiscard]] tests::BareRank& rank() { return *rank_; }
+
+  /// The ranks whose answers are awaited, ascending.
+  std::vector<int> ask(const std::vector<std::size_t>& units, bool backward, std::uint64_t version) {
+    std::vector<PiecePulls::Fill> fills;
+    for (const std::size_t u : units) {
+      std::fill(places_[u].begin(), places_[u].end(), nothing);
+      fills.push_back({u, u, reinterpret_cast<std::byte*>(places_[u].data())});
+    }
+    std::vector<int> asked = part_->ask(fills, backward, version, [this](int rank) { arrived_.push_back(rank); });
+    std::sort(asked.begin(), asked.end());
+    return asked;
+  }
+  /// Of the answers since the last call.
+  [[nodiscard]] std::vector<int> arrived() {
+    std::vector<int> all = std::exchange(arrived_, {});
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+  /// Whether the pieces of these rows are in the unit's place, of that version, and nobody wrote to this rank's own.
+  void check(std::size_t u, bool backward, std::uint64_t version, const std::vector<int>& rows) const {
+    const actors::UnitPieces pieces(rank_->plan);
+    const auto wrong = [&](int row, const auto& expected) {
+      const collectives::Range range = pieces.range(u, backward, row);
+      std::size_t count = 0;
+      for (std::size_t e = range.begin; e < range.begin + range.count; ++e) count += places_[u][e] != expected(e);
+      return count;
+    };
+    for (const int row : rows)
+      CHECK(wrong(row, [&](std::size_t e) { return value(u, e, version, pieces.secondary(u, backward)); }) == 0);
+    CHECK(wrong(rank_->plan.position.row, [](std::size_t) { return nothing; }) == 0);
+  }
+
+ private:
+  void write(std::size_t u) {
+    const auto fill = [&](const UnitPart& part, bool secondary) {
+      for (std::size_t e = part.range.begin; e < part.range.begin + part.range.count; ++e)
+        tests::write_as(part.dtype, part.at(e), value(u, e, versions_[u], secondary));
+    };
+    fill(rank_->units()[u].parameters, false);
+    if (rank_->units()[u].secondary) fill(*rank_->units()[u].secondary, true);
+  }
+
+  tests::BareRank* rank_;
+  std::vector<std::uint64_t> versions_;     // by unit
+  std::vector<std::vector<float>> places_;  // likewise, whole
+  std::vector<int> arrived_;
+  std::unique_ptr<PiecePulls> part_;
+};
+
+struct Column {
+  Column(const char* sharding, int ranks, int layers, std::uint64_t seed)
+      : architecture(models::make_gpt(tests::small_gpt(layers))),
+        grid(architecture, options(sharding, ranks), seed) {
+    for (std::size_t r = 0; r < grid.size(); ++r) rows.push_back(std::make_unique<Row>(grid[r]));
+  }
+  static actors::TrainerOptions options(const char* sharding, int ranks) {
+    auto run = tests::small_run();
+    run.grid = {1, ranks};
+    run.batch_size = 8 * ranks;
+    run.group_size = ranks % 2 == 0 ? 2 : 1;
+    run.sharding = collectives::parse_sharding(sharding);
+    return run;
+  }
+  [[nodiscard]] std::vector<std::size_t> units() {
+    std::vector<std::size_t> all(grid[0].units().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return all;
+  }
+
+  models::Architecture architecture;
+  tests::BareGrid grid;
+  std::vector<std::unique_ptr<Row>> rows;
+};
+
+}  // namespace
+
+TEST_CASE("a rank gets the pieces of all other owners, whatever rows ask for at a time") {
+  for (const std::uint64_t seed : test::seeds(16)) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    Column column("zero3", 3, 2, seed);
+    std::vector<std::vector<std::size_t>> wanted;
+    for (const auto& row : column.rows) {
+      auto& units = wanted.emplace_back(column.units());
+      std::shuffle(units.begin(), units.end(), random);
+      units.resize(1 + random() % units.size());
+      const int me = row->rank().plan.rank;
+      CHECK(row->ask(units, random() % 2 == 0, 0) == std::vector<int>{me == 0 ? 1 : 0, me == 2 ? 1 : 2});
+    }
+    column.grid.settle();
+    for (std::size_t r = 0; r < column.rows.size(); ++r) {
+      const std::vector<int> others{r == 0 ? 1 : 0, r == 2 ? 1 : 2};
+      CHECK(column.rows[r]->arrived() == others);
+      for (const std::size_t u : wanted[r]) column.rows[r]->check(u, false, 0, others);
+    }
+  }
+}
+
+TEST_CASE("what is more than a message asks for comes in several answers, each awaited by itself") {
+  Column column("zero3", 2, 8, 5);
+  Row& row = *column.rows[0];
+  REQUIRE(column.units().size() > 8);
+  CHECK(row.ask(column.units(), false, 0) == std::vector<int>{1, 1});
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{1, 1});
+  for (const std::size_t u : column.units()) row.check(u, false, 0, {1});
+}
+
+TEST_CASE("an owner answers once it has all that is asked for, of the version that is asked for") {
+  Column column("zero3", 3, 2, 9);
+  Row& row = *column.rows[0];
+  CHECK(row.ask({0, 2}, false, 1) == std::vector<int>{1, 2});
+  column.grid.settle();
+  CHECK(row.arrived().empty());
+  // What can be answered overtakes it.
+  CHECK(row.ask({1}, false, 0) == std::vector<int>{1, 2});
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{1, 2});
+  row.check(1, false, 0, {1, 2});
+  for (const std::size_t u : {0u, 2u}) column.rows[2]->refresh(u);
+  column.rows[1]->refresh(0);
+  for (const auto& each : column.rows) each->part().answer_waiting();
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{2});
+  row.check(0, false, 1, {2});
+  row.check(2, false, 1, {2});
+  column.rows[1]->refresh(2);
+  column.grid.settle();
+  CHECK(row.arrived().empty());  // nobody said that there is something new
+  column.rows[1]->part().answer_waiting();
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{1});
+  row.check(0, false, 1, {1, 2});
+  row.check(2, false, 1, {1, 2});
+  // Whoever was answered is forgotten.
+  const std::size_t sent = column.grid[1].transport.sent();
+  column.rows[1]->part().answer_waiting();
+  column.grid.settle();
+  CHECK(column.grid[1].transport.sent() == sent);
+}
+
+TEST_CASE("backward passes ask within the group for its secondary pieces, forward passes the whole column") {
+  Column column("zero++", 4, 2, 3);
+  Row& row = *column.rows[0];
+  const auto& group = column.grid[0].plan.column->layout.team(collectives::TeamKind::group).members;
+  const int mate = group[0] == 0 ? group[1] : group[0];
+  CHECK(row.ask({1}, true, 0) == std::vector<int>{mate});
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{mate});
+  row.check(1, true, 0, {mate});
+  CHECK(row.ask({1}, false, 0) == std::vector<int>{1, 2, 3});
+  column.grid.settle();
+  CHECK(row.arrived() == std::vector<int>{1, 2, 3});
+  row.check(1, false, 0, {1, 2, 3});
+  CHECK(Column("ddp", 2, 2, 1).rows[0]->ask({0, 1}, false, 0).empty());
+}
