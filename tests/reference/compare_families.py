@@ -21,6 +21,7 @@ try:
     import torch
     import transformers
     from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers.models.mistral.modeling_mistral import MistralForCausalLM, MistralRMSNorm
 except ImportError as missing:
     print(f"Skipped: {missing}")
     sys.exit(77)
@@ -38,10 +39,9 @@ FAMILIES = {
                                            rope_scaling={"rope_type": "linear", "factor": 2.0})),
     "mistral": ("mistral", SIZES | dict(sliding_window=7)),
     "qwen2": ("qwen2", SIZES | dict(tie_word_embeddings=True)),
-    # Beside adapters alone (compare_tuning.py): compare_transformers.py trains and opens the whole model.
     "gpt2": ("gpt2", dict(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=48, n_layer=4, n_head=6, embd_pdrop=0.0,
                           attn_pdrop=0.0, resid_pdrop=0.0, use_cache=False)),
-    "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),  # transformers has it from 4.51 on
+    "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),
 }
 # Padding has a meaning of its own in transformers, so the data have none.
 SEED, MASK, CHOSEN, FIRST_TOKEN = 12, 256, round(0.15 * LENGTH), 2
@@ -52,8 +52,9 @@ MASKED_FAMILIES = {
     "roberta": ("roberta", MASKED_SIZES | dict(max_position_embeddings=LENGTH + 2, pad_token_id=1, type_vocab_size=1,
                                                layer_norm_eps=1e-5)),
 }
-# Without rotation no score depends on it: its gradient is rounding, of which AdamW makes steps of any sign.
+# Without rotation no score depends on keys' biases: their gradient is rounding, of which AdamW makes steps of any sign.
 NO_SLOPE = "attention.self.key.bias"
+KEYS_BETWEEN = "attn.c_attn.bias"  # of GPT-2, between those of queries and values
 # Processes and flags; microbatches of two samples.
 GRIDS = {
     "1 rank": (1, []),
@@ -71,20 +72,61 @@ def run(command, **more):
     return subprocess.run(command, env=environment, check=True, timeout=120, stdin=subprocess.DEVNULL, **more)
 
 
+class Qwen3(MistralForCausalLM):
+    """Qwen3 for versions of transformers without it: RMSNorm of each head of queries and keys, and no window. Same names."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for layer in self.model.layers:
+            attention = layer.self_attn
+            attention.q_norm, attention.k_norm = (MistralRMSNorm(config.head_dim, config.rms_norm_eps) for _ in range(2))
+            for product, norm in ((attention.q_proj, attention.q_norm), (attention.k_proj, attention.k_norm)):
+                product.register_forward_hook(
+                    lambda _, inputs, output, norm=norm: norm(output.unflatten(-1, (-1, config.head_dim))).flatten(-2))
+
+    @classmethod
+    def from_config(cls, config, **more):
+        return cls._from_config(config, **more)
+
+    def save_pretrained(self, folder, **more):
+        super().save_pretrained(folder, **more)
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | dict(model_type="qwen3", architectures=["Qwen3ForCausalLM"])))
+
+
 def class_of(family):
+    if family == "qwen3" and family not in CONFIG_MAPPING:
+        return Qwen3
     return AutoModelForMaskedLM if family in MASKED_FAMILIES else AutoModelForCausalLM
+
+
+def config_of(family):
+    kind, options = (FAMILIES | MASKED_FAMILIES)[family]
+    if class_of(family) is Qwen3:
+        kind, options = "mistral", options | dict(sliding_window=None)
+    return AutoConfig.for_model(kind, **options)
 
 
 def make_model(family):
     """No zeros and ones: what is left out, or added twice, has to show."""
-    kind, options = (FAMILIES | MASKED_FAMILIES)[family]
     torch.manual_seed(7)
-    model = class_of(family).from_config(AutoConfig.for_model(kind, **options), attn_implementation="eager")
+    model = class_of(family).from_config(config_of(family), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             centre = 1.0 if "norm" in name.lower() or ".ln_" in name else 0.0
             parameter.copy_(centre + 0.08 * torch.randn_like(parameter))
     return model
+
+
+def open_model(family, folder):
+    """What transformers makes of a folder, and what it says of tensors that are missing or left over."""
+    if class_of(family) is not Qwen3:
+        return class_of(family).from_pretrained(folder, output_loading_info=True)
+    config = config_of(family)
+    written = json.loads((folder / "config.json").read_text())
+    different = {key: written[key] for key in FAMILIES[family][1] if written[key] != getattr(config, key)}
+    assert written["architectures"] == ["Qwen3ForCausalLM"] and not different, written
+    return Qwen3.from_pretrained(folder, config=config, output_loading_info=True)
 
 
 def make_tokens(path, least=0):
@@ -150,9 +192,14 @@ def train_reference(model, tokens, masks=False):
     return losses, norms
 
 
-def greedy_text(model):
+def letters(family):
+    """How many letters a family may write: GPT-2 has learned as many positions as a sample has."""
+    return LENGTH - len(PROMPT) if family == "gpt2" else DRAWN
+
+
+def greedy_text(model, drawn):
     tokens = list(PROMPT)
-    for _ in range(DRAWN):
+    for _ in range(drawn):
         with torch.no_grad():
             tokens.append(model(torch.tensor([tokens])).logits[0, -1].argmax().item())
     return bytes(tokens) + b"\n"
@@ -167,6 +214,15 @@ def train(trainer, folder, ranks, flags, saved, metrics):
          "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     return [line for line in lines if "loss" in line]  # those of checkpoints have none
+
+
+def sloped(ours, theirs):
+    """Pairs of tensors of two models, without keys' biases where those have no slope."""
+    for (name, our), (_, their) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        if name.endswith(KEYS_BETWEEN):
+            yield from zip(our.chunk(3)[::2], their.chunk(3)[::2])
+        elif not name.endswith(NO_SLOPE):
+            yield our, their
 
 
 def apart(lines, losses, norms, tensors):
@@ -194,10 +250,6 @@ def main():
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     torch.set_num_threads(1)
     masks = family in MASKED_FAMILIES
-    kind = (FAMILIES | MASKED_FAMILIES)[family][0]
-    if kind not in CONFIG_MAPPING:
-        print(f"Skipped: this version of transformers has no {kind}")
-        sys.exit(77)
     tokens = make_tokens(folder / "tokens.txt", FIRST_TOKEN if masks else 0)
     model = make_model(family)
     model.save_pretrained(folder / "given", safe_serialization=True, max_shard_size="60KB")
@@ -208,15 +260,14 @@ def main():
     for name, (ranks, flags) in GRIDS.items():
         saved, metrics = folder / name.replace(" ", "-"), folder / f"{name}.jsonl"
         lines = train(trainer, folder, ranks, flags, saved, metrics)
-        opened, report = class_of(family).from_pretrained(saved, output_loading_info=True)
+        opened, report = open_model(family, saved)
         wrong = {key: value for key, value in report.items() if value}
         if wrong or type(opened) is not type(model):
             sys.exit(f"{name}: transformers opens what was saved as a {type(opened)} with {wrong}")
-        pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
-        check(f"{family}, {name}", apart(lines, losses, norms, [(ours, theirs) for (tensor, ours), theirs in pairs
-                                                                if not tensor.endswith(NO_SLOPE)]))
+        check(f"{family}, {name}", apart(lines, losses, norms, sloped(opened, model)))
 
-    command = [generator, "--weights", folder / "1-rank", "--prompt", PROMPT.decode(), "--tokens", DRAWN, "--temperature", 0,
+    drawn = letters(family)
+    command = [generator, "--weights", folder / "1-rank", "--prompt", PROMPT.decode(), "--tokens", drawn, "--temperature", 0,
                "--tokenizer", "bytes", "--threads", 1]
     if masks:
         refusal = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -225,7 +276,7 @@ def main():
             sys.exit(f"{family}: ranvier-generate does not say that this is no model that writes")
         return
     text = run(command, stdout=subprocess.PIPE).stdout
-    expected = greedy_text(model)
+    expected = greedy_text(model, drawn)
     print(f"text {text}")
     if text != expected:
         sys.exit(f"{family}: the text is {text}, of transformers {expected}")

@@ -159,10 +159,7 @@ def main():
                       "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
         opened = AutoModelForMaskedLM.from_pretrained(saved)
-        pairs = zip(opened.named_parameters(), model.parameters(), strict=True)
-        families.check(f"{family}, {kind}, {name}",
-                       families.apart(lines, losses, norms, [(ours, theirs) for (tensor, ours), theirs in pairs
-                                                             if not tensor.endswith(families.NO_SLOPE)]))
+        families.check(f"{family}, {kind}, {name}", families.apart(lines, losses, norms, families.sloped(opened, model)))
 
 
 main()

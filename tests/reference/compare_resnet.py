@@ -2,10 +2,13 @@
 
 usage: compare_resnet.py TRAINER FOLDER CASE      FOLDER is emptied and filled
 
-Each grid and placement of GRIDS must have the losses of PyTorch in double precision within 1e-5, step by step, the final
-tensors, running statistics among them, within 5e-4, and gradient norms, which jump where a relu opens, within 1e-2. PyTorch
-normalises each microbatch by itself, as ranvier-train does; of a batch's running statistics it takes the mean over the
-microbatches.
+Each grid and placement of GRIDS must have the losses of PyTorch in double precision within 1e-5 and the gradient norms and
+final tensors, running statistics among them, within 1e-4, step by step. PyTorch normalises each microbatch by itself, as
+ranvier-train does; of a batch's running statistics it takes the mean over the microbatches.
+
+A gradient jumps where a relu opens, and rounding decides of what is near zero: with biases of about zero PyTorch's own norms in
+fp32 and fp64 are apart by 2e-2. So norms' biases are about 1 or -1, with weights of 0.4: about one number of a hundred is on
+the other side of zero than the others of its channel, and hardly any is so near that rounding decides.
 """
 
 import json
@@ -21,9 +24,8 @@ from torch import nn
 
 import safetensors
 
-# Rates and norms' weights are small: otherwise rounding grows tenfold with each step, between PyTorch's own fp32 and fp64, too.
 STEPS, BATCH, MICROBATCH, RATE, CLASSES, MOMENTUM = 20, 12, 4, 3e-5, 10, 0.1
-TOLERANCE = {"loss": 1e-5, "norm": 1e-2, "tensor": 5e-4}
+TOLERANCE = {"loss": 1e-5, "norm": 1e-4, "tensor": 1e-4}
 # Blocks, width, pixels across, and where images come from.
 CASES = {"cifar": ((1, 2, 1, 1), 2, 32), "pooled": ((1, 1, 1, 1), 1, 72)}
 CHANNELS, EXPANSION = 4, 4
@@ -184,8 +186,10 @@ def main():
     with torch.no_grad():
         for name, parameter in model.named_parameters():  # no zeros and ones: what is left out has to show
             if parameter.dim() == 1:
-                is_scale = ("bn" in name or "downsample" in name) and name.endswith("weight")
-                parameter.copy_(0.5 * is_scale + 0.1 * torch.randn_like(parameter))
+                centre = torch.zeros_like(parameter)
+                if "bn" in name or "downsample" in name:
+                    centre = centre + 0.4 if name.endswith("weight") else centre + 1 - 2 * (torch.arange(len(centre)) % 2)
+                parameter.copy_(centre + 0.1 * torch.randn_like(parameter))
     safetensors.write(folder / "given" / "model.safetensors", tensors_of(model))
     (folder / "given" / "config.json").write_text(json.dumps(
         {"model_type": "wide_resnet", "blocks": blocks, "hidden_size": CHANNELS, "width_factor": width, "image_size": size,

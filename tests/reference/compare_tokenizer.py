@@ -293,4 +293,5 @@ def main():
     compare_kinds(through_tokens, folder, clean)
 
 
-main()
+if __name__ == "__main__":
+    main()

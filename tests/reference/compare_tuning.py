@@ -166,13 +166,12 @@ def compare_adapters(programs, folder, family, tokens):
 
     if masks:
         return
-    if family == "gpt2":  # has learned as many positions as a sample has
-        families.DRAWN = families.LENGTH - len(families.PROMPT)
+    drawn = families.letters(family)
     opened, _ = adapted(families.make_model(family), folder / "1-rank")
     text = families.run([programs / "ranvier-generate", "--weights", folder / "given", "--adapter", folder / "1-rank", "--prompt",
-                         families.PROMPT.decode(), "--tokens", families.DRAWN, "--temperature", 0, "--tokenizer", "bytes",
+                         families.PROMPT.decode(), "--tokens", drawn, "--temperature", 0, "--tokenizer", "bytes",
                          "--threads", 1], stdout=subprocess.PIPE).stdout
-    expected = families.greedy_text(opened)
+    expected = families.greedy_text(opened, drawn)
     print(f"text {text}")
     if text != expected:
         sys.exit(f"the text is {text}, of PyTorch {expected}")
