@@ -291,8 +291,10 @@ TEST_CASE("rings of a team use all links that it has") {
   // Each node has one way out, shared by both ranks: at the NIC's rate.
   const std::array<int, 4> all{0, 1, 2, 3};
   CHECK(network.ring(all, 1e6, Duration(0)) == 1ms);
-  CHECK(network.sent(0).bytes_inter == doctest::Approx(5e5));
-  CHECK(network.sent(0).bytes_intra == doctest::Approx(5e5));
+  CHECK(network.sent(0).ring_bytes_inter == doctest::Approx(5e5));
+  CHECK(network.sent(0).ring_bytes_intra == doctest::Approx(5e5));
+  CHECK(network.sent(0).bytes_inter + network.sent(0).bytes_intra == 0);  // of messages
+  CHECK(network.sent(0).messages == 0);
   // Two teams at a time have half of it each.
   VirtualNetwork busy({0, 0, 1, 1}, links);
   const std::array<int, 2> one{0, 2}, other{1, 3};
