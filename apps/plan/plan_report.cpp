@@ -231,7 +231,7 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"model_flops_per_second", p.model_flops_per_second},
                    {"mfu", p.mfu},
                    {"bubble", p.stages.empty() ? json::value() : json::value(p.bubble)},
-                   {"bound_seconds", choice.bound.seconds},
+                   {"bound_seconds", choice.bound ? json::value(choice.bound->seconds) : json::value()},
                    {"device_bytes", p.device_bytes},
                    {"device_bytes_of_all", p.device_bytes_of_all},
                    {"host_bytes", p.host_bytes},

@@ -443,6 +443,30 @@ TEST_CASE("jitter has the mean of the work, and is the same for the same seed") 
   CHECK(time_of(1, 0.2) != 1000ms);
 }
 
+TEST_CASE("no jitter makes work faster than the least factor says") {
+  CHECK(least_jitter(0) == 1);
+  for (const double jitter : {0.1, 1.0}) {
+    Duration least = 1ms;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      Machines machines({.node_of = {0}});
+      const auto stream =
+          machines.add_device(0, {.jitter = jitter, .seed = seed}).make_stream("compute", StreamWidth::whole);
+      constexpr int pieces = 2000;  // of which a thousandth or so is below it
+      for (int i = 0; i < pieces; ++i) {
+        stream->launch(work(1ms), nullptr);
+        machines.note(*stream, "end " + std::to_string(i));
+      }
+      machines.run();
+      Duration before{};
+      for (int i = 0; i < pieces; ++i) {
+        const Duration end = machines.times["end " + std::to_string(i)];
+        least = std::min(least, end - std::exchange(before, end));
+      }
+    }
+    CHECK(seconds(least) == doctest::Approx(1e-3 * least_jitter(jitter)).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("work of a slow rank takes longer") {
   Machines machines({.node_of = {0}});
   const auto stream = machines.add_device(0, {.slowness = 1.5}).make_stream("compute", StreamWidth::whole);
