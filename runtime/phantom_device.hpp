@@ -52,6 +52,9 @@ struct PhantomDeviceOptions {
   std::uint64_t seed = 0;  ///< of that
 };
 
+/// The least factor of a jitter: three standard deviations below what is usual, and what is drawn below counts as that.
+[[nodiscard]] double least_jitter(double jitter);
+
 class PhantomDevice : public Device {
  public:
   /// How long its wide stream has had work under way, without the time that it was held.

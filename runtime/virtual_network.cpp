@@ -104,9 +104,8 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
     if (beside > 1) use(ports[intra], seconds_of(size, links_.intra_node.bytes_per_second));
     use(ports[inter], seconds_of(size * across, links_.inter_node.bytes_per_second));
     Sent& sent = sent_[static_cast<std::size_t>(rank)];
-    sent.bytes_inter += bytes * across;
-    sent.bytes_intra += bytes * (1 - across);
-    ++sent.messages;
+    sent.ring_bytes_inter += bytes * across;
+    sent.ring_bytes_intra += bytes * (1 - across);
   }
   Duration end = begin;
   for (const Share& share : of_ranks) {

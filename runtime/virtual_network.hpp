@@ -38,8 +38,9 @@ class VirtualNetwork {
   [[nodiscard]] Duration latency(int from, int to) const;
 
   struct Sent {
-    double bytes_intra = 0, bytes_inter = 0;
+    double bytes_intra = 0, bytes_inter = 0;  ///< in messages
     std::uint64_t messages = 0;
+    double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings, beside those
   };
   [[nodiscard]] const Sent& sent(int rank) const { return sent_.at(static_cast<std::size_t>(rank)); }
 

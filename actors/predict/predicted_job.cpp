@@ -82,6 +82,13 @@ double factor_of(const std::vector<double>& factors, int index) {
 
 }  // namespace
 
+void StagePrediction::add(const StagePrediction& other, double share) {
+  for (double StagePrediction::* const part :
+       {&StagePrediction::forward_seconds, &StagePrediction::backward_seconds, &StagePrediction::weights_seconds,
+        &StagePrediction::optimizer_seconds, &StagePrediction::other_seconds, &StagePrediction::step_seconds})
+    this->*part += share * (other.*part);
+}
+
 void Prediction::write_trace(const std::filesystem::path& path) const {
   if (trace.empty())
     fail(ErrorCode::usage, "{}: the prediction kept no trace: ask for one with PredictionOptions::trace",
@@ -267,14 +274,18 @@ PredictedJob::Traffic PredictedJob::sent(int rank) {
   const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];
   Traffic traffic{.intra = of.after.sent.bytes_intra - of.before.sent.bytes_intra,
                   .inter = of.after.sent.bytes_inter - of.before.sent.bytes_inter,
-                  .messages = of.after.sent.messages - of.before.sent.messages};
+                  .messages = of.after.sent.messages - of.before.sent.messages,
+                  .nccl_intra = of.after.sent.ring_bytes_intra - of.before.sent.ring_bytes_intra,
+                  .nccl_inter = of.after.sent.ring_bytes_inter - of.before.sent.ring_bytes_inter};
   if (rank == simulated) return traffic;
   const Traffic mine = agreement(rank), theirs = agreement(simulated);
-  return {traffic.intra + mine.intra - theirs.intra, traffic.inter + mine.inter - theirs.inter,
-          traffic.messages + mine.messages - theirs.messages};
+  traffic.intra += mine.intra - theirs.intra;
+  traffic.inter += mine.inter - theirs.inter;
+  traffic.messages += mine.messages - theirs.messages;
+  return traffic;
 }
 
-StagePrediction PredictedJob::stage(const Ranks& rank) const {
+StagePrediction PredictedJob::times_of(const Ranks& rank) const {
   const auto spent = [&](SpanKind kind) {
     const auto index = static_cast<std::size_t>(kind);
     return rank.after.seconds[index] - rank.before.seconds[index];
@@ -323,9 +334,11 @@ Prediction PredictedJob::run() {
     const Traffic traffic = sent(r);
     prediction.rank_bytes_intra.push_back(traffic.intra);
     prediction.rank_bytes_inter.push_back(traffic.inter);
+    prediction.rank_nccl_bytes_intra.push_back(traffic.nccl_intra);
+    prediction.rank_nccl_bytes_inter.push_back(traffic.nccl_inter);
     messages += traffic.messages;
-    const runtime::Position position = grid.position(r);
-    if (position.row == 0) prediction.stages[static_cast<std::size_t>(position.stage)] = stage(of);
+    StagePrediction& stage = prediction.stages[static_cast<std::size_t>(grid.position(r).stage)];
+    stage.add(times_of(of), 1.0 / options_.grid.g_data);
     if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());
   }
   const Ranks& first = ranks_.front();

@@ -63,6 +63,7 @@ class PredictedJob {
   struct Traffic {
     double intra = 0, inter = 0;
     std::uint64_t messages = 0;
+    double nccl_intra = 0, nccl_inter = 0;
   };
 
   [[nodiscard]] int rows_to_simulate() const;
@@ -75,7 +76,7 @@ class PredictedJob {
   /// What one of them, `rank` or the one that is simulated for it, sends for an agreement.
   [[nodiscard]] Traffic agreement(int rank);
   [[nodiscard]] Traffic sent(int rank);
-  [[nodiscard]] StagePrediction stage(const Ranks& rank) const;
+  [[nodiscard]] StagePrediction times_of(const Ranks& rank) const;
 
   const models::Architecture* architecture_;
   TrainerOptions options_;

@@ -53,7 +53,7 @@ class PredictionEnded final : public Error {
 
 struct StagePrediction {
   double forward_seconds = 0, backward_seconds = 0, weights_seconds = 0, optimizer_seconds = 0,
-         other_seconds = 0;  ///< of a step, of row 0; weight gradients by themselves where they wait
+         other_seconds = 0;  ///< of a step, of an average row; weight gradients by themselves where they wait
   double step_seconds = 0;
   [[nodiscard]] double known_seconds() const {
     return forward_seconds + backward_seconds + weights_seconds + optimizer_seconds;
@@ -61,6 +61,8 @@ struct StagePrediction {
   [[nodiscard]] double busy() const {
     return step_seconds > 0 ? (known_seconds() + other_seconds) / step_seconds : 0;
   }
+  /// A share of all times of another one, for means.
+  void add(const StagePrediction& other, double share);
 };
 
 struct Prediction {
@@ -69,7 +71,8 @@ struct Prediction {
   double model_flops_per_second = 0;  ///< of one device
   double mfu = 0;                     ///< by the profile's peak; 0: it has none
   std::vector<StagePrediction> stages;
-  std::vector<double> rank_bytes_intra, rank_bytes_inter;  ///< sent by each rank in a step
+  std::vector<double> rank_bytes_intra, rank_bytes_inter;            ///< sent in messages by each rank in a step
+  std::vector<double> rank_nccl_bytes_intra, rank_nccl_bytes_inter;  ///< likewise, in NCCL's rings
   double bubble = 0;  ///< share of the step in which an average rank computes nothing
   std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< of the rank that needs most
   double device_bytes_of_all = 0;                                ///< of all ranks together

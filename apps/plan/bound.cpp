@@ -3,6 +3,7 @@
 #include "actors/exchange/algorithm_choice.hpp"
 #include "actors/exchange/volume.hpp"
 #include "collectives/nccl_stages.hpp"
+#include "runtime/phantom_device.hpp"
 
 #include <fmt/ranges.h>
 
@@ -89,11 +90,18 @@ std::vector<actors::UnitMoves> moves_of(const models::Architecture& architecture
       {plan.policy, stage, trainer.grid.g_inter, cut_of(trainer).microbatches, trainer.reuse});
 }
 
+/// Missing ones are 1.
+double least_of(const std::vector<double>& factors) {
+  return factors.empty() ? 1 : std::min(1.0, *std::min_element(factors.begin(), factors.end()));
+}
+
 }  // namespace
 
-Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs)
+Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances)
     : planner_(&planner),
       costs_(&costs),
+      least_work_(runtime::least_jitter(disturbances.jitter) * least_of(disturbances.slow_ranks)),
+      least_byte_(least_of(disturbances.slow_nodes)),
       times_(planner.job().architecture, planner.layer_classes(), costs, planner.profile().gpu,
              planner.profile().gpu ? 1 : planner.profile().threads) {}
 
@@ -125,7 +133,12 @@ Bound Bounds::of(const Candidate& candidate) {
     }
     place->second = pipeline_seconds(passes.whole, passes.last, cut.microbatches, chunks);
   }
-  return {place->second, place->second};
+  return bound_of(place->second, 0, place->second);
+}
+
+Bound Bounds::bound_of(double compute, double links, double estimate) const {
+  const double seconds = std::max(least_work_ * compute, least_byte_ * links);
+  return {seconds, std::max(estimate, seconds)};
 }
 
 Bound Bounds::of(const Trial& trial) {
@@ -138,12 +151,10 @@ Bound Bounds::of(const Trial& trial) {
     passes.whole.push_back(pass_seconds(plan.stage->slice(chunk), plan.layers[chunk].begin, times_, cut.whole));
     passes.last.push_back(pass_seconds(plan.stage->slice(chunk), plan.layers[chunk].begin, times_, cut.last));
   }
-  Bound bound;
-  bound.seconds = pipeline_seconds(passes.whole, passes.last, cut.microbatches, map.chunks);
-  bound.estimate = bound.seconds;
-  bound.seconds = std::max(bound.seconds, links_seconds(trial, bound.estimate));
-  bound.estimate = std::max(bound.estimate + tiers_seconds(trial), bound.seconds);
-  return bound;
+  const double compute = pipeline_seconds(passes.whole, passes.last, cut.microbatches, map.chunks);
+  double estimate = compute;
+  const double links = links_seconds(trial, estimate);
+  return bound_of(compute, links, estimate + tiers_seconds(trial));
 }
 
 /// Counts what moves between the ranks of a stage's column, and remembers it by what it depends on.

@@ -1,9 +1,10 @@
 // What a step of a candidate takes at least, and about, without simulating it. A bound is never above the time that
 // actors::predict() gives: stages compute what they compute, in the order of a pipeline, and links carry what they
-// carry. One thread at a time.
+// carry, both as fast as what disturbs them allows at best. One thread at a time.
 #pragma once
 
 #include "actors/exchange/volume.hpp"
+#include "actors/predict/prediction.hpp"
 #include "apps/plan/stage_times.hpp"
 #include "apps/plan/trial.hpp"
 #include "runtime/work_cost.hpp"
@@ -22,8 +23,8 @@ struct Bound {
 
 class Bounds {
  public:
-  /// `costs`: times of work on the profile's device. Both outlive this.
-  Bounds(const Planner& planner, const runtime::CostModel& costs);
+  /// `costs`: times of work on the profile's device. Both outlive this. `disturbances`: those of the predictions.
+  Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances = {});
 
   /// Before anything is planned: what its stages compute.
   [[nodiscard]] Bound of(const Candidate& candidate);
@@ -37,6 +38,8 @@ class Bounds {
     std::vector<PassSeconds> whole, last;
   };
 
+  /// Of what stages and links take as usual.
+  [[nodiscard]] Bound bound_of(double compute, double links, double estimate) const;
   [[nodiscard]] double links_seconds(const Trial& trial, double& estimate);
   [[nodiscard]] actors::VolumeCounter& counter_of(const Trial& trial, const actors::RankPlan& plan, int stage,
                                                   const actors::PlanChoices& choices);
@@ -44,6 +47,7 @@ class Bounds {
 
   const Planner* planner_;
   const runtime::CostModel* costs_;
+  double least_work_, least_byte_;  ///< of their usual times
   LayerTimes times_;
   std::map<ComputeKey, double> computes_;
   std::map<std::string, actors::VolumeCounter>

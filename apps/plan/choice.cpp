@@ -106,7 +106,7 @@ class Chooser {
           const actors::PredictionOptions& how)
       : planner_(&planner),
         predict_(&predict),
-        bounds_(planner, costs),
+        bounds_(planner, costs, how.disturbances),
         samples_(planner.job().sample, planner.items_of_sample()),
         how_(how) {}
 
@@ -239,7 +239,7 @@ Choices choose(const Planner& planner, const runtime::CostModel& costs, const Pr
 std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
                                   const actors::PredictionOptions& how) {
   try {
-    Choice choice{candidate, planner.plan(candidate), {}, {}, {}};
+    Choice choice{.candidate = candidate, .trial = planner.plan(candidate)};
     if (!choice.trial.fits) return {};
     choice.trial.plans = {};
     const PlannedSamples samples(planner.job().sample, planner.items_of_sample());

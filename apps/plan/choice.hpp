@@ -23,10 +23,10 @@ using Predictor = std::function<actors::Prediction(const models::Architecture&, 
 /// One candidate with what became of it.
 struct Choice {
   Candidate candidate;
-  Trial trial;  ///< without its plans
-  Bound bound;
-  actors::Prediction prediction;
-  std::vector<GivenFlag> config;
+  Trial trial;                      ///< without its plans
+  std::optional<Bound> bound = {};  ///< none: it was not searched for
+  actors::Prediction prediction = {};
+  std::vector<GivenFlag> config = {};
 };
 
 /// The candidate that came nearest to fitting.

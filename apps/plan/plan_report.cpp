@@ -18,9 +18,15 @@ namespace {
 
 namespace json = boost::json;
 
-double most(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+/// Of the rank that sends most, in messages and by NCCL.
+double most(const std::vector<double>& messages, const std::vector<double>& nccl) {
+  double most = 0;
+  for (std::size_t r = 0; r < messages.size(); ++r)
+    most = std::max(most, messages[r] + (r < nccl.size() ? nccl[r] : 0.0));
+  return most;
 }
+double most_in_nodes(const Prediction& p) { return most(p.rank_bytes_intra, p.rank_nccl_bytes_intra); }
+double most_between(const Prediction& p) { return most(p.rank_bytes_inter, p.rank_nccl_bytes_inter); }
 
 std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
 
@@ -94,9 +100,8 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
                         right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
                         right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
-                        right(amount(static_cast<double>(p.file_bytes)), 11),
-                        right(amount(most(p.rank_bytes_intra)), 11), right(amount(most(p.rank_bytes_inter)), 11),
-                        right(cost(p, context), 14));
+                        right(amount(static_cast<double>(p.file_bytes)), 11), right(amount(most_in_nodes(p)), 11),
+                        right(amount(most_between(p)), 11), right(cost(p, context), 14));
   }
   text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
   for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
@@ -124,12 +129,7 @@ std::string stages_table(const Choice& choice) {
   } else {
     actors::StagePrediction mean;
     const auto count = static_cast<double>(stages.size());
-    for (const actors::StagePrediction& stage : stages)
-      for (double actors::StagePrediction::* const part :
-           {&actors::StagePrediction::forward_seconds, &actors::StagePrediction::backward_seconds,
-            &actors::StagePrediction::weights_seconds, &actors::StagePrediction::optimizer_seconds,
-            &actors::StagePrediction::other_seconds, &actors::StagePrediction::step_seconds})
-        mean.*part += stage.*part / count;
+    for (const actors::StagePrediction& stage : stages) mean.add(stage, 1 / count);
     const auto [idlest, busiest] = std::minmax_element(
         stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.busy() < b.busy(); });
     lines.emplace_back("average", mean);
@@ -231,13 +231,13 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                    {"model_flops_per_second", p.model_flops_per_second},
                    {"mfu", p.mfu},
                    {"bubble", p.stages.empty() ? json::value() : json::value(p.bubble)},
-                   {"bound_seconds", choice.bound.seconds},
+                   {"bound_seconds", choice.bound ? json::value(choice.bound->seconds) : json::value()},
                    {"device_bytes", p.device_bytes},
                    {"device_bytes_of_all", p.device_bytes_of_all},
                    {"host_bytes", p.host_bytes},
                    {"file_bytes", p.file_bytes},
-                   {"bytes_in_nodes", most(p.rank_bytes_intra)},
-                   {"bytes_between_nodes", most(p.rank_bytes_inter)},
+                   {"bytes_in_nodes", most_in_nodes(p)},
+                   {"bytes_between_nodes", most_between(p)},
                    {"device_bytes_by_kind", bytes_by_kind(choice.trial.kinds.device)},
                    {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)},
                    {"stages", std::move(stages)}};

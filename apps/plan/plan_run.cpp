@@ -75,6 +75,19 @@ std::string write_trace(const std::string& path, std::size_t number, const Choic
                      planner.world(), choice.candidate.text());
 }
 
+/// What is given for the training and would write files in it, as a plan has others of its own.
+std::string training_flags(const PlanOptions& options) {
+  std::string flags;
+  for (const GivenFlag& flag : options.train)
+    for (const char* const writes : {"metrics", "trace", "tensorboard", "save", "checkpoint"})
+      if (flag.name == writes) flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", flag.name, flag.value);
+  if (flags.empty()) return {};
+  return fmt::format(
+      "\nof the training, and in its config; nothing is written there now: {}\n"
+      "a plan has --write-trace for what is simulated, and --json for figures\n",
+      flags);
+}
+
 PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchLimits limits) {
   const MachineProfile profile = tools.read_profile(options.profiles.front());
   const auto costs = tools.costs(profile);
@@ -149,6 +162,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
         first_best = choices.best.front().candidate;
         result.text +=
             search_lines(choices) + '\n' + choices_table(choices, context) + stages_table(choices.best.front());
+        result.text += training_flags(options);
         if (options.no_simulation)
           result.text +=
               "\nnothing was simulated: times are what plans say, without what ranks wait for each other\n";

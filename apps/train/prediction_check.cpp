@@ -1,5 +1,6 @@
 #include "apps/train/prediction_check.hpp"
 
+#include "apps/plan/choice.hpp"
 #include "runtime/error.hpp"
 #include "runtime/grid.hpp"
 
@@ -11,12 +12,15 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 namespace ranvier::apps {
 
 namespace {
 
 namespace json = boost::json;
+
+double sum(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
 
 constexpr std::chrono::seconds longest_prediction(5);
 constexpr std::size_t most_stages = 16;  // of which each has a line
@@ -25,12 +29,11 @@ constexpr std::size_t most_stages = 16;  // of which each has a line
 struct Figures {
   double step_seconds = 0;
   std::vector<double> busy;                 ///< by stage, the share of a step
-  double bytes_intra = 0, bytes_inter = 0;  ///< of a step, of all ranks
+  double bytes_intra = 0, bytes_inter = 0;  ///< of messages in a step, of all ranks
   double device_bytes = 0;                  ///< of the rank with the most
 };
 
 Figures predicted_figures(const actors::Prediction& prediction) {
-  const auto sum = [](const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); };
   Figures figures{.step_seconds = prediction.step_seconds,
                   .busy = {},
                   .bytes_intra = sum(prediction.rank_bytes_intra),
@@ -68,7 +71,13 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-std::string table(const std::string& profile, const Figures& predicted, const Figures& measured) {
+/// What NCCL carries in a step, of all ranks. It does not say what it sends, so nothing is measured beside it.
+struct NcclBytes {
+  double intra = 0, inter = 0;
+};
+
+std::string table(const std::string& profile, const Figures& predicted, const Figures& measured,
+                  const NcclBytes& nccl) {
   std::string text = fmt::format("predicted from the profile '{}', beside a usual step of this run\n", profile) +
                      line("", "predicted", "measured", "off by");
   const auto milliseconds = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
@@ -82,18 +91,18 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
     for (std::size_t s = 0; s < measured.busy.size(); ++s)
       busy(fmt::format("stage {}", s), predicted.busy[s], measured.busy[s]);
   } else {
-    const auto mean = [](const std::vector<double>& all) {
-      return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
-    };
+    const auto mean = [](const std::vector<double>& all) { return sum(all) / static_cast<double>(all.size()); };
     busy("an average stage", mean(predicted.busy), mean(measured.busy));
   }
+  const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
   const auto bytes = [&](const char* what, double said, double was) {
     if (said == 0 && was == 0) return;
-    const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
     text += line(what, readable(said), readable(was), ratio_text(said, was));
   };
   bytes("sent inside nodes", predicted.bytes_intra, measured.bytes_intra);
   bytes("sent between nodes", predicted.bytes_inter, measured.bytes_inter);
+  if (nccl.intra > 0) text += line("NCCL, inside nodes", readable(nccl.intra), "", "");
+  if (nccl.inter > 0) text += line("NCCL, between nodes", readable(nccl.inter), "", "");
   bytes("memory of a device", predicted.device_bytes, measured.device_bytes);
   return text;
 }
@@ -135,9 +144,15 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& pl
 PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                         const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const Figures predicted = predicted_figures(prediction), measured = measured_figures(ranks, grid);
+  const NcclBytes nccl{sum(prediction.rank_nccl_bytes_intra), sum(prediction.rank_nccl_bytes_inter)};
+  json::object said = to_json(predicted);
+  if (nccl.intra + nccl.inter > 0) {
+    said["nccl_bytes_intra"] = nccl.intra;
+    said["nccl_bytes_inter"] = nccl.inter;
+  }
   const json::object record{
-      {"profile", profile.name}, {"predicted", to_json(predicted)}, {"measured", to_json(measured)}};
-  return {.text = table(profile.name, predicted, measured),
+      {"profile", profile.name}, {"predicted", std::move(said)}, {"measured", to_json(measured)}};
+  return {.text = table(profile.name, predicted, measured, nccl),
           .record = json::serialize(json::object{{"prediction", record}})};
 }
 
@@ -164,9 +179,10 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
       disturbances_of(trainer, static_cast<std::int64_t>(ranks.front().step.steps));
   actors::Prediction prediction;
   try {
-    prediction = actors::predict(
-        run.job.architecture, *run.job.source, trainer, profile,
-        {.disturbances = disturbances, .goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
+    prediction = actors::predict(run.job.architecture, *run.job.source, trainer, profile,
+                                 {.disturbances = disturbances,
+                                  .distinct_only = usual_prediction(trainer.grid.ranks()).distinct_only,
+                                  .goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
   } catch (const actors::PredictionEnded&) {
     return none(fmt::format("it would take more than {} s; ranvier-plan makes it", longest_prediction.count()));
   } catch (const Error& error) {

@@ -166,6 +166,10 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   const double slow =
       predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
   check_ratio(slow, usual, 2.5, 0.01);
+  // A stage is as busy as its rows are on average: one always, the other for its share of that.
+  const Prediction half =
+      predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}});
+  CHECK(half.stages[0].busy() == doctest::Approx((1 + 1 / 2.5) / 2).epsilon(0.01));
 
   constexpr runtime::Link wire{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 0};
   const Rates nothing;
@@ -182,6 +186,30 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   CHECK(waits.rank_bytes_intra[0] == 0);
   check_ratio(waits.rank_bytes_inter[0], bytes, 1.06, 0.02);
   check_ratio(messages, waits.rank_bytes_inter[0] / 1e6, 1.02, 0.02);
+}
+
+TEST_CASE("what NCCL carries counts as no message") {
+  TrainerOptions options = job_of(1, 2, 8, 2);
+  options.node_of = {0, 1};
+  runtime::MachineProfile profile = machine();
+  profile.gpu = true;
+  options.gpu = TrainerOptions::GpuMemory{.staged = true};
+  const Prediction plans = predicted(small_gpt(), options, profile, Rates());
+  options.gpu->nccl = true;
+  const Prediction nccl = predicted(small_gpt(), options, profile, Rates());
+  const double bytes = 4.0 * static_cast<double>(make_gpt(small_gpt()).parameters());
+  REQUIRE(nccl.rank_nccl_bytes_inter.size() == 2);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    check_ratio(nccl.rank_nccl_bytes_inter[rank], bytes, 1.06, 0.02);
+    CHECK(nccl.rank_nccl_bytes_intra[rank] == 0);
+    CHECK(plans.rank_nccl_bytes_inter[rank] == 0);
+    // What all agree on after a batch is a message still.
+    CHECK(nccl.rank_bytes_inter[rank] > 0);
+    CHECK(nccl.rank_bytes_inter[rank] < 1000);
+    CHECK(plans.rank_bytes_inter[rank] ==
+          doctest::Approx(nccl.rank_bytes_inter[rank] + nccl.rank_nccl_bytes_inter[rank]).epsilon(0.02));
+  }
+  CHECK(nccl.messages == 2);
 }
 
 TEST_CASE("jitter is repeatable by its seed") {

@@ -67,7 +67,8 @@ void check_alike(const Prediction& some, const Prediction& all) {
   CHECK(some.messages == all.messages);
   CHECK(some.device_bytes == all.device_bytes);
   CHECK(some.device_bytes_of_all == all.device_bytes_of_all);
-  for (const auto bytes : {&Prediction::rank_bytes_intra, &Prediction::rank_bytes_inter}) {
+  for (const auto bytes : {&Prediction::rank_bytes_intra, &Prediction::rank_bytes_inter,
+                           &Prediction::rank_nccl_bytes_intra, &Prediction::rank_nccl_bytes_inter}) {
     REQUIRE((some.*bytes).size() == (all.*bytes).size());
     for (std::size_t r = 0; r < (all.*bytes).size(); ++r)
       CHECK((some.*bytes)[r] == doctest::Approx((all.*bytes)[r]).epsilon(1e-12));

@@ -16,6 +16,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
@@ -135,6 +137,17 @@ TEST_CASE("the config file of ranvier-plan means to ranvier-train what was plann
   CHECK(options.device.threads == 1);
 }
 
+TEST_CASE("files of the training are its own, and a plan says that it writes none of them") {
+  const TemporaryFolder folder;
+  const std::string metrics = folder.path() / "m.jsonl", trace = folder.path() / "t.json";
+  const auto result = run_plan(parse(small_job({"--metrics", metrics, "--trace", trace})), invented_tools());
+  CAPTURE(result.text);
+  CHECK(has(result.text, "nothing is written there now: --metrics " + metrics + ", --trace " + trace));
+  CHECK(!std::filesystem::exists(metrics));
+  CHECK(!std::filesystem::exists(trace));
+  CHECK(!has(run_plan(parse(small_job({})), invented_tools()).text, "nothing is written there now"));
+}
+
 TEST_CASE("slices of the model that are given are part of every candidate, and of its config file") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
@@ -173,6 +186,17 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
   CHECK(best[0].at("tokens_per_second").as_double() >= best[2].at("tokens_per_second").as_double());
   CHECK(json.at("left_out").as_object().size() > 0);
   CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
+}
+
+TEST_CASE("what was predicted without a search has no bound") {
+  const auto json =
+      boost::json::parse(run_plan(parse(small_job({"--json", "--bandwidth-times", "2"})), invented_tools()).text);
+  const auto& cases = json.at("what_if").as_array();
+  REQUIRE(cases.size() == 2);
+  for (const auto& one : cases) {
+    CHECK(one.at("best").at("bound_seconds").as_double() > 0);
+    CHECK(one.at("unchanged").at("bound_seconds").is_null());
+  }
 }
 
 TEST_CASE("what if: each case has its best, and what the first case's best does there") {

@@ -111,6 +111,27 @@ TEST_CASE("an error of a simulation ends the search") {
   CHECK_THROWS_AS(static_cast<void>(search(8, steps, {.threads = 2})), Error);
 }
 
+TEST_CASE("no bound is above the time of its simulation where work varies or links are slow") {
+  const runtime::MachineProfile profile = tests::plan_profile(false);
+  const runtime::ProfileCosts costs(profile);
+  double usual = 0, least = 0;
+  for (const int draw : {0, 1, 2, 3}) {
+    CAPTURE(draw);
+    // One rank computes all the time, so that its bound is nearly its time.
+    const apps::Planner planner(with(tests::small_gpt_flags(1, 1, 2), {{"offload", "none"}, {"policy", "1f1b"}}),
+                                profile);
+    const actors::PredictionOptions how{.disturbances = {.seed = static_cast<std::uint64_t>(draw), .jitter = 1}};
+    const Choices all = choose(planner, costs, actors::predict, {.best = 100, .exhaustive = true}, how);
+    REQUIRE(!all.best.empty());
+    least = std::max(least, all.search.largest_bound_share);
+    apps::Bounds bounds(planner, costs);
+    for (const apps::Choice& choice : all.best)
+      usual = std::max(usual, bounds.of(planner.plan(choice.candidate)).seconds / choice.prediction.step_seconds);
+  }
+  CHECK(least <= 1);
+  CHECK(usual > 1);  // what bounds of undisturbed work would be
+}
+
 TEST_CASE("no bound is above the time of its simulation, and so the best of a plan are those of all candidates") {
   struct Job {
     bool gpu;

@@ -1,4 +1,6 @@
-// The memory that ranvier-plan plans, against ranks of every family of models that allocate and train.
+// The memory that ranvier-plan plans, against ranks of every family of models that allocate and train; and all families
+// in virtual time.
+#include "actors/predict/prediction.hpp"
 #include "apps/plan/trial.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
@@ -9,12 +11,14 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/effort.hpp"
 #include "tests/far_device.hpp"
+#include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <random>
@@ -132,9 +136,30 @@ std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
   return bytes;
 }
 
+/// Flags of a job of a family on nodes of so many; `nvme`: where its states live, if anywhere.
+std::vector<apps::GivenFlag> job_of(const Family& family, bool gpu, int world, int node_size,
+                                    const std::string& nvme = {}) {
+  std::vector<apps::GivenFlag> flags = family.flags;
+  flags.insert(flags.end(),
+               {{"world", std::to_string(world)}, {"batch-size", "16"}, {"node-size", std::to_string(node_size)}});
+  if (gpu) flags.insert(flags.end(), {{"precision", "bf16"}, {"collectives", "plans"}});
+  if (!nvme.empty()) flags.insert(flags.end(), {{"offload", "infinity-nvme"}, {"nvme", nvme}});
+  return flags;
+}
+
+/// Of the files that a rank has in a folder.
+std::size_t file_bytes(const std::filesystem::path& folder, int rank) {
+  std::size_t bytes = 0;
+  const std::string mark = ".rank" + std::to_string(rank) + ".";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().parent_path().filename().string().find(mark) != std::string::npos)
+      bytes += entry.file_size();
+  return bytes;
+}
+
 /// All ranks of the job, which train for a step.
 void check_memory(const apps::Planner& planner, const apps::Trial& trial, const models::SampleSource& samples,
-                  bool gpu) {
+                  bool gpu, const std::filesystem::path& nvme = {}) {
   actors::TrainerOptions options = trial.trainer;
   options.steps = 1;
   const int count = planner.world();
@@ -171,6 +196,10 @@ void check_memory(const apps::Planner& planner, const apps::Trial& trial, const 
     const auto rank = static_cast<std::size_t>(r);
     const int stage = ranks[rank]->plan().position.stage;
     const runtime::MemoryPlan& plan = trial.plans.stage(static_cast<std::size_t>(stage)).memory;
+    if (!nvme.empty()) {
+      CHECK(plan.bytes(MemorySpace::nvme) > 0);
+      CHECK(file_bytes(nvme, r) == plan.bytes(MemorySpace::nvme));
+    }
     for (const MemorySpace space : {MemorySpace::device, MemorySpace::pinned, MemorySpace::host}) {
       CAPTURE(std::string(runtime::to_string(space)));
       const std::size_t bytes = taken[rank].of(space), all = planned(plan, space), some = at_most(plan, space);
@@ -198,12 +227,7 @@ TEST_CASE(
     for (const bool gpu : {false, true}) {
       CAPTURE(gpu);
       const runtime::MachineProfile profile = tests::plan_profile(gpu);
-      std::vector<apps::GivenFlag> flags = family.flags;
-      for (const char* flag : {"world", "batch-size"})
-        flags.push_back({flag, std::to_string(flag == std::string("world") ? world : 16)});
-      flags.push_back({"node-size", "4"});
-      if (gpu) flags.insert(flags.end(), {{"precision", "bf16"}, {"collectives", "plans"}});
-      const apps::Planner planner(flags, profile);
+      const apps::Planner planner(job_of(family, gpu, world, 4), profile);
       const auto candidates = make_space(planner.space()).candidates;
       for (int n = 0; n < of_each; ++n) {
         const apps::Candidate& candidate = candidates[draw() % candidates.size()];
@@ -216,4 +240,65 @@ TEST_CASE(
   }
   CHECK(trained > 1);
   if (tests::long_run()) CHECK(trained == 112);
+}
+
+TEST_CASE("files of states are as long as ranvier-plan plans them, for every family of models") {
+  std::mt19937 draw(11);
+  tests::Share share(4, 8);
+  for (const Family& family : families()) {
+    CAPTURE(std::string(family.name));
+    const auto samples = family.samples();
+    for (const bool gpu : {false, true}) {
+      CAPTURE(gpu);
+      const tests::TemporaryFolder nvme;
+      const runtime::MachineProfile profile = tests::plan_profile(gpu);
+      const apps::Planner planner(job_of(family, gpu, 4, 2, nvme.path().string()), profile);
+      const auto candidates = make_space(planner.space()).candidates;
+      const apps::Candidate& candidate = candidates[draw() % candidates.size()];
+      if (!share.takes()) continue;
+      CAPTURE(candidate.text());
+      check_memory(planner, planner.plan(candidate), *samples, gpu, nvme.path());
+    }
+  }
+}
+
+TEST_CASE(
+    "every family of models goes through in virtual time, on both kinds of devices, in the memory that is "
+    "planned") {
+  std::mt19937 draw(13);
+  for (const Family& family : families()) {
+    CAPTURE(std::string(family.name));
+    const auto samples = family.samples();
+    for (const bool gpu : {false, true}) {
+      CAPTURE(gpu);
+      const runtime::MachineProfile profile = tests::plan_profile(gpu);
+      for (const char* const nvme : {"", "/nvme"}) {
+        const apps::Planner planner(job_of(family, gpu, 4, 2, nvme), profile);
+        const auto candidates = make_space(planner.space()).candidates;
+        const apps::Candidate& candidate = candidates[draw() % candidates.size()];
+        CAPTURE(candidate.text());
+        const apps::Trial trial = planner.plan(candidate);
+        const actors::Prediction prediction =
+            actors::predict(planner.job().architecture, *samples, trial.trainer, profile);
+        CHECK(prediction.step_seconds > 0);
+        std::size_t device = 0, host = 0, files = 0;
+        for (const std::size_t distinct : trial.plans.of_stage) {
+          const runtime::MemoryPlan& plan = trial.plans.distinct[distinct].memory;
+          device = std::max(device, plan.bytes(MemorySpace::device));
+          host = std::max(host, plan.bytes(MemorySpace::pinned) + plan.bytes(MemorySpace::host));
+          files = std::max(files, plan.bytes(MemorySpace::nvme));
+        }
+        CHECK(prediction.device_bytes == device);
+        CHECK(prediction.host_bytes == host);
+        CHECK(prediction.file_bytes == files);
+        CHECK((files > 0) == (*nvme != '\0'));
+        // Every pass of every stage states what it costs.
+        for (const actors::StagePrediction& stage : prediction.stages) {
+          CHECK(stage.forward_seconds > 0);
+          CHECK(stage.backward_seconds > 0);
+          CHECK(stage.optimizer_seconds > 0);
+        }
+      }
+    }
+  }
 }

@@ -98,6 +98,26 @@ TEST_CASE("what was predicted stands beside what was measured, with how far it i
   CHECK(record.at("measured").at("busy").as_array().size() == 2);
 }
 
+TEST_CASE("what NCCL carries is said beside messages, and counts as none of them") {
+  actors::Prediction made = prediction();
+  made.rank_nccl_bytes_intra = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
+  made.rank_nccl_bytes_inter = {1 << 20, 0, 1 << 20, 0};
+  const PredictionCheck check = compare(made, {2, 2}, tests::plan_profile(true), four_ranks());
+  CAPTURE(check.text);
+  CHECK(has(check.text, "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "NCCL, inside nodes        12.0 MiB"));
+  CHECK(has(check.text, "NCCL, between nodes        2.0 MiB"));
+  const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
+  const auto& predicted = record.at("predicted").as_object();
+  CHECK(predicted.at("bytes_inter").as_double() == 1 << 20);
+  CHECK(predicted.at("nccl_bytes_intra").as_double() == 12 << 20);
+  CHECK(predicted.at("nccl_bytes_inter").as_double() == 2 << 20);
+  CHECK(!record.at("measured").as_object().contains("nccl_bytes_inter"));
+  const PredictionCheck without = compare(prediction(), {2, 2}, tests::plan_profile(true), four_ranks());
+  CHECK(!has(without.text, "NCCL"));
+}
+
 TEST_CASE("many stages share a line, and what nobody sends has none") {
   constexpr int stages = 40;
   actors::Prediction made = prediction();

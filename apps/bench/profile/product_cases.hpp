@@ -15,7 +15,7 @@ struct ProductCase {
   ProfiledWork work;
 };
 
-/// Small, medium and large numbers of tokens and channels, in all combinations.
+/// From small to large numbers of tokens and channels, in all combinations; those in the middle are the medium ones.
 struct ProductSizes {
   std::vector<std::size_t> tokens;
   std::vector<std::size_t> channels;

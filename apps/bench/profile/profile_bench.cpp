@@ -41,7 +41,7 @@ struct Scale {
   KernelSize small, large;
 };
 const Scale cpu_scale{.memory_bytes = std::size_t{192} << 20,
-                      .products = {{64, 512, 4096}, {64, 256, 1024}, 16384},
+                      .products = {{16, 64, 512, 4096}, {64, 256, 1024}, 16384},
                       .small = {4, 64},
                       .large = {2048, 768}};
 const Scale gpu_scale{.memory_bytes = std::size_t{2560} << 20,
@@ -60,6 +60,12 @@ const Scale& scale_of(const runtime::Device& device, double seconds_left) {
   if (device.apart()) return gpu_scale;
   return seconds_left < quick_seconds ? quick_scale : cpu_scale;
 }
+
+/// Whether what work reads was read or written shortly before, and may be in caches.
+enum class Reuse { some, none };
+
+/// States are used once a step.
+Reuse reuse_of(WorkKind kind) { return kind == WorkKind::optimizer ? Reuse::none : Reuse::some; }
 
 std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -183,7 +189,7 @@ class ProfileBench {
     const double budget = seconds / static_cast<double>((crowds() ? 5 : 3) * small.size());
     for (std::size_t i = 0; i < small.size(); ++i)
       profile.rates[dtype][index_of(small[i].kind)] =
-          kind_rate(timer, *stream_, small[i].work, large[i].work, budget);
+          kind_rate(timer, *stream_, {small[i].work, large[i].work, reuse_of(small[i].kind)}, budget);
   }
 
   /// Whether ranks beside each other take something from each other.
@@ -199,21 +205,28 @@ class ProfileBench {
     return rate;
   }
 
+  struct KindWork {
+    ProfiledWork small, large;
+    Reuse reuse = Reuse::some;
+  };
+
   /// Of three measurements: small work, and large work whose arrays are in caches, and not; of a CPU's ranks also of
   /// the latter while one computes alone.
-  WorkRate kind_rate(WorkTimer& timer, StreamView stream, const ProfiledWork& small, const ProfiledWork& large,
-                     double budget) {
-    TimedWork of_large = timer.timed(stream, large, Caches::warm, budget);
-    of_large.seconds = (of_large.seconds + timer.seconds_of(stream, large, Caches::cold, budget)) / 2;
+  WorkRate kind_rate(WorkTimer& timer, StreamView stream, const KindWork& work, double budget) {
+    const auto seconds_of_large = [&] {
+      const double cold = timer.seconds_of(stream, work.large, Caches::cold, budget);
+      if (work.reuse == Reuse::none) return cold;
+      return (timer.seconds_of(stream, work.large, Caches::warm, budget) + cold) / 2;
+    };
+    const TimedWork large{.costs = timer.costs(stream, work.large), .seconds = seconds_of_large()};
     double crowding = 1;
     if (crowds()) {
       timer.set_alone(true, leads_);
-      const double warm = timer.seconds_of(stream, large, Caches::warm, budget);
-      const double cold = timer.seconds_of(stream, large, Caches::cold, budget);
-      crowding = std::max(1.0, of_large.seconds / ((warm + cold) / 2));
+      crowding = std::max(1.0, large.seconds / seconds_of_large());
       timer.set_alone(false, leads_);
     }
-    return rounded_rate(alone_rate(fit_rate(timer.timed(stream, small, Caches::warm, budget), of_large), crowding));
+    const TimedWork small = timer.timed(stream, work.small, Caches::warm, budget);
+    return rounded_rate(alone_rate(fit_rate(small, large), crowding));
   }
 
   /// In the device's memory.
@@ -245,7 +258,7 @@ class ProfileBench {
                             runtime::copy(stream, at, pinned.data(), bytes);
                           }};
     };
-    return kind_rate(timer, *stream_, copies(small), copies(large), small_budget());
+    return kind_rate(timer, *stream_, {copies(small), copies(large)}, small_budget());
   }
 
   /// Additions on a stream of one thread, and AdamW on all threads that a rank has for it.
@@ -258,8 +271,9 @@ class ProfileBench {
     const auto whole = host->make_stream("step", runtime::StreamWidth::whole);
     timer.fill_with(*whole, DType::f32, false);
     const auto measure = [&](WorkKind kind, StreamView stream, const auto& work_of) {
-      profile.host_rates[index_of(kind)] = kind_rate(timer, stream, work_of(DType::f32, scale.small),
-                                                     work_of(DType::f32, scale.large), small_budget());
+      profile.host_rates[index_of(kind)] = kind_rate(
+          timer, stream, {work_of(DType::f32, scale.small), work_of(DType::f32, scale.large), reuse_of(kind)},
+          small_budget());
     };
     measure(WorkKind::elementwise, *narrow, additions);
     measure(WorkKind::optimizer, *whole, optimizer_step);
