@@ -33,7 +33,7 @@ class EventLoop : public Clock {
   /// Queues `handler`. Handlers posted by one thread run in the order of the posts. Any thread.
   virtual void post(Handler handler) = 0;
 
-  /// Queues `handler` once, `delay` from now. Loop thread only.
+  /// Queues `handler` once, `delay` from now; 0: in virtual time after all that happens now. Loop thread only.
   virtual void after(Duration delay, Handler handler) = 0;
 
   /// Polled between handlers as long as it is active. It must outlive the loop's last run. Loop thread only.

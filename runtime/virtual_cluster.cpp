@@ -113,7 +113,9 @@ struct VirtualCluster::State::Loop final : EventLoop {
     wake();
   }
   void after(Duration delay, Handler handler) override {
-    state->time.at(state->time.now() + delay, [this, handler = std::move(handler)] { post(handler); });
+    auto posts = [this, handler = std::move(handler)] { post(handler); };
+    if (delay == Duration(0)) return state->time.at_the_end_of_now(std::move(posts));
+    state->time.at(state->time.now() + delay, std::move(posts));
   }
   [[nodiscard]] Duration now() const override { return state->time.now(); }
   void add_source(PollSource&) override {

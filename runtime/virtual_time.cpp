@@ -5,7 +5,14 @@
 
 namespace ranvier::runtime {
 
-void VirtualTime::at(Duration time, Action action) {
+void VirtualTime::at(Duration time, Action action) { add(std::max(time, now_), made_++, std::move(action)); }
+
+void VirtualTime::at_the_end_of_now(Action action) {
+  constexpr std::uint64_t after_all_others = std::uint64_t{1} << 63;
+  add(now_, after_all_others | made_++, std::move(action));
+}
+
+void VirtualTime::add(Duration time, std::uint64_t number, Action action) {
   std::size_t place = actions_.size();
   if (free_.empty()) {
     actions_.push_back(std::move(action));
@@ -14,7 +21,7 @@ void VirtualTime::at(Duration time, Action action) {
     free_.pop_back();
     actions_[place] = std::move(action);
   }
-  heap_.push_back({std::max(time, now_).count(), made_++, place});
+  heap_.push_back({time.count(), number, place});
   std::push_heap(heap_.begin(), heap_.end(), later);
 }
 

@@ -19,6 +19,8 @@ class VirtualTime {
 
   /// Runs `action` at that time, or now where that has passed; of equal times in the order of the calls.
   void at(Duration time, Action action);
+  /// Runs `action` at this moment, once nothing else is left to do then.
+  void at_the_end_of_now(Action action);
 
   /// Runs what comes next; false: there is nothing.
   bool step();
@@ -35,6 +37,7 @@ class VirtualTime {
   static bool later(const Entry& a, const Entry& b) noexcept {
     return a.time != b.time ? a.time > b.time : a.number > b.number;
   }
+  void add(Duration time, std::uint64_t number, Action action);
 
   Duration now_{};
   std::uint64_t steps_ = 0, made_ = 0;

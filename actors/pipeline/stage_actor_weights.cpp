@@ -22,8 +22,7 @@ void StageActor::await_weights() {
 void StageActor::look_at_messages() {
   if (looks_) return;
   looks_ = true;
-  // The shortest time: whatever comes at this moment comes before.
-  context_->loop.after(std::chrono::nanoseconds(1), [this] {
+  context_->loop.after(runtime::Duration(0), [this] {
     looks_ = false;
     looked_ = true;
     next();
