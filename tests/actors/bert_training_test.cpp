@@ -30,7 +30,8 @@ models::BertOptions small_bert(bool roberta, int tile) {
 
 tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std::uint64_t seed,
                        tests::Devices devices = tests::Devices::inline_, bool documents = false, int tile = 1) {
-  const auto bert = small_bert(roberta, tile);
+  auto bert = small_bert(roberta, tile);
+  bert.precision = options.precision;
   const models::MaskedSource masked(
       std::make_unique<tests::RandomTokens>(bert.sequence_length, bert.vocab_size - 1, 1 << 20, documents),
       {.probability = 0.3, .mask_token = 36, .tokens = 36, .seed = options.seed});
@@ -102,5 +103,20 @@ TEST_CASE("a BERT in tiles trains the same bits on every grid, wherever its stat
                      .activations = TierKind::host,
                      .bucket_elements = 256};
     check_same_bits(reference, train(roberta, options, 3, tests::Devices::delayed, false, 4));
+  }
+}
+
+TEST_CASE("a BERT trains the same bits under every policy, in chunks, and in every precision") {
+  for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
+    CAPTURE(runtime::to_string(compute));
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    tests::set_precision(options, compute);
+    const auto reference = train(compute == runtime::DType::bf16, options, 1);
+    std::uint64_t seed = 2;
+    for (const auto& [name, order] : tests::pipeline_orders(options)) {
+      CAPTURE(name);
+      check_same_bits(reference, train(compute == runtime::DType::bf16, order, seed++));
+    }
   }
 }

@@ -29,8 +29,9 @@ models::LlamaOptions tiled_llama(bool tied, int tile) {
   return options;
 }
 
-tests::JobResult train(const models::LlamaOptions& llama, const actors::TrainerOptions& options, std::uint64_t seed,
+tests::JobResult train(models::LlamaOptions llama, const actors::TrainerOptions& options, std::uint64_t seed,
                        tests::Devices devices = tests::Devices::inline_) {
+  llama.precision = options.precision;
   return run_simulated(models::make_llama(llama), tests::RandomTokens(llama.sequence_length, llama.vocab_size),
                        options, seed, {}, devices);
 }
@@ -85,6 +86,21 @@ TEST_CASE("a LLaMA in tiles trains the same bits on every grid, wherever its sta
                        .activations = TierKind::host,
                        .bucket_elements = 256};
       check_same_bits(reference, train(tiled_llama(tied, 4), options, 3, tests::Devices::delayed));
+    }
+  }
+}
+
+TEST_CASE("a LLaMA trains the same bits under every policy, in chunks, and in every precision") {
+  for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
+    CAPTURE(runtime::to_string(compute));
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    tests::set_precision(options, compute);
+    const auto reference = train(small_llama(true), options, 1);
+    std::uint64_t seed = 2;
+    for (const auto& [name, order] : tests::pipeline_orders(options)) {
+      CAPTURE(name);
+      check_same_bits(reference, train(small_llama(true), order, seed++));
     }
   }
 }

@@ -66,6 +66,21 @@ TEST_CASE("a residual network trains the same bits on every grid, whole or share
   }
 }
 
+TEST_CASE("a residual network trains the same bits under every policy, in chunks, and in every precision") {
+  for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
+    CAPTURE(runtime::to_string(compute));
+    auto options = tests::small_run();
+    options.grid = {1, 2};
+    tests::set_precision(options, compute);
+    const auto reference = train(options, 1);
+    std::uint64_t seed = 2;
+    for (const auto& [name, order] : tests::pipeline_orders(options)) {
+      CAPTURE(name);
+      check_same_bits(reference, train(order, seed++));
+    }
+  }
+}
+
 TEST_CASE("running statistics average those of batches, whatever clipping, decay and learning rate do") {
   auto options = tests::small_run();
   options.grid = {1, 1};

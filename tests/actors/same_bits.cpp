@@ -17,6 +17,42 @@ void check_same_bits(const JobResult& a, const JobResult& b) {
   CHECK(a.weights == b.weights);
 }
 
+void set_precision(actors::TrainerOptions& options, runtime::DType compute) {
+  options.precision = {compute, runtime::DType::f32};
+  options.loss_scale = {};
+  if (compute == runtime::DType::f16) options.loss_scale = {.scale = 1024, .dynamic = true};
+}
+
+std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(const actors::TrainerOptions& options) {
+  using actors::Policy, actors::TierKind;
+  std::vector<std::pair<std::string, actors::TrainerOptions>> orders;
+  for (const Policy policy :
+       {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1}) {
+    auto order = options;
+    order.grid.g_inter = 3;
+    order.policy = policy;
+    orders.emplace_back(actors::to_string(policy), order);
+  }
+  auto waiting = options;
+  waiting.grid.g_inter = 3;
+  waiting.defer_weights = true;
+  waiting.recompute = 1;
+  orders.emplace_back("deferred", waiting);
+  for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
+    auto chunks = options;
+    chunks.grid.g_inter = chunks.chunks_per_rank = 2;
+    chunks.policy = policy;
+    orders.emplace_back("chunks, " + std::string(actors::to_string(policy)), chunks);
+  }
+  auto& last = orders.back().second;
+  last.recompute = 2;
+  last.tiers = {.parameters = TierKind::host,
+                .optimizer = TierKind::host,
+                .activations = TierKind::host,
+                .bucket_elements = 256};
+  return orders;
+}
+
 const JobResult& ReferenceJob::result() {
   if (!result_) result_ = run_simulated(gpt_, options_, 1);
   return *result_;

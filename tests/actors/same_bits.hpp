@@ -6,7 +6,9 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace ranvier::tests {
 
@@ -16,6 +18,14 @@ void check_same_bits(const JobResult& a, const JobResult& b);
 /// Every name, and triples that have none.
 inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "mics", "paro-igg", "paro-iig",
                                       "paro-nig", "zero++", "GIN",   "IGN",   "NGI",  "GNN"};
+
+/// A precision whose loss is scaled where half numbers would vanish.
+void set_precision(actors::TrainerOptions& options, runtime::DType compute);
+
+/// The same job on a pipeline of three stages under every policy, with weight gradients that wait, and on one of two
+/// stages of two chunks each; some with what is recomputed, and states in host memory. By name.
+[[nodiscard]] std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(
+    const actors::TrainerOptions& options);
 
 /// What others must train like. It runs once somebody asks.
 class ReferenceJob {
