@@ -26,7 +26,9 @@ namespace ranvier::actors {
 /// What goes otherwise than planned, for "what if".
 struct Disturbances {
   std::uint64_t seed = 0;
-  double jitter = 0;               ///< of every piece of work: lognormal, its standard deviation by its mean
+  /// Of every piece of work of devices and hosts: lognormal, its standard deviation by its mean; not of messages and
+  /// files.
+  double jitter = 0;
   std::vector<double> slow_ranks;  ///< by rank, how many times as long its work takes; missing ones: 1
   std::vector<double> slow_nodes;  ///< by node, how many times as long a byte takes on its links
   /// GPUs compute nothing while they take part in a collective of NCCL, as where one stream has both. What a stage
