@@ -42,7 +42,8 @@ struct PredictionOptions {
   bool trace = false;  ///< keep what all ranks did, in Prediction::trace
   /// Leave out ranks that do the same as others on other nodes (twins.hpp), unless there is a trace or a disturbance. A
   /// thousand ranks take as long as some ten then. Times differ by some latencies of messages a step, as a row whose
-  /// share of an agreement takes longer than others' counts as all of its kind; memory is the same.
+  /// share of an agreement takes longer than others' counts as all of its kind, and so does what it updates in
+  /// StagePrediction; memory is the same.
   bool distinct_only = false;
   /// Asked now and then, for predictions that may take too long: where it says no, predict() throws PredictionEnded.
   std::function<bool()> goes_on = {};
