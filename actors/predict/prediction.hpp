@@ -26,7 +26,9 @@ namespace ranvier::actors {
 /// What goes otherwise than planned, for "what if".
 struct Disturbances {
   std::uint64_t seed = 0;
-  double jitter = 0;               ///< of every piece of work: lognormal, its standard deviation by its mean
+  /// Of every piece of work of devices and hosts: lognormal, its standard deviation by its mean; not of messages and
+  /// files.
+  double jitter = 0;
   std::vector<double> slow_ranks;  ///< by rank, how many times as long its work takes; missing ones: 1
   std::vector<double> slow_nodes;  ///< by node, how many times as long a byte takes on its links
   /// GPUs compute nothing while they take part in a collective of NCCL, as where one stream has both. What a stage
@@ -40,7 +42,8 @@ struct PredictionOptions {
   bool trace = false;  ///< keep what all ranks did, in Prediction::trace
   /// Leave out ranks that do the same as others on other nodes (twins.hpp), unless there is a trace or a disturbance. A
   /// thousand ranks take as long as some ten then. Times differ by some latencies of messages a step, as a row whose
-  /// share of an agreement takes longer than others' counts as all of its kind; memory is the same.
+  /// share of an agreement takes longer than others' counts as all of its kind, and so does what it updates in
+  /// StagePrediction; memory is the same.
   bool distinct_only = false;
   /// Asked now and then, for predictions that may take too long: where it says no, predict() throws PredictionEnded.
   std::function<bool()> goes_on = {};

@@ -162,8 +162,11 @@ OptionTable declare(PlanOptions& options) {
   table.add({"slow-links", "SHARE:F",
              "the links of a share of the nodes, drawn by chance, take F times as long for a byte",
              slow_shares(options.slow_links), "none"});
-  table.add({"jitter", "X[,X]", "all work takes times that vary, with X as their standard deviation by their mean",
-             deviations(options.jitter), "none"});
+  table.add(
+      {"jitter", "X[,X]",
+       "all work of devices and hosts takes times that vary, with X as their standard deviation by their mean; "
+       "messages and files do not",
+       deviations(options.jitter), "none"});
   table.add({"no-overlap", "", "GPUs compute nothing while they take part in a collective of NCCL",
              runtime::switch_on(options.no_overlap)});
   table.add(

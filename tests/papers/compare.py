@@ -3,6 +3,7 @@
 
 usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] [--jobs N] [--cpu-seconds N]
                                [--markdown FILE]
+exit code 1: a row could not be predicted, or none was chosen
 
 Each line of the tables is a result that a paper's text states (Myelin, MiCS, PaRO, ZeRO-Infinity), the flags of
 ranvier-plan that set up the same training, and what the prediction says. Profiles are those that ship with the program:
@@ -43,12 +44,13 @@ def verdict(result: Result, value: float | bool | None) -> str:
 
 
 def evaluate(planner: Planner, result: Result) -> tuple[float | bool | None, str]:
+    """The figure (none: it does not fit), and what went wrong, if anything did."""
     try:
         more = " --no-simulation" if result.of is fits else ""  # memory is in the plan
         predictions = [planner.predict(flags + more) for flags in result.flags]
         if result.of is not fits and not all(predictions):
-            return None, result.note
-        return result.of(*predictions), result.note
+            return None, ""
+        return result.of(*predictions), ""
     except RuntimeError as error:
         return None, f"{error}"
 
@@ -64,6 +66,7 @@ def main() -> int:
     options = parser.parse_args()
     planner = Planner(options.build, options.cpu_seconds)
     out = []
+    failed = []
 
     def say(line: str = "") -> None:
         print(line, flush=True)
@@ -78,17 +81,23 @@ def main() -> int:
         say("| | what | the paper | predicted | difference |")
         say("|-|-|-|-|-|")
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for result, (value, note) in zip(chosen, pool.map(lambda r: evaluate(planner, r), chosen)):
+            for result, (value, error) in zip(chosen, pool.map(lambda r: evaluate(planner, r), chosen)):
                 says = (text_of(result.says, "") if isinstance(result.says, bool)
                         else " to ".join(text_of(s, result.unit) for s in dict.fromkeys(result.says)))
-                lines = note.strip().splitlines()
-                found = lines[-1] if lines else text_of(value, result.unit)
+                found = (error.strip().splitlines() or [text_of(value, result.unit)])[-1]
+                if error:
+                    failed.append(f"{paper}, {result.name}, {result.what}: {error}")
                 say(f"| {result.name} | {result.what} | {says} | {found} | {verdict(result, value)} |")
         say()
     if options.markdown:
         with open(options.markdown, "w", encoding="utf-8") as file:
             file.write("\n".join(out))
-    return 0
+    for why in failed:
+        print(why, file=sys.stderr)
+    if not out:
+        print(f"no row matches --only {options.only}", file=sys.stderr)
+    planner.close()
+    return 1 if failed or not out else 0
 
 
 if __name__ == "__main__":

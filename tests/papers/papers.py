@@ -1,7 +1,7 @@
 """What the papers' texts say, and the flags that set up the same trainings: the rows of compare.py."""
 
-from predictions import (Result, between, first_keeps_most, fits, last_keeps_least, rate, states, tera_done,
-                         tera_of_deep, tera_of_large)
+from predictions import (Result, between, checkpoints, first_keeps_most, fits, last_keeps_least, rate, states,
+                         tera_done, tera_of_deep, tera_of_large)
 
 SUMMIT = "--profile v100-16g-summit --node-size 6 --precision fp16 --gradient-dtype half"
 P3DN = "--profile v100-32g-p3dn --node-size 8 --precision fp16 --gradient-dtype half --sequence-length 512"
@@ -76,10 +76,15 @@ C23 = "@node=4.5e9,products=0.45"
 C25 = "@node=8.7e9"
 P2 = "@node=56e9,rank=14e9"
 HUNDRED = "@node=100e9,rank=14e9"  # of a node, as 4.1 has it
-# The one efficiency of products with which M9's first batch takes its 46.7 seconds, and C4's model 42 % of the peak.
-M9 = "@products=0.507"
+# One efficiency of products for each paper and kind of GPU, beside the one that profiles have: Myelin's with which M1,
+# M9 and M10 come nearest; MiCS's with which C4's model is at 42 % of a V100's peak, and with which C14, C15 and C17
+# come nearest on A100; ZeRO-Infinity's with which a GPU alone has Z12's 70 TFLOP/s, and the one with which Z3 and Z5
+# come nearest.
+MYELIN = "@products=0.555"
 C4 = "@products=0.45"
+A100 = "@products=0.605"
 Z12 = "@products=0.57"
+Z3 = "@products=0.43"
 APART = "--no-overlap"
 BUCKET = "--bucket-size 16000000"
 WEAK = [("gpt-12b", 6, 8, 8), ("gpt-24b", 12, 8, 4), ("gpt-50b", 24, 8, 4), ("gpt-100b", 48, 8, 2)]
@@ -89,7 +94,7 @@ PAPERS: dict[str, list[Result]] = {
         *[Result(f"M1, {model}", f"{stages} x {rows} GPUs, % of peak with recomputation, batch 16384{note}",
                  (49.4, 54.78), lambda p, q: 100 * tera_of_large(p, q) / 125,
                  [myelin(model, stages, rows, micro, batch, at=at) for batch in (1024, 2048)], "%", heavy=True)
-          for at, note in (("", ""), (M9, ", products at M9's 50.7 % of the peak"))
+          for at, note in (("", ""), (MYELIN, ", products at 55.5 % of the peak"))
           for model, stages, rows, micro in WEAK],
         Result("M7", "12B, 48 GPUs, batch 2048, pipeline only: 6 stages over 24", (1.22,),
                lambda p, q: rate(p) / rate(q),
@@ -102,14 +107,14 @@ PAPERS: dict[str, list[Result]] = {
         Result("M11", "the one over the other", (38.37 / 46.70,), lambda p, q: p["step_seconds"] / q["step_seconds"],
                [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}"),
                 myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], "x"),
-        Result("M9 + M10", "24 x 2 at that rate, which this row sets", (46.70,), lambda p: p["step_seconds"],
-               [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=M9)], " s"),
-        Result("M9 + M10", "6 x 8 with offload at that rate", (38.37,), lambda p: p["step_seconds"],
-               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=M9)], " s"),
-        Result("M11", "the one over the other at that rate", (38.37 / 46.70,),
+        Result("M9 + M10", "24 x 2, products at 55.5 % of the peak", (46.70,), lambda p: p["step_seconds"],
+               [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=MYELIN)], " s"),
+        Result("M9 + M10", "6 x 8 with offload, products at 55.5 % of the peak", (38.37,), lambda p: p["step_seconds"],
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=MYELIN)], " s"),
+        Result("M11", "the one over the other, products at 55.5 % of the peak", (38.37 / 46.70,),
                lambda p, q: p["step_seconds"] / q["step_seconds"],
-               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=M9),
-                myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=M9)], "x"),
+               [myelin("gpt-12b", 6, 8, 1, 2048, f"--offload myelin {BUCKET}", at=MYELIN),
+                myelin("gpt-12b", 24, 2, 1, 2048, "--offload none", at=MYELIN)], "x"),
         Result("M13", "12B, 24 x 2: GB of all devices without offload", (520,),
                lambda p: p["device_bytes_of_all"] / 1e9, [myelin("gpt-12b", 24, 2, 1, 2048, "--offload none")], " GB"),
         Result("M13", "the same, with the paper's 4 bytes a parameter of fp32 gradients, which Ranvier does not keep",
@@ -179,10 +184,11 @@ PAPERS: dict[str, list[Result]] = {
         Result("C19", "16 V100 on 2 nodes, all-gather of 128 MB: hierarchical over vanilla", (72.1,),
                lambda p: 100 * p["nccl hierarchical"] / p["nccl"],
                ["collective v100-32g-p3dn 2 8 all-gather 128e6"], "%"),
-        Result("C20", "BERT 15B, 64 V100: hierarchical gather over a ring", (1.306, 1.38),
-               lambda p, q: rate(p) / rate(q),
-               [mics("bert-15b", 64, "mics", 16, more="--all-gather hierarchical"),
-                mics("bert-15b", 64, "mics", 16, more="--all-gather ring")], "x"),
+        *[Result("C20", f"BERT 15B, {world} V100{note}: hierarchical gather over a ring", (1.306, 1.38),
+                 lambda p, q: rate(p) / rate(q),
+                 [mics("bert-15b", world, "mics", 16, more="--all-gather hierarchical", at=at),
+                  mics("bert-15b", world, "mics", 16, more="--all-gather ring", at=at)], "x")
+          for note, at in (("", ""), (", products at 45 %", C4)) for world in (16, 32, 64, 128)],
         Result("C21", "BERT 10B, 128 V100, groups of 8: 2-hop over reduction to everybody", (1.11, 1.249),
                lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics", 8), mics("bert-10b", 128, "IGI", 8)], "x"),
@@ -193,6 +199,9 @@ PAPERS: dict[str, list[Result]] = {
         Result("C8", "the same over ZeRO-3 without overlap", (2.21,), lambda p, q: rate(p) / rate(q),
                [mics("bert-20b", 64, "mics", 16, cluster=P4D),
                 mics("bert-20b", 64, "zero3", cluster=P4D, more=APART)], "x"),
+        Result("C8", "the same with products at 60.5 % of the peak", (2.21,), lambda p, q: rate(p) / rate(q),
+               [mics("bert-20b", 64, "mics", 16, cluster=P4D, at=A100),
+                mics("bert-20b", 64, "zero3", cluster=P4D, more=APART, at=A100)], "x"),
         Result("C9", "BERT 15B, A100: efficiency of MiCS from 16 to 64", (96.7,),
                lambda p, q: 100 * rate(p) / rate(q) / 4,
                [mics("bert-15b", 64, "mics", 16, cluster=P4D), mics("bert-15b", 16, "mics", 16, cluster=P4D)], "%"),
@@ -201,19 +210,25 @@ PAPERS: dict[str, list[Result]] = {
         Result("C9", "the same of ZeRO-3 without overlap", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
                [mics("bert-15b", 64, "zero3", cluster=P4D, more=APART),
                 mics("bert-15b", 16, "zero3", cluster=P4D, more=APART)], "%"),
+        Result("C9", "the same with products at 60.5 % of the peak", (85.3,), lambda p, q: 100 * rate(p) / rate(q) / 4,
+               [mics("bert-15b", 64, "zero3", cluster=P4D, more=APART, at=A100),
+                mics("bert-15b", 16, "zero3", cluster=P4D, more=APART, at=A100)], "%"),
         Result("C28", "BERT 10B, zero3 on 16 V100: states of a device below 32 % of 32 GB", True,
                lambda p: states(p) < 0.32 * 32e9, [mics("bert-10b", 16, "zero3")]),
-        Result("C17", "175B, sequence 2048, 128 A100 80 GB: TFLOP/s of a GPU", (169,), tera_done,
-               [f"{P4DE} --model gpt --layers 96 --hidden 12288 --heads 96 --vocab-size 50257 --sequence-length 2048 "
-                "--world 128 --g-inter 1 --shard mics --group-size 128 --batch-size 512 --microbatch-size 4 "
-                "--recompute 1 --all-gather hierarchical"], "", heavy=True),
+        *[Result("C17", f"175B, sequence 2048, 128 A100 80 GB{note}: TFLOP/s of a GPU", (169,), tera_done,
+                 [f"{P4DE.replace(' --node-size', at + ' --node-size', 1)} --model gpt --layers 96 --hidden 12288 "
+                  "--heads 96 --vocab-size 50257 --sequence-length 2048 --world 128 --g-inter 1 --shard mics "
+                  "--group-size 128 --batch-size 512 --microbatch-size 4 --recompute 1 --all-gather hierarchical"], "",
+                 heavy=True)
+          for note, at in (("", ""), (", products at 60.5 % of the peak", A100))],
         Result("C7", "BERT 20B: 64 V100 with hierarchical gathers over 16 without, by GPU: above 1", True,
                lambda p, q: rate(p) / 4 > rate(q),
                [mics("bert-20b", 64, "mics", 16, at=C23),
                 mics("bert-20b", 16, "mics", 16, more="--all-gather ring", at=C23)]),
-        Result("C14", "100B, 128 A100: TFLOP/s of a GPU", (171,), tera_done, [hundred(128, "mics")], heavy=True),
-        Result("C15", "100B, 512 A100, groups of 128: TFLOP/s of a GPU", (170,), tera_done, [hundred(512, "mics")],
-               heavy=True),
+        *[Result(name, f"100B, {world} A100{groups}{note}: TFLOP/s of a GPU", (says,), tera_done,
+                 [hundred(world, "mics", at=at)], heavy=True)
+          for note, at in (("", ""), (", products at 60.5 % of the peak", A100))
+          for name, world, groups, says in (("C14", 128, "", 171), ("C15", 512, ", groups of 128", 170))],
         Result("C15", "100B: efficiency of MiCS from 128 to 512", (99.4,), lambda p, q: 100 * rate(p) / rate(q) / 4,
                [hundred(512, "mics"), hundred(128, "mics")], "%", heavy=True),
         *[Result("C16", f"100B, 512 A100{what}: MiCS over ZeRO-3", (2.74,), lambda p, q: rate(p) / rate(q),
@@ -222,6 +237,8 @@ PAPERS: dict[str, list[Result]] = {
         Result("C16", "100B, 512 A100: MiCS on 16 nodes at the profile's rate over ZeRO-3 without overlap at C25's",
                (2.74,), lambda p, q: rate(p) / rate(q), [hundred(512, "mics"), hundred(512, "zero3", APART, C25)], "x",
                heavy=True),
+        Result("C16", "the same with products at 60.5 % of the peak", (2.74,), lambda p, q: rate(p) / rate(q),
+               [hundred(512, "mics", at=A100), hundred(512, "zero3", APART, f"{C25},{A100[1:]}")], "x", heavy=True),
         *[Result("C16", f"100B: efficiency of ZeRO-3{what} from 128 to 512", (72,),
                  lambda p, q: 100 * rate(p) / rate(q) / 4,
                  [hundred(512, "zero3", more), hundred(128, "zero3", more)], "%", heavy=True)
@@ -287,22 +304,25 @@ PAPERS: dict[str, list[Result]] = {
     "ZeRO-Infinity": [
         Result("Z3", "0.5T, 512 V100: TFLOP/s of a GPU", (49,), tera_done,
                [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host")], "", heavy=True),
-        Result("Z3", "the same with products at 57 % of the peak, where a GPU alone has Z12's 70 TFLOP/s", (49,),
-               tera_done, [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host", Z12)], "",
-               heavy=True),
+        *[Result("Z3", f"the same with products at {note}", (49,), tera_done,
+                 [infinity(124, 18432, 512, 7, "none", "--tile 16 --activation-tier host", at)], "", heavy=True)
+          for note, at in (("57 % of the peak, where a GPU alone has Z12's 70 TFLOP/s", Z12),
+                           ("43 % of the peak", Z3))],
         *[Result("Z5", what, (44,), tera_of_deep,
                  [infinity(layers, 25600, 64, 5, "infinity-nvme", f"--tile 16 {more}", at) for layers in (4, 8)])
           for what, at, more in (("1T, 64 V100, NVMe: TFLOP/s of a GPU", "", ""),
                                  ("the same with products at 57 % of the peak", Z12, ""),
-                                 ("and without overlap", Z12, APART))],
-        *[Result("Z3", f"{size}, 512 V100, a batch of {512 * micro}, NVMe, products at 57 % of the peak{what}: TFLOP/s "
-                 "of a GPU",
+                                 ("and without overlap", Z12, APART),
+                                 ("the same with products at 43 % of the peak", Z3, ""),
+                                 ("and without overlap, products at 43 % of the peak", Z3, APART))],
+        *[Result("Z3", f"{size}, 512 V100, a batch of {512 * micro}, NVMe, products at {share} % of the peak{what}: "
+                 "TFLOP/s of a GPU",
                  (says,), lambda p, q, n=layers: tera_of_deep(p, q, n),
                  [infinity(few, hidden, 512, micro, "infinity-nvme", f"--tile {tiles} --activation-tier host {more}",
-                           Z12) for few in (4, 8)], heavy=True)
+                           at) for few in (4, 8)], heavy=True)
           for size, layers, hidden, micro, tiles, says in (("10T", 195, 65536, 2, 16, 43),
                                                            ("20T", 205, 90112, 1, 32, 34))
-          for what, more in (("", ""), (", without overlap", APART))],
+          for share, at, what, more in ((57, Z12, "", ""), (57, Z12, ", without overlap", APART), (43, Z3, "", ""))],
         Result("Z6", "1T: a GPU of 512 over one of 64 is above 1", True,
                lambda *p: tera_of_deep(*p[:2]) > tera_of_deep(*p[2:]),
                [infinity(layers, 25600, world, 5, "infinity-nvme", "--tile 16", Z12)
@@ -313,6 +333,23 @@ PAPERS: dict[str, list[Result]] = {
                   for more in ("", "--activation-tier host")], "x")
           for hidden, tiles, says in ((2048, "", (1.0, 1.2)), (8192, "", (1.0, 1.2)),
                                       (32768, "--tile 16", (1.0, 1.02)))],
+        Result("Z13", "16 V100, a sample each, links of 70 GB/s, without overlap: % of what a GPU alone does above 50",
+               True, lambda p, q: tera_done(p) > tera_done(q) / 2,
+               [infinity(4, 4096, 16, 1, "none", APART, f"{Z12},inside=70e9"),
+                infinity(4, 4096, 1, 1, "none", "", Z12)]),
+        Result("Z14", "a GPU, 2 samples, optimizer's states at 1.5 TB/s: % of what it does with them on it", (90,),
+               lambda p, q: 100 * tera_done(p) / tera_done(q),
+               [infinity(4, 4096, 1, 2, offload, "", f"{Z12},copies=1.5e12") for offload in ("myelin", "none")], "%"),
+        *[Result("Z15", f"a GPU, checkpoints of hidden size {hidden} at {speed:g} GB/s: % of what it does with them on "
+                 f"it above {share}", True, lambda p, q, share=share: tera_done(p) > share / 100 * tera_done(q),
+                 [infinity(layers, hidden, 1, 4, "none", more, f"{Z12},copies={speed:g}e9")
+                  for more in ("--activation-tier host", "")])
+          for hidden, layers, speed, share in ((2048, 5, 2, 50), (8192, 1, 3, 80))],
+        *[Result("Z17", f"{size}: TB of checkpoints of 32 samples in host memory", (says,), checkpoints,
+                 [infinity(layers, hidden, 32, 1, "infinity-nvme", f"--tile {tiles} --activation-tier host "
+                           "--no-simulation", f"@disk=1e18,host=1e16,device={device}")], " TB")
+          for size, layers, hidden, tiles, device, says in (("10T", 195, 65536, 16, 32e9, 0.76),
+                                                            ("100T", 315, 163840, 128, 64e9, 3))],
         Result("Z18", "10T with everything on 1536 V100 fits", False, fits,
                [infinity(195, 65536, 1536, 1, "none", "--tile 16")]),
         Result("Z18", "100B with everything on 64 V100 fits", True, fits, [infinity(125, 8192, 64, 1, "none")]),

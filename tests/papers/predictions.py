@@ -24,7 +24,9 @@ class TooLong(RuntimeError):
 
 def profile_with(spec: str, folder: str) -> str:
     """A file of the profile NAME@KEY=VALUE,…: with another rate between nodes, of a node ("node") or a rank ("rank"),
-    in bytes a second, or another share of the peak for half-precision products ("products")."""
+    of a rank inside nodes ("inside") or between a GPU and its host ("copies"), in bytes a second, other bytes of a
+    node's disks ("disk") or memory ("host") or of a GPU ("device"), or another share of the peak for half-precision
+    products ("products")."""
     name, changes = spec.split("@")
     with open(os.path.join(TOP, "runtime/profiles", name + ".json"), encoding="utf-8") as file:
         profile = json.load(file)
@@ -34,6 +36,12 @@ def profile_with(spec: str, folder: str) -> str:
             for dtype in set(profile["rates"]) - {"fp32"}:
                 profile["rates"][dtype]["product"]["flops_per_second"] = (
                     float(value) * profile["peak_flops_per_second"][dtype])
+        elif key == "copies":
+            profile["rates"]["fp32"]["host_copy"]["bytes_per_second"] = float(value)
+        elif key == "inside":
+            profile["links"]["intra_node"]["bytes_per_second"] = float(value)
+        elif key in ("disk", "host", "device"):
+            profile[{"disk": "disk", "host": "host_memory", "device": "device_memory"}[key]] = int(float(value))
         else:
             field = {"node": "node_bytes_per_second", "rank": "bytes_per_second"}[key]
             profile["links"]["inter_node"][field] = float(value)
@@ -52,6 +60,9 @@ class Planner:
         self.program = os.path.join(build, "apps/ranvier-plan")
         self.collective_times = os.path.join(build, "tests/papers/collective_times")
         self.known: dict[tuple[str, ...], dict] = {}
+
+    def close(self) -> None:
+        self.folder.cleanup()
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
         def limit() -> None:
@@ -102,7 +113,6 @@ class Result:
     of: Callable[..., float | bool]
     flags: list[str]
     unit: str = ""
-    note: str = ""
     heavy: bool = False
 
 
@@ -116,6 +126,11 @@ def rate(prediction: dict) -> float:
 
 def states(prediction: dict) -> float:
     return sum(prediction["device_bytes_by_kind"][kind] for kind in ("parameters", "gradients", "optimizer"))
+
+
+def checkpoints(prediction: dict) -> float:
+    """TB of activations off the devices, of 32 GPUs, in units of 2^40 as the paper's figure comes out."""
+    return 32 * prediction["other_bytes_by_kind"]["activations"] / 2**40
 
 
 def between(prediction: dict) -> float:
