@@ -45,7 +45,7 @@ std::vector<int> chunk_slots(Policy policy, int stage, int stages, int chunks, i
     const int most = limit > 0 ? std::min(limit, microbatches) : microbatches;
     return std::vector<int>(static_cast<std::size_t>(chunks), most);
   }
-  PipelineProgress progress{.stage = stage,
+  PipelineProgress progress{.stage = defers_weights(policy) ? 0 : stage,
                             .stages = stages,
                             .chunks = chunks,
                             .microbatches = microbatches,

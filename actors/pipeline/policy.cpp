@@ -58,9 +58,10 @@ bool fills(const PipelineProgress& p) {
 
 /// Whether a forward pass that 1F1B would not start yet goes before weight gradients that wait: one does, so that there
 /// is something for a next stage that is early, and as many more as the pipeline limit allows beyond the stages. More
-/// would fill slots that weight gradients have to free again while others wait for them.
+/// would fill slots that weight gradients have to free again while others wait for them. With several chunks, slots are
+/// of each and bound them alone: a bound on all could hold up just the pass that the next backward pass waits for.
 bool may_run_ahead(const PipelineProgress& p) {
-  return p.forwards - p.backwards <= warm_up(p) + 1 + std::max(0, p.limit - p.stages);
+  return p.chunks > 1 || p.forwards - p.backwards <= warm_up(p) + 1 + std::max(0, p.limit - p.stages);
 }
 
 /// The next pass, without weight gradients that wait.
@@ -99,9 +100,9 @@ bool zb_h1_has_weights_next(const PipelineProgress& p) {
 /// Whether to wait for a gradient rather than to begin weight gradients, which would delay it here and, each by as
 /// much, on all stages before. When the pipeline drains there is time for them after the last gradient left, until it
 /// has passed all stages before: for those that wait in ZB-H1's order where stages are even. Three quarters of them
-/// leave some of it where they are not.
+/// leave some of it where they are not. With several chunks gradients come so often that waiting wins nothing.
 bool drains(const PipelineProgress& p) {
-  return p.forwards == p.microbatches && p.backwards < p.microbatches &&
+  return p.chunks == 1 && p.forwards == p.microbatches && p.backwards < p.microbatches &&
          4 * (p.backwards - p.weights) <= 3 * waiting_in_zb_h1(p);
 }
 

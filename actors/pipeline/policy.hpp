@@ -11,7 +11,8 @@ enum class Policy {
   one_f_one_b,     ///< a fixed alternation of forward and backward after a warm-up (PipeDream-flush)
   gpipe,           ///< all forward passes, then all backward passes, in waves of the pipeline limit
   zero_bubble,     ///< whatever can run, forward passes first while the pipeline fills; weight gradients wait
-  zb_h1,  ///< 1F1B whose weight gradients wait in a fixed order (ZB-H1 of "Zero Bubble Pipeline Parallelism")
+  zb_h1,  ///< 1F1B whose weight gradients wait in a fixed order (ZB-H1 of "Zero Bubble Pipeline Parallelism"); of
+          ///< stages with one chunk
 };
 
 /// "message-driven", "1f1b", "gpipe", "zero-bubble", "zb-h1"; throws ErrorCode::usage for anything else.
@@ -36,8 +37,9 @@ struct PipelineProgress {
   bool forward_ready = false;   ///< the next forward pass has its input and a slot
   bool backward_ready = false;  ///< the next backward pass has its gradient, and a place for what waits after it
   // Where weight gradients wait:
-  int deferred_limit = 0;      ///< most microbatches whose weight gradients do; 0: they are part of backward passes
-  int weights = 0;             ///< microbatches whose weight gradients are done
+  int deferred_limit = 0;      ///< most microbatches whose weight gradients do, in each chunk; 0: they are part of
+                               ///< backward passes
+  int weights = 0;             ///< weight gradients that are done, counted as passes
   bool weights_ready = false;  ///< the next weight gradients can be computed
 };
 

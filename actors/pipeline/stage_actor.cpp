@@ -83,12 +83,14 @@ PipelineProgress StageActor::progress() const {
                        .stages = plan_.map.stages,
                        .chunks = plan_.map.chunks,
                        .microbatches = order_.microbatches,
-                       .limit = front.slots(),
-                       .deferred_limit = front.deferred_places()};
+                       .limit = front.slots()};
   for (const SliceQueue& slice : slices_) {
+    const models::Stage& stage = slice.stage();
     all.forwards += slice.forwards();
     all.backwards += slice.backwards();
-    all.weights += slice.weights();
+    // Where nothing of a slice is trained no weight gradients wait.
+    all.weights += stage.defers() ? slice.weights() : slice.backwards();
+    all.deferred_limit = std::max(all.deferred_limit, stage.deferred_places());
   }
   return all;
 }

@@ -8,7 +8,8 @@
 // resources while this one runs.
 //
 // Where weight gradients wait (StageLayout::defers()), they are passes of their own, one call of a layer after another,
-// between which messages are looked at. Their microbatch keeps its slot and a deferred place until they are done. Rows
+// between which messages are looked at. They come in the order of the backward passes, which rows that reduce gradients
+// together have alike. Their microbatch keeps its slot and a deferred place of its slice until they are done. Rows
 // compute them when they like, so they hold up no pass: those whose places for gradients are not there are not chosen.
 // Loop thread only.
 #pragma once

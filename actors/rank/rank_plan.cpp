@@ -52,14 +52,12 @@ void check_chunks(const TrainerOptions& options) {
   if (stages == 1)
     fail(ErrorCode::usage,
          "{} and --g-inter 1, whose one stage never waits for another: leave --chunks-per-rank out", flag);
-  if (options.defer_weights || defers_weights(options.policy))
+  if (options.policy == Policy::zb_h1)
     fail(
         ErrorCode::usage,
-        "{} and {}: weight gradients wait with one slice per rank only: use --policy message-driven, 1f1b or gpipe "
-        "without --defer-weights, or leave --chunks-per-rank out",
-        flag,
-        options.defer_weights ? std::string("--defer-weights")
-                              : fmt::format("--policy {}", to_string(options.policy)));
+        "{} and --policy zb-h1, whose fixed order is one of stages with a slice each: use --policy zero-bubble, or "
+        "leave --chunks-per-rank out",
+        flag);
   if (options.rebalance_steps > 0)
     fail(ErrorCode::usage,
          "{} and --rebalance, which finds a better split for one slice per rank only: leave one out", flag);
@@ -295,7 +293,7 @@ int deferred_places(const TrainerOptions& options, int stage) {
   if (options.grid.g_inter == 1 || options.steps == 0) return 0;
   if (!options.defer_weights && !defers_weights(options.policy)) return 0;
   const bool recomputes = options.recompute > 0 || options.recompute_auto;
-  return options.deferred_limit.value_or(recomputes ? 1 : stage + 1);
+  return options.deferred_limit.value_or(recomputes ? 1 : options.chunks_per_rank > 1 ? stage + 2 : stage + 1);
 }
 
 ColumnShape column_shape(const TrainerOptions& options) {

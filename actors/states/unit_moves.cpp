@@ -14,7 +14,7 @@ namespace {
 
 /// What comes closest to an order that messages decide.
 Policy in_a_fixed_order(const models::StageSlices& stage) {
-  return stage.defers() ? Policy::zb_h1 : Policy::one_f_one_b;
+  return stage.defers() && stage.size() == 1 ? Policy::zb_h1 : Policy::one_f_one_b;
 }
 
 }  // namespace
@@ -47,25 +47,28 @@ std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::spa
       ++need;
     }
   };
-  // Weight gradients wait where there is one slice.
   const models::StageLayout& front = stage.slice(0);
+  const bool waits = front.defers() && stage.size() == 1;  // as passes; with several slices their order is 1F1B's
   PipelineProgress progress{.stage = passes.stage,
                             .stages = passes.stages,
                             .chunks = static_cast<int>(stage.size()),
                             .microbatches = passes.microbatches,
                             .limit = front.slots(),
-                            .deferred_limit = front.deferred_places()};
+                            .deferred_limit = waits ? front.deferred_places() : 0};
   const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
   const ChunkOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
   models::OrderedPass pass;
   // Microbatches whose weight gradients were done as the pass before began: then the next one is announced.
   int weights_before = 0, weights_now = 0;
-  std::vector<int> kept(static_cast<std::size_t>(std::max(front.deferred_places(), 1)), -1);
+  std::vector<int> backwards(stage.size(), 0);  // by slice
+  std::vector<std::vector<int>> kept;           // by slice and deferred place
+  for (std::size_t s = 0; s < stage.size(); ++s)
+    kept.emplace_back(static_cast<std::size_t>(stage.slice(s).deferred_places()), -1);
   while (progress.backwards < order.passes()) {
-    progress.forward_ready = progress.forwards < order.passes() &&
-                             (!front.defers() || progress.forwards - progress.weights < front.slots());
+    progress.forward_ready =
+        progress.forwards < order.passes() && (!waits || progress.forwards - progress.weights < front.slots());
     progress.backward_ready = progress.backwards < progress.forwards &&
-                              (!front.defers() || progress.backwards - progress.weights < front.deferred_places());
+                              (!waits || progress.backwards - progress.weights < front.deferred_places());
     progress.weights_ready = progress.weights < progress.backwards;
     const Direction direction = next_direction(policy, progress);
     expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
@@ -77,14 +80,17 @@ std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::spa
     weights_before = std::exchange(weights_now, progress.weights);
     const bool forward = direction == Direction::forward;
     const auto [chunk, microbatch] = order.at(forward, forward ? progress.forwards++ : progress.backwards++);
-    const models::StageLayout& layout = stage.slice(static_cast<std::size_t>(chunk));
+    const auto slice = static_cast<std::size_t>(chunk);
+    const models::StageLayout& layout = stage.slice(slice);
     const int slot = microbatch % layout.slots();
     if (layout.defers()) {
-      int& place = kept[static_cast<std::size_t>(microbatch % layout.deferred_places())];
-      if (forward && microbatch - weights_before < layout.deferred_places()) place = microbatch;
+      int& place = kept[slice][static_cast<std::size_t>(microbatch % layout.deferred_places())];
+      const int done = waits ? weights_before : backwards[slice];
+      if (forward && microbatch - done < layout.deferred_places()) place = microbatch;
       pass.area = {};
-      if (place == microbatch) pass.area.holds = {slot, layout.segments().size() - 1};
+      if (place == microbatch) pass.area.holds = {slot, layout.segments().size() - 1, layout.slice()};
     }
+    if (!forward) ++backwards[slice];
     pass = forward ? models::forward_pass(layout, slot) : models::backward_pass(layout, slot, pass.area);
     run(pass.steps, !forward);
   }

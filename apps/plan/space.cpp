@@ -183,8 +183,9 @@ class Enumeration {
     std::vector<std::string> all{"message-driven", "1f1b", "gpipe"};
     const int row = options_->batch_size / candidate.g_data;
     const int microbatches = (row + candidate.microbatch_size - 1) / candidate.microbatch_size;
+    all.emplace_back("zero-bubble");
     if (chunks_ == 1) {
-      for (const char* const waits : {"zero-bubble", "zb-h1"}) all.emplace_back(waits);
+      all.emplace_back("zb-h1");
     } else if (microbatches % candidate.g_inter != 0 && !given("policy")) {
       std::erase(all, "1f1b");
       leave_out("policies: with --chunks-per-rank 1f1b takes microbatches in whole groups of stages");

@@ -145,6 +145,7 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
   if (layout.defers()) {
     for (const auto& step : models::weights_pass(layout)) backward.push_back(step);
     sum.tails = layout.deferred_places();
+    sum.waits = true;
   }
   for (const auto& step : backward) {
     const double seconds = of(step);
@@ -164,7 +165,10 @@ double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const Pass
     for (std::size_t k = s; k < whole.size(); k += stages)
       computes += (microbatches - 1) * (whole[k].forward + whole[k].backward) + last[k].forward + last[k].backward;
     // A stage's first slice is the last one that a gradient goes back from.
-    const double after = last[s].tail + (std::min(whole[s].tails, microbatches) - 1) * whole[s].tail;
+    double after = last[s].tail + (std::min(whole[s].tails, microbatches) - 1) * whole[s].tail;
+    for (std::size_t k = s + stages; k < whole.size(); k += stages) {
+      if (whole[k].waits) after += std::min(whole[k].tails, microbatches) * whole[k].tail;
+    }
     most = std::max({most, arrives + computes, arrives + computes - (s > 0 ? after : 0) + leaves});
     arrives += microbatches > 1 ? whole[s].forward : last[s].forward;
     leaves += last[s].backward - (s > 0 ? last[s].tail : 0);

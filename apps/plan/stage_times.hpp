@@ -44,6 +44,7 @@ struct PassSeconds {
   double backward = 0;  ///< with what is computed again, if nothing of that was kept by chance
   double tail = 0;      ///< of the backward pass, after the gradient of the input can leave
   int tails = 1;        ///< that can come after the last gradient of the input has left
+  bool waits = false;   ///< they may also come after passes of other slices
 };
 [[nodiscard]] PassSeconds pass_seconds(const models::StageLayout& layout, std::size_t first_layer,
                                        LayerTimes& times, int samples);

@@ -134,6 +134,8 @@ TEST_CASE("chunks have as many slots as the order of their passes takes") {
   CHECK(chunk_slots(Policy::one_f_one_b, 3, 4, 2, 16, 0) == Slots{5, 1});
   CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 16, 0) == Slots{5, 4});
   CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 16, 6) == Slots{6, 6});
+  CHECK(chunk_slots(Policy::zero_bubble, 3, 4, 2, 16, 0) == Slots{8, 4});
+  CHECK(chunk_slots(Policy::zero_bubble, 3, 4, 2, 16, 6) == Slots{6, 6});
   CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 3, 0) == Slots{3, 3});
   CHECK(chunk_slots(Policy::gpipe, 1, 4, 3, 16, 0) == Slots{16, 16, 16});
   CHECK(chunk_slots(Policy::gpipe, 1, 4, 3, 16, 2) == Slots{2, 2, 2});

@@ -1,4 +1,5 @@
-// How long ranks with several slices idle, in virtual time, against the formula of interleaved 1F1B.
+// How long ranks idle in virtual time, with one slice of the model or several, against the formulas of interleaved 1F1B
+// and ZB-H1.
 #include "actors/predict/predicted_job.hpp"
 
 #include <doctest/doctest.h>
@@ -25,7 +26,7 @@ class Even final : public models::Layer {
   std::span<const models::UnitSpec> units() const noexcept override { return units_; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int) const override { return last_ ? 0 : 1; }
-  models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }
+  models::LayerMemory memory(models::MicrobatchShape) const override { return {.deferred = 1}; }
   void forward(const models::LayerCall& call, const std::byte*, std::byte*) override { compute(call); }
   void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
     compute(call);
@@ -96,6 +97,22 @@ TEST_CASE("chunks divide the bubble of 1F1B by their number") {
         const double formula = 2.0 / 3 * (stages - 1) / (chunks * microbatches);
         CHECK(bubble(stages, chunks, microbatches, policy) == doctest::Approx(formula).epsilon(0.01));
       }
+    }
+  }
+}
+
+TEST_CASE(
+    "where weight gradients wait a pipeline idles for a third of what it computes of a microbatch, and chunks "
+    "divide it") {
+  for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 8}, {4, 16}, {8, 16}}) {
+    for (const int chunks : {1, 2, 4}) {
+      CAPTURE(stages);
+      CAPTURE(microbatches);
+      CAPTURE(chunks);
+      const double formula = 1.0 / 3 * (stages - 1) / (chunks * microbatches);
+      CHECK(bubble(stages, chunks, microbatches, Policy::zero_bubble) == doctest::Approx(formula).epsilon(0.01));
+      if (chunks == 1)
+        CHECK(bubble(stages, 1, microbatches, Policy::zb_h1) == doctest::Approx(formula).epsilon(0.01));
     }
   }
 }

@@ -164,6 +164,17 @@ TEST_CASE_FIXTURE(Fixture, "weight gradients that wait leave every bit alone") {
                 disk, "--bucket-size", "3000"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "several slices per rank leave every bit alone, with states in files as well") {
+  const Result expected = train(1);
+  const std::string disk = file("disk");
+  std::filesystem::create_directory(disk);
+  for (const char* policy : {"message-driven", "1f1b", "zero-bubble"})
+    check_same(expected, 2,
+               {"--g-inter", "2", "--chunks-per-rank", "2", "--policy", policy, "--recompute", "1", "--offload",
+                "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"});
+  check_same(expected, 2, {"--g-inter", "2", "--chunks-per-rank", "3", "--defer-weights"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "the split of layers leaves every bit alone") {
   const Result expected = train(1);
   check_same(expected, 2, {"--g-inter", "2", "--layers-per-stage", "1,5"});

@@ -79,7 +79,8 @@ TEST_CASE("with several slices per rank a plan's space has pipelines that the la
   options.given = {{"chunks-per-rank", "2"}};
   const Space space = make_space(options);
   CHECK(values(space, &Candidate::g_inter) == std::set{2, 3, 4});
-  CHECK(values(space, &Candidate::policy) == std::set<std::string>{"message-driven", "1f1b", "gpipe"});
+  CHECK(values(space, &Candidate::policy) ==
+        std::set<std::string>{"message-driven", "1f1b", "gpipe", "zero-bubble"});
   for (const Candidate& candidate : space.candidates) {
     const int row = 24 / candidate.g_data;
     const int microbatches = (row + candidate.microbatch_size - 1) / candidate.microbatch_size;

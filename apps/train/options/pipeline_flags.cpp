@@ -91,7 +91,7 @@ OptionBinding rebalance(int& steps) {
 void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
   table.add({"chunks-per-rank", "N",
              "slices of the layers that each rank has, which microbatches pass one after another: stages idle that "
-             "many times less, and send as many times more",
+             "many times less, and send as many times more; not under zb-h1",
              whole(trainer.chunks_per_rank, 1, most_chunks)});
   table.add({"pipeline-limit", "N",
              "microbatches in flight per pipeline, with --chunks-per-rank in each chunk; 0: as many as stages, all "
@@ -107,10 +107,11 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
                                              {"zb-h1", Policy::zb_h1}})});
   table.add({"defer-weights", "", "weight gradients wait under message-driven, too: it is zero-bubble then",
              switch_on(trainer.defer_weights)});
-  table.add({"deferred-limit", "N",
-             "microbatches whose weight gradients wait at most, which each take memory; 0: none; auto: a stage's "
-             "number, counted from 1, or 1 with --recompute",
-             deferred_limit(trainer.deferred_limit)});
+  table.add(
+      {"deferred-limit", "N",
+       "microbatches whose weight gradients wait at most, with --chunks-per-rank in each chunk, which each take "
+       "memory; 0: none; auto: a stage's number, counted from 1, one more with chunks, or 1 with --recompute",
+       deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
              "layers of each stage, or with --chunks-per-rank of each slice from the front, what comes before and "
              "after the blocks included; auto: balanced by what they compute",
