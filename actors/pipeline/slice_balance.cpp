@@ -22,7 +22,8 @@ Slices moved(Slices slices, std::size_t from, std::size_t to) {
 
 }  // namespace
 
-std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs, const SliceMap& map) {
+std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs, const SliceMap& map,
+                                               const std::vector<double>& slowness) {
   Slices slices = models::balance(costs, map.slices());
   if (map.chunks == 1) return slices;
   // In whole numbers, so that sums of the same costs are equal.
@@ -31,11 +32,16 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
   std::vector<std::int64_t> before{0};
   for (const double cost : costs)
     before.push_back(before.back() + (total > 0 ? std::llround(cost / total * parts) : 0));
-  const auto cost_of = [&](const models::LayerRange& slice) { return before[slice.end] - before[slice.begin]; };
+  const auto cost_of = [&](const Slices& of, std::size_t k) {
+    const std::int64_t cost = before[of[k].end] - before[of[k].begin];
+    if (slowness.empty()) return cost;
+    const auto stage = static_cast<std::size_t>(map.stage_of(static_cast<int>(k)));
+    return std::int64_t{std::llround(static_cast<double>(cost) * slowness[stage])};
+  };
   const auto loads_of = [&](const Slices& of) {
     std::vector<std::int64_t> loads(static_cast<std::size_t>(map.stages), 0);
     for (std::size_t k = 0; k < of.size(); ++k)
-      loads[static_cast<std::size_t>(map.stage_of(static_cast<int>(k)))] += cost_of(of[k]);
+      loads[static_cast<std::size_t>(map.stage_of(static_cast<int>(k)))] += cost_of(of, k);
     return loads;
   };
   // Of ranks, the largest first, and then of the largest slice.
@@ -43,7 +49,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
     std::vector<std::int64_t> order = loads_of(of);
     std::sort(order.begin(), order.end(), std::greater<>());
     std::int64_t largest = 0;
-    for (const models::LayerRange& slice : of) largest = std::max(largest, cost_of(slice));
+    for (std::size_t k = 0; k < of.size(); ++k) largest = std::max(largest, cost_of(of, k));
     order.push_back(largest);
     return order;
   };

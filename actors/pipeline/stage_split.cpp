@@ -1,5 +1,6 @@
 #include "actors/pipeline/stage_split.hpp"
 
+#include "actors/pipeline/slice_balance.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/ranges.h>
@@ -95,30 +96,34 @@ std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds
 }
 
 std::vector<double> slowness_of_stages(const std::vector<double>& seconds, const std::vector<int>& kinds,
-                                       const std::vector<models::LayerRange>& stages) {
+                                       const std::vector<models::LayerRange>& slices, const SliceMap& map) {
   // What kinds take and how slow stages are, in turns, each with the other one fixed.
   constexpr int rounds = 200;
-  std::vector<double> slowness(stages.size(), 1.0);
+  const auto stages = static_cast<std::size_t>(map.stages);
+  const auto stage_of = [&](std::size_t slice) {
+    return static_cast<std::size_t>(map.stage_of(static_cast<int>(slice)));
+  };
+  std::vector<double> slowness(stages, 1.0);
   for (int round = 0; round < rounds; ++round) {
     std::map<int, std::pair<double, double>> of_kind;  // seconds where ranks have speed 1, layers
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      for (std::size_t l = stages[s].begin; l < stages[s].end; ++l) {
+    for (std::size_t k = 0; k < slices.size(); ++k) {
+      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
         auto& [sum, count] = of_kind[kinds[l]];
-        sum += seconds[l] / slowness[s];
+        sum += seconds[l] / slowness[stage_of(k)];
         ++count;
       }
     }
-    double total = 0;
-    for (std::size_t s = 0; s < stages.size(); ++s) {
-      double took = 0, usual = 0;
-      for (std::size_t l = stages[s].begin; l < stages[s].end; ++l) {
-        took += seconds[l];
-        usual += of_kind[kinds[l]].first / of_kind[kinds[l]].second;
+    std::vector<double> took(stages, 0.0), usual(stages, 0.0);
+    for (std::size_t k = 0; k < slices.size(); ++k) {
+      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
+        took[stage_of(k)] += seconds[l];
+        usual[stage_of(k)] += of_kind[kinds[l]].first / of_kind[kinds[l]].second;
       }
-      slowness[s] = took > 0 && usual > 0 ? took / usual : 1.0;
-      total += slowness[s];
     }
-    for (double& value : slowness) value *= static_cast<double>(stages.size()) / total;
+    double total = 0;
+    for (std::size_t s = 0; s < stages; ++s)
+      total += slowness[s] = took[s] > 0 && usual[s] > 0 ? took[s] / usual[s] : 1.0;
+    for (double& value : slowness) value *= static_cast<double>(stages) / total;
   }
   return slowness;
 }
@@ -139,29 +144,36 @@ std::vector<int> kinds_of_layers(const models::Architecture& architecture) {
 }
 
 SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::vector<int>& kinds,
-                         const std::vector<models::LayerRange>& stages, int microbatches) {
+                         const std::vector<models::LayerRange>& slices, const SliceMap& map, int microbatches) {
+  const auto stages = static_cast<std::size_t>(map.stages);
+  const auto stage_of = [&](std::size_t slice) {
+    return static_cast<std::size_t>(map.stage_of(static_cast<int>(slice)));
+  };
   SplitAdvice advice;
-  std::vector<double> all, now;
+  advice.measured.resize(stages);
+  std::vector<double> all, now(stages, 0.0);
   for (const LayerSeconds& each : seconds) all.push_back(each.all());
-  for (const models::LayerRange& range : stages) {
-    LayerSeconds sum;
-    for (std::size_t l = range.begin; l < range.end; ++l) sum += seconds[l];
-    advice.measured.push_back(sum);
-    now.push_back(sum.all());
-    advice.layers_now.push_back(static_cast<int>(range.end - range.begin));
+  for (std::size_t k = 0; k < slices.size(); ++k) {
+    for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
+      advice.measured[stage_of(k)] += seconds[l];
+      now[stage_of(k)] += all[l];
+    }
+    advice.layers_now.push_back(static_cast<int>(slices[k].end - slices[k].begin));
   }
-  const std::vector<double> slowness = slowness_of_stages(all, kinds, stages);
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    for (std::size_t l = stages[s].begin; l < stages[s].end; ++l) all[l] /= slowness[s];
-  const auto split = fastest_split(all, slowness);
-  for (std::size_t s = 0; s < split.size(); ++s) {
-    advice.layers_then.push_back(static_cast<int>(split[s].end - split[s].begin));
-    advice.seconds_then.push_back(slowness[s] *
-                                  std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(split[s].begin),
-                                                  all.begin() + static_cast<std::ptrdiff_t>(split[s].end), 0.0));
+  const std::vector<double> slowness = slowness_of_stages(all, kinds, slices, map);
+  for (std::size_t k = 0; k < slices.size(); ++k)
+    for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) all[l] /= slowness[stage_of(k)];
+  const auto split = map.chunks == 1 ? fastest_split(all, slowness) : balance_slices(all, map, slowness);
+  advice.seconds_then.assign(stages, 0.0);
+  for (std::size_t k = 0; k < split.size(); ++k) {
+    advice.layers_then.push_back(static_cast<int>(split[k].end - split[k].begin));
+    advice.seconds_then[stage_of(k)] +=
+        slowness[stage_of(k)] * std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(split[k].begin),
+                                                all.begin() + static_cast<std::ptrdiff_t>(split[k].end), 0.0);
   }
-  advice.row_seconds_now = row_seconds(now, microbatches);
-  advice.row_seconds_then = row_seconds(advice.seconds_then, microbatches);
+  // A pass through a slice is so many times as short.
+  advice.row_seconds_now = row_seconds(now, microbatches * map.chunks);
+  advice.row_seconds_then = row_seconds(advice.seconds_then, microbatches * map.chunks);
   return advice;
 }
 

@@ -58,9 +58,6 @@ void check_chunks(const TrainerOptions& options) {
         "{} and --policy zb-h1, whose fixed order is one of stages with a slice each: use --policy zero-bubble, or "
         "leave --chunks-per-rank out",
         flag);
-  if (options.rebalance_steps > 0)
-    fail(ErrorCode::usage,
-         "{} and --rebalance, which finds a better split for one slice per rank only: leave one out", flag);
   const int microbatches = microbatches_of(options), limit = options.pipeline_limit;
   if (options.policy == Policy::one_f_one_b && microbatches % stages != 0)
     fail(ErrorCode::usage,

@@ -293,15 +293,18 @@ double Trainer::pass_seconds() const {
 
 /// Of a usual step, however long others of this process or machine took.
 void Trainer::add_layer_seconds(double* to) {
-  to += plan_->layers.front().begin * directions;  // only stages of one slice are timed
-  for (std::size_t l = 0; l < layer_steps_.front().size(); ++l) {
-    for (double LayerSeconds::* const direction :
-         {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {
-      std::vector<double> seconds;
-      for (const auto& step : layer_steps_) seconds.push_back(step[l].*direction);
-      const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) / 2);
-      std::nth_element(seconds.begin(), middle, seconds.end());
-      *to++ = *middle / options_.grid.g_data;
+  std::size_t place = 0;  // among the rank's layers
+  for (const models::LayerRange& slice : plan_->layers) {
+    double* of_layer = to + slice.begin * directions;
+    for (std::size_t l = slice.begin; l < slice.end; ++l, ++place) {
+      for (double LayerSeconds::* const direction :
+           {&LayerSeconds::forward, &LayerSeconds::backward, &LayerSeconds::weights}) {
+        std::vector<double> seconds;
+        for (const auto& step : layer_steps_) seconds.push_back(step[place].*direction);
+        const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>((seconds.size() - 1) / 2);
+        std::nth_element(seconds.begin(), middle, seconds.end());
+        *of_layer++ = *middle / options_.grid.g_data;
+      }
     }
   }
   layer_steps_.clear();
@@ -315,9 +318,9 @@ SplitAdvice Trainer::advice_of(const double* agreed) const {
   std::vector<LayerSeconds> seconds;
   for (std::size_t l = 0; l < architecture.layers.size(); ++l, agreed += directions)
     seconds.push_back({.forward = agreed[0], .backward = agreed[1], .weights = agreed[2]});
+  const SliceMap map = slice_map(options_);
   return advise_split(seconds, kinds_of_layers(architecture),
-                      stage_layers(architecture, options_.grid.g_inter, options_.layers_per_stage),
-                      microbatches_of(options_));
+                      slice_layers(architecture, map, options_.layers_per_stage), map, microbatches_of(options_));
 }
 
 /// What is saved has been compared.

@@ -248,9 +248,6 @@ TEST_CASE("what cannot be had with chunks is refused, and says what can") {
   auto options = chunked(2, 2);
   options.defer_weights = true;
   CHECK(problem(options) == "none");
-  options = chunked(2, 2);
-  options.rebalance_steps = 3;
-  says(options, "--rebalance");
   options = chunked(3, 2, Policy::one_f_one_b);
   says(options, "groups of --g-inter 3, and a row's batch has 4");
   options.policy = Policy::message_driven;

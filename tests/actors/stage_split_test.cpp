@@ -122,13 +122,14 @@ TEST_CASE("layers that are alike say how slow stages are") {
   const std::vector<int> kinds{0, 1, 1, 1, 1, 1, 1, 2};
   const std::vector<LayerRange> stages{{0, 3}, {3, 5}, {5, 6}, {6, 8}};
   const std::vector<double> seconds{2, 1, 1, 1, 1, 2, 1.5, 6};
-  const auto slowness = slowness_of_stages(seconds, kinds, stages);
+  const auto slowness = slowness_of_stages(seconds, kinds, stages, {.stages = 4});
   REQUIRE(slowness.size() == 4);
   CHECK(slowness[1] == doctest::Approx(slowness[0]));
   CHECK(slowness[2] == doctest::Approx(2 * slowness[0]));
   CHECK(slowness[3] == doctest::Approx(1.5 * slowness[0]));
   // Nothing is known of stages that share no kind of layer.
-  for (const double each : slowness_of_stages({3, 1}, {0, 1}, {{0, 1}, {1, 2}})) CHECK(each == doctest::Approx(1));
+  for (const double each : slowness_of_stages({3, 1}, {0, 1}, {{0, 1}, {1, 2}}, {.stages = 2}))
+    CHECK(each == doctest::Approx(1));
 }
 
 TEST_CASE("a row takes its slowest stage and a microbatch of the others") {
@@ -176,6 +177,15 @@ TEST_CASE("an even split is left alone, and a better one predicted as it turns o
   SUBCASE("a bad split whose weight gradients wait") {
     options.policy = Policy::zero_bubble;
     check({}, {1, 1, layers - 2});
+  }
+  SUBCASE("a bad split of several chunks, and a slow rank") {
+    options.chunks_per_rank = 2;
+    for (const Policy policy : {Policy::message_driven, Policy::zero_bubble}) {
+      options.policy = policy;
+      check({}, {1, 1, 1, 1, 1, layers - 5});
+      const auto better = check({.slow_ranks = {1, 2, 1}}, {});
+      CHECK(better[1] + better[4] < better[0] + better[3]);
+    }
   }
   SUBCASE("a slow rank") {
     const auto usual = stage_layers(make_gpt(gpt), 3);
