@@ -51,9 +51,9 @@ struct NextPass {
                                             bool fixed);
 
 /// The most microbatches that each chunk of a stage has in flight, by chunk: under 1F1B what its order needs, and where
-/// messages decide at least a group more than none, so that it can be through before the next one begins. Where weight
-/// gradients wait all stages have what the first one has, as with one chunk. `limit`: of each chunk, under a policy that
-/// can do with any; 0: none.
+/// messages decide at least a group more than none, so that it can be through before the next one begins. Where
+/// weight gradients wait all stages have what the first one has, as with one chunk. `limit`: of each chunk, under a
+/// policy that can do with any; 0: none.
 [[nodiscard]] std::vector<int> chunk_slots(Policy policy, int stage, int stages, int chunks, int microbatches,
                                            int limit);
 

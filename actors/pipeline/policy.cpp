@@ -100,7 +100,7 @@ bool zb_h1_has_weights_next(const PipelineProgress& p) {
 /// Whether to wait for a gradient rather than to begin weight gradients, which would delay it here and, each by as
 /// much, on all stages before. When the pipeline drains there is time for them after the last gradient left, until it
 /// has passed all stages before: for those that wait in ZB-H1's order where stages are even. Three quarters of them
-/// leave some of it where they are not. With several chunks a stage's gradients come so often that waiting wins nothing.
+/// leave some of it where they are not. With several chunks gradients come so often that waiting wins nothing.
 bool drains(const PipelineProgress& p) {
   return p.chunks == 1 && p.forwards == p.microbatches && p.backwards < p.microbatches &&
          4 * (p.backwards - p.weights) <= 3 * waiting_in_zb_h1(p);

@@ -61,9 +61,9 @@ struct RankPlan : ModelShare {
 [[nodiscard]] int microbatches_of(const TrainerOptions& options);
 
 /// Microbatches of which a stage keeps what weight gradients that wait need: TrainerOptions::deferred_limit, or
-/// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots, or one more in each of several chunks, which lend each
-/// other none; with recomputation, where each takes as much as nothing recomputed would, one. 0 for a single stage,
-/// where nothing else would come meanwhile.
+/// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots, or one more in each of several chunks, which lend
+/// each other none; with recomputation, where each takes as much as nothing recomputed would, one. 0 for a single
+/// stage, where nothing else would come meanwhile.
 [[nodiscard]] int deferred_places(const TrainerOptions& options, int stage);
 
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.

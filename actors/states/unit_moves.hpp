@@ -35,8 +35,8 @@ struct BatchPasses {
 };
 
 /// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again, and one
-/// that has none never is. `units` are those of the stage. Exact where the policy fixes the order of the passes; one that
-/// leaves it to messages is taken for 1F1B, or where weight gradients wait and the stage has one slice for ZB-H1.
+/// that has none never is. `units` are those of the stage. Exact where the policy fixes the order of the passes; one
+/// that leaves it to messages is taken for 1F1B, or where weight gradients wait and the stage has one slice for ZB-H1.
 [[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage,
                                                     std::span<const ShardedUnit> units, const PlaceClasses& places,
                                                     const BatchPasses& passes);
