@@ -1,5 +1,6 @@
 #include "runtime/mpi_transport.hpp"
 
+#include "runtime/blocking_watch.hpp"
 #include "runtime/error.hpp"
 #include "runtime/mpi_error.hpp"
 
@@ -38,29 +39,21 @@ constexpr int to_mpi(Tag tag) {
   return static_cast<int>(place * tag_index_limit + tag.index);
 }
 
-/// Waits without keeping a core from ranks that compute.
-void wait(MPI_Request request, std::chrono::duration<double> patience) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int done = 0; done == 0;) {
+/// What asks whether it is complete.
+std::function<bool()> is_complete(MPI_Request& request) {
+  return [&request] {
+    int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done != 0) break;
-    if (std::chrono::steady_clock::now() - begin > patience) {
-      fail(ErrorCode::transport,
-           "other ranks have not come as far as this one for {:.0f} s while the job was being set up: one of them "
-           "is "
-           "silent or very slow (--timeout)",
-           patience.count());
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+    return done != 0;
+  };
 }
 
-long long reduce(long long value, MPI_Op operation, std::chrono::duration<double> patience) {
+long long reduce(long long value, MPI_Op operation, const std::function<void(const std::function<bool()>&)>& wait) {
   MPI_Request request = MPI_REQUEST_NULL;
   long long result = 0;
   check_mpi(MPI_Iallreduce(&value, &result, 1, MPI_LONG_LONG, operation, MPI_COMM_WORLD, &request),
             "MPI_Iallreduce");
-  wait(request, patience);
+  wait(is_complete(request));
   return result;
 }
 
@@ -169,9 +162,13 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   nodes_.resize(static_cast<std::size_t>(ranks_));
   check_mpi(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+  beats_.emplace(rank_, ranks_);
 }
 
-MpiSession::~MpiSession() { MPI_Finalize(); }
+MpiSession::~MpiSession() {
+  beats_.reset();
+  MPI_Finalize();
+}
 
 void MpiSession::abort(int status) {
   std::fflush(stdout);
@@ -180,22 +177,103 @@ void MpiSession::abort(int status) {
   std::_Exit(status);
 }
 
+std::string MpiSession::describe(int rank) const {
+  return waiting_.describe ? waiting_.describe(rank) : fmt::format("rank {}", rank);
+}
+
+void MpiSession::tell() { beats_->say(place_, waiting_.watch != nullptr ? waiting_.watch->doing() : ""); }
+
+std::optional<int> MpiSession::late() const {
+  std::optional<int> found;
+  const auto& heard = beats_->heard();
+  for (const int rank : beats_->sources()) {
+    const MpiBeats::Heard& one = heard[static_cast<std::size_t>(rank)];
+    if (one.place >= place_) continue;
+    if (!found || one.silent > heard[static_cast<std::size_t>(*found)].silent) found = rank;
+  }
+  return found;
+}
+
+std::string MpiSession::whom_it_waits_for() const {
+  const auto late = this->late();
+  if (rank_ == 0 && !late) return "all ranks, which have come as far";
+  const MpiBeats::Heard& one = beats_->heard()[static_cast<std::size_t>(late.value_or(0))];
+  return fmt::format("{}, which {}", describe(late.value_or(0)),
+                     one.does.empty() ? "has not said what it does" : one.does);
+}
+
+void MpiSession::judge(Duration waited) const {
+  const auto late = this->late();
+  int lost = -1;
+  for (const int rank : beats_->sources()) {
+    const bool silent = beats_->heard()[static_cast<std::size_t>(rank)].silent >= waiting_.patience;
+    if (silent && (lost < 0 || rank == late)) lost = rank;
+  }
+  const std::string why = waiting_.why.empty() ? "" : " (" + waiting_.why + ")";
+  if (lost >= 0) {
+    const MpiBeats::Heard& one = beats_->heard()[static_cast<std::size_t>(lost)];
+    fail(
+        ErrorCode::transport,
+        "{} does not answer: {} has waited for it for {:.1f} s outside of a step and has heard nothing from it for "
+        "{:.1f} s{}{}",
+        describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
+        one.does.empty() ? "" : "; the last that it said: it " + one.does);
+  }
+  if (rank_ == 0 && waited >= waiting_.patience && !late)
+    fail(ErrorCode::transport,
+         "all ranks have come as far as {}, and MPI has not brought them together for {:.1f} s{}", describe(rank_),
+         seconds(waited), why);
+}
+
+void MpiSession::wait(const std::function<bool()>& done) {
+  using namespace std::chrono_literals;
+  ++place_;
+  if (done()) return;
+  constexpr Duration look_every = 10ms, most_at_once = 1s;  // more than that, and this process was stopped
+  const Duration say_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
+  beats_->forgive();
+  Duration waited{}, said_at = -say_every;
+  auto looked = std::chrono::steady_clock::now();
+  while (!done()) {
+    std::this_thread::sleep_for(20us);  // keeps no core from ranks that compute
+    const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, most_at_once);
+    if (passed < look_every) continue;
+    looked = std::chrono::steady_clock::now();
+    waited += passed;
+    beats_->pass(passed);
+    beats_->hear();
+    if (waiting_.watch != nullptr) waiting_.watch->waits_for(whom_it_waits_for());
+    if (waited - said_at >= say_every) {
+      said_at = waited;
+      tell();
+    }
+    judge(waited);
+  }
+  if (waiting_.watch != nullptr) waiting_.watch->waits_for({});
+}
+
 void MpiSession::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
-  wait(request, patience_);
+  wait(is_complete(request));
 }
 
-long long MpiSession::smallest(long long value) { return reduce(value, MPI_MIN, patience_); }
-long long MpiSession::largest(long long value) { return reduce(value, MPI_MAX, patience_); }
-long long MpiSession::sum(long long value) { return reduce(value, MPI_SUM, patience_); }
+long long MpiSession::smallest(long long value) {
+  return reduce(value, MPI_MIN, [this](const auto& done) { wait(done); });
+}
+long long MpiSession::largest(long long value) {
+  return reduce(value, MPI_MAX, [this](const auto& done) { wait(done); });
+}
+long long MpiSession::sum(long long value) {
+  return reduce(value, MPI_SUM, [this](const auto& done) { wait(done); });
+}
 
 std::vector<long long> MpiSession::all(long long value) {
   std::vector<long long> values(static_cast<std::size_t>(ranks_));
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Iallgather(&value, 1, MPI_LONG_LONG, values.data(), 1, MPI_LONG_LONG, MPI_COMM_WORLD, &request),
             "MPI_Iallgather");
-  wait(request, patience_);
+  wait(is_complete(request));
   return values;
 }
 
@@ -205,7 +283,7 @@ void MpiSession::broadcast(std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<std::size_t>(size));
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibcast(bytes.data(), static_cast<int>(size), MPI_BYTE, 0, MPI_COMM_WORLD, &request), "MPI_Ibcast");
-  wait(request, patience_);
+  wait(is_complete(request));
 }
 
 struct MpiTransport::State {

@@ -3,15 +3,21 @@
 // Completions that are found together run their handlers in the order of the calls.
 #pragma once
 
+#include "runtime/mpi_beats.hpp"
 #include "runtime/transport.hpp"
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ranvier::runtime {
+
+class BlockingWatch;
 
 /// Whether this MPI says that it sends and receives a GPU's memory itself. After MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
@@ -40,9 +46,18 @@ class MpiSession {
   /// Ends every rank of the job at once with this exit status. Does not return.
   [[noreturn]] void abort(int status);
 
-  // Blocking collectives over all ranks, for before training; never while the loop runs. Each throws
-  // ErrorCode::transport when other ranks keep this one waiting for longer than set_patience() says.
-  void set_patience(std::chrono::duration<double> patience) { patience_ = patience; }
+  // Blocking collectives over all ranks, for before training; never while the loop runs. A rank that waits in one goes
+  // on waiting as long as the others say that they get on. Each throws ErrorCode::transport, naming the rank, once
+  // nothing was heard from one for Waiting::patience.
+  struct Waiting {
+    Duration patience = std::chrono::minutes(10);
+    std::string why;                                ///< it is that long, for people: "ten times --timeout 60"
+    std::function<std::string(int rank)> describe;  ///< null: "rank 1"
+    BlockingWatch* watch = nullptr;                 ///< knows what this rank does, and is told what it waits for
+  };
+  void set_waiting(Waiting waiting) { waiting_ = std::move(waiting); }
+  /// Tells the others what this rank does, where it has a watch. For while they may wait for it.
+  void tell();
   void barrier();
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
@@ -57,8 +72,18 @@ class MpiSession {
   int ranks_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  /// Until `done` says so.
+  void wait(const std::function<bool()>& done);
+  [[nodiscard]] std::string describe(int rank) const;
+  /// Of those that this one hears from: the one that others wait for, silent for longest.
+  [[nodiscard]] std::optional<int> late() const;
+  [[nodiscard]] std::string whom_it_waits_for() const;
+  void judge(Duration waited) const;
+
   std::vector<int> nodes_;
-  std::chrono::duration<double> patience_ = std::chrono::minutes(10);
+  Waiting waiting_;
+  std::uint64_t place_ = 0;  // collectives that it has come to
+  std::optional<MpiBeats> beats_;
 };
 
 class MpiTransport final : public Transport, public PollSource {

@@ -67,6 +67,10 @@ Watchdog::Watchdog(runtime::EventLoop& loop, Transport& transport, const runtime
 
 Watchdog::~Watchdog() {
   *alive_ = false;
+  leave_loop();
+}
+
+void Watchdog::leave_loop() {
   stop_ = true;
   if (thread_.joinable()) thread_.join();
 }

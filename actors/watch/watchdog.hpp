@@ -49,6 +49,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// The loop turns no more: somebody else watches what comes now.
+  void leave_loop();
+
   /// What this rank does or waits for, after its name: "has waited for a piece in a collective from rank 1 for 2.0 s".
   [[nodiscard]] std::string waits_for() const;
   /// The same of every part, with the messages under way and the last spans; several lines.

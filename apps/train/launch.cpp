@@ -5,9 +5,11 @@
 #include "apps/program/say_error.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
+#include "apps/train/files/watched_reads.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/run.hpp"
 #include "apps/train/stop_signals.hpp"
+#include "runtime/blocking_watch.hpp"
 #include "runtime/exit_code.hpp"
 #include "runtime/log_file.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -29,6 +31,7 @@ namespace ranvier::apps {
 
 namespace {
 
+using runtime::BlockingWatch;
 using runtime::MpiSession;
 
 TrainOptions parse(const PlannedArguments& given, int ranks) {
@@ -66,9 +69,10 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
 /// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
 /// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
 /// ever.
-[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options,
-                          const std::exception& error) {
+[[noreturn]] void end_all(const char* program, MpiSession& session, BlockingWatch& watch,
+                          const TrainOptions& options, const std::exception& error) {
   using namespace std::chrono_literals;
+  watch.rests();
   const auto* known = dynamic_cast<const Error*>(&error);
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
     return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
@@ -108,9 +112,51 @@ void open_page(MpiSession& session, const TrainOptions& options, std::optional<L
   std::fflush(stdout);
 }
 
-void hear_signals(const MpiSession& session, const TrainOptions& options, std::optional<StopSignals>& signals) {
+/// From now on whatever keeps this rank from getting on for the timeout ends it, and other ranks know what it does.
+void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, runtime::Duration timeout,
+                  const std::function<std::string(int)>& describe) {
+  using namespace std::chrono_literals;
+  session.set_waiting({});
+  watch.emplace(BlockingWatch::Options{.timeout = timeout,
+                                       .who = describe(session.rank()),
+                                       .end =
+                                           [](const std::string& why) {
+                                             runtime::say_on_stderr(fmt::format("ranvier: error: {}\n", why));
+                                             std::_Exit(exit_code(ErrorCode::device));
+                                           },
+                                       .tell = [&session] { session.tell(); },
+                                       .tell_every = std::clamp<runtime::Duration>(timeout / 4, 50ms, 5s)});
+  session.set_waiting({.patience = 10 * timeout,
+                       .why = fmt::format("ten times --timeout {:g}", runtime::seconds(timeout)),
+                       .describe = describe,
+                       .watch = &*watch});
+}
+
+/// With the flags' timeout, and the ranks' places in the grid.
+void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, const TrainOptions& options) {
+  const std::chrono::duration<double> timeout(options.run.timeout_seconds);
+  watch_set_up(session, watch, std::chrono::duration_cast<runtime::Duration>(timeout), [&options](int rank) {
+    return options.run.request == Request::train ? describe_rank(options, rank) : fmt::format("rank {}", rank);
+  });
+}
+
+/// Whoever opens data says which files it reads.
+void tell_reads(const MpiSession& session, BlockingWatch& watch, TrainOptions& options) {
+  const std::chrono::duration<double> timeout(options.run.timeout_seconds);
+  const FaultyReads faulty(read_fault_from_environment(), session.rank(),
+                           std::chrono::duration_cast<runtime::Duration>(timeout));
+  if (!options.data.data.empty()) watch.about(options.data.data);
+  options.data.reads = [&watch, faulty](const std::filesystem::path& file) {
+    watch.about(file.string());
+    faulty.data();
+  };
+}
+
+void hear_signals(const MpiSession& session, const BlockingWatch& watch, const TrainOptions& options,
+                  std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
+                                       .blocked = [&watch] { return watch.doing(); },
                                        .say = runtime::say_on_stderr,
                                        .end = [](int status) { std::_Exit(status); }});
 }
@@ -122,6 +168,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   const runtime::StandardOutput output;
   // These outlive the report of an error: handlers of exceptions come before destructors of what is declared here.
   std::optional<MpiSession> session;
+  std::optional<BlockingWatch> watch;
   TrainOptions options;
   Job job;
   std::optional<StopSignals> signals;
@@ -129,6 +176,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
+    watch_set_up(*session, watch, BlockingWatch::Options().timeout,
+                 [](int rank) { return fmt::format("rank {}", rank); });
+    watch->does("reads its flags");
     const PlannedArguments arguments = planned_arguments(*session, argc, argv, build);
     together(*session, [&] { options = parse(arguments, session->ranks()); });
     compare_options(*session, options);
@@ -137,25 +187,30 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
         fmt::print("{}\n", answer(options.run.inquiry, train_manual(program), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
-    if (options.run.request == Request::train) hear_signals(*session, options, signals);
-    // Reading weights may take one rank much longer than another.
-    session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
+    watch_set_up(*session, watch, options);
+    if (options.run.request == Request::train) hear_signals(*session, *watch, options, signals);
+    watch->does("looks at what it is to write", output_patience);
     together(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
     open_page(*session, options, page);
+    watch->does("opens its data");
+    tell_reads(*session, *watch, options);
     std::vector<std::filesystem::path> files;
     together(*session, [&] {
       job = build(options);
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
-    compare_files(*session, files);
+    watch->does("compares its files with those of other ranks");
+    compare_files(*session, files, options.data.reads);
     int status = 0;
     do {
-      run.emplace(*session, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr, began);
+      run.emplace(*session, *watch, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr,
+                  began);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());
+    watch->does("ends", output_patience);
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())
       runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
@@ -164,7 +219,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     if (failure.error) say_error(program, failure.error->what());
     return exit_code(failure.code);
   } catch (const std::exception& error) {
-    if (session) end_all(program, *session, options, error);
+    if (session && watch) end_all(program, *session, *watch, options, error);
     say_error(program, error.what());
     return exit_code(error_code(error));
   }

@@ -5,6 +5,7 @@
 #include "apps/train/options/train_options.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "runtime/asio_loop.hpp"
+#include "runtime/blocking_watch.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <chrono>
@@ -14,12 +15,16 @@ namespace ranvier::apps {
 
 class LiveRun;
 
+/// Timeouts that a disk that is written to, or a terminal, may stand still.
+inline constexpr int output_patience = 10;
+
 struct RankRun {
   runtime::MpiSession& session;
   const TrainOptions& options;
   const Job& job;
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
+  runtime::BlockingWatch& watch;   ///< of what is done outside of the loop
   StopSignals* signals = nullptr;  ///< null: nothing is trained
   LiveRun* live = nullptr;         ///< null: nobody watches it (--serve), or this is not rank 0
   std::string id;                  ///< 16 hexadecimal digits, the same on all ranks and others in every run

@@ -101,6 +101,7 @@ void Resumption::lock_folder() {
   for (bool said = false; options.resume == "auto" && std::chrono::steady_clock::now() < until; said = true) {
     const std::string holder = folder_->try_lock(run_.id);
     if (holder.empty()) return;
+    run_.watch.moved();  // this wait has an end of its own
     if (!said)
       runtime::say_on_stderr(fmt::format(
           "ranvier: another job writes its checkpoints to {}: {}: waiting for its end, {:g} s at most\n",

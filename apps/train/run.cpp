@@ -62,13 +62,14 @@ void check_shared(const RankRun& run) {
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals, LiveRun* live,
-         Clock::time_point began)
+Run::Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
+         StopSignals* signals, LiveRun* live, Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
       transport_(session, loop_),
-      run_{session,    options_, job_, loop_,
-           transport_, signals,  live, broadcast_text(session, models::random_job())},
+      run_{session, options_,   job_,
+           loop_,   transport_, watch,
+           signals, live,       broadcast_text(session, models::random_job())},
       began_(began) {}
 
 Run::~Run() {
@@ -76,33 +77,40 @@ Run::~Run() {
 }
 
 int Run::execute() {
+  run_.watch.does("plans its run", output_patience);
   plan_ = plan_job(run_);
   const bool quiet = options_.run.quiet && options_.run.request == Request::train;
   if (run_.speaks() && !options_.trainer.rollback && !quiet) say_plan();
   if (options_.run.request == Request::dry_run) return say_verdict() ? EXIT_SUCCESS : does_not_fit_exit_code;
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
+  run_.watch.does("looks for a checkpoint to go on from");
   resumption_.emplace(run_);
   say_remarks();
   keep_algorithms();
   keep_kernels();
   if (stopped()) return stopped_exit_code;
+  run_.watch.does("makes its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
   together(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
+  run_.watch.does("chooses kernels and collectives");
   choose();
   const bool trains = plan_.trainer.steps > 0;
   together(run_.session, [&] {
     if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_places(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
+  run_.watch.does("takes its memory and files");
   together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
   load();
   if (stopped()) return stopped_exit_code;
+  run_.watch.does("prepares what it writes", output_patience);
   together(run_.session, [&] { training_->prepare_checkpoints(); });
   check_files();
   together(run_.session, [&] { training_->open_outputs(); });
   const actors::Rank& rank = training_->rank();
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
+  run_.watch.does("connects its devices");
   nccl_->connect();
   say_files(run_, rank);
   watch_time_limit();
@@ -172,6 +180,7 @@ bool Run::stopped() const {
 
 void Run::load() {
   const Clock::time_point began = Clock::now();
+  run_.watch.does("loads its states");
   std::optional<Error> damage;
   do {
     together(run_.session, [&] { damage = training_->load(); });

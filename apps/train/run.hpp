@@ -28,8 +28,8 @@ class Run {
 
   /// All but the options outlive it. `began`: when the program did. `signals`: null for a dry run. `live`: who watches
   /// the run, or null.
-  Run(runtime::MpiSession& session, TrainOptions options, const Job& job, StopSignals* signals, LiveRun* live,
-      Clock::time_point began);
+  Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
+      StopSignals* signals, LiveRun* live, Clock::time_point began);
   ~Run();
 
   /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what

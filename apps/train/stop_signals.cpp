@@ -173,13 +173,15 @@ void StopSignals::first(int signal) {
 void StopSignals::again(int signal) {
   // Each rank waits longer than the one before it could need to be heard, and is usually ended meanwhile.
   std::this_thread::sleep_for(std::min(std::chrono::milliseconds(5000), rank_ * std::chrono::milliseconds(250)));
-  const auto does = std::make_shared<std::string>();
-  *does = "is at the end of its run";
-  const bool moves = on_loop([this, does] { *does = attached_->listener.waits_for(); });
-  if (!attached_) {
-    *does = "does not train now";
-  } else if (!moves && !detaching_) {
-    *does = "has an event loop that does not move";
+  const auto does = std::make_shared<std::string>(blocked());
+  if (does->empty()) {
+    *does = "is at the end of its run";
+    const bool moves = on_loop([this, does] { *does = attached_->listener.waits_for(); });
+    if (!attached_) {
+      *does = "does not train now";
+    } else if (!moves && !detaching_) {
+      *does = "has an event loop that does not move";
+    }
   }
   options_.say(fmt::format("ranvier: error: ended by a second {}, without what was not saved yet: {} {}\n",
                            name_of(signal), options_.describe(rank_), *does));
@@ -187,6 +189,8 @@ void StopSignals::again(int signal) {
 }
 
 void StopSignals::report() {
+  if (const std::string blocked = this->blocked(); !blocked.empty())
+    return options_.say(fmt::format("{} {}\n", options_.describe(rank_), blocked));
   if (!attached_) return options_.say(fmt::format("{} does not train now\n", options_.describe(rank_)));
   const auto text = std::make_shared<std::string>();
   if (!on_loop([this, text] { *text = attached_->listener.report(); })) {

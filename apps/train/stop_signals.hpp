@@ -30,6 +30,8 @@ class StopSignals {
  public:
   struct Options {
     std::function<std::string(int rank)> describe;  ///< any thread
+    /// Any thread: "loads its states, for 1.2 s"; empty, or null: it does nothing that blocks, as far as is known.
+    std::function<std::string()> blocked = nullptr;
     runtime::Duration same_request = std::chrono::seconds(1);
     /// How long the loop may take to answer before it counts as one that stands still.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
@@ -68,6 +70,7 @@ class StopSignals {
   void hear();
   void first(int signal);
   void again(int signal);
+  [[nodiscard]] std::string blocked() const { return options_.blocked ? options_.blocked() : std::string(); }
   void report();
   /// Runs `what` on the loop; false if the loop did not in time, or there is none.
   bool on_loop(std::function<void()> what);

@@ -175,7 +175,8 @@ Job make_job(const TrainOptions& options) {
                                .documents = options.data.documents,
                                .document_end = options.data.document_end,
                                .validation_split = options.data.validation_split,
-                               .validates_all = options.data.eval_only && options.data.validation_split == 0};
+                               .validates_all = options.data.eval_only && options.data.validation_split == 0,
+                               .reads = options.data.reads};
   if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);

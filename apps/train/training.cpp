@@ -25,6 +25,35 @@
 
 namespace ranvier::apps {
 
+namespace {
+
+/// While the loop turns, whoever watches what blocks knows that it does.
+class TurningLoop {
+ public:
+  TurningLoop(runtime::EventLoop& loop, runtime::BlockingWatch& watch, runtime::Duration timeout)
+      : loop_(loop), watch_(watch), period_(std::min<runtime::Duration>(timeout / 8, std::chrono::seconds(1))) {
+    turn();
+  }
+  ~TurningLoop() { *alive_ = false; }
+  TurningLoop(const TurningLoop&) = delete;
+  TurningLoop& operator=(const TurningLoop&) = delete;
+
+ private:
+  void turn() {
+    watch_.moved();
+    loop_.after(period_, [this, alive = alive_] {
+      if (*alive) turn();
+    });
+  }
+
+  runtime::EventLoop& loop_;
+  runtime::BlockingWatch& watch_;
+  runtime::Duration period_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace
+
 Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
                    Resumption& resumption)
     : run_(run),
@@ -52,19 +81,25 @@ Training::~Training() = default;
 std::optional<Error> Training::load() {
   offload::CheckpointReader* const reader = resumption_.reader();
   if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);
+  const FaultyReads faulty(read_fault_from_environment(), run_.session.rank(), run_.timeout());
   try {
     if (reader != nullptr) {
-      rank_->resume(*source_);
+      rank_->resume(watched_source_.emplace(*source_, reader->path().string(), run_.watch, faulty));
     } else {
-      rank_->load_weights(first_weights(run_.options, run_.job.architecture));
+      const std::string& from = run_.options.run.init_from;
+      run_.watch.about(from.empty() ? "the first weights" : from);
+      rank_->load_weights(watched(first_weights(run_.options, run_.job.architecture),
+                                  from.empty() ? "--seed" : from, run_.watch, faulty));
     }
     // A tier's disk may hang. Nobody waits for messages yet, and the loop stands still while it reads.
+    const TurningLoop turning(run_.loop, run_.watch, run_.timeout());
     const actors::Watchdog watchdog(run_.loop, run_.transport, rank_->context().trace,
                                     {.timeout = run_.timeout(),
                                      .describe = [this](int rank) { return describe_rank(run_.options, rank); },
                                      .details = [this](std::string_view part) { return rank_->details(part); }});
     rank_->load([this] { run_.loop.stop(); });
     run_.loop.run();
+    watched_source_.reset();
     source_.reset();
   } catch (const Error& error) {
     if (reader == nullptr || !resumption_.may_pass_over() || error.code() != ErrorCode::data) throw;
@@ -188,6 +223,7 @@ void Training::execute(double peak) {
                         .report = [&watchdog] { return watchdog.report(); },
                         .last_spans = [this] { return rank_->context().trace.tail(20); }});
   run_.session.barrier();
+  run_.watch.rests();
   rank_->context().trace.restart();
   std::optional<RankWatch> watch;
   if (!run_.options.run.serve.empty()) {
@@ -200,6 +236,8 @@ void Training::execute(double peak) {
   started_ = std::chrono::steady_clock::now();
   rank_->start(hooks());
   run_.loop.run();
+  watchdog.leave_loop();
+  run_.watch.does("ends: files and the terminal take the rest", output_patience);
   files_.finish();
   say_phase("done");
   reports_->synchronize();

@@ -9,6 +9,7 @@
 #include "actors/watch/watchdog.hpp"
 #include "apps/train/devices.hpp"
 #include "apps/train/file_writer.hpp"
+#include "apps/train/files/watched_reads.hpp"
 #include "apps/train/files/weight_saving.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
@@ -103,6 +104,7 @@ class Training {
   Resumption& resumption_;
   std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
   std::optional<actors::CheckpointSource> source_;  // while it loads
+  std::optional<WatchedSource> watched_source_;     // likewise
   std::optional<actors::CheckpointFiles> checkpoints_;
   std::optional<actors::Rank> rank_;
   std::optional<EventFile> event_file_;       // on rank 0, with --tensorboard

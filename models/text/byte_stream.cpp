@@ -108,7 +108,7 @@ class ByteStream::ZstdDecoder final : public Decoder {
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), buffer_(buffer_bytes) {
   struct stat status{};
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
   if (file_ < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
     const std::string why = file_ < 0 ? std::strerror(errno) : "it is no regular file";
     if (file_ >= 0) ::close(file_);

@@ -126,6 +126,8 @@ bool holds_tokens(const fs::path& path, TokenFormat format) {
   if (format != TokenFormat::automatic) return has_tokens(format);
   const fs::path data = data_path(path, format);
   if (data.extension() == ".bin") return true;
+  std::error_code ignored;
+  if (!fs::is_regular_file(data, ignored)) return false;  // a pipe must not block here
   std::string beginning(sizeof(std::int32_t), '\0');
   std::ifstream(data, std::ios::binary).read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
   return is_llmc(beginning);
@@ -134,6 +136,7 @@ bool holds_tokens(const fs::path& path, TokenFormat format) {
 std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading& reading) {
   const fs::path path = data_path(given, reading.format);
   if (has_tokens(reading.format)) return DataFile{path, reading.format};
+  reading.tell(path);
   ByteStream stream(path);
   if (stream.file_bytes() == 0) return Refusal{"the file is empty", "give one with tokens or text"};
   std::string content(beginning_bytes, '\0');

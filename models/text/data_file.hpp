@@ -10,6 +10,7 @@
 #include "models/text/byte_stream.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <variant>
 
@@ -31,6 +32,12 @@ struct TextReading {
   std::string prompt_field;                    ///< of JSON lines: a text before that one; empty: there is none
   std::string label_field;                     ///< of JSON lines: which class the text is of; empty: not read
   std::string format_flag = "--token-format";  ///< that messages name
+  /// Told of each piece of a file that is read when data are opened, by the thread that waits for it; null: nobody is.
+  std::function<void(const std::filesystem::path&)> reads = nullptr;
+
+  void tell(const std::filesystem::path& file) const {
+    if (reads) reads(file);
+  }
 };
 
 struct DataFile {

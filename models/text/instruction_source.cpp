@@ -54,6 +54,7 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
   std::vector<std::int32_t> encoded;
   std::vector<std::size_t> ends;
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+    reading.tell(file.path);
     passages.clear();
     for (const auto& piece : pieces) {
       bytes_read_ += std::ssize(piece.text);

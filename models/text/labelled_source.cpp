@@ -115,6 +115,7 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
   DocumentReader reader = reader_of(file, reading);
   std::vector<std::int32_t> encoded;
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+    reading.tell(file.path);
     for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
     if (bytes_read_ > most_held_bytes)
       fail(ErrorCode::data, "{}: more than {} bytes of labelled texts, which every rank keeps: give less",

@@ -194,7 +194,8 @@ TextData open_text_data(const TextDataOptions& options) {
   const TextReading reading{.format = options.format,
                             .json_field = options.json_field,
                             .prompt_field = options.prompt_field,
-                            .label_field = options.label_field};
+                            .label_field = options.label_field,
+                            .reads = options.reads};
   if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
   if (!reading.label_field.empty()) return open_labelled(options, reading, text);
   const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -99,6 +100,7 @@ struct TextDataOptions {
   std::optional<std::int32_t> document_end;  ///< of token files that do not say; none: the tokenizer's end of text
   double validation_split = 0;               ///< share of the tokens, at the end, that is not trained on
   bool validates_all = false;                ///< all of the tokens, instead of a share
+  std::function<void(const std::filesystem::path&)> reads = nullptr;  ///< as TextReading has it
 };
 
 /// One of the paths of the data, as people are told of it.

@@ -23,13 +23,13 @@ constexpr std::int64_t check_block = std::int64_t{1} << 20;
 }  // namespace
 
 TokenSequence::TokenSequence(const fs::path& path, const TextReading& reading, const TextTokens& text)
-    : path_(path), starts_{0} {
+    : path_(path), starts_{0}, reading_(reading) {
   DataFiles found = data_files_at(path, reading);
   left_out_ = std::move(found.left_out);
   for (const DataFile& file : found.files)
     if (!file.remark.empty()) remarks_.push_back(file.remark);
   if (has_tokens(found.files.front().format)) {
-    for (const DataFile& file : found.files) files_.emplace_back(file);
+    for (const DataFile& file : found.files) reading.tell(file.path), files_.emplace_back(file);
   } else {
     read_text(found.files, reading, text);
   }
@@ -71,6 +71,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       std::vector<std::int32_t> of_texts;
       std::vector<std::size_t> ends;
       for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
+        reading.tell(file.path);
         texts.clear();
         for (const auto& piece : pieces) {
           hold(piece.text.size());
@@ -118,6 +119,7 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
           "{}: nothing says where documents end, whose positions --documents mask keeps apart: give the token that "
           "ends them, as --document-end 50256 is GPT-2's, a --tokenizer that has one, or --documents join",
           file.path().string());
+    reading_.tell(file.path());
     const std::vector<std::int64_t> begins = file.document_begins(end.value_or(0), vocab_size);
     known = known || file.knows_documents() || begins.size() > 1;
     unknown_files += file.knows_documents() ? 0 : 1;
@@ -154,6 +156,7 @@ void TokenSequence::check_vocabulary(int vocab_size) const {
     const std::int64_t first = i * blocks / checked * check_block;
     for_each_part(first, std::min(check_block, tokens() - first),
                   [&](const TokenFile& file, std::int64_t at, std::int64_t part) {
+                    reading_.tell(file.path());
                     file.check_vocabulary(at, part, vocab_size);
                   });
   }

@@ -71,6 +71,7 @@ class TokenSequence {
   std::vector<LeftOut> left_out_;
   std::vector<std::string> remarks_;
   std::vector<std::int64_t> begins_;  // of documents
+  TextReading reading_;
 };
 
 }  // namespace ranvier::models

@@ -70,8 +70,10 @@ void expect_same_base(const Safetensors& file, std::span<const UnitSpec> adapter
 
 LoraOptions read_adapter_config(const fs::path& folder) {
   const fs::path path = folder / adapter_config_name;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream)
+  std::error_code ignored;
+  std::ifstream stream;
+  if (fs::is_regular_file(path, ignored)) stream.open(path, std::ios::binary);  // a pipe must not block here
+  if (!stream.is_open())
     fail(ErrorCode::data, "{}: it cannot be read: give the folder of an adapter as PEFT saves them", path.string());
   const ConfigFile config(std::string{std::istreambuf_iterator<char>(stream), {}}, path);
   config.require("peft_type", "LORA", "low-rank adapters");

@@ -1,9 +1,11 @@
 // Whom the watchdogs of a job name, in virtual time, and whom they leave alone.
 #include "actors/watch/watchdog.hpp"
 #include "models/initialize.hpp"
+#include "offload/checkpoint/file_writer.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
+#include "tests/offload/simulated_tier.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
@@ -85,10 +87,63 @@ struct Job {
   runtime::Duration longest_message = 500us;
   runtime::Duration slow_everywhere = quick;
   actors::Policy policy = actors::Policy::message_driven;
+  actors::TierOptions tiers = {};              ///< files of SimulatedFiles
+  runtime::Duration longest_transfer = quick;  ///< of these
+  std::int64_t checkpoint_every = 0;           ///< steps; 0: none are taken
+  runtime::Duration longest_put = quick;       ///< of a piece of one
 };
+
+/// Takes the pieces of checkpoints, each after a while, and keeps none.
+class SlowTarget final : public actors::CheckpointTarget, public runtime::Workplace {
+ public:
+  SlowTarget(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
+      : loop_(&loop), delay_(std::move(delay)) {}
+
+  void prepare(std::int64_t) override {}
+  void open(std::int64_t, runtime::Handler opened) override { later("making a file", std::move(opened)); }
+  void put(const actors::StatePiece&, std::size_t, std::span<const std::byte>, std::uint64_t,
+           runtime::Handler done) override {
+    later("writing a piece", std::move(done));
+  }
+  void close(std::function<void(actors::CheckpointShare)> done) override {
+    later("making files last", [done = std::move(done)] { done({}); });
+  }
+  std::string commit(std::int64_t, std::span<const actors::StateScalar>,
+                     std::span<const actors::CheckpointShare>) override {
+    return {};
+  }
+  void discard(std::int64_t) noexcept override {}
+
+  std::string place() const override { return "a slow disk"; }
+  std::uint64_t done() const noexcept override { return done_; }
+
+ private:
+  void later(const char* what, runtime::Handler then) {
+    const runtime::Handler end =
+        loop_->ends({.part = "checkpoint", .text = what, .patience = offload::checkpoint_patience}, *this,
+                    [this, then = std::move(then)] {
+                      ++done_;
+                      then();
+                    });
+    loop_->after(delay_(), end);
+  }
+
+  runtime::EventLoop* loop_;
+  std::function<runtime::Duration()> delay_;
+  std::uint64_t done_ = 0;
+};
+
+/// Up to `longest`.
+std::function<runtime::Duration()> drawn(std::uint64_t seed, runtime::Duration longest) {
+  return [random = std::make_shared<std::mt19937_64>(seed), longest] {
+    return runtime::Duration(
+        static_cast<runtime::Duration::rep>((*random)() % static_cast<std::uint64_t>(longest.count())));
+  };
+}
 
 struct Watched {
   std::int64_t steps = 0;
+  int checkpoints = 0;               ///< that became whole
   std::string error;                 ///< what the watchdogs said; empty: nothing
   std::vector<std::string> reports;  ///< by rank, in the middle of the job
 };
@@ -99,6 +154,13 @@ Watched run_watched(const Job& job) {
   options.group_size = job.grid.g_data;
   options.sharding = collectives::parse_sharding(job.sharding);
   options.policy = job.policy;
+  options.tiers = job.tiers;
+  options.tiers.files.directories = {"simulated"};
+  options.tiers.files.make = [&job](runtime::EventLoop& loop, int rank) {
+    return std::make_unique<offload::tests::SimulatedFiles>(
+        loop, drawn(job.seed + static_cast<std::uint64_t>(rank), job.longest_transfer));
+  };
+  if (job.checkpoint_every > 0) options.checkpoint_staging = std::size_t{40} << 10;
   const Trouble& trouble = job.trouble;
   if (trouble.fault) options.fault = {.rank = trouble.rank, .step = 2, .kind = *trouble.fault};
   const auto architecture = models::make_gpt(tests::small_gpt());
@@ -107,6 +169,7 @@ Watched run_watched(const Job& job) {
   runtime::Simulation simulation(ranks, {.seed = job.seed, .longest_message_delay = job.longest_message});
   std::vector<std::unique_ptr<tests::DelayedDevice>> devices;
   std::vector<std::unique_ptr<LosingTransport>> transports;
+  std::vector<std::unique_ptr<SlowTarget>> targets;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::unique_ptr<actors::Watchdog>> watchdogs;
   Watched result{.reports = std::vector<std::string>(static_cast<std::size_t>(ranks))};
@@ -124,6 +187,15 @@ Watched run_watched(const Job& job) {
     trainer->load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
       models::initialize(unit, options.seed, begin, begin + out.size(), out.data());
     });
+    if (job.checkpoint_every > 0) {
+      targets.push_back(
+          std::make_unique<SlowTarget>(loop, drawn(2 * job.seed + static_cast<std::uint64_t>(r), job.longest_put)));
+      trainer->add_checkpoints({.target = targets.back().get(),
+                                .every = job.checkpoint_every,
+                                .result = [&result](const actors::CheckpointResult& taken) {
+                                  if (taken.failure.empty()) ++result.checkpoints;
+                                }});
+    }
     std::vector<int> peers;
     for (int other = 0; other < ranks; ++other) {
       if (other != r) peers.push_back(other);
@@ -220,6 +292,19 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
     const auto seed = static_cast<std::uint64_t>(i + 1);
     std::mt19937_64 random(seed);
     const runtime::GridShape grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}};
+    using enum actors::TierKind;
+    constexpr std::array kinds{device, host, nvme};
+    // Half of them keep all on the device and take no checkpoints.
+    const bool leaves = random() % 2 == 0;
+    actors::TierOptions tiers;
+    if (leaves) {
+      tiers.optimizer = kinds[random() % 3];
+      tiers.gradients = kinds[random() % 3];
+      tiers.parameters = kinds[random() % 3];
+      tiers.activations = kinds[random() % 2];
+      if (tiers.optimizer != device && random() % 2 == 0) tiers.step = actors::StepPlace::host;
+      tiers.bucket_elements = std::size_t{256} << random() % 4;
+    }
     const Job job{.grid = grids[random() % 5],
                   .sharding = shardings[random() % 6],
                   .seed = seed,
@@ -227,14 +312,24 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
                   .longest_message = random() % 2 == 0 ? 20ms : 1ms,
                   .slow_everywhere = random() % 2 == 0 ? 60ms : 20us,
                   .policy = std::array{actors::Policy::message_driven, actors::Policy::zero_bubble,
-                                       actors::Policy::zb_h1}[seed % 3]};
+                                       actors::Policy::zb_h1}[seed % 3],
+                  .tiers = tiers,
+                  // Disks have some patience beyond the timeout.
+                  .longest_transfer = random() % 2 == 0 ? 250ms : 1ms,
+                  .checkpoint_every = leaves ? static_cast<std::int64_t>(random() % 2) : 0,
+                  .longest_put = random() % 2 == 0 ? 1s : 1ms};
     CAPTURE(seed);
+    CAPTURE(to_string(tiers.optimizer));
+    CAPTURE(to_string(tiers.gradients));
+    CAPTURE(to_string(tiers.parameters));
+    CAPTURE(to_string(tiers.activations));
     CAPTURE(job.grid.g_inter);
     CAPTURE(job.grid.g_data);
     CAPTURE(job.sharding);
     const Watched watched = run_watched(job);
     CHECK(watched.error == "");
     CHECK(watched.steps == 2);
+    CHECK(watched.checkpoints == 2 * job.checkpoint_every);
   }
 }
 

@@ -3,8 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
+
 #include <csignal>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
@@ -69,4 +73,107 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   CHECK(mentions(outcome, "rank 1 (stage 1, row 0), tag"));
   CHECK(mentions(outcome, "\n  messages  "));
   CHECK(mentions(outcome, "\nrank 1 (stage 1, row 0) "));
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a load that does not come back ends the job with rank, what it loads, and from where") {
+  const std::string weights = file("weights");
+  REQUIRE(run(1, small_run(text, {"--steps", "1", "--save", weights}), 40s).status == 0);
+  for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}}) {
+    Flags flags{"--init-from", weights, "--timeout", "1"};
+    if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
+    const Outcome outcome =
+        run(ranks, small_run(text, flags), 40s, {{"RANVIER_FAULT", std::to_string(faulty) + ":2:load"}});
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status == 72);
+    CHECK(mentions(outcome, "rank " + std::to_string(faulty) + " (stage "));
+    CHECK(mentions(outcome, "stands still: it loads its states: the weights of "));
+    CHECK(mentions(outcome, " from " + weights + ", for "));
+    CHECK(mentions(outcome, "and nothing has moved for 1.0 s (--timeout 1)"));
+  }
+}
+
+TEST_CASE_FIXTURE(SmallText, "a load that is slow and moves is left alone, by ranks that wait for it too") {
+  std::vector<std::vector<std::string>> losses;
+  for (const char* fault : {"", "1:1:slow-load:3"}) {
+    const std::string metrics = file("metrics.jsonl");
+    const Outcome outcome = run(2, small_run(text, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}),
+                                100s, {{"RANVIER_FAULT", fault}});
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    REQUIRE(outcome.status == 0);
+    if (*fault != '\0') CHECK(outcome.seconds > 10);  // more than any wait may last without news
+    losses.push_back(metric(metrics, "loss"));
+  }
+  CHECK(losses[0] == losses[1]);
+}
+
+TEST_CASE_FIXTURE(SmallText, "data that do not come back are named, and who waits for them says so") {
+  const Outcome outcome =
+      run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s, {{"RANVIER_FAULT", "1:1:data"}});
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status == 72);
+  CHECK(mentions(outcome, "rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "));
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a rank that is stopped while the job is set up is named, with the last that it said") {
+  Job job(2, small_run(text, {"--g-inter", "2", "--timeout", "0.5"}), {{"RANVIER_FAULT", "1:1:slow-load:1000"}});
+  // SIGUSR2 stops nothing, and says what each rank does.
+  for (int i = 0; i < 6000 && !job.has_said("chooses") && !job.has_said("grid: "); ++i)
+    std::this_thread::sleep_for(10ms);
+  const auto says = [&](const std::string& words) {
+    for (int i = 0; i < 600 && !job.has_said(words); ++i) {
+      if (i % 20 == 0) job.signal_launcher(SIGUSR2);
+      std::this_thread::sleep_for(50ms);
+    }
+    return job.has_said(words);
+  };
+  CHECK(says("rank 1 (stage 1, row 0) loads its states: the weights of "));
+  CHECK(says("rank 0 (stage 0, row 0) loads its states: waits for "));
+  CHECK(says(" s for rank 1 (stage 1, row 0), which loads its states: the weights of "));
+  job.signal_rank(1, SIGSTOP);
+  const Outcome outcome = job.wait(60s);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status == 76);
+  CHECK(mentions(outcome,
+                 "error: rank 1 (stage 1, row 0) does not answer: rank 0 (stage 0, row 0) has waited for it"));
+  CHECK(
+      mentions(outcome, " (ten times --timeout 0.5); the last that it said: it loads its states: the weights of "));
+}
+
+TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
+  const std::string pipe = file("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  for (const Flags& flags : std::vector<Flags>{{"--data", pipe},
+                                               {"--data", pipe, "--token-format", "text"},
+                                               {"--data", pipe, "--token-format", "uint16"},
+                                               {"--data", text + ":0.5," + pipe + ":0.5"},
+                                               {"--tokenizer", pipe},
+                                               {"--init-from", pipe},
+                                               {"--hellaswag", pipe, "--eval-every", "1"}}) {
+    const Outcome outcome = run(1, small_run(text, flags), 20s);
+    CAPTURE(flags[0]);
+    INFO(outcome.output);
+    CHECK_FALSE(outcome.timed_out);
+    CHECK(outcome.status == 74);
+    CHECK(mentions(outcome, pipe));
+    CHECK(mentions(outcome, "regular file"));
+  }
+}
+
+TEST_CASE_FIXTURE(SmallText,
+                  "a terminal that takes nothing for longer than the timeout holds the end of a run up, no more") {
+  // Without mpirun, which would take it all.
+  const std::string pipeline =
+      "while [ \"$1\" != " RANVIER_PROGRAM " ]; do shift; done; { \"$@\"; echo ended with $? >&2; } | sleep 6";
+  Job job({"sh", "-c", pipeline, "sh"}, 1,
+          small_run(text, {"--layers", "1", "--steps", "1500", "--log-every", "1", "--timeout", "1"}));
+  const Outcome outcome = job.wait(60s);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(mentions(outcome, "ended with 0"));
 }

@@ -25,6 +25,7 @@ class Rank {
  public:
   explicit Rank(runtime::Duration same_request = 0s, bool trains = true)
       : signals_(0, {.describe = [](int rank) { return "rank " + std::to_string(rank); },
+                     .blocked = [this] { return std::string(blocked); },
                      .same_request = same_request,
                      .loop_answers_within = 300ms,
                      .say =
@@ -75,6 +76,7 @@ class Rank {
     return condition();
   }
 
+  std::atomic<const char*> blocked{""};
   std::atomic<int> stops{0};
   std::atomic<int> status{0};
 
@@ -149,6 +151,24 @@ TEST_CASE("a second signal ends a run that does not train yet") {
   CHECK(rank.says("SIGTERM at rank 0"));
   std::raise(SIGTERM);
   CHECK(rank.says("ended by a second SIGTERM, without what was not saved yet: rank 0 does not train now\n"));
+  CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
+}
+
+TEST_CASE("a rank that is set up, or ends, says what it does") {
+  Rank rank(0s, false);
+  rank.blocked = "loads its states, for 1.0 s";
+  std::raise(SIGUSR2);
+  CHECK(rank.says("rank 0 loads its states, for 1.0 s\n"));
+  rank.train();
+  rank.blocked = "ends, for 2.0 s";
+  std::raise(SIGUSR2);
+  CHECK(rank.says("rank 0 ends, for 2.0 s\n"));
+  rank.blocked = "";
+  std::raise(SIGTERM);
+  CHECK(rank.says("SIGTERM at rank 0"));
+  rank.blocked = "ends, for 3.0 s";
+  std::raise(SIGTERM);
+  CHECK(rank.says("ended by a second SIGTERM, without what was not saved yet: rank 0 ends, for 3.0 s\n"));
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
 }
 

@@ -2,27 +2,30 @@
 // may use it: what is fetched holds noise until it is there, what is stored is read at the end.
 #pragma once
 
+#include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/event_loop.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
 
 namespace ranvier::offload::tests {
 
-class SimulatedTier final : public Tier {
+template <class Base>
+class WithDelays : public Base {
  public:
   /// `delay` is drawn for each transfer.
-  SimulatedTier(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
+  WithDelays(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
       : loop_(loop), delay_(std::move(delay)) {}
 
   void plan(runtime::MemoryPlan&) override {}
   void start(const runtime::Arena&) override { start(); }
   void start() {
-    close_reservations();
-    for (const Reserved& region : regions()) bytes_.emplace_back(region.bytes, std::byte{0});
+    this->close_reservations();
+    for (const auto& region : this->regions()) bytes_.emplace_back(region.bytes, std::byte{0});
   }
   [[nodiscard]] std::string description() const override { return "simulated"; }
 
@@ -33,6 +36,7 @@ class SimulatedTier final : public Tier {
     std::fill(to.begin(), to.end(), std::byte{0xA5});
     loop_.after(delay_(), [this, region, offset, to, done = std::move(done)] {
       std::copy_n(bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+      ++transfers_;
       done();
     });
   }
@@ -41,14 +45,33 @@ class SimulatedTier final : public Tier {
     std::fill_n(bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset), from.size(), std::byte{0x5A});
     loop_.after(delay_(), [this, region, offset, from, done = std::move(done)] {
       std::copy(from.begin(), from.end(), bytes_[region.index].begin() + static_cast<std::ptrdiff_t>(offset));
+      ++transfers_;
       done();
     });
   }
+
+  /// That have ended.
+  [[nodiscard]] std::uint64_t transfers() const noexcept { return transfers_; }
 
  private:
   runtime::EventLoop& loop_;
   std::function<runtime::Duration()> delay_;
   std::vector<std::vector<std::byte>> bytes_;
+  std::uint64_t transfers_ = 0;
+};
+
+using SimulatedTier = WithDelays<Tier>;
+
+/// What Tiers take for files (FileOptions::make).
+class SimulatedFiles final : public WithDelays<NvmeTier> {
+ public:
+  using WithDelays<NvmeTier>::WithDelays;
+  using WithDelays<NvmeTier>::start;
+  void start(const runtime::Arena& arena, runtime::MemoryId) override { start(arena); }
+  void lose_next_request() noexcept override {}
+  [[nodiscard]] int cleared() const override { return 0; }
+  [[nodiscard]] std::string place() const override { return "simulated files"; }
+  [[nodiscard]] std::uint64_t done() const noexcept override { return transfers(); }
 };
 
 }  // namespace ranvier::offload::tests

@@ -42,11 +42,13 @@ std::uint64_t join(std::uint64_t sum, std::uint64_t next) {
 
 class File {
  public:
-  explicit File(const fs::path& path) : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (file_ < 0 || ::fstat(file_, &status_) != 0) {
-      const int error = errno;
+  explicit File(const fs::path& path)
+      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    // A pipe must not block here.
+    if (file_ < 0 || ::fstat(file_, &status_) != 0 || !S_ISREG(status_.st_mode)) {
+      const std::string why = file_ < 0 ? std::strerror(errno) : "it is no regular file";
       if (file_ >= 0) ::close(file_);
-      fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), std::strerror(error));
+      fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), why);
     }
   }
   ~File() { ::close(file_); }
@@ -187,7 +189,8 @@ std::uint64_t fingerprint(const fs::path& path, std::size_t whole_bytes) {
   return sum;
 }
 
-void compare_files(MpiSession& session, std::span<const fs::path> files) {
+void compare_files(MpiSession& session, std::span<const fs::path> files,
+                   const std::function<void(const fs::path&)>& reads) {
   const auto most = static_cast<std::size_t>(session.largest(static_cast<long long>(files.size())));
   if (session.ranks() == 1 || most == 0) return;
   const std::size_t whole_bytes = std::clamp(whole_bytes_together / most, least_whole_bytes, most_whole_bytes);
@@ -201,11 +204,13 @@ void compare_files(MpiSession& session, std::span<const fs::path> files) {
     return identities[static_cast<std::size_t>(rank)] == identities[static_cast<std::size_t>(first_of_node(rank))];
   };
   std::uint64_t print = files.size();
-  const bool reads = session.rank() == first_of_node(session.rank()) || !shares(session.rank());
+  const bool is_to_read = session.rank() == first_of_node(session.rank()) || !shares(session.rank());
   together(session, [&] {
-    if (!reads) return;
-    for (const fs::path& path : files)
+    if (!is_to_read) return;
+    for (const fs::path& path : files) {
+      if (reads) reads(path);
       print = join(join(print, std::hash<std::string>()(path.string())), fingerprint(path, whole_bytes));
+    }
   });
   const auto prints = session.all(std::bit_cast<long long>(print));
   for (int rank = 0; rank < session.ranks(); ++rank) {

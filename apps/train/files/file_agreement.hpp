@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -27,7 +28,9 @@ namespace ranvier::apps {
 [[nodiscard]] std::uint64_t fingerprint(const std::filesystem::path& file, std::size_t whole_bytes);
 
 /// Throws FailedTogether on all ranks, one of which names files and ranks, if the ranks' files are not alike. Ranks
-/// of a node that have the very same files read them once. Blocks; before the loop runs.
-void compare_files(runtime::MpiSession& session, std::span<const std::filesystem::path> files);
+/// of a node that have the very same files read them once. `reads` is told of each; null: nobody is. Blocks; before
+/// the loop runs.
+void compare_files(runtime::MpiSession& session, std::span<const std::filesystem::path> files,
+                   const std::function<void(const std::filesystem::path&)>& reads = nullptr);
 
 }  // namespace ranvier::apps

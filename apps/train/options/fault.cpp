@@ -12,51 +12,84 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Whether what follows the kind is a number of times for "slow", and nothing for the others.
-bool read_times(const char* text, std::string_view kind, double& times) {
-  if (*text == '\0') return true;
-  char after = '\0';
-  return kind == "slow" && std::sscanf(text, ":%lf%c", &times, &after) == 1 && times >= 1 && times <= 1000;
+/// As it is written.
+struct Given {
+  int rank = 0;
+  std::int64_t step = 0;
+  std::string what;
+  double times = 2;
+};
+
+[[noreturn]] void refuse(std::string_view text) {
+  fail(ErrorCode::usage,
+       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, nan, loss-spike, flip-parameters, "
+       "flip-weights, flip-m, flip-v, hang, slow, slow:TIMES (of 1 to 1000), stream, file, load, slow-load, "
+       "slow-load:TIMES or data for WHAT",
+       text);
+}
+
+/// None: it is not set.
+std::optional<Given> given() {
+  const char* text = std::getenv("RANVIER_FAULT");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  Given given;
+  char what[32] = "", after = '\0';
+  long long step = 0;
+  int used = 0;
+  if (std::sscanf(text, "%d:%lld:%31[^:]%n", &given.rank, &step, what, &used) != 3) refuse(text);
+  given.step = step;
+  given.what = what;
+  if (text[used] == '\0') return given;
+  const bool has_times = given.what == "slow" || given.what == "slow-load";
+  if (!has_times || std::sscanf(text + used, ":%lf%c", &given.times, &after) != 1 || !(given.times >= 1) ||
+      given.times > 1000)
+    refuse(text);
+  return given;
+}
+
+std::optional<ReadFault::Kind> read_kind(std::string_view what) {
+  using Kind = ReadFault::Kind;
+  for (const auto& [name, kind] :
+       {std::pair{"load", Kind::load}, {"slow-load", Kind::slow_load}, {"data", Kind::data}})
+    if (what == name) return kind;
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
-  const char* text = std::getenv("RANVIER_FAULT");
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  actors::TrainerOptions::Fault fault;
-  char kind[32] = "";
-  long long step = 0;
-  int used = 0;
-  if (std::sscanf(text, "%d:%lld:%31[^:]%n", &fault.rank, &step, kind, &used) == 3 &&
-      read_times(text + used, kind, fault.times)) {
-    fault.step = step;
-    using Kind = actors::TrainerOptions::Fault::Kind;
-    for (const auto& [name, value] : {std::pair{"throw", Kind::throws},
-                                      {"fp16-overflow", Kind::overflow},
-                                      {"nan", Kind::nan},
-                                      {"loss-spike", Kind::spike},
-                                      {"flip-parameters", Kind::damage},
-                                      {"flip-weights", Kind::damage},
-                                      {"flip-m", Kind::damage},
-                                      {"flip-v", Kind::damage},
-                                      {"hang", Kind::hangs},
-                                      {"slow", Kind::slow},
-                                      {"stream", Kind::stream},
-                                      {"file", Kind::file}}) {
-      if (kind != std::string_view(name)) continue;
-      fault.kind = value;
-      using actors::UnitArray;
-      for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
-        if (std::string("flip-") + actors::to_string(array) == name) fault.array = array;
-      }
-      return fault;
+  const auto given = apps::given();
+  if (!given || read_kind(given->what)) return std::nullopt;
+  using Kind = actors::TrainerOptions::Fault::Kind;
+  for (const auto& [name, kind] : {std::pair{"throw", Kind::throws},
+                                   {"fp16-overflow", Kind::overflow},
+                                   {"nan", Kind::nan},
+                                   {"loss-spike", Kind::spike},
+                                   {"flip-parameters", Kind::damage},
+                                   {"flip-weights", Kind::damage},
+                                   {"flip-m", Kind::damage},
+                                   {"flip-v", Kind::damage},
+                                   {"hang", Kind::hangs},
+                                   {"slow", Kind::slow},
+                                   {"stream", Kind::stream},
+                                   {"file", Kind::file}}) {
+    if (given->what != name) continue;
+    actors::TrainerOptions::Fault fault{
+        .rank = given->rank, .step = given->step, .kind = kind, .times = given->times};
+    using actors::UnitArray;
+    for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
+      if (std::string("flip-") + actors::to_string(array) == name) fault.array = array;
     }
+    return fault;
   }
-  fail(ErrorCode::usage,
-       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, nan, loss-spike, flip-parameters, "
-       "flip-weights, flip-m, flip-v, hang, slow, slow:TIMES (of 1 to 1000), stream or file for WHAT",
-       text);
+  refuse(std::getenv("RANVIER_FAULT"));
+}
+
+std::optional<ReadFault> read_fault_from_environment() {
+  const auto given = apps::given();
+  const auto kind = given ? read_kind(given->what) : std::nullopt;
+  if (!kind) return std::nullopt;
+  return ReadFault{.rank = given->rank, .piece = given->step, .kind = *kind, .times = given->times};
 }
 
 }  // namespace ranvier::apps

@@ -53,6 +53,9 @@ struct ShardOptions {
 enum class Tokenizer { none, bytes, gpt2 };
 
 struct DataOptions {
+  /// Not a flag: told of each piece of a file that is read before training, by the thread that waits for it; null:
+  /// nobody is.
+  std::function<void(const std::filesystem::path&)> reads = nullptr;
   std::string data;  ///< a path, or several with weights: models::parse_weighted_paths
   Tokenizer tokenizer = Tokenizer::bytes;
   std::string gpt2;  ///< path of the tokenizer's files

@@ -1,0 +1,112 @@
+// Whom the watch over a thread that blocks ends, and what it leaves alone.
+#include "runtime/blocking_watch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+
+using namespace ranvier;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr runtime::Duration timeout = 400ms;
+
+/// A watch that says why it would end the process.
+class Watched {
+ public:
+  [[nodiscard]] runtime::BlockingWatch& operator*() { return watch_; }
+  [[nodiscard]] runtime::BlockingWatch* operator->() { return &watch_; }
+  /// Waits until it ends.
+  [[nodiscard]] std::string why() { return why_.get_future().get(); }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  std::promise<std::string> why_;
+  std::atomic<bool> ended_ = false;
+  runtime::BlockingWatch watch_{{.timeout = timeout,
+                                 .who = "rank 1",
+                                 .end =
+                                     [this](const std::string& why) {
+                                       ended_ = true;
+                                       why_.set_value(why);
+                                     },
+                                 .tell = nullptr}};
+};
+
+}  // namespace
+
+TEST_CASE("a thread that blocks is ended with what it did, and the part of it") {
+  Watched watched;
+  watched->does("loads its weights");
+  watched->about("h.3 of model.safetensors");
+  CHECK(watched->doing().starts_with("loads its weights: h.3 of model.safetensors, for "));
+  const std::string why = watched.why();
+  CAPTURE(why);
+  CHECK(why.starts_with("rank 1 stands still: it loads its weights: h.3 of model.safetensors, for "));
+  CHECK(why.find("and nothing has moved for 0.4 s (--timeout 0.4)") != std::string::npos);
+}
+
+TEST_CASE("a thread that says that it gets on is left alone, and so is one that rests or has patience") {
+  Watched moves, rests, patient;
+  moves->does("loads its weights");
+  rests->does("loads its weights");
+  rests->rests();
+  CHECK(rests->doing().empty());
+  patient->does("ends", 1000);
+  for (int i = 0; i < 30; ++i) {
+    std::this_thread::sleep_for(timeout / 10);
+    moves->moved();
+  }
+  CHECK_FALSE(moves.ended());
+  CHECK_FALSE(rests.ended());
+  CHECK_FALSE(patient.ended());
+}
+
+TEST_CASE("a thread that computes and says nothing is left alone until it blocks") {
+  Watched watched;
+  watched->does("makes its plan");
+  std::atomic<std::uint64_t> sum = 0;
+  const auto until = std::chrono::steady_clock::now() + 4 * timeout;
+  while (std::chrono::steady_clock::now() < until) sum += 1;
+  CHECK_FALSE(watched.ended());
+  CHECK(watched.why().starts_with("rank 1 stands still: it makes its plan, for "));
+}
+
+TEST_CASE("whom a thread waits for is said in place of a part, and forgotten with what it does next") {
+  Watched watched;
+  watched->does("loads its weights");
+  watched->about("h.3");
+  watched->waits_for("rank 0, which opens its data");
+  CHECK(watched->doing().starts_with("loads its weights: waits for 0."));
+  CHECK(watched->doing().ends_with(" s for rank 0, which opens its data"));
+  watched->waits_for({});
+  CHECK(watched->doing().starts_with("loads its weights: h.3, for "));
+  watched->does("plans its run");
+  CHECK(watched->doing().starts_with("plans its run, for "));
+}
+
+TEST_CASE("others are told as the owner gets on, from its own thread, and not more often than asked for") {
+  int told = 0;
+  const std::thread::id owner = std::this_thread::get_id();
+  runtime::BlockingWatch watch({.timeout = 60s,
+                                .who = "rank 0",
+                                .end = [](const std::string&) {},
+                                .tell =
+                                    [&] {
+                                      CHECK(std::this_thread::get_id() == owner);
+                                      ++told;
+                                    },
+                                .tell_every = 1h});
+  watch.does("opens its data");
+  CHECK(told == 1);
+  for (int i = 0; i < 100; ++i) watch.moved();
+  std::thread([&] { watch.moved(); }).join();
+  CHECK(told == 1);
+  watch.does("loads its weights");
+  CHECK(told == 2);
+}
