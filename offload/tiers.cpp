@@ -159,6 +159,7 @@ void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handl
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
          "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
+  done = traced(region, std::move(done));
   if (direct(to)) return fetch_file(place.region, offset, to.front(), std::move(done));
   stage(region, offset, std::move(to), true, std::move(done));
 }
@@ -168,6 +169,7 @@ void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Han
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
          "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
+  done = traced(region, std::move(done));
   if (direct(from)) return store_file(place.region, offset, from.front(), std::move(done));
   stage(region, offset, std::move(from), false, std::move(done));
 }
@@ -175,20 +177,28 @@ void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Han
 void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
   const Place& place = places_.at(region.index);
   if (place.kind == TierKind::host) return copy_runs(region, offset, {to}, true, std::move(done));
-  fetch_file(place.region, offset, to, std::move(done));
+  fetch_file(place.region, offset, to, traced(region, std::move(done)));
 }
 
 void Tiers::store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from,
                             runtime::Handler done) {
   const Place& place = places_.at(region.index);
   if (place.kind == TierKind::host) return copy_runs(region, offset, {from}, false, std::move(done));
-  store_file(place.region, offset, from, std::move(done));
+  store_file(place.region, offset, from, traced(region, std::move(done)));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
   const Place& place = places_.at(region.index);
   expect(place.kind == TierKind::host, "region {} is not in host memory", region.index);
   return place.memory;
+}
+
+runtime::Handler Tiers::traced(TierRegion region, runtime::Handler done) const {
+  if (trace_ == nullptr) return done;
+  return [trace = trace_, began = trace_->now(), index = static_cast<int>(region.index), done = std::move(done)] {
+    trace->add(runtime::SpanKind::load, runtime::Trace::Lane::files, began, trace->now(), index);
+    done();
+  };
 }
 
 bool Tiers::direct(const Runs& runs) const {

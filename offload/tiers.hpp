@@ -17,6 +17,7 @@
 #include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device.hpp"
+#include "runtime/trace.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -100,6 +101,9 @@ class Tiers {
   /// The other way round.
   void store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done);
 
+  /// Spans of what is on its way from and to files go there from here on; it outlives this.
+  void record(runtime::Trace& trace) noexcept { trace_ = &trace; }
+
   [[nodiscard]] TierKind kind(TierRegion region) const { return places_.at(region.index).kind; }
   /// A region in host memory itself: work on host threads needs no copy of it.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
@@ -126,8 +130,11 @@ class Tiers {
   void stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done);
   void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes, std::size_t slot);
   [[nodiscard]] bool direct(const Runs& runs) const;
+  /// `done`, with a span from now on.
+  [[nodiscard]] runtime::Handler traced(TierRegion region, runtime::Handler done) const;
 
   runtime::EventLoop* loop_;
+  runtime::Trace* trace_ = nullptr;
   bool host_addressable_;  // device memory, by the file system
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Place> places_;  // by region

@@ -247,7 +247,7 @@ std::string OptionTable::help(std::string_view usage) const { return std::string
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;
   for (const auto& [option, concern, shown, text, origin] : options_)
-    all.push_back({concern, option.name, option.binding.write(), option.per_rank});
+    all.push_back({concern, option.name, option.binding.write(), option.per_rank, option.binding.is_switch});
   return all;
 }
 

@@ -58,6 +58,7 @@ struct ResolvedOption {
   std::string name;
   std::string value;
   bool per_rank = false;
+  bool is_switch = false;
 };
 
 class OptionTable {

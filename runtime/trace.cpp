@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t lanes = 5;
 constexpr int rows_per_lane = 100;
+// Spans are recorded about when they end: so many in a row that ended before some time, and all that are older did.
+constexpr int enough_older = 256;
 
 const char* to_string(Trace::Lane lane) noexcept {
   switch (lane) {
@@ -105,12 +107,33 @@ void Trace::record(SpanKind kind, Lane lane, Duration begin, Duration end, int i
     seconds_[static_cast<std::size_t>(kind)] += static_cast<double>(span.end_ns - begin_ns) * 1e-9;
     covered = span.end_ns;
   }
+  if (lane == Lane::files && span.end_ns > files_until_ns_) {
+    const std::int64_t from_ns = std::max(span.begin_ns, files_until_ns_);
+    files_alone_seconds_ += static_cast<double>(span.end_ns - from_ns - computed_ns(from_ns, span.end_ns)) * 1e-9;
+    files_until_ns_ = span.end_ns;
+  }
   if (ring_.size() < capacity_) {
     ring_.push_back(span);
   } else {
     ring_[next_] = span;
     next_ = (next_ + 1) % capacity_;
   }
+}
+
+std::int64_t Trace::computed_ns(std::int64_t from_ns, std::int64_t to_ns) const {
+  std::int64_t until_ns = std::min(to_ns, runs_since_ns_);  // backwards from here all is counted
+  std::int64_t computed = to_ns - std::max(from_ns, until_ns);
+  int older = 0;
+  for (std::size_t i = 0; i < ring_.size() && older < enough_older && until_ns > from_ns; ++i) {
+    const Span& span = ring_[(next_ + ring_.size() - 1 - i) % ring_.size()];
+    older = span.end_ns <= from_ns ? older + 1 : 0;
+    if (span.lane != Lane::compute) continue;
+    const std::int64_t begin = std::max(span.begin_ns, from_ns), end = std::min(span.end_ns, until_ns);
+    if (end <= begin) continue;
+    computed += end - begin;
+    until_ns = begin;
+  }
+  return computed;
 }
 
 void Trace::set_activity(SpanKind activity, std::int64_t step) {
@@ -126,7 +149,11 @@ void Trace::begin(StreamView stream, SpanKind kind, int index) {
     const std::lock_guard lock(mutex_);
     open_.push_back({stream, kind, index, began, range});
   }
-  stream.call_back([this, began] { *began = now(); });
+  stream.call_back([this, began] {
+    const std::lock_guard lock(mutex_);
+    *began = now();
+    if (running_++ == 0) runs_since_ns_ = (*began - start_).count();
+  });
 }
 
 void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
@@ -144,12 +171,21 @@ void Trace::end(StreamView stream, SpanKind kind, Lane lane, int index) {
     open_.erase(std::next(matching).base());
   }
   if (profiler::attached()) profiler::end_range(range);
-  stream.call_back([this, began, kind, lane, index] { record(kind, lane, *began, now(), index); });
+  stream.call_back([this, began, kind, lane, index] {
+    record(kind, lane, *began, now(), index);
+    const std::lock_guard lock(mutex_);
+    if (--running_ == 0) runs_since_ns_ = not_running;
+  });
 }
 
 double Trace::seconds(SpanKind kind) const {
   const std::lock_guard lock(mutex_);
   return seconds_[static_cast<std::size_t>(kind)];
+}
+
+double Trace::seconds_of_files_alone() const {
+  const std::lock_guard lock(mutex_);
+  return files_alone_seconds_;
 }
 
 void Trace::restart() {
@@ -159,6 +195,8 @@ void Trace::restart() {
   next_ = 0;
   seconds_.fill(0);
   covered_until_ns_.fill(0);
+  files_until_ns_ = 0;
+  files_alone_seconds_ = 0;
 }
 
 std::vector<Trace::Span> Trace::spans() const {
@@ -169,8 +207,6 @@ std::vector<Trace::Span> Trace::spans() const {
 }
 
 std::vector<Trace::Span> Trace::longest_between(std::int64_t from_ns, std::int64_t to_ns, std::size_t most) const {
-  // Spans are recorded about when they end: so many in a row that ended before, and all that are older did.
-  constexpr int enough_older = 256;
   std::vector<Span> found;
   {
     const std::lock_guard lock(mutex_);

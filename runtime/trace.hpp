@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,7 +30,7 @@ enum class SpanKind : std::uint8_t {
   send,
   receive,
   wait,
-  load,
+  load,        ///< bytes on their way from or to a tier's files
   step,        ///< all of one, until all ranks have agreed on it
   validation,  ///< all of one
   sampling,    ///< all of a sample of text
@@ -77,6 +78,9 @@ class Trace {
   /// Seconds since the start or the last restart() that spans of `kind` cover, which are taken in the order
   /// of their ends: time that several of them share counts once.
   [[nodiscard]] double seconds(SpanKind kind) const;
+  /// Seconds, likewise, that spans on the lane of files cover while nothing between a begin() and its end() runs: what
+  /// the rank could have computed had the files been faster.
+  [[nodiscard]] double seconds_of_files_alone() const;
   /// Times count from here, and what was recorded is gone. Ranks that call it together share a time axis.
   void restart();
 
@@ -103,6 +107,10 @@ class Trace {
   };
 
   void record(SpanKind kind, Lane lane, Duration begin, Duration end, int index);
+  /// The part of that time, whose end is about now, in which something on the lane of compute ran.
+  [[nodiscard]] std::int64_t computed_ns(std::int64_t from_ns, std::int64_t to_ns) const;
+
+  static constexpr std::int64_t not_running = std::numeric_limits<std::int64_t>::max();
 
   int rank_;
   const Clock* clock_;
@@ -116,6 +124,10 @@ class Trace {
   std::array<double, span_kinds> seconds_{};
   std::array<std::int64_t, span_kinds> covered_until_ns_{};
   std::vector<Open> open_;
+  int running_ = 0;                           // spans that streams have begun and not ended
+  std::int64_t runs_since_ns_ = not_running;  // some of them
+  std::int64_t files_until_ns_ = 0;
+  double files_alone_seconds_ = 0;
 };
 
 }  // namespace ranvier::runtime

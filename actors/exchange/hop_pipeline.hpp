@@ -64,6 +64,8 @@ class HopPipeline {
   /// has finished.
   void submit(std::vector<Item> items, std::string what, runtime::Handler done);
 
+  /// Whether anything goes over links.
+  [[nodiscard]] bool moves() const noexcept { return !hops_.empty(); }
   /// Operations under way.
   [[nodiscard]] std::vector<Wait> waits() const;
   /// The ranks of its hops.

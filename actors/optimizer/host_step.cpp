@@ -29,7 +29,11 @@ HostStep::Plan HostStep::plan(Planner& planner, std::size_t slots) {
 }
 
 HostStep::HostStep(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : loop_(&context.loop), arena_(&context.arena), states_(share.states.get()), plan_(plan) {
+    : loop_(&context.loop),
+      trace_(&context.trace),
+      arena_(&context.arena),
+      states_(share.states.get()),
+      plan_(plan) {
   runtime::Device& device = context.device;
   // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -71,6 +75,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
   const auto shared = std::make_shared<std::vector<StretchStep>>(std::move(stretches));
   const auto to_layers = [=, this, done = std::move(done)] { copy_to_layers(slot, *shared, done); };
   after(*to_host_, [=, this] {
+    trace_->begin(*steps_, runtime::SpanKind::optimizer);
     for (const StretchStep& stretch : *shared) {
       const StateRecords::Stretch& states = stretch.states;
       std::byte* here = parameters + states.offset * width;
@@ -92,6 +97,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
                       .working = {}},
                      stretch.segments, adamw);
     }
+    trace_->end(*steps_, runtime::SpanKind::optimizer, runtime::Trace::Lane::compute);
     after(*steps_, to_layers);
   });
 }

@@ -44,6 +44,7 @@ class HostStep {
   void after(runtime::Stream& stream, runtime::Handler next);
 
   runtime::EventLoop* loop_;
+  runtime::Trace* trace_;
   const runtime::Arena* arena_;
   const UnitStates* states_;
   Plan plan_;

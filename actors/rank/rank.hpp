@@ -70,6 +70,10 @@ class Rank {
   [[nodiscard]] const RankPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] const RankContext& context() const noexcept { return resources_.context(); }
   [[nodiscard]] const Optimizer::Answers& answers() const noexcept { return optimizer_->answers(); }
+  /// That steps have waited for buckets whose copies for checkpoints were not taken.
+  [[nodiscard]] double seconds_waited_for_checkpoints() const {
+    return snapshot_ == nullptr ? 0 : runtime::seconds(snapshot_->waited());
+  }
 
   /// What all parts wait for from other ranks, for a report about a peer that is lost.
   [[nodiscard]] std::vector<Wait> waits() const;

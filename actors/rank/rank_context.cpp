@@ -31,7 +31,9 @@ RankResources::RankResources(runtime::EventLoop& loop, runtime::Transport& trans
       tiers_(loop, device, regions, files, arena_, transport.rank()),
       executor_(loop, transport, *reduce_),
       context_{loop,     transport, device, host_ ? *host_ : device, trace_, arena_, tiers_, executor_, *compute_,
-               *reduce_, *gather_,  *load_} {}
+               *reduce_, *gather_,  *load_} {
+  tiers_.record(trace_);
+}
 
 void RankResources::finish() noexcept {
   for (auto* stream : {load_.get(), gather_.get(), reduce_.get(), compute_.get()}) {

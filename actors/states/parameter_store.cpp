@@ -234,7 +234,6 @@ void ParameterStore::start_gathers() {
     const auto gather = gathers_to_start_.front();
     gathers_to_start_.pop_front();
     gathers_under_way_.push_back(gather);
-    gather->began = context_->trace.now();
     gather->since = context_->loop.now();
     gather->missing = 1;  // what this rank brings itself
     if (pulls_) {
@@ -292,11 +291,17 @@ void ParameterStore::submit_brought() {
     for (std::size_t way = 0; way < ways_.size(); ++way) {
       if (items[way].empty()) continue;
       ++gather->missing;
-      (gather->backward ? ways_[way].backward : ways_[way].forward)
-          .submit(std::move(items[way]), describe(*gather), [this, gather] { arrived(gather); });
+      HopPipeline& hops = gather->backward ? ways_[way].backward : ways_[way].forward;
+      if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
+      hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
     }
     arrived(gather);  // the own pieces
   }
+}
+
+void ParameterStore::came(const std::shared_ptr<Gather>& gather) {
+  gather->came = context_->trace.now();
+  arrived(gather);
 }
 
 void ParameterStore::arrived(const std::shared_ptr<Gather>& gather) {
@@ -308,8 +313,9 @@ void ParameterStore::pull(const std::shared_ptr<Gather>& gather) {
   for (const Fill& fill : gather->fills) fills.push_back({fill.unit, fill.place, places_[fill.place].data});
   gather->asked = pulls_->ask(fills, gather->backward, version_, [this, gather](int rank) {
     gather->asked.erase(std::find(gather->asked.begin(), gather->asked.end(), rank));
-    arrived(gather);
+    came(gather);
   });
+  if (!gather->asked.empty()) gather->asked_at = context_->trace.now();
   gather->missing += gather->asked.size();
 }
 
@@ -319,8 +325,10 @@ void ParameterStore::after_copies(runtime::Handler next) {
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
-  context_->trace.add(SpanKind::gather, Trace::Lane::communicate, gather->began, context_->trace.now(),
-                      static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
+  // What this rank brings from its own memory or files does not count: links have no part in it.
+  if (gather->asked_at)
+    context_->trace.add(SpanKind::gather, Trace::Lane::communicate, *gather->asked_at, gather->came,
+                        static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
   std::erase(gathers_under_way_, gather);
   use_of(gather->use).here = true;
   for (const Fill& fill : gather->fills) {

@@ -93,12 +93,13 @@ class ParameterStore final : public Part, public PassResource {
     std::uint64_t use = 0;
     bool backward = false;
     std::vector<Fill> fills;
-    std::optional<std::uint64_t> after;  // the use that must be over before
-    std::size_t own_missing = 0;         // pieces of this rank on their way from where it keeps them
-    std::size_t missing = 0;             // the own pieces, each answer to a pull, each collective
-    std::vector<int> asked;              // ranks whose answers are missing, once for each
-    runtime::Duration began;
-    runtime::Duration since{};  // likewise, of the loop
+    std::optional<std::uint64_t> after;         // the use that must be over before
+    std::size_t own_missing = 0;                // pieces of this rank on their way from where it keeps them
+    std::size_t missing = 0;                    // the own pieces, each answer to a pull, each collective
+    std::vector<int> asked;                     // ranks whose answers are missing, once for each
+    std::optional<runtime::Duration> asked_at;  // other ranks were; none: they are not, or their turn has not come
+    runtime::Duration came{};                   // the last that they sent
+    runtime::Duration since{};                  // that it began, of the loop
   };
   struct Use {
     models::Stage::Step step;
@@ -124,6 +125,8 @@ class ParameterStore final : public Part, public PassResource {
   void bring_own(const std::shared_ptr<Gather>& gather);
   void submit_brought();
   void pull(const std::shared_ptr<Gather>& gather);
+  /// Something of other ranks.
+  void came(const std::shared_ptr<Gather>& gather);
   void arrived(const std::shared_ptr<Gather>& gather);
   void filled(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t place);

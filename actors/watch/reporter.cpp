@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -78,10 +79,24 @@ std::string format_duration(double seconds) {
 }
 
 std::string format_count(double value) {
-  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
-    if (value >= unit) return fmt::format("{:.3g}{}", value / unit, name);
+  constexpr double rounds_up = 0.9995;  // to three digits
+  for (const auto& [unit, name] :
+       {std::pair{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}}) {
+    if (value >= rounds_up * unit) return fmt::format("{:.3g}{}", value / unit, name);
   }
   return fmt::format("{:.3g}", value);
+}
+
+std::string format_fitting(double value, int digits, int columns) {
+  if (std::isnan(value)) return "nan";  // without a sign
+  if (std::isfinite(value)) {
+    for (int d = digits; d >= 0; --d) {
+      std::string text = fmt::format("{:.{}f}", value, d);
+      if (std::ssize(text) <= columns) return text;
+    }
+  }
+  // Those of the form 1.23e+45, or what is no number.
+  return fmt::format("{:.{}g}", value, std::max(1, columns - 6));
 }
 
 std::string describe_raises(const FlopsCeiling& ceiling) {
@@ -103,7 +118,7 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
       metrics_(std::move(metrics)),
       terminal_(!options.quiet && on_a_terminal()),
       colours_(terminal_ && wants_colours()),
-      stragglers_(options.grid, options.microbatches) {
+      stragglers_(options.grid, options.passes) {
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<runtime::MemoryKind>(k);
     memory_json_ += fmt::format("{}\"{}\":{}", k > 0 ? "," : "", runtime::to_string(kind),
@@ -156,13 +171,17 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   const double mfu = ceiling_.share(result.step, flops_per_second);
   if (has_line(result)) {
     clear_bar();
-    const std::string loss = result.has_losses ? fmt::format("loss {:<8.5f}", result.loss) : "no losses    ";
-    std::string line = fmt::format("{}  {}  norm {:<7.4f}  lr {:.2e}", step_text(result.step), loss,
-                                   result.gradient_norm, result.learning_rate);
-    if (options_.shows_loss_scale) line += fmt::format("  scale {:<8g} skips {}", result.loss_scale, result.skips);
-    line += fmt::format("  {:>8.1f} ms  {:>6} {}/s  MFU {:>4.1f}%  mem {}  ETA {}", elapsed * 1e3,
-                        format_count(tokens_per_second), counts_tokens() ? "tok" : options_.item + "s", mfu * 100,
-                        runtime::format_bytes(memory_bytes_),
+    const std::string loss =
+        result.has_losses ? fmt::format("loss {:<8}", format_fitting(result.loss, 5, 8)) : "no losses    ";
+    std::string line = fmt::format("{}  {}  norm {:<7}  lr {:.2e}", step_text(result.step), loss,
+                                   format_fitting(result.gradient_norm, 4, 7), result.learning_rate);
+    if (options_.shows_loss_scale)
+      line += fmt::format("  scale {:<8}  skips {:<4}", format_fitting(result.loss_scale, 0, 8), result.skips);
+    const std::string rate =
+        tokens_per_second < 1 ? format_fitting(tokens_per_second, 5, 7) : format_count(tokens_per_second);
+    line += fmt::format("  {:>8} ms  {:>7} {}/s  MFU {:>5.1f}%  mem {}  ETA {}",
+                        format_fitting(elapsed * 1e3, 1, 8), rate, counts_tokens() ? "tok" : options_.item + "s",
+                        mfu * 100, runtime::format_bytes(memory_bytes_),
                         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
     if (const auto& raised = ceiling_.raised()) {

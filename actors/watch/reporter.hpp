@@ -35,7 +35,7 @@ class Reporter {
     double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
     BadStepOptions bad_steps;
     runtime::GridShape grid;
-    int microbatches = 1;          ///< of a row's batch
+    int passes = 1;                ///< forward, of a rank in a step: microbatches times slices of the model
     bool quiet = false;            ///< metrics only
     std::int64_t lines_every = 1;  ///< steps, of which one has a line, beside the first and the last; 0: none has
     /// A JSON object, which the record of the first step has beside its own values; empty: none.
@@ -118,7 +118,11 @@ class Reporter {
 [[nodiscard]] std::string describe_raises(const FlopsCeiling& ceiling);
 /// "1:02:03", "2:03".
 [[nodiscard]] std::string format_duration(double seconds);
-/// "1.23k", "4.56M".
+/// "1.23k", "4.56M"; five characters at most, from 1 to 999E.
 [[nodiscard]] std::string format_count(double value);
+
+/// With so many digits behind the point, or fewer where that takes more than `columns`, which are 7 at least; "1.2e+09"
+/// where none are left.
+[[nodiscard]] std::string format_fitting(double value, int digits, int columns);
 
 }  // namespace ranvier::actors

@@ -8,15 +8,15 @@
 
 namespace ranvier::actors {
 
-Stragglers::Stragglers(const runtime::GridShape& grid, int microbatches)
-    : grid_(grid, grid.ranks()), microbatches_(microbatches), recent_(static_cast<std::size_t>(grid.ranks())) {}
+Stragglers::Stragglers(const runtime::GridShape& grid, int passes)
+    : grid_(grid, grid.ranks()), passes_(passes), recent_(static_cast<std::size_t>(grid.ranks())) {}
 
 std::vector<double> Stragglers::seconds_of_rows(const std::vector<double>& compute_seconds) const {
   std::vector<double> rows;
   for (int row = 0; row < grid_.shape().g_data; ++row) {
     std::vector<double> stages;
     for (const int rank : grid_.pipeline(row)) stages.push_back(compute_seconds[static_cast<std::size_t>(rank)]);
-    rows.push_back(row_seconds(stages, microbatches_));
+    rows.push_back(row_seconds(stages, passes_));
   }
   return rows;
 }
@@ -27,7 +27,7 @@ double Stragglers::cost_of(int rank, double usual, const std::vector<double>& co
   std::vector<double> stages;
   for (const int each : grid_.pipeline(own))
     stages.push_back(each == rank ? usual : compute_seconds[static_cast<std::size_t>(each)]);
-  double otherwise = row_seconds(stages, microbatches_), slowest = 0;
+  double otherwise = row_seconds(stages, passes_), slowest = 0;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     slowest = std::max(slowest, rows[row]);
     if (static_cast<int>(row) != own) otherwise = std::max(otherwise, rows[row]);

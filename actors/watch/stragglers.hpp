@@ -27,8 +27,9 @@ class Stragglers {
     std::vector<int> end;          ///< that are none any more
   };
 
-  /// `microbatches`: of a row.
-  Stragglers(const runtime::GridShape& grid, int microbatches);
+  /// `passes`: that a rank's step is cut into, microbatches of a row times slices of the model on a rank: the slowest
+  /// stage waits for one of each other stage before it begins, or after it.
+  Stragglers(const runtime::GridShape& grid, int passes);
 
   /// `compute_seconds`: what the passes of a step took each rank. Of a stage with two rows the slower one is compared
   /// with the faster one; of one with a single row nothing is said.
@@ -50,7 +51,7 @@ class Stragglers {
                                const std::vector<double>& rows) const;
 
   runtime::Grid grid_;
-  int microbatches_;
+  int passes_;
   std::vector<Recent> recent_;  // by rank
   std::vector<Straggler> now_;
 };

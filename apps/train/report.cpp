@@ -2,12 +2,18 @@
 
 #include "actors/exchange/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
+#include "apps/program/text_table.hpp"
 #include "apps/train/limits.hpp"
 #include "apps/train/options/tier_flags.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
 
 namespace ranvier::apps {
 
@@ -15,6 +21,13 @@ using runtime::MemoryKind;
 using runtime::MemorySpace;
 
 namespace {
+
+constexpr std::size_t screen_columns = 120;
+
+/// Lines of the start that are not all there but with --dry-run.
+constexpr std::size_t most_given_lines = 5, most_chosen_lines = 2, most_stage_lines = 8;
+constexpr std::size_t least_layers_columns = 8;
+constexpr std::size_t recompute_cell = 2;  // of stage_cells()
 
 std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
   const std::string& first = architecture.layers[range.begin]->name();
@@ -39,17 +52,159 @@ double share_of_cost(const models::Architecture& architecture, const std::vector
   return cost;
 }
 
-std::string stage_columns(const models::Architecture& architecture, const actors::RankPlan& stage, double all) {
+/// What a stage's line has after its layers.
+TextTable::Row stage_cells(const models::Architecture& architecture, const actors::RankPlan& stage) {
   const auto bytes = [&](MemoryKind kind) { return stage.memory.bytes(MemorySpace::device, kind); };
   using runtime::format_bytes;
-  return fmt::format("{:>5.1f}% {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
-                     100 * share_of_cost(architecture, stage.layers) / all,
-                     fmt::format("{}", fmt::join(stage.slots, "+")),
-                     stage.recompute > 0 ? std::to_string(stage.recompute) : "off",
-                     format_bytes(bytes(MemoryKind::parameters)), format_bytes(bytes(MemoryKind::gradients)),
-                     format_bytes(bytes(MemoryKind::optimizer)), format_bytes(bytes(MemoryKind::activations)),
-                     format_bytes(bytes(MemoryKind::messages) + bytes(MemoryKind::workspace)),
-                     format_bytes(stage.memory.bytes(MemorySpace::device)));
+  const double share = share_of_cost(architecture, stage.layers) / architecture.flops_per_sample();
+  return {fmt::format("{:.1f}%", 100 * share),
+          fmt::format("{}", fmt::join(stage.slots, "+")),
+          stage.recompute > 0 ? fmt::format("{}", stage.recompute) : "off",
+          format_bytes(bytes(MemoryKind::parameters)),
+          format_bytes(bytes(MemoryKind::gradients)),
+          format_bytes(bytes(MemoryKind::optimizer)),
+          format_bytes(bytes(MemoryKind::activations)),
+          format_bytes(bytes(MemoryKind::messages) + bytes(MemoryKind::workspace)),
+          format_bytes(stage.memory.bytes(MemorySpace::device))};
+}
+
+/// Neighbours that differ in nothing but their layers.
+struct StageLine {
+  std::size_t first = 0, last = 0;
+  TextTable::Row cells;
+};
+
+std::vector<StageLine> stage_lines(const models::Architecture& architecture,
+                                   const std::vector<actors::RankPlan>& stages) {
+  std::vector<StageLine> lines;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    TextTable::Row cells = stage_cells(architecture, stages[s]);
+    if (lines.empty() || lines.back().cells != cells) lines.push_back({s, s, std::move(cells)});
+    lines.back().last = s;
+  }
+  return lines;
+}
+
+/// Where they are too many: the first two, the last one, the one with the most memory and the one that computes most.
+std::vector<StageLine> folded(std::vector<StageLine> lines, const models::Architecture& architecture,
+                              const std::vector<actors::RankPlan>& stages) {
+  const auto most = [&](auto of) {
+    return std::max_element(
+               lines.begin(), lines.end(),
+               [&](const StageLine& a, const StageLine& b) { return of(stages[a.first]) < of(stages[b.first]); }) -
+           lines.begin();
+  };
+  const std::ptrdiff_t largest =
+      most([](const actors::RankPlan& stage) { return stage.memory.bytes(MemorySpace::device); });
+  const std::ptrdiff_t busiest =
+      most([&](const actors::RankPlan& stage) { return share_of_cost(architecture, stage.layers); });
+  const std::set<std::ptrdiff_t> kept{0, 1, std::ssize(lines) - 1, largest, busiest};
+  std::vector<StageLine> some;
+  for (const std::ptrdiff_t line : kept) some.push_back(std::move(lines[static_cast<std::size_t>(line)]));
+  return some;
+}
+
+/// The memory of each stage's ranks. `all`: nothing is folded or cut.
+std::string stage_table(const models::Architecture& architecture, const std::vector<actors::RankPlan>& stages,
+                        bool all) {
+  std::vector<StageLine> lines = stage_lines(architecture, stages);
+  if (!all && lines.size() > most_stage_lines) lines = folded(std::move(lines), architecture, stages);
+  std::vector<TextTable::Column> columns{{"stage"}, {"layers", true}, {"cost"}, {"slots"}};
+  const bool recomputes =
+      std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.recompute > 0; });
+  if (recomputes) columns.push_back({"recompute"});
+  for (const char* title : {"parameters", "gradients", "optimizer", "activations", "other", "per rank"})
+    columns.push_back({title});
+  const auto table_of = [&](std::size_t layers_columns) {
+    TextTable table(columns);
+    for (const StageLine& line : lines) {
+      TextTable::Row row{
+          line.last > line.first ? fmt::format("{}-{}", line.first, line.last) : fmt::format("{}", line.first),
+          shortened(layer_names(architecture, stages[line.first], stages[line.last]), layers_columns)};
+      for (std::size_t c = 0; c < line.cells.size(); ++c)
+        if (recomputes || c != recompute_cell) row.push_back(line.cells[c]);
+      table.add(std::move(row));
+    }
+    return table;
+  };
+  TextTable table = table_of(std::string::npos);
+  if (!all && table.width() > screen_columns) {
+    const std::size_t others = table.width() - table.width_of(1);
+    table = table_of(std::max(least_layers_columns, screen_columns - std::min(others, screen_columns)));
+  }
+  std::size_t left_out = stages.size();
+  for (const StageLine& line : lines) left_out -= line.last + 1 - line.first;
+  if (left_out == 0) return table.text();
+  return table.text() + fmt::format("and {} stages more: --dry-run shows all\n", left_out);
+}
+
+/// "--steps 60", in a shell's words.
+std::string flag_text(const runtime::ResolvedOption& option, bool all) {
+  if (option.is_switch) return "--" + option.name;
+  constexpr std::size_t most_columns = 60;
+  std::string value = all ? option.value : shortened(option.value, most_columns);
+  if (value.find_first_of(" \t\n$&;|<>()*?#\"\\") != std::string::npos) value = fmt::format("'{}'", value);
+  return fmt::format("--{} {}", option.name, value);
+}
+
+/// Flags one after another, each whole; at most so many lines.
+std::string flag_lines(std::string_view title, const std::vector<std::string>& flags, std::size_t most_lines) {
+  constexpr std::size_t indent = 9;
+  std::string text = fmt::format("{:<{}}", title, indent);
+  std::size_t lines = 1, column = indent;
+  for (std::size_t f = 0; f < flags.size(); ++f) {
+    const std::size_t columns = display_columns(flags[f]);
+    // The last line keeps room for saying how many are left.
+    const std::size_t room = screen_columns - (lines == most_lines ? std::string_view("… and 100 more").size() : 0);
+    if (column > indent && column + columns > room) {
+      if (lines++ == most_lines) return text + fmt::format("… and {} more\n", flags.size() - f);
+      text.back() = '\n';
+      text.append(indent, ' ');
+      column = indent;
+    }
+    text += flags[f] + ' ';
+    column += columns + 1;
+  }
+  text.back() = '\n';
+  return text;
+}
+
+/// What was given and what followed from that; `all`: every flag by its concern.
+std::string configuration(const TrainOptions& options, bool all) {
+  std::string text;
+  if (all) {
+    std::string concern;
+    for (const runtime::ResolvedOption& option : resolved(options)) {
+      if (option.value.empty()) continue;
+      if (option.concern != concern) {
+        concern = option.concern;
+        text += fmt::format("{}{:<12}", text.empty() ? "" : "\n", concern);
+      }
+      text += fmt::format("  {} {}", option.name, option.value);
+    }
+    return text + '\n';
+  }
+  std::map<std::string_view, std::string_view> defaults;
+  const std::vector<runtime::ResolvedOption> untouched = default_flags();
+  for (const runtime::ResolvedOption& option : untouched) defaults[option.name] = option.value;
+  std::vector<std::string> given, chosen;
+  for (const runtime::ResolvedOption& option : resolved(options)) {
+    const bool was_given =
+        std::find(options.given.begin(), options.given.end(), option.name) != options.given.end();
+    const auto untouched_value = defaults.find(option.name);
+    if (option.value.empty() || option.name == "world" || untouched_value == defaults.end()) continue;
+    if (!was_given && untouched_value->second == option.value) continue;
+    if (option.is_switch && option.value != "on") continue;
+    (was_given ? given : chosen).push_back(flag_text(option, all));
+  }
+  if (!given.empty()) text += flag_lines("given", given, most_given_lines);
+  if (!chosen.empty()) text += flag_lines("chosen", chosen, most_chosen_lines);
+  return text;
+}
+
+/// Lines of at most a screen's columns.
+std::string cut(const std::string& line) {
+  return fmt::format("{}\n", fmt::join(runtime::wrapped(line, screen_columns), "\n"));
 }
 
 /// Whether steps wait for an answer of all ranks, and what that costs.
@@ -57,12 +212,12 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   std::size_t chunks = 0;
   for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
   if (stages.front().optimizer.every_step_counts) {
-    return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank\n", chunks);
+    return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank", chunks);
   }
   const bool clips = options.clip > 0;
   const char* name = clips ? "clipping" : options.loss_scale.dynamic ? "loss scaling" : "bad steps do not count";
   std::string waits = fmt::format("{}: steps wait for the norm of all gradients", name);
-  if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that\n";
+  if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
     const auto& slots = stage.optimizer.states.slots;
@@ -83,13 +238,13 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
   if (options.tiers.commit == actors::Commit::flip) {
     return fmt::format(
         "{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
-        "--optimizer-commit wait needs none, and steps after the norm of all gradients\n",
+        "--optimizer-commit wait needs none, and steps after the norm of all gradients",
         name, spare, clips ? "nothing is clipped" : "nothing overflows");
   }
   waits += most == 0 ? std::string("; no memory is needed for that")
                      : fmt::format(", with up to {} of states fetched meanwhile", runtime::format_bytes(most));
-  if (!stages.front().states->separate_master()) return waits + '\n';
-  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that\n", waits,
+  if (!stages.front().states->separate_master()) return waits;
+  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that", waits,
                      spare);
 }
 
@@ -136,7 +291,7 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
   }
   const bool more = elements > asked;
   if (!used && !more) return {};
-  return fmt::format("buckets: up to {} elements of what a rank steps{}\n", elements,
+  return fmt::format("buckets: up to {} elements of what a rank steps{}", elements,
                      more ? fmt::format(", rounded up from --bucket-size {} to {} of each of its {} piece{}", asked,
                                         elements / pieces, pieces, pieces > 1 ? "s" : "")
                           : std::string());
@@ -146,51 +301,32 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                         const std::vector<actors::RankPlan>& stages) {
-  std::string text;
-  std::string concern;
-  for (const runtime::ResolvedOption& option : resolved(options)) {
-    if (option.value.empty()) continue;
-    if (option.concern != concern) {
-      concern = option.concern;
-      text += fmt::format("{}{:<12}", text.empty() ? "" : "\n", concern);
-    }
-    text += fmt::format("  {} {}", option.name, option.value);
-  }
-  if (!options.notes.empty()) text += '\n';
-  for (const std::string& note : options.notes) text += '\n' + note;
-  const double all = architecture.flops_per_sample();
+  const bool all = options.run.request == Request::dry_run;
+  std::string text = configuration(options, all);
+  for (const std::string& note : options.notes) text += cut(note);
+  const double flops = architecture.flops_per_sample();
   const std::size_t parameters = architecture.parameters(), trained = architecture.trained_parameters();
   const auto count = [](std::size_t number) { return actors::format_count(static_cast<double>(number)); };
-  text += fmt::format("\n\n{}: {} parameters{} in {} layers, {} model FLOP per {}\n", architecture.name,
+  text += fmt::format("\n{}: {} parameters{} in {} layers, {} model FLOP per {}\n", architecture.name,
                       count(parameters),
                       trained < parameters ? fmt::format(", of which {} are trained,", count(trained)) : "",
-                      architecture.layers.size(), actors::format_count(all / architecture.positions),
+                      architecture.layers.size(), actors::format_count(flops / architecture.positions),
                       models::reads_images(options.model.sizes) ? "image" : "token");
   const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
-  text += fmt::format("{:>7}  {:<16} {:>6} {:>5} {:>4} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}\n", "stage",
-                      "layers", "cost", "slots", "ac", "parameters", "gradients", "optimizer", "activations",
-                      "other", "per rank");
-  for (std::size_t s = 0; s < stages.size();) {
-    // Neighbours that differ in nothing but their layers share a line.
-    const std::string columns = stage_columns(architecture, stages[s], all);
-    std::size_t last = s;
-    while (last + 1 < stages.size() && stage_columns(architecture, stages[last + 1], all) == columns) ++last;
-    text += fmt::format("{:>7}  {:<16} {}\n", last > s ? fmt::format("{}-{}", s, last) : std::to_string(s),
-                        layer_names(architecture, stages[s], stages[last]), columns);
-    s = last + 1;
-  }
-  text += '\n' + answer_line(options.trainer, stages);
+  text += stage_table(architecture, stages, all);
+  text += '\n' + cut(answer_line(options.trainer, stages));
   const actors::TierOptions& tiers = options.trainer.tiers;
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
-      text += fmt::format("\noff the device: up to {} a rank in {}\n", runtime::format_bytes(most), where);
+      text += cut(fmt::format("off the device: up to {} a rank in {}", runtime::format_bytes(most), where));
     }
   }
-  return text + bucket_line(tiers.bucket_elements, stages);
+  const std::string buckets = bucket_line(tiers.bucket_elements, stages);
+  return buckets.empty() ? text : text + cut(buckets);
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {
@@ -219,44 +355,55 @@ std::string in_mebibytes(std::size_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
+/// A column of what some runs have.
+struct Share {
+  const char* title;
+  double RankTotals::* seconds;
+  bool always = true;
+};
+
 }  // namespace
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
-  // Weight gradients that do not wait are part of backward passes.
-  const bool waited =
-      std::any_of(ranks.begin(), ranks.end(), [](const RankTotals& rank) { return rank.weights > 0; });
-  const auto weights = [&](const std::string& cell) {
-    return waited ? fmt::format(" {:>8}", cell) : std::string();
-  };
-  std::string text = fmt::format(
-      "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n"
-      "{:>5} {:>6} {:>4}  {:>8} {:>8}{} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n",
-      "rank", "stage", "row", "forward", "backward", weights("weights"), "optimizer", "waited", "sending",
-      "gathering", "reducing", "planned", "resident");
+  static constexpr Share all[] = {
+      {"forward", &RankTotals::forward},        {"backward", &RankTotals::backward},
+      {"weights", &RankTotals::weights, false},  // part of backward where none wait
+      {"optimizer", &RankTotals::optimizer},    {"waited", &RankTotals::wait},
+      {"for files", &RankTotals::files, false}, {"for checkpoints", &RankTotals::checkpoint, false},
+      {"sending", &RankTotals::send},           {"gathering", &RankTotals::gather},
+      {"reducing", &RankTotals::reduce}};
+  std::vector<TextTable::Column> columns{{"rank"}, {"stage"}, {"row"}};
+  std::vector<Share> shown;
+  for (const Share& share : all) {
+    const bool any =
+        std::any_of(ranks.begin(), ranks.end(), [&](const RankTotals& rank) { return rank.*share.seconds > 0; });
+    if (!share.always && !any) continue;
+    shown.push_back(share);
+    columns.push_back({share.title});
+  }
+  for (const char* title : {"planned", "resident"}) columns.push_back({title});
+  TextTable table(std::move(columns));
   double computed = 0, total = 0;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankTotals& rank = ranks[r];
     const auto position = grid.position(static_cast<int>(r));
-    const auto percent = [&](double seconds) {
-      return rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * seconds / rank.seconds) : "–";
-    };
-    text += fmt::format("{:>5} {:>6} {:>4}  {:>8} {:>8}{} {:>9} {:>8} {:>8} {:>9} {:>8} {:>11} {:>11}\n", r,
-                        position.stage, position.row, percent(rank.forward), percent(rank.backward),
-                        weights(percent(rank.weights)), percent(rank.optimizer), percent(rank.wait),
-                        percent(rank.send), percent(rank.gather), percent(rank.reduce),
-                        in_mebibytes(rank.planned_bytes), in_mebibytes(rank.peak_resident_bytes));
+    TextTable::Row row{fmt::format("{}", r), fmt::format("{}", position.stage), fmt::format("{}", position.row)};
+    for (const Share& share : shown)
+      row.push_back(rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * rank.*share.seconds / rank.seconds) : "–");
+    row.push_back(in_mebibytes(rank.planned_bytes));
+    row.push_back(in_mebibytes(rank.peak_resident_bytes));
+    table.add(std::move(row));
     computed += rank.forward + rank.backward + rank.weights;
     total += rank.seconds;
   }
-  const int microbatches = actors::microbatches_of(options);
+  std::string text =
+      "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n" +
+      table.text();
   if (total > 0) {
-    const bool waits = options.defer_weights || actors::defers_weights(options.policy);
-    text += fmt::format(
-        "stages idle {:.1f}% of the time; the pipeline's bubble with {} microbatches{} is {:.1f}%{}\n",
-        100 * (1 - computed / total), microbatches,
-        options.chunks_per_rank > 1 ? fmt::format(" in {} chunks", options.chunks_per_rank) : std::string(),
-        100 * bubble_of(options), waits ? ", if no weight gradients waited" : "");
+    text += fmt::format("stages idle {:.1f}% of the time", 100 * (1 - computed / total));
+    if (options.grid.g_inter > 1) text += fmt::format("; the pipeline's bubble is {}", bubble_text(options));
+    text += '\n';
   }
   if (!actors::every_step_counts(options)) text += after_answers(ranks, options.tiers.commit);
   return text;

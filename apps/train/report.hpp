@@ -11,7 +11,9 @@
 
 namespace ranvier::apps {
 
-/// Resolved options, grid, layers per stage, parameters, and memory by kind of a rank of every stage.
+/// What was given and what followed from it, grid, layers per stage, parameters, and memory by kind of a rank of every
+/// stage: a screen of 24 lines and 120 columns, where neither a value nor a note is longer. Of a dry run all flags and
+/// all stages, however long that is.
 [[nodiscard]] std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                                       const std::vector<actors::RankPlan>& stages);
 

@@ -24,6 +24,8 @@ RankTotals totals_of(const actors::Rank& rank, const StepMeter& meter, double se
           .gather = trace.seconds(SpanKind::gather),
           .reduce = trace.seconds(SpanKind::reduce),
           .send = trace.seconds(SpanKind::send),
+          .files = trace.seconds_of_files_alone(),
+          .checkpoint = rank.seconds_waited_for_checkpoints(),
           .step = meter.usual(),
           .planned_bytes = memory.bytes(MemorySpace::device) + memory.bytes(MemorySpace::pinned) +
                            memory.bytes(MemorySpace::host),

@@ -149,7 +149,7 @@ void Training::make_reporter() {
                                 .bytes_per_token = run_.job.bytes_per_token,
                                 .bad_steps = plan_.trainer.bad_steps,
                                 .grid = plan_.trainer.grid,
-                                .microbatches = actors::microbatches_of(plan_.trainer),
+                                .passes = actors::microbatches_of(plan_.trainer) * plan_.trainer.chunks_per_rank,
                                 .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
                                 .configuration = configuration_json(),
                                 .records = records()},

@@ -5,9 +5,19 @@
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <functional>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 using namespace ranvier::actors;
 using namespace std::chrono_literals;
@@ -52,7 +62,218 @@ struct Run {
   Reporter reporter;
 };
 
+/// Sets a variable of the environment, or takes it away, for as long as this lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) const { value != nullptr ? setenv(name_, value, 1) : unsetenv(name_); }
+
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+/// What `say` writes to the standard output, which is a terminal or a pipe meanwhile. Less than a pipe takes.
+std::string output_of(bool terminal, const std::function<void()>& say) {
+  int ends[2];  // to read, to write
+  if (terminal) {
+    ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
+    REQUIRE(ends[0] >= 0);
+    REQUIRE(grantpt(ends[0]) == 0);
+    REQUIRE(unlockpt(ends[0]) == 0);
+    ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
+    REQUIRE(ends[1] >= 0);
+  } else {
+    REQUIRE(pipe(ends) == 0);
+  }
+  std::fflush(stdout);
+  const int before = dup(STDOUT_FILENO);
+  REQUIRE(dup2(ends[1], STDOUT_FILENO) == STDOUT_FILENO);
+  say();
+  std::fflush(stdout);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  std::string text;
+  char part[4096];
+  pollfd here{.fd = ends[0], .events = POLLIN, .revents = 0};
+  while (poll(&here, 1, 0) == 1 && (here.revents & POLLIN) != 0) {
+    const ssize_t bytes = read(ends[0], part, sizeof part);
+    if (bytes <= 0) break;
+    text.append(part, static_cast<std::size_t>(bytes));
+  }
+  close(ends[0]);
+  close(ends[1]);
+  return text;
+}
+
+/// Ten steps, of which the fifth is bad, an evaluation, a checkpoint and a warning about one that failed.
+void ten_steps(const Reporter::Options& options) {
+  Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
+  ranvier::runtime::Duration now = 0s;
+  reporter.start(now, 4000);
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    StepResult result{.step = step, .loss = 3};
+    if (step == 5) {
+      result.skipped = true;
+      result.bad = {.step = step, .reason = BadStep::Reason::loss_spike, .action = BadStepOptions::Action::skip};
+    }
+    reporter.step(result, now += 500ms);
+  }
+  reporter.evaluation({.step = 10, .loss = 2.0}, now);
+  reporter.checkpoint({.step = 10, .bytes = 1 << 20, .seconds = 1});
+  reporter.checkpoint({.step = 10, .failure = "the disk is full"});
+  reporter.finish();
+}
+
+const Reporter::Options ten{.steps = 10, .tokens_per_step = 10, .flops_per_step = 1000};
+
+/// As of a program that was started without mpirun.
+struct OnItsOwn {
+  Variable launcher{"OMPI_COMM_WORLD_SIZE", nullptr}, refused{"NO_COLOR", nullptr}, kind{"TERM", "xterm"};
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<int> steps_with_lines(const std::string& text) {
+  std::vector<int> steps;
+  for (const std::string& line : lines_of(text))
+    if (line.starts_with("step") && line.find("  loss ") != std::string::npos)
+      steps.push_back(std::stoi(line.substr(4)));
+  return steps;
+}
+
 }  // namespace
+
+TEST_CASE("a terminal has colours and a bar, and neither is in a pipe") {
+  const OnItsOwn own;
+  const std::string shown = output_of(true, [] { ten_steps(ten); });
+  INFO(shown);
+  for (const char* colour : {"\033[31mstep  5/10  bad step", "\033[32mstep 10/10  validation loss",
+                             "\033[33mstep 10/10  warning: no checkpoint"})
+    CHECK(shown.find(colour) != std::string::npos);
+  CHECK(shown.find("\033[0m") != std::string::npos);
+  CHECK(shown.find("[####################....................] 50%") != std::string::npos);
+  const std::string piped = output_of(false, [] { ten_steps(ten); });
+  INFO(piped);
+  CHECK(piped.find('\033') == std::string::npos);
+  CHECK(piped.find('\r') == std::string::npos);
+  CHECK(piped.find("50%") == std::string::npos);
+  CHECK(piped.find("validation loss") != std::string::npos);
+}
+
+TEST_CASE("whoever does not want colours gets none, and keeps the bar") {
+  const OnItsOwn own;
+  for (const auto& [name, value] : {std::pair{"NO_COLOR", "1"}, {"TERM", "dumb"}}) {
+    const Variable refused(name, value);
+    const std::string shown = output_of(true, [] { ten_steps(ten); });
+    INFO(shown);
+    CHECK(shown.find("\033[3") == std::string::npos);
+    CHECK(shown.find("\033[0m") == std::string::npos);
+    CHECK(shown.find("] 50%") != std::string::npos);
+  }
+  const Variable empty("NO_COLOR", "");  // which says nothing
+  CHECK(output_of(true, [] { ten_steps(ten); }).find("\033[32m") != std::string::npos);
+}
+
+TEST_CASE("under mpirun its own output counts, not the terminal that it gives its ranks") {
+  const OnItsOwn own;
+  const Variable launcher("OMPI_COMM_WORLD_SIZE", "2");
+  // This test's parent may have a terminal: then colours are right.
+  const std::string parent = "/proc/" + std::to_string(getppid()) + "/fd/1";
+  char target[256] = "";
+  if (readlink(parent.c_str(), target, sizeof target - 1) < 0 || std::string_view(target).starts_with("/dev/"))
+    return;
+  CHECK(output_of(true, [] { ten_steps(ten); }).find('\033') == std::string::npos);
+}
+
+TEST_CASE("lines are as rare as asked, but for the first, the last and bad ones") {
+  const OnItsOwn own;
+  Reporter::Options options = ten;
+  const auto steps = [&](std::int64_t every) {
+    options.lines_every = every;
+    return steps_with_lines(output_of(false, [&] { ten_steps(options); }));
+  };
+  CHECK(steps(1) == std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  CHECK(steps(4) == std::vector{1, 4, 5, 8, 10});
+  CHECK(steps(100) == std::vector{1, 5, 10});
+}
+
+TEST_CASE("without lines of steps warnings, evaluations and checkpoints stay, on a terminal without a bar") {
+  const OnItsOwn own;
+  Reporter::Options options = ten;
+  options.lines_every = 0;
+  for (const bool terminal : {false, true}) {
+    const std::string shown = output_of(terminal, [&] { ten_steps(options); });
+    INFO(shown);
+    CHECK(steps_with_lines(shown).empty());
+    CHECK(shown.find("%") == std::string::npos);
+    for (const char* words : {"bad step", "validation loss", "checkpoint: 1.0 MiB", "warning: no checkpoint"})
+      CHECK(shown.find(words) != std::string::npos);
+  }
+  options.quiet = true;
+  CHECK(output_of(true, [&] { ten_steps(options); }).empty());
+}
+
+TEST_CASE("columns stay where they are, however large or small numbers become") {
+  const OnItsOwn own;
+  const std::string shown = output_of(false, [] {
+    Reporter::Options options{
+        .steps = 1000000, .tokens_per_step = 1, .flops_per_step = 1, .shows_loss_scale = true};
+    Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
+    ranvier::runtime::Duration now = 0s;
+    reporter.start(now, 0);
+    std::int64_t step = 0;
+    for (const double value :
+         {1e-7, 0.5, 9.99999, 12.3456, 99.99999, 123.456, 1e5, 12345678.9, 1e12, 1e38, 1 / 0.0}) {
+      reporter.step({.step = ++step * 90000,
+                     .loss = value,
+                     .gradient_norm = value,
+                     .loss_scale = std::min(value, 1e30),
+                     .skips = step * step},
+                    now += std::chrono::microseconds(37) * (std::int64_t{1} << (3 * step)));
+    }
+  });
+  INFO(shown);
+  const std::vector<std::string> lines = lines_of(shown);
+  REQUIRE(lines.size() == 11);
+  for (const std::string& line : lines) {
+    for (const char* column :
+         {"  loss ", "  norm ", "  lr ", "  scale ", "  skips ", " ms  ", " tok/s  ", "  mem "})
+      CHECK(line.find(column) == lines[0].find(column));
+  }
+}
+
+TEST_CASE("a count has three digits and the unit that they round to") {
+  for (const auto& [value, text] : {std::pair{0.0, "0"},
+                                    {999.4, "999"},
+                                    {999.6, "1k"},
+                                    {999'400.0, "999k"},
+                                    {999'600.0, "1M"},
+                                    {999'999'999.0, "1G"},
+                                    {3'260'000.0, "3.26M"},
+                                    {1e15, "1P"},
+                                    {1.234e20, "123E"}})
+    CHECK(format_count(value) == text);
+  CHECK(format_fitting(0.5861, 4, 7) == "0.5861");
+  CHECK(format_fitting(123.4567, 4, 7) == "123.457");
+  CHECK(format_fitting(99.99999, 4, 7) == "100.000");
+  CHECK(format_fitting(1234567.8, 4, 7) == "1234568");
+  CHECK(format_fitting(12345678.9, 4, 7) == "1e+07");
+  CHECK(format_fitting(65536, 0, 8) == "65536");
+  CHECK(format_fitting(0.0 / 0.0, 4, 7) == "nan");
+}
 
 TEST_CASE("a ceiling that no step beats stays as it was measured") {
   FlopsCeiling ceiling(200);

@@ -102,6 +102,17 @@ TEST_CASE("what a straggler costs is what other rows wait for it") {
   }
 }
 
+TEST_CASE("a straggler beside a slower stage costs less the more passes a step is cut into") {
+  // Rank 4 takes 2 s more of a step, and the next stage waits for one pass of those.
+  for (const int passes : {4, 8, 16}) {
+    Stragglers stragglers({2, 3}, passes);
+    Stragglers::Change change;
+    for (int step = 0; step < Stragglers::steps; ++step) change = stragglers.step({10, 10, 10, 4, 6, 4});
+    REQUIRE(change.begin.size() == 1);
+    CHECK(change.begin[0].seconds_per_step == doctest::Approx(2.0 / passes));
+  }
+}
+
 TEST_CASE("of two rows the slower one is named, and with one row nobody is") {
   Stragglers two({1, 2}, 1);
   Stragglers::Change change;

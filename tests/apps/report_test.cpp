@@ -2,12 +2,14 @@
 
 #include "actors/exchange/operation_count.hpp"
 #include "models/gpt.hpp"
+#include "apps/program/text_table.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,121 @@ std::string start(int bucket_elements, actors::TierKind states, const char* shar
   return apps::start_table(options, architecture, stages);
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// What a run of 64 stages says at its start that nobody would call even, with a flag of every concern.
+std::string start_of_64_stages(apps::Request request) {
+  const std::vector<const char*> arguments{
+      "ranvier-train",
+      "--data",
+      "a/long/path/to/what/it/reads/that/goes/on/and/on/and/on/until/it/is/here.txt",
+      "--layers",
+      "140",
+      "--hidden",
+      "64",
+      "--heads",
+      "2",
+      "--g-inter",
+      "64",
+      "--shard",
+      "zero1",
+      "--batch-size",
+      "128",
+      "--microbatch-size",
+      "1",
+      "--policy",
+      "1f1b",
+      "--recompute",
+      "2",
+      "--learning-rate",
+      "0.001",
+      "--precision",
+      "bf16",
+      "--threads",
+      "2",
+      "--device-memory",
+      "4GiB",
+      "--offload",
+      "infinity-cpu",
+      "--bucket-size",
+      "1000",
+      "--checkpoint",
+      "checkpoints",
+      "--checkpoint-every",
+      "50",
+      "--trace",
+      "trace.json",
+      "--log-every",
+      "10",
+      "--quiet",
+      "--save",
+      "weights here",
+      "--timeout",
+      "30",
+      "--seed",
+      "5",
+      "--clip",
+      "0.5",
+      "--eval-every",
+      "10",
+      "--validation-split",
+      "0.25"};
+  apps::TrainOptions options = apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 128);
+  options.run.request = request;
+  actors::TrainerOptions& trainer = options.trainer;
+  constexpr int uneven[] = {1, 3, 2, 3};  // of 140 layers and the two ends
+  for (std::size_t s = 0; s < 64; ++s) trainer.layers_per_stage.push_back(s == 63 ? 1 : uneven[s % 4]);
+  const auto architecture = models::make_gpt(options.model.gpt());
+  std::vector<actors::RankPlan> stages;
+  for (int s = 0; s < 64; ++s) stages.push_back(actors::plan_rank(architecture, {64 * 4, 64 * 4}, trainer, 2 * s));
+  return apps::start_table(options, architecture, stages);
+}
+
 }  // namespace
+
+TEST_CASE("the start of any run is a screen, and a dry run shows all") {
+  const std::string text = start_of_64_stages(apps::Request::train);
+  INFO(text);
+  const std::vector<std::string> lines = lines_of(text);
+  CHECK(lines.size() <= 24);
+  for (const std::string& line : lines) CHECK(apps::display_columns(line) <= 120);
+  CHECK(text.find("given    --layers 140 --hidden 64") == 0);
+  CHECK(text.find("--save 'weights here'") != std::string::npos);
+  CHECK(text.find(" --quiet ") != std::string::npos);
+  CHECK(text.find("\nchosen   ") != std::string::npos);
+  CHECK(text.find("--beta2") == std::string::npos);  // as it always is
+  CHECK(text.find("stages more: --dry-run shows all\n") != std::string::npos);
+  // Titles end where their numbers do.
+  const auto title =
+      std::find_if(lines.begin(), lines.end(), [](const auto& l) { return l.starts_with("stage "); });
+  REQUIRE(title != lines.end());
+  for (auto line = title + 1; line != lines.end() && !line->starts_with("and "); ++line)
+    CHECK(apps::display_columns(*line) == apps::display_columns(*title));
+
+  const std::string all = start_of_64_stages(apps::Request::dry_run);
+  CHECK(all.find("beta2 0.95") != std::string::npos);
+  CHECK(all.find("goes/on/and/on/and/on/until/it/is/here.txt") != std::string::npos);
+  CHECK(all.find("stages more") == std::string::npos);
+  CHECK(lines_of(all).size() > 64);
+}
+
+TEST_CASE("columns of a table are as wide as their widest cell, in characters") {
+  apps::TextTable table({{"n"}, {"layers", true}, {"bytes"}});
+  table.add({"7", "h.0 … h.1", "1.0 MiB"});
+  table.add({"1234", "head", "1048576.0 MiB"});
+  CHECK(table.text() ==
+        "   n  layers             bytes\n"
+        "   7  h.0 … h.1        1.0 MiB\n"
+        "1234  head       1048576.0 MiB\n");
+  CHECK(table.width() == 30);
+  CHECK(apps::shortened("h.0 … h.1", 9) == "h.0 … h.1");
+  CHECK(apps::shortened("h.0 … h.1", 6) == "h.0 ……");
+}
 
 TEST_CASE("a start says which buckets are used, and that some were asked to be smaller than they can be") {
   using enum actors::TierKind;

@@ -144,3 +144,33 @@ TEST_CASE("whole blocks come to pinned memory straight from either tier") {
   CHECK(std::memcmp(arena.slot(ahead, 0), stored.data(), 8192) == 0);
   CHECK(std::memcmp(arena.slot(ahead, 1), stored.data(), 8192) == 0);
 }
+
+TEST_CASE("what is on its way to and from files has spans, and what stays in memory has none") {
+  const ranvier::tests::TemporaryFolder folder;
+  const auto device = make_cpu_device({});
+  TierPlan tier_plan;
+  MemoryPlan plan;
+  const TierRegion host = tier_plan.reserve(TierKind::host, MemoryKind::optimizer, "a", 8192, plan);
+  const TierRegion file = tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "b", 8192, plan);
+  const FileOptions files{.directories = {folder.path()}};
+  tier_plan.finish(files, plan);
+  AsioLoop loop;
+  const Arena arena(*device, plan);
+  Tiers tiers(loop, *device, tier_plan, files, arena, 0);
+  Trace trace(0, loop);
+  tiers.record(trace);
+  std::vector<std::byte> memory(8192);
+  for (const TierRegion region : {host, file}) {
+    run_transfers(loop, 1, [&](const Handler& done) { tiers.store(region, 0, std::span(memory), done); });
+    run_transfers(loop, 1, [&](const Handler& done) { tiers.fetch(region, 0, std::span(memory), done); });
+  }
+  const auto spans = trace.spans();
+  REQUIRE(spans.size() == 2);
+  for (const Trace::Span& span : spans) {
+    CHECK(span.lane == Trace::Lane::files);
+    CHECK(span.kind == SpanKind::load);
+    CHECK(span.index == static_cast<int>(file.index));
+    CHECK(span.end_ns > span.begin_ns);
+  }
+  CHECK(trace.seconds_of_files_alone() == doctest::Approx(trace.seconds(SpanKind::load)));
+}

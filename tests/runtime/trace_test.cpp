@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,13 @@ const SteadyClock real_time;
 struct Times {
   Duration zero = real_time.now();
   [[nodiscard]] Duration at(std::chrono::microseconds time) const { return zero + time; }
+};
+
+/// A clock that the test sets.
+class SetClock final : public Clock {
+ public:
+  [[nodiscard]] Duration now() const override { return time; }
+  Duration time{};
 };
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -49,6 +57,32 @@ TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
   trace.restart();
   CHECK(trace.seconds(SpanKind::forward) == 0);
   CHECK(trace.spans().empty());
+}
+
+TEST_CASE("files that are waited for are those under way while nothing is computed") {
+  SetClock clock;
+  Trace trace(0, clock);
+  const auto alone = [&] { return std::lround(trace.seconds_of_files_alone() * 1e6); };
+  trace.add(SpanKind::backward, Lane::compute, 10us, 30us);
+  trace.add(SpanKind::gather, Lane::communicate, 30us, 45us);  // is no computing
+  trace.add(SpanKind::optimizer, Lane::compute, 40us, 45us);
+  trace.add(SpanKind::load, Lane::files, 20us, 50us);
+  CHECK(alone() == 15);                                // from 30 to 40 and from 45 to 50
+  trace.add(SpanKind::load, Lane::files, 25us, 48us);  // was counted
+  trace.add(SpanKind::load, Lane::files, 48us, 60us);  // and this one to 50
+  CHECK(alone() == 25);
+  const auto device = make_inline_device();
+  const auto stream = device->make_stream("compute", StreamWidth::whole);
+  clock.time = 70us;
+  trace.begin(*stream, SpanKind::forward);  // which has not ended
+  clock.time = 100us;
+  trace.add(SpanKind::load, Lane::files, 65us, 100us);
+  CHECK(alone() == 30);
+  trace.end(*stream, SpanKind::forward, Lane::compute);
+  trace.add(SpanKind::load, Lane::files, 90us, 120us);
+  CHECK(alone() == 50);
+  trace.restart();
+  CHECK(alone() == 0);
 }
 
 TEST_CASE("time that spans of one kind share counts once") {

@@ -136,7 +136,7 @@ OptionBinding spike_factor(double& field) {
 }
 
 OptionTable declare(Asked& asked) {
-  auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, notes] =
+  auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, given, notes] =
       asked.options;
   auto& adamw = trainer.adamw;
   auto& rate = trainer.learning_rate;
@@ -454,6 +454,8 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
          "--bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
+  for (const runtime::ResolvedOption& option : table.resolved())
+    if (table.given(option.name)) options.given.push_back(option.name);
   for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
   return options;
 }
@@ -494,6 +496,11 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
     all.insert(links + 1, {links->concern, "links' figures", figures, false});
   }
   return all;
+}
+
+std::vector<runtime::ResolvedOption> default_flags() {
+  Asked asked = defaults();
+  return declare(asked).resolved();
 }
 
 std::uint64_t options_hash(const TrainOptions& options) { return runtime::hash_of(resolved(options)); }

@@ -140,6 +140,7 @@ struct TrainOptions {
   DeviceOptions device;
   CheckpointOptions checkpoint;
   RunOptions run;
+  std::vector<std::string> given;  ///< names of flags, and keys of the config file, in the order of the help text
   /// For the start to say: what was taken from elsewhere than flags, and which of them change nothing.
   std::vector<std::string> notes;
 };
@@ -164,6 +165,9 @@ struct GivenFlag {
 
 /// Every option with the value that the run uses, in the order of the help text.
 [[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);
+
+/// Likewise, of a run that was given nothing, before anything follows from anything else.
+[[nodiscard]] std::vector<runtime::ResolvedOption> default_flags();
 
 /// Equal on two ranks if they were given the same run.
 [[nodiscard]] std::uint64_t options_hash(const TrainOptions& options);

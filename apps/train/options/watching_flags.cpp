@@ -23,9 +23,10 @@ void declare_watching(runtime::OptionTable& table, RunOptions& run) {
        text(run.tensorboard)});
   table.add({"log-every", "STEPS", "print the line of every so many steps, and of the first and the last",
              whole(run.log_every, 1)});
-  table.add({"quiet", "",
-             "print neither what the start plans nor steps: warnings, evaluations, texts and the end alone",
-             switch_on(run.quiet)});
+  table.add(
+      {"quiet", "",
+       "print neither what the start plans nor steps: warnings, evaluations, texts, checkpoints and the end alone",
+       switch_on(run.quiet)});
 }
 
 }  // namespace ranvier::apps
