@@ -145,6 +145,10 @@ Job make_job(const TrainOptions& options) {
   } else if (options.data.tokenizer == Tokenizer::bytes) {
     job.tokenizer = std::make_shared<const models::Tokenizer>();
   }
+  if (job.tokenizer && !options.run.save.empty()) {
+    const std::string generation = generation_config(model, *job.tokenizer);
+    if (!generation.empty()) job.beside_weights.try_emplace("generation_config.json", generation);
+  }
   if (!options.data.hellaswag.empty())
     job.choices = std::make_shared<const models::ChoiceFile>(options.data.hellaswag, vocab_size);
   if (options.data.data.empty()) {

@@ -451,7 +451,9 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   CHECK(lines[3].find("\"hellaswag_accuracy\":" + accuracy[0]) != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by the byte and texts are written") {
+TEST_CASE_FIXTURE(Fixture,
+                  "with their tokenizer named, tokens are evaluated by the byte, texts are written, and it is said "
+                  "where one ends") {
   const SmallTokenizer small;
   std::vector<std::uint16_t> tokens;
   for (int i = 0; i < 800; ++i) {
@@ -460,12 +462,14 @@ TEST_CASE_FIXTURE(Fixture, "with their tokenizer named, tokens are evaluated by 
   }
   const std::string data = folder.write("tokens.bin", token_file(tokens)).string();
   const std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
-  const Outcome outcome = run(2,
-                              small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4",
-                                               "--sample-every", "4", "--sample-prompt", "the world"}),
-                              20s);
+  const Outcome outcome =
+      run(2,
+          small_run(data, {"--tokenizer", tokenizer, "--vocab-size", "285", "--eval-every", "4", "--sample-every",
+                           "4", "--sample-prompt", "the world", "--save", file("saved")}),
+          20s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
+  CHECK(read_file(file("saved/generation_config.json")).find("\"eos_token_id\": 284") != std::string::npos);
   CHECK(outcome.output.find(" a byte  over ") != std::string::npos);
   CHECK(outcome.output.find("step 4/4  sample:\nthe world") != std::string::npos);
 }

@@ -1,10 +1,11 @@
 // What --init-from brings along, from flags to what is saved: no run, no ranks.
 #include "apps/train/files/initial_weights.hpp"
 
-#include "models/weights/model_config.hpp"
-#include "models/llama.hpp"
 #include "models/gpt.hpp"
+#include "models/llama.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "models/weights/gpt_config.hpp"
+#include "models/weights/model_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -298,4 +299,20 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--sequence-length", "65"}, "has learned: give at most 64");
   refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");
   refuses({"--mask-token", "257"}, "--mask-token 257 is not one of the 257 tokens");
+}
+
+TEST_CASE_FIXTURE(Fixture, "what transformers writes text with says where texts of a tokenizer begin and end") {
+  const models::ModelSizes writes = models::LlamaOptions(), fills = models::BertOptions();
+  const auto tokenizer = [&](const std::string& json) {
+    return models::read_tokenizer(folder.write("new/tokenizer.json", json));
+  };
+  std::string json = small.tokenizer_json();
+  const std::string both = "{\n  \"bos_token_id\": 284,\n  \"eos_token_id\": 284\n}\n";
+  CHECK(generation_config(writes, tokenizer(json)) == both);
+  CHECK(generation_config(fills, tokenizer(json)).empty());
+  CHECK(generation_config(writes, models::Tokenizer()).empty());
+  const std::string last = R"("special": true})";
+  json.insert(json.find(last) + last.size(), R"(, {"id": 285, "content": "<s>", "special": true})");
+  folder.write("new/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  CHECK(generation_config(writes, tokenizer(json)) == "{\n  \"bos_token_id\": 285,\n  \"eos_token_id\": 284\n}\n");
 }

@@ -210,6 +210,15 @@ std::map<std::string, std::string> files_beside_weights(const TrainOptions& opti
   return files;
 }
 
+std::string generation_config(const models::ModelSizes& model, const models::Tokenizer& tokenizer) {
+  const std::optional<std::int32_t> end = tokenizer.end_of_text();
+  if (!end || models::fills_masks(model) || models::tells_classes(model)) return {};
+  // As of GPT-2, what ends a text begins one where nothing else does.
+  const std::int32_t begin = tokenizer.beginning().empty() ? tokenizer.specials().begin_of_text.value_or(*end)
+                                                           : tokenizer.beginning().front();
+  return fmt::format("{{\n  \"bos_token_id\": {},\n  \"eos_token_id\": {}\n}}\n", begin, *end);
+}
+
 std::vector<std::string> stored_labels(const TrainOptions& options) {
   const std::string text = initial_config(options);
   if (text.empty()) return {};

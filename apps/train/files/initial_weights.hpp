@@ -4,6 +4,8 @@
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
+#include "models/model.hpp"
+#include "models/text/tokenizer.hpp"
 #include "runtime/options.hpp"
 
 #include <map>
@@ -24,6 +26,10 @@ void choose_tokenizer(TrainOptions& options, const runtime::OptionTable& table);
 /// What is saved beside the weights, by name, config.json apart: the tokenizer, and what transformers writes text
 /// with.
 [[nodiscard]] std::map<std::string, std::string> files_beside_weights(const TrainOptions& options);
+
+/// generation_config.json for a model that writes text, of a tokenizer with an end of text: where texts begin and end,
+/// by the keys that transformers reads. Empty: there is none.
+[[nodiscard]] std::string generation_config(const models::ModelSizes& model, const models::Tokenizer& tokenizer);
 
 /// Names of the classes that the weights are for, by number; none where they are for something else.
 [[nodiscard]] std::vector<std::string> stored_labels(const TrainOptions& options);
