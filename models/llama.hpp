@@ -9,7 +9,7 @@
 // With tiles (as of GPT-2, gpt.hpp) all matrices are in units of their own: "model.embed_tokens.0" … and "lm_head.0" …
 // (rows), "model.layers.0" (norms and biases), "model.layers.0.self_attn.qkv_proj.0" … (rows of the three matrices, one
 // after another), "model.layers.0.self_attn.o_proj.0" … (rows), "model.layers.0.mlp.0" … (rows of gate_proj and up_proj
-// and the columns of down_proj that go with them). There are no adapters then.
+// and the columns of down_proj that go with them). Adapters stay whole, in a unit of their block.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -18,6 +18,8 @@
 #include "models/tuning.hpp"
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 namespace ranvier::models {
 
@@ -48,7 +50,16 @@ struct LlamaOptions {
   [[nodiscard]] int stored_head_size() const noexcept { return head_size > 0 ? head_size : hidden / heads; }
 };
 
-/// Throws ErrorCode::usage for sizes that make no model.
+/// Families with sizes of one's own ("llama", "mistral", "qwen2", "qwen3"), and presets: "llama-7b" … "llama-65b",
+/// "llama2-7b" … "llama2-70b", "llama3-8b" … "llama3.2-3b", "mistral-7b", "qwen2-0.5b" … "qwen3-8b".
+struct NamedLlama {
+  std::string_view name;
+  bool is_preset;
+  LlamaOptions sizes;
+};
+[[nodiscard]] const std::vector<NamedLlama>& named_llamas();
+
+/// Throws ErrorCode::usage for sizes that make no model (models/llama_sizes.hpp).
 [[nodiscard]] Architecture make_llama(const LlamaOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

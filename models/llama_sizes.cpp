@@ -1,11 +1,10 @@
 #include "models/llama_sizes.hpp"
 
-#include "models/gpt_sizes.hpp"
+#include "models/size_checks.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <utility>
 
 namespace ranvier::models {
 namespace {
@@ -15,20 +14,18 @@ constexpr int most_heads = 1 << 20;  // whose channels still count in 32 bits
 }  // namespace
 
 std::optional<std::string> size_problem(const LlamaOptions& options, const LlamaSizeNames& names) {
-  for (const auto& [name, value] : {std::pair{names.layers, options.layers},
-                                    {names.hidden, options.hidden},
-                                    {names.heads, options.heads},
-                                    {names.inner, options.inner},
-                                    {names.vocab_size, options.vocab_size},
-                                    {names.sequence_length, options.sequence_length},
-                                    {names.tile, options.tile}}) {
-    if (value < 1) return fmt::format("{} is {}: it must be at least 1", name, value);
-  }
-  for (const auto& [name, value] : {std::pair{names.key_heads, options.key_heads},
-                                    {names.head_size, options.head_size},
-                                    {names.window, options.window}}) {
-    if (value < 0) return fmt::format("{} is {}: it must be at least 0", name, value);
-  }
+  if (auto problem = least_problem(1, {{names.layers, options.layers},
+                                       {names.hidden, options.hidden},
+                                       {names.heads, options.heads},
+                                       {names.inner, options.inner},
+                                       {names.vocab_size, options.vocab_size},
+                                       {names.sequence_length, options.sequence_length},
+                                       {names.tile, options.tile}}))
+    return problem;
+  if (auto problem = least_problem(0, {{names.key_heads, options.key_heads},
+                                       {names.head_size, options.head_size},
+                                       {names.window, options.window}}))
+    return problem;
   if (options.heads > most_heads)
     return fmt::format("{} is {}: at most {} are possible", names.heads, options.heads, most_heads);
   if (options.head_size == 0 && options.hidden % options.heads != 0)
@@ -41,10 +38,8 @@ std::optional<std::string> size_problem(const LlamaOptions& options, const Llama
   if (options.stored_head_size() > RotaryFrequencies::most_channels)
     return fmt::format("heads of {} channels are more than the {} that can be rotated: choose a smaller {}",
                        options.stored_head_size(), RotaryFrequencies::most_channels, names.head_size);
-  if (options.heads % options.stored_key_heads() != 0)
-    return fmt::format("{} {} does not divide {} {}: choose a divisor such as {}", names.key_heads,
-                       options.key_heads, names.heads, options.heads,
-                       divisor_near(options.key_heads, options.heads));
+  if (auto problem = divisor_problem({names.key_heads, options.stored_key_heads()}, {names.heads, options.heads}))
+    return problem;
   const std::int64_t qkv = (std::int64_t{options.heads} + 2 * std::int64_t{options.stored_key_heads()}) *
                            std::int64_t{options.stored_head_size()};
   return tile_problem(names.tile, options.tile,

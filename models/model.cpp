@@ -4,6 +4,7 @@
 #include "models/gpt_sizes.hpp"
 #include "models/llama_sizes.hpp"
 #include "models/lora.hpp"
+#include "models/size_checks.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>
@@ -83,9 +84,6 @@ int* size_in(BertOptions& bert, Size which) noexcept {
   }
 }
 
-constexpr LlamaOptions own_llama{
-    .layers = 6, .hidden = 384, .heads = 6, .inner = 1024, .vocab_size = 256, .sequence_length = 256};
-
 int* size_in(ResnetOptions& resnet, Size which) noexcept {
   switch (which) {
     case hidden:
@@ -100,111 +98,6 @@ int* size_in(ResnetOptions& resnet, Size which) noexcept {
       return nullptr;
   }
 }
-
-struct NamedLlama {
-  std::string_view name;
-  bool is_preset;
-  LlamaOptions sizes;
-};
-
-/// LLaMA 1 and 2 (Touvron et al. 2023), from their papers' tables.
-constexpr LlamaOptions first_llama(int layers, int hidden, int heads, int inner) {
-  return {.layers = layers, .hidden = hidden, .heads = heads, .inner = inner, .norm_epsilon = 1e-6f};
-}
-constexpr LlamaOptions second_llama(int layers, int hidden, int heads, int key_heads, int inner) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = key_heads,
-          .inner = inner,
-          .sequence_length = 4096};
-}
-constexpr LlamaOptions third_llama(int layers, int hidden, int heads, int inner, bool tied = false) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = 8,
-          .inner = inner,
-          .vocab_size = 128256,
-          .sequence_length = 8192,
-          .rope_base = 500000,
-          .tied = tied};
-}
-constexpr LlamaOptions with_scaling(LlamaOptions llama, double factor) {
-  llama.rope_scaling = RopeScaling{.kind = RopeScaling::Kind::llama3, .factor = factor};
-  return llama;
-}
-constexpr LlamaOptions second_qwen(int layers, int hidden, int heads, int key_heads, int inner, bool tied,
-                                   int vocab_size = 151936) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = key_heads,
-          .inner = inner,
-          .vocab_size = vocab_size,
-          .sequence_length = 4096,
-          .norm_epsilon = 1e-6f,
-          .rope_base = 1e6,
-          .qkv_bias = true,
-          .tied = tied};
-}
-constexpr LlamaOptions third_qwen(int layers, int hidden, int heads, int inner, bool tied) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .key_heads = 8,
-          .head_size = 128,
-          .inner = inner,
-          .vocab_size = 151936,
-          .sequence_length = 4096,
-          .norm_epsilon = 1e-6f,
-          .rope_base = 1e6,
-          .qk_norm = true,
-          .tied = tied};
-}
-
-constexpr LlamaOptions own(bool qkv_bias, bool qk_norm, int window = 0) {
-  LlamaOptions llama = own_llama;
-  llama.qkv_bias = qkv_bias;
-  llama.qk_norm = qk_norm;
-  llama.window = window;
-  return llama;
-}
-
-constexpr LlamaOptions mistral{.layers = 32,
-                               .hidden = 4096,
-                               .heads = 32,
-                               .key_heads = 8,
-                               .inner = 14336,
-                               .sequence_length = 8192,
-                               .window = 4096};
-
-constexpr std::array named_llamas = {
-    NamedLlama{"llama", false, own_llama},
-    NamedLlama{"mistral", false, own(false, false, 128)},
-    NamedLlama{"qwen2", false, own(true, false)},
-    NamedLlama{"qwen3", false, own(false, true)},
-    NamedLlama{"llama-7b", true, first_llama(32, 4096, 32, 11008)},
-    NamedLlama{"llama-13b", true, first_llama(40, 5120, 40, 13824)},
-    NamedLlama{"llama-30b", true, first_llama(60, 6656, 52, 17920)},
-    NamedLlama{"llama-65b", true, first_llama(80, 8192, 64, 22016)},
-    NamedLlama{"llama2-7b", true, second_llama(32, 4096, 32, 0, 11008)},
-    NamedLlama{"llama2-13b", true, second_llama(40, 5120, 40, 0, 13824)},
-    NamedLlama{"llama2-70b", true, second_llama(80, 8192, 64, 8, 28672)},
-    NamedLlama{"llama3-8b", true, third_llama(32, 4096, 32, 14336)},
-    NamedLlama{"llama3-70b", true, third_llama(80, 8192, 64, 28672)},
-    NamedLlama{"llama3.1-8b", true, with_scaling(third_llama(32, 4096, 32, 14336), 8)},
-    NamedLlama{"llama3.2-1b", true, with_scaling(third_llama(16, 2048, 32, 8192, true), 32)},
-    NamedLlama{"llama3.2-3b", true, with_scaling(third_llama(28, 3072, 24, 8192, true), 32)},
-    NamedLlama{"mistral-7b", true, mistral},
-    NamedLlama{"qwen2-0.5b", true, second_qwen(24, 896, 14, 2, 4864, true)},
-    NamedLlama{"qwen2-1.5b", true, second_qwen(28, 1536, 12, 2, 8960, true)},
-    NamedLlama{"qwen2-7b", true, second_qwen(28, 3584, 28, 4, 18944, false, 152064)},
-    NamedLlama{"qwen3-0.6b", true, third_qwen(28, 1024, 16, 3072, true)},
-    NamedLlama{"qwen3-1.7b", true, third_qwen(28, 2048, 16, 6144, true)},
-    NamedLlama{"qwen3-4b", true, third_qwen(36, 2560, 32, 9728, true)},
-    NamedLlama{"qwen3-8b", true, third_qwen(36, 4096, 32, 12288, false)},
-};
 
 constexpr GptOptions own_gpt{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
 
@@ -324,7 +217,7 @@ std::string computation_of(const ModelSizes& sizes) {
 std::vector<NamedModel> named_models() {
   std::vector<NamedModel> names{{"gpt", false}};
   for (const std::string_view name : gpt_preset_names()) names.push_back({name, true});
-  for (const NamedLlama& llama : named_llamas) names.push_back({llama.name, llama.is_preset});
+  for (const NamedLlama& llama : named_llamas()) names.push_back({llama.name, llama.is_preset});
   for (const NamedBert& bert : named_berts()) names.push_back({bert.name, bert.is_preset});
   for (const NamedResnet& resnet : named_resnets()) names.push_back({resnet.name, resnet.is_preset});
   return names;
@@ -333,7 +226,7 @@ std::vector<NamedModel> named_models() {
 std::optional<ModelSizes> named_model(std::string_view name) {
   if (name == "gpt") return own_gpt;
   if (const auto gpt = gpt_preset(name)) return *gpt;
-  for (const NamedLlama& llama : named_llamas)
+  for (const NamedLlama& llama : named_llamas())
     if (llama.name == name) return llama.sizes;
   for (const NamedBert& bert : named_berts())
     if (bert.name == name) return bert.sizes;
