@@ -49,14 +49,9 @@ class BertBlock final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// 6 per parameter and position, and attention's two T × T products of C channels, forward once and backward twice,
-  /// at 2 each.
+  /// 6 per parameter and position, and attention's.
   double flops_per_sample(int positions) const override {
-    double parameters = 0;
-    for (const UnitSpec& unit : units_)
-      for (const ParameterSpec& parameter : unit.parameters)
-        parameters += static_cast<double>(parameter.elements());
-    return 6.0 * parameters * positions + 12.0 * static_cast<double>(channels_) * positions * positions;
+    return 6.0 * static_cast<double>(parameters_of(units_)) * positions + attention_.flops_per_sample(positions);
   }
 
   std::size_t output_elements(int positions) const override {

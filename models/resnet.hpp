@@ -8,6 +8,9 @@
 // Inputs are images as bytes [3, S, S] (ops/pixels.hpp), targets a class each, int32 [1]. Batch statistics are those
 // of a microbatch; running statistics are state (parts/batch_norm.hpp).
 //
+// There are no tiles, and --tile is refused: the largest kernel, of the last row's 3 × 3 convolutions, has 151M of the
+// 3.04G weights of "wide-resnet-3b", one in twenty. A whole block at a time is what fits.
+//
 // Layers: one stem, one for each block, one head. Units: "stem", "layer1.0" … "layer4.2", "fc", and of each but the
 // last its running statistics: "stem.statistics" …
 #pragma once

@@ -33,14 +33,9 @@ class PreNormBlock final : public DecodingLayer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// 6 per parameter and position, and attention's two T × T products of H·D channels, forward once and backward twice,
-  /// at 2 each (the part that causality and a window spare is customarily counted).
+  /// 6 per parameter and position, and attention's.
   double flops_per_sample(int positions) const override {
-    double parameters = 0;
-    for (const UnitSpec& unit : units_)
-      for (const ParameterSpec& parameter : unit.parameters)
-        parameters += static_cast<double>(parameter.elements());
-    return 6.0 * parameters * positions + 12.0 * static_cast<double>(out_.in()) * positions * positions;
+    return 6.0 * static_cast<double>(parameters_of(units_)) * positions + attention_.flops_per_sample(positions);
   }
 
   std::size_t output_elements(int positions) const override {

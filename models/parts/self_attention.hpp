@@ -56,6 +56,11 @@ class SelfAttention {
   /// K·D, of a position's keys, and of its values.
   [[nodiscard]] std::size_t key_channels() const;
   [[nodiscard]] int heads() const { return options_.shape.heads; }
+  /// Of a sample: two T × T products of H·D channels, forward once and backward twice, at 2 each (the part that masks
+  /// spare is customarily counted).
+  [[nodiscard]] double flops_per_sample(int positions) const {
+    return 12.0 * options_.shape.heads * options_.shape.channels * positions * positions;
+  }
 
   /// In backward_weight.
   void store_gradients(const LayerCall& call, const Arrays& at) const;

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,5 +56,8 @@ class UnitBuilder {
   std::vector<Group> groups_;
   std::vector<UnitSpec> units_;
 };
+
+/// Elements of all parameters of a layer's units, without the gaps between them.
+[[nodiscard]] std::size_t parameters_of(std::span<const UnitSpec> units);
 
 }  // namespace ranvier::models
