@@ -1,6 +1,5 @@
 // What sizes of several families are held to, and what messages say of them: each check is empty where nothing is
-// wrong.
-// Pure; any thread.
+// wrong. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -312,6 +312,7 @@ TEST_CASE_FIXTURE(Fixture, "what transformers writes text with says where texts 
   CHECK(generation_config(fills, tokenizer(json)).empty());
   CHECK(generation_config(writes, models::Tokenizer()).empty());
   const std::string last = R"("special": true})";
-  json.insert(json.find(last) + last.size(), R"(, {"id": 65, "content": "<s>", "special": true})");
-  CHECK(generation_config(writes, tokenizer(json)) == "{\n  \"bos_token_id\": 65,\n  \"eos_token_id\": 284\n}\n");
+  json.insert(json.find(last) + last.size(), R"(, {"id": 285, "content": "<s>", "special": true})");
+  folder.write("new/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  CHECK(generation_config(writes, tokenizer(json)) == "{\n  \"bos_token_id\": 285,\n  \"eos_token_id\": 284\n}\n");
 }
