@@ -25,8 +25,8 @@ Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
   const auto add = [&](const char* name, std::size_t bytes, std::size_t microbatches, std::size_t& of_each,
                        std::size_t& count) {
     of_each = bytes * static_cast<std::size_t>(stage.capacity().samples);
+    if (of_each == 0) return;  // nor is there a place of it
     count = microbatches;
-    if (of_each == 0) return;
     planner.memory.add({.kind = runtime::MemoryKind::messages,
                         .space = runtime::MemorySpace::pinned,
                         .name = name,
