@@ -18,6 +18,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -68,12 +69,15 @@ void states_on_host(actors::TrainerOptions& options) {
 void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   const auto any_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
   options.grid.g_inter = any_of(1, 2, 3);
-  options.policy = any_of(actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe);
+  options.policy = any_of(actors::Policy::message_driven, actors::Policy::one_f_one_b, actors::Policy::gpipe,
+                          actors::Policy::zero_bubble, actors::Policy::zb_h1);
+  options.deferred_limit = any_of(std::optional<int>(), std::optional(1), std::optional(3));
   options.pipeline_limit = any_of(0, 1, 3);
   options.chunks_per_rank = options.grid.g_inter == 2 ? any_of(1, 2) : 1;
   if (options.chunks_per_rank > 1) {
     if (actors::microbatches_of(options) % options.grid.g_inter != 0)
       options.policy = actors::Policy::message_driven;  // 1F1B takes whole groups
+    if (options.policy == actors::Policy::zb_h1) options.policy = actors::Policy::zero_bubble;
     options.pipeline_limit = any_of(0, 4);
   }
   options.recompute = any_of(0, 0, 1, 2);

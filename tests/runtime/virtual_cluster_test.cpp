@@ -327,6 +327,23 @@ TEST_CASE("a loop runs a handler at a time, in the order of the posts") {
   CHECK(machines.cluster.handlers_run() == 4);
 }
 
+TEST_CASE("a delay of nothing is over after all that happens at its moment, and takes no time") {
+  Machines machines({.node_of = {0, 0}, .links = {}, .files = {}});
+  EventLoop& here = machines.cluster.loop(0);
+  EventLoop& there = machines.cluster.loop(1);
+  std::string order;
+  here.post([&] {
+    here.after(Duration(0), [&] {
+      order += "after ";
+      CHECK(here.now() == 0ns);
+    });
+    there.post([&] { here.post([&] { there.post([&] { order += "message "; }); }); });
+    here.after(1ns, [&] { order += "later "; });
+  });
+  machines.run();
+  CHECK(order == "message after later ");
+}
+
 TEST_CASE("files of a node are read one after another, beside what is written") {
   VirtualTime time;
   VirtualDisk disk(time, {.read_bytes_per_second = 1e9, .write_bytes_per_second = 5e8, .latency_seconds = 1e-4});
