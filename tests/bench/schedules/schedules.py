@@ -2,9 +2,10 @@
 """Tables and a plot of how long pipelines idle under each policy, by schedules_bench in virtual time.
 
     schedules.py build/release/tests/bench/schedules_bench [--output FOLDER] [--imbalance 0,0.25,0.5]
-                 [--jitter 0,0.1,0.3,0.5] [--seeds 10] [--chunks 2,4]
+                 [--jitter 0,0.1,0.3,0.5] [--seeds 10] [--chunks 1,2,4] [--cases FILE]
 
-Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: beside this script), and prints the summary.
+Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: beside this script), and prints the summary. With --cases
+what was measured is kept in FILE, a JSON line a case, and what is there already is not measured again.
 """
 
 import argparse
@@ -21,17 +22,32 @@ LOWEST = 0.75  # share at the bottom of a panel
 
 
 def measure(arguments):
+    known = []
+    if arguments.cases and arguments.cases.exists():
+        known = [json.loads(line) for line in arguments.cases.read_text().splitlines()]
     cases = []
     for imbalance in arguments.imbalance:
         for jitter in arguments.jitter:
-            words = [arguments.program, str(imbalance), str(jitter), str(arguments.seeds)]
-            lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-            cases += [json.loads(line) for line in lines]
+            for chunks in arguments.chunks:
+                place = {"imbalance": imbalance, "jitter": jitter, "chunks": chunks, "seeds": arguments.seeds}
+                of = [case for case in known if place.items() <= case.items()]
+                if not of:
+                    words = [arguments.program, str(imbalance), str(jitter), str(arguments.seeds), str(chunks)]
+                    text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+                    of = [json.loads(line) for line in text.splitlines()]
+                    if arguments.cases:
+                        with arguments.cases.open("a") as file:
+                            file.write(text)
+                cases += of
     return cases
 
 
 def disturbance(case):
     return case["imbalance"], case["jitter"]
+
+
+def chunks_of(case):
+    return case["chunks"]
 
 
 def pipeline(case):
@@ -43,55 +59,45 @@ def select(cases, key, value):
 
 
 def percent(share, digits=1):
-    return f"{100 * share:.{digits}f} %"
+    return f"{round(100 * share, digits) + 0.0:.{digits}f} %"
 
 
-def bubbles(cases, policies):
+def named(policy, chunks):
+    return policy if chunks == 1 else f"{policy}, {chunks} chunks"
+
+
+def bubbles(cases):
     """Of stages that are alike and do not jitter; beside them what the formulas of ZB-H1 and 1F1B say."""
-    rows = ["| stages | microbatches | " + " | ".join(policies) + " | (p - 1) / 3m | (p - 1) / m |",
-            "|" + "---|" * (len(policies) + 4)]
-    for stages, microbatches in dict.fromkeys(map(pipeline, cases)):
-        of = {case["policy"]: case for case in select(cases, pipeline, (stages, microbatches))}
-        cells = [percent(of[policy]["bubble"], 2) for policy in policies]
-        cells += [percent(of[policy]["formula"], 2) for policy in ("zb-h1", "1f1b")]
-        rows.append(f"| {stages} | {microbatches} | " + " | ".join(cells) + " |")
-    return rows
-
-
-def measure_chunks(arguments):
-    cases = []
-    for jitter in arguments.jitter:
-        for chunks in arguments.chunks:
-            words = [arguments.program, "0", str(jitter), str(arguments.seeds), str(chunks)]
-            lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-            cases += [json.loads(line) for line in lines]
-    return cases
-
-
-def chunk_bubbles(cases):
-    """Of ranks with several slices of the model; beside them what interleaved 1F1B's formula says without jitter."""
     policies = list(dict.fromkeys(case["policy"] for case in cases))
-    rows = ["| chunks | stages | microbatches | jitter | " + " | ".join(policies) + " | 2 (p - 1) / 3vm |",
-            "|" + "---|" * (len(policies) + 5)]
+    rows = ["| chunks | stages | microbatches | slots | " + " | ".join(policies) +
+            " | (p - 1) / 3vm | 2 (p - 1) / 3vm |", "|" + "---|" * (len(policies) + 6)]
 
     def place(case):
-        return case["chunks"], case["stages"], case["microbatches"], case["jitter"]
+        return case["chunks"], *pipeline(case)
 
     for each in sorted(set(map(place, cases))):
         of = {case["policy"]: case for case in select(cases, place, each)}
-        cells = [percent(of[policy]["bubble"], 2) for policy in policies] + [percent(of["1f1b"]["formula"], 2)]
-        chunks, stages, microbatches, jitter = each
-        rows.append(f"| {chunks} | {stages} | {microbatches} | {percent(jitter, 0)} | " + " | ".join(cells) + " |")
+        cells = [percent(of[policy]["bubble"], 2) if policy in of else "–" for policy in policies]
+        cells += [percent(of[policy]["formula"], 2) for policy in ("zero-bubble", "1f1b")]
+        slots = f'{of["zero-bubble"]["slots"]:g}'
+        rows.append("| " + " | ".join([*map(str, each), slots, *cells]) + " |")
     return rows
 
 
 def behind(cases):
-    """How much longer zero-bubble takes than the best policy of a fixed order; below 0: it is faster."""
-    of = {case["policy"]: case["share"] for case in cases}
-    return max(of[policy] for policy in STATIC) / of["zero-bubble"] - 1
+    """How much longer zero-bubble takes than the best policy of a fixed order, of one pipeline with any chunks; below
+    0: it is faster. Both have at most so many slots as the fixed order takes, and the worst of all numbers counts."""
+
+    def least(policies, slots):
+        return min(case["seconds"] for case in cases if case["policy"] in policies and case["slots"] <= slots)
+
+    levels = {case["slots"] for case in cases if case["policy"] in STATIC}
+    room = min(case["slots"] for case in cases if case["policy"] == "zero-bubble")
+    return max(least(("zero-bubble",), slots) / least(STATIC, slots) - 1 for slots in levels if slots >= room)
 
 
-def summary(cases, policies):
+def summary(cases):
+    policies = list(dict.fromkeys(case["policy"] for case in cases))
     rows = ["| imbalance | jitter | " + " | ".join(policies) +
             " | zero-bubble, of what none can beat | behind the best fixed order: most | on average |",
             "|" + "---|" * (len(policies) + 5)]
@@ -103,6 +109,17 @@ def summary(cases, policies):
         cells = [percent(share) for share in least + [bound]]
         cells += [percent(max(late), 2), percent(sum(late) / len(late), 2)]
         rows.append(f"| {percent(imbalance, 0)} | {percent(jitter, 0)} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def joined(cases):
+    """Whatever number of chunks is the fastest with the slots that there are."""
+    rows = ["| imbalance | jitter | behind the best fixed order: most | on average |", "|" + "---|" * 4]
+    for imbalance, jitter in dict.fromkeys(map(disturbance, cases)):
+        of = select(cases, disturbance, (imbalance, jitter))
+        late = [behind(select(of, pipeline, each)) for each in dict.fromkeys(map(pipeline, of))]
+        rows.append(f"| {percent(imbalance, 0)} | {percent(jitter, 0)} | {percent(max(late), 2)} | "
+                    f"{percent(sum(late) / len(late), 2)} |")
     return rows
 
 
@@ -118,7 +135,12 @@ def all_shares(cases, policies):
     return rows
 
 
-def panel(cases, policies, title, left, top, labels):
+def stroke(policy, chunks):
+    dashes = "" if chunks == 1 else ' stroke-dasharray="5 3"'
+    return f'stroke="{COLOURS[policy]}" stroke-width="2"{dashes}'
+
+
+def panel(cases, lines, title, left, top, labels):
     """Shares of the clairvoyant throughput, by pipeline."""
     pipelines = list(dict.fromkeys(map(pipeline, cases)))
 
@@ -130,10 +152,10 @@ def panel(cases, policies, title, left, top, labels):
              f'<text x="{left + WIDTH / 2}" y="{top - 6}" text-anchor="middle">{title}</text>']
     _, y = place(0, 0.9)
     parts.append(f'<line x1="{left}" x2="{left + WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eeeeee"/>')
-    for policy in policies:
-        shares = [case["share"] for case in cases if case["policy"] == policy]
+    for policy, chunks in lines:
+        shares = [case["share"] for case in cases if (case["policy"], case["chunks"]) == (policy, chunks)]
         points = " ".join("{:.1f},{:.1f}".format(*place(*each)) for each in enumerate(shares))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[policy]}" stroke-width="2"/>')
+        parts.append(f'<polyline points="{points}" fill="none" {stroke(policy, chunks)}/>')
     for number, (stages, microbatches) in enumerate(pipelines if labels else []):
         x, _ = place(number, 1)
         for line, word in enumerate((stages, microbatches)):
@@ -142,10 +164,12 @@ def panel(cases, policies, title, left, top, labels):
     return parts
 
 
-def plot(cases, policies):
+def plot(cases, most_chunks):
+    lines = list(dict.fromkeys((case["policy"], case["chunks"]) for case in cases
+                               if case["chunks"] in (1, most_chunks)))
     imbalances = list(dict.fromkeys(case["imbalance"] for case in cases))
     jitters = list(dict.fromkeys(case["jitter"] for case in cases))
-    width, height = ROOM + len(jitters) * (WIDTH + 14), len(imbalances) * (HEIGHT + 30) + 3 * ROOM
+    width, height = ROOM + len(jitters) * (WIDTH + 14), len(imbalances) * (HEIGHT + 30) + 3 * ROOM + 20
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="white"/>',
              f'<text x="{width / 2}" y="18" text-anchor="middle">throughput, as a share of that of a schedule that '
@@ -158,14 +182,16 @@ def plot(cases, policies):
                          f'{percent(share, 0)}</text>')
         for column, jitter in enumerate(jitters):
             title = f"stages differ by {percent(imbalance, 0)}, work jitters by {percent(jitter, 0)}"
-            parts += panel(select(cases, disturbance, (imbalance, jitter)), policies, title,
+            parts += panel(select(cases, disturbance, (imbalance, jitter)), lines, title,
                            ROOM + column * (WIDTH + 14), top, row + 1 == len(imbalances))
-    x, y = ROOM, height - ROOM / 2
+    x, y = ROOM, height - ROOM / 2 - 20
     parts.append(f'<text x="{width / 2}" y="{y - 16}" text-anchor="middle">stages, and microbatches below them</text>')
-    for policy in policies:
-        parts.append(f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" stroke="{COLOURS[policy]}" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 30}" y="{y + 4}">{policy}</text>')
-        x += 150
+    for number, (policy, chunks) in enumerate(lines):
+        if number > 0 and chunks != lines[number - 1][1]:
+            x, y = ROOM, y + 20
+        parts.append(f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" {stroke(policy, chunks)}/>')
+        parts.append(f'<text x="{x + 30}" y="{y + 4}">{named(policy, chunks)}</text>')
+        x += 204
     return "\n".join(parts + ["</svg>", ""])
 
 
@@ -180,31 +206,41 @@ def main():
     parser.add_argument("--imbalance", type=numbers, default=[0, 0.25, 0.5])
     parser.add_argument("--jitter", type=numbers, default=[0, 0.1, 0.3, 0.5])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--chunks", type=lambda text: list(map(int, text.split(","))), default=[2, 4])
+    parser.add_argument("--chunks", type=lambda text: list(map(int, text.split(","))), default=[1, 2, 4])
+    parser.add_argument("--cases", type=pathlib.Path)
     arguments = parser.parse_args()
     cases = measure(arguments)
-    policies = list(dict.fromkeys(case["policy"] for case in cases))
-    least = summary(cases, policies)
-    undisturbed = select(cases, disturbance, (0, 0))
+    whole = select(cases, chunks_of, 1)
+    policies = list(dict.fromkeys(case["policy"] for case in whole))
     text = ["# Pipelines under each policy", "",
-            "In virtual time, by `schedules.py`. Stages take the same for forward passes, input gradients and weight",
-            "gradients; *imbalance* draws how long each stage takes from so much less to so much more, *jitter* is the",
-            "lognormal deviation of each piece of work. All policies have as many slots as stages. `zero-bubble` is",
-            "also `message-driven` with `--defer-weights`.", "",
+            "In virtual time, by `schedules.py`. Ranks take the same for forward passes, input gradients and weight",
+            "gradients; *imbalance* draws how long each rank takes from so much less to so much more, *jitter* is the",
+            "lognormal deviation of each piece of work. `zero-bubble` is also `message-driven` with `--defer-weights`.",
+            "*Slots* are the most microbatches in flight on a rank; those in one of v chunks count a v-th.", "",
             f"## Least share of the clairvoyant throughput, means over {arguments.seeds} seeds", "",
             "Of 2, 4, 8 and 16 stages with as many microbatches, twice and four times as many. The clairvoyant",
-            "schedule is the best that list scheduling finds with all durations known; what none can beat is a bound.",
-            "", *least, ""]
+            "schedule is the best that list scheduling finds with all durations known, of as many chunks; what none",
+            "can beat is a bound. Fixed orders are 1F1B, GPipe and ZB-H1: how much longer than the best of them",
+            "`zero-bubble` takes where both have no more slots than one of these needs.", ""]
+    least = []
+    for chunks in arguments.chunks:
+        table = summary(select(cases, chunks_of, chunks))
+        least += table
+        text += [f"### {'One slice per rank' if chunks == 1 else f'{chunks} chunks per rank'}", "", *table, ""]
+    table = joined(cases)
+    least += table
+    text += ["### The best number of chunks", "",
+             "Whatever number of chunks is the fastest with the slots that there are, on either side.", "", *table, ""]
+    undisturbed = select(cases, disturbance, (0, 0))
     if undisturbed:
-        text += ["## Idle time over computing, undisturbed", "", *bubbles(undisturbed, policies), ""]
-    text += ["## Idle time over computing, with several chunks per rank", "",
-             "Stages are even. Input gradients leave before weight gradients are computed: 1F1B idles for two thirds of",
-             "(p - 1) / m, and interleaved 1F1B for so many times less as there are chunks.", "",
-             *chunk_bubbles(measure_chunks(arguments)), ""]
-    text += ["## All shares", "", *all_shares(cases, policies), ""]
+        text += ["## Idle time over computing, undisturbed", "",
+                 "Input gradients leave before weight gradients are computed: 1F1B idles for two thirds of",
+                 "(p - 1) / m, interleaved 1F1B for so many times less as there are chunks, and where weight gradients",
+                 "wait a pipeline idles for half of that.", "", *bubbles(undisturbed), ""]
+    text += ["## All shares, of one slice per rank", "", *all_shares(whole, policies), ""]
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "schedules.md").write_text("\n".join(text))
-    (arguments.output / "schedules.svg").write_text(plot(cases, policies))
+    (arguments.output / "schedules.svg").write_text(plot(cases, max(arguments.chunks)))
     print("\n".join(least))
 
 

@@ -4,19 +4,22 @@
 //
 //   schedules_bench [imbalance=0] [jitter=0] [seeds=1] [chunks=1]
 //
-// `imbalance` 0.5: stages take 0.5 to 1.5 times as long, drawn by seed; `jitter`: of every piece of work, its standard
-// deviation by its mean, lognormal. A piece takes the same under all policies. Prints a JSON line per case, means over
-// seeds: `bubble` is the time beyond what the slowest stage computes, as a share of that; `share` the throughput as a
-// share of the clairvoyant one; `least_share` as one of what no schedule can beat. With several chunks per rank there
-// is `bubble` alone, of even stages. `schedules.py` makes a table and a plot of it.
+// `imbalance` 0.5: ranks take 0.5 to 1.5 times as long, drawn by seed; `jitter`: of every piece of work, its standard
+// deviation by its mean, lognormal. A piece takes the same under all policies. `chunks`: slices of a rank; a rank's
+// layers are as many with any of them, and take as long. Prints a JSON line per case, means over seeds: `seconds` of a
+// step; `bubble` is the time beyond what the slowest rank computes, as a share of that; `share` the throughput as a
+// share of the clairvoyant one with as many chunks; `least_share` as one of what no schedule can beat. `slots` are the
+// most microbatches in flight on a rank, those in one of its chunks counted by the chunk's share of its layers.
+// `schedules.py` makes tables and a plot of it.
+#include "actors/pipeline/chunk_order.hpp"
 #include "actors/predict/predicted_job.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "runtime/error.hpp"
 #include "tests/bench/schedules/known_times.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -29,6 +32,7 @@ namespace {
 
 using namespace ranvier;
 using actors::Policy;
+using actors::SliceMap;
 
 constexpr int layers_of_stage = 8;
 constexpr double unit_seconds = 1;  // of a stage's forward pass
@@ -43,16 +47,20 @@ class Durations {
  public:
   enum Direction { forward, backward, weights, directions };
 
-  Durations(int stages, int microbatches, const Disturbed& disturbed, std::uint64_t seed)
+  Durations(const SliceMap& map, int microbatches, const Disturbed& disturbed, std::uint64_t seed)
       : microbatches_(microbatches) {
     std::mt19937_64 random(seed);
     const double variance = std::log1p(disturbed.jitter * disturbed.jitter);
     std::lognormal_distribution<double> jitter(-variance / 2, std::sqrt(variance));
-    for (int stage = 0; stage < stages; ++stage) {
-      const double times = 1 + disturbed.imbalance * std::uniform_real_distribution(-1.0, 1.0)(random);
+    std::vector<double> times_of_rank;
+    for (int stage = 0; stage < map.stages; ++stage) {
+      times_of_rank.push_back(1 + disturbed.imbalance * std::uniform_real_distribution(-1.0, 1.0)(random));
       for (int i = 0; i < layers_of_stage * microbatches * directions; ++i)
-        seconds_.push_back(times * unit_seconds / layers_of_stage * (disturbed.jitter > 0 ? jitter(random) : 1));
+        seconds_.push_back(unit_seconds / layers_of_stage * (disturbed.jitter > 0 ? jitter(random) : 1));
     }
+    const std::size_t of_slice = seconds_.size() / static_cast<std::size_t>(map.slices());
+    for (std::size_t i = 0; i < seconds_.size(); ++i)
+      seconds_[i] *= times_of_rank[static_cast<std::size_t>(map.stage_of(static_cast<int>(i / of_slice)))];
   }
 
   [[nodiscard]] double operator()(int layer, Direction direction, int microbatch) const {
@@ -134,85 +142,81 @@ runtime::MachineProfile machine() {
   return profile;
 }
 
-/// Of a step.
-double step_seconds(Policy policy, int stages, const Durations& durations, int chunks = 1) {
+/// What a policy comes to.
+struct Outcome {
+  double seconds = 0;  // of a step
+  double slots = 0;    // in flight on a rank
+};
+
+Outcome outcome_of(Policy policy, const SliceMap& map, const Durations& durations) {
   models::Architecture architecture;
   architecture.positions = 1;
-  const int layers = stages * layers_of_stage;
+  const int layers = map.stages * layers_of_stage;
   for (int l = 0; l < layers; ++l)
     architecture.layers.push_back(std::make_unique<Even>(l, l + 1 == layers, durations));
   actors::TrainerOptions options;
-  options.grid = {.g_inter = stages, .g_data = 1};
+  options.grid = {.g_inter = map.stages, .g_data = 1};
   options.batch_size = durations.microbatches();
   options.policy = policy;
-  options.chunks_per_rank = chunks;
+  options.chunks_per_rank = map.chunks;
   const Stated costs;
   const runtime::MachineProfile profile = machine();
   const NoSamples samples;
   actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
-  return job.run().step_seconds;
+  Outcome outcome;
+  for (int rank = 0; rank < map.stages; ++rank) {
+    const std::vector<int>& slots = job.rank(rank).plan().slots;
+    outcome.slots = std::max(outcome.slots, std::accumulate(slots.begin(), slots.end(), 0.0) / map.chunks);
+  }
+  outcome.seconds = job.run().step_seconds;
+  return outcome;
 }
 
 /// The same pipeline with all durations known, and the limits of zero-bubble and ZB-H1.
-bench::KnownPipeline known(int stages, const Durations& durations) {
-  const int microbatches = durations.microbatches();
-  bench::KnownPipeline pipeline;
-  pipeline.slots = std::min(stages, microbatches);
-  for (int stage = 0; stage < stages; ++stage) {
-    pipeline.deferred.push_back(std::min(stage + 1, pipeline.slots));
+bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
+  const int microbatches = durations.microbatches(), layers_of_slice = layers_of_stage / map.chunks;
+  bench::KnownPipeline pipeline{.map = map, .times = {}, .slots = {}, .deferred = {}};
+  for (int slice = 0; slice < map.slices(); ++slice) {
     auto& all = pipeline.times.emplace_back(static_cast<std::size_t>(microbatches));
     for (int m = 0; m < microbatches; ++m) {
       bench::PassTimes& times = all[static_cast<std::size_t>(m)];
-      for (int l = (stage + 1) * layers_of_stage; l-- > stage * layers_of_stage;) {
+      for (int l = (slice + 1) * layers_of_slice; l-- > slice * layers_of_slice;) {
         times.forward += durations(l, Durations::forward, m);
         times.backward += durations(l, Durations::backward, m);
         times.weights.push_back(durations(l, Durations::weights, m));
       }
     }
   }
+  actors::TrainerOptions options;
+  options.grid = {.g_inter = map.stages, .g_data = 1};
+  options.policy = Policy::zero_bubble;
+  options.chunks_per_rank = map.chunks;
+  for (int stage = 0; stage < map.stages; ++stage) {
+    pipeline.slots.push_back(
+        map.chunks == 1 ? std::vector{std::min(map.stages, microbatches)}
+                        : actors::chunk_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
+    auto& deferred = pipeline.deferred.emplace_back();
+    for (const int slots : pipeline.slots.back())
+      deferred.push_back(std::min(actors::deferred_places(options, stage), slots));
+  }
   return pipeline;
 }
 
-double slowest_stage(const bench::KnownPipeline& pipeline) {
-  double slowest = 0;
-  for (const auto& stage : pipeline.times) {
-    double sum = 0;
-    for (const bench::PassTimes& times : stage)
+double slowest_rank(const bench::KnownPipeline& pipeline) {
+  std::vector<double> seconds(static_cast<std::size_t>(pipeline.map.stages), 0.0);
+  for (int slice = 0; slice < pipeline.map.slices(); ++slice) {
+    double& sum = seconds[static_cast<std::size_t>(pipeline.map.stage_of(slice))];
+    for (const bench::PassTimes& times : pipeline.times[static_cast<std::size_t>(slice)])
       sum += times.forward + times.backward + std::accumulate(times.weights.begin(), times.weights.end(), 0.0);
-    slowest = std::max(slowest, sum);
   }
-  return slowest;
+  return *std::max_element(seconds.begin(), seconds.end());
 }
 
-/// Interleaved 1F1B idles for as many times less as there are chunks.
-void run_chunks(double jitter, int seeds, int chunks) {
-  for (const int stages : {2, 4, 8, 16}) {
-    for (const int microbatches : {stages, 2 * stages, 4 * stages}) {
-      for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
-        double bubble = 0;
-        for (int seed = 0; seed < seeds; ++seed) {
-          const Durations durations(stages, microbatches, {0, jitter}, static_cast<std::uint64_t>(seed));
-          // By rank: its layers are those of several slices.
-          const int layers_of_slice = layers_of_stage / chunks;
-          std::vector<double> work(static_cast<std::size_t>(stages), 0.0);
-          for (int l = 0; l < stages * layers_of_stage; ++l) {
-            for (int m = 0; m < microbatches; ++m) {
-              for (const auto direction : {Durations::forward, Durations::backward, Durations::weights})
-                work[static_cast<std::size_t>(l / layers_of_slice % stages)] += durations(l, direction, m);
-            }
-          }
-          const double slowest = *std::max_element(work.begin(), work.end());
-          bubble += (step_seconds(policy, stages, durations, chunks) / slowest - 1) / seeds;
-        }
-        fmt::print(
-            R"({{"policy": "{}", "chunks": {}, "stages": {}, "microbatches": {}, "jitter": {}, "seeds": {}, )"
-            R"("bubble": {:.6f}, "formula": {:.6f}}})"
-            "\n",
-            to_string(policy), chunks, stages, microbatches, jitter, seeds, bubble,
-            2.0 / 3 * (stages - 1) / (chunks * microbatches));
-      }
-    }
-  }
+/// Idle time over computing, undisturbed, as the papers have it: 1F1B and GPipe compute weight gradients before the
+/// next pass, but after the input gradient has left; ZB-H1 whenever there is time.
+double formula(Policy policy, const SliceMap& map, int microbatches) {
+  const double thirds = actors::defers_weights(policy) ? 1 : 2;
+  return thirds / 3 * (map.stages - 1) / (map.chunks * microbatches);
 }
 
 int run(const std::vector<std::string>& words) {
@@ -221,46 +225,42 @@ int run(const std::vector<std::string>& words) {
   };
   const Disturbed disturbed{.imbalance = number(0, 0), .jitter = number(1, 0)};
   const int seeds = static_cast<int>(number(2, 1)), chunks = static_cast<int>(number(3, 1));
-  if (chunks > 1) {
-    if (disturbed.imbalance > 0 || layers_of_stage % chunks != 0)
-      fail(ErrorCode::usage, "{} chunks with imbalance {}: give 2, 4 or 8 chunks, and imbalance 0", chunks,
-           disturbed.imbalance);
-    run_chunks(disturbed.jitter, seeds, chunks);
-    return EXIT_SUCCESS;
-  }
-  constexpr std::array policies{Policy::zero_bubble, Policy::zb_h1, Policy::message_driven, Policy::one_f_one_b,
-                                Policy::gpipe};
+  if (chunks < 1 || layers_of_stage % chunks != 0) fail(ErrorCode::usage, "{} chunks: give 1, 2, 4 or 8", chunks);
+  std::vector<Policy> policies{Policy::zero_bubble, Policy::message_driven, Policy::one_f_one_b, Policy::gpipe};
+  if (chunks == 1) policies.insert(policies.begin() + 1, Policy::zb_h1);
   for (const int stages : {2, 4, 8, 16}) {
+    const SliceMap map{stages, chunks};
     for (const int microbatches : {stages, 2 * stages, 4 * stages}) {
       struct Means {
-        double bubble = 0, share = 0, least_share = 0;
+        double seconds = 0, slots = 0, bubble = 0, share = 0, least_share = 0;
       };
-      std::array<Means, policies.size()> means;
+      std::vector<Means> means(policies.size());
       for (int seed = 0; seed < seeds; ++seed) {
-        const Durations durations(stages, microbatches, disturbed, static_cast<std::uint64_t>(seed));
-        const bench::KnownPipeline pipeline = known(stages, durations);
-        const double slowest = slowest_stage(pipeline), least = bench::least_seconds(pipeline);
-        std::array<double, policies.size()> steps{};
-        for (std::size_t i = 0; i < policies.size(); ++i) steps[i] = step_seconds(policies[i], stages, durations);
+        const Durations durations(map, microbatches, disturbed, static_cast<std::uint64_t>(seed));
+        const bench::KnownPipeline pipeline = known(map, durations);
+        const double slowest = slowest_rank(pipeline), least = bench::least_seconds(pipeline);
+        std::vector<Outcome> outcomes;
+        for (const Policy policy : policies) outcomes.push_back(outcome_of(policy, map, durations));
         // Whoever knows all durations also knows what each policy would do.
         double clairvoyant = bench::clairvoyant_seconds(pipeline, draws, static_cast<std::uint64_t>(seed));
-        for (const double step : steps) clairvoyant = std::min(clairvoyant, step);
+        for (const Outcome& outcome : outcomes) clairvoyant = std::min(clairvoyant, outcome.seconds);
         for (std::size_t i = 0; i < policies.size(); ++i) {
-          means[i].bubble += (steps[i] / slowest - 1) / seeds;
-          means[i].share += clairvoyant / steps[i] / seeds;
-          means[i].least_share += least / steps[i] / seeds;
+          means[i].seconds += outcomes[i].seconds / seeds;
+          means[i].slots += outcomes[i].slots / seeds;
+          means[i].bubble += (outcomes[i].seconds / slowest - 1) / seeds;
+          means[i].share += clairvoyant / outcomes[i].seconds / seeds;
+          means[i].least_share += least / outcomes[i].seconds / seeds;
         }
       }
       for (std::size_t i = 0; i < policies.size(); ++i) {
-        // ZB-H1 idles for a time unit where 1F1B and GPipe idle for three.
-        const bool waits = actors::defers_weights(policies[i]);
-        const double formula = (stages - 1) / (waits ? 3.0 * microbatches : 1.0 * microbatches);
         fmt::print(
-            R"({{"policy": "{}", "stages": {}, "microbatches": {}, "imbalance": {}, "jitter": {}, "seeds": {}, )"
-            R"("bubble": {:.6f}, "formula": {:.6f}, "share": {:.6f}, "least_share": {:.6f}}})"
+            R"({{"policy": "{}", "chunks": {}, "stages": {}, "microbatches": {}, "imbalance": {}, "jitter": {}, )"
+            R"("seeds": {}, "slots": {:.2f}, "seconds": {:.6f}, "bubble": {:.6f}, "formula": {:.6f}, )"
+            R"("share": {:.6f}, "least_share": {:.6f}}})"
             "\n",
-            to_string(policies[i]), stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds,
-            means[i].bubble, formula, means[i].share, means[i].least_share);
+            to_string(policies[i]), chunks, stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds,
+            means[i].slots, means[i].seconds, means[i].bubble, formula(policies[i], map, microbatches),
+            means[i].share, means[i].least_share);
       }
     }
   }
