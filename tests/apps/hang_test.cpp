@@ -97,7 +97,7 @@ TEST_CASE_FIXTURE(SmallText,
 TEST_CASE_FIXTURE(SmallText, "a load that is slow and moves is left alone, by ranks that wait for it too") {
   std::vector<std::vector<std::string>> losses;
   for (const char* fault : {"", "1:1:slow-load:3"}) {
-    const std::string metrics = file("metrics.jsonl");
+    const std::string metrics = file(*fault == '\0' ? "usual" : "slow");
     const Outcome outcome = run(2, small_run(text, {"--metrics", metrics, "--g-inter", "2", "--timeout", "1"}),
                                 100s, {{"RANVIER_FAULT", fault}});
     INFO(outcome.output);
@@ -161,7 +161,6 @@ TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
     CHECK_FALSE(outcome.timed_out);
     CHECK(outcome.status == 74);
     CHECK(mentions(outcome, pipe));
-    CHECK(mentions(outcome, "regular file"));
   }
 }
 
