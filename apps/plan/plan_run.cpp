@@ -186,7 +186,8 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
     if (!choices.best.empty()) one.best = std::move(choices.best.front());
     cases_json.push_back(to_json(one));
-    if (&situation != &situations.back()) continue;
+  }
+  if (!cases.empty()) {
     result.text += '\n' + cases_table(cases);
     report["what_if"] = std::move(cases_json);
     if (!options.plot.empty()) write(options.plot, svg(cases_plot(cases)));
