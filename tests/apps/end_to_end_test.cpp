@@ -499,3 +499,21 @@ TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
     CHECK(events.find(span) != std::string::npos);
   }
 }
+
+TEST_CASE_FIXTURE(Fixture, "what a rank reads from its own files is told from what links bring") {
+  const std::string trace = file("trace.json");
+  const auto traced = [&](int ranks, const Flags& more) {
+    const Outcome outcome =
+        run(ranks, small_run(text, join({"--trace", trace, "--nvme", folder.path().string()}, more)), 30s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+    return std::pair(outcome.output, read_file(trace));
+  };
+  const auto [said, alone] = traced(1, {"--offload", "infinity-nvme"});
+  CHECK(alone.find(R"("cat":"load")") != std::string::npos);
+  CHECK(alone.find(R"("cat":"gather")") == std::string::npos);
+  CHECK(said.find("  for files  ") != std::string::npos);
+  const auto [said_of_both, both] = traced(2, {"--optimizer-tier", "nvme", "--shard", "zero3"});
+  CHECK(both.find(R"("cat":"load")") != std::string::npos);
+  CHECK(both.find(R"("cat":"gather")") != std::string::npos);
+}
