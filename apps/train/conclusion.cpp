@@ -5,6 +5,9 @@
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
 #include "runtime/log_file.hpp"
+#include "runtime/option_facts.hpp"
+
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <string>
@@ -17,7 +20,8 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0)
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
-  if (const std::string limit = limit_line(training.totals(), options); !limit.empty()) fmt::print("\n{}\n", limit);
+  if (const std::string limit = limit_line(training.totals(), options); !limit.empty())
+    fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, 120), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());
