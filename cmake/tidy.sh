@@ -88,8 +88,9 @@ changed() {
   git diff --name-only "$base" -- "${paths[@]}"
 }
 # A source that no program of this build has cannot be read without its command; headers get that of a neighbour.
+# Clang may come without <omp.h>, and cannot read GCC's.
 mapfile -t files < <(changed | awk '!known[$0]++' | while IFS= read -r file; do
-  [ -f "$file" ] || continue
+  [ -f "$file" ] && ! grep -q '^#include <omp\.h>' "$file" || continue
   [ "$file" != "${file%.cpp}" ] && ! grep -qF "\"$PWD/$file\"" "$work/compile_commands.json" || echo "$file"
 done)
 if [ ${#files[@]} -eq 0 ]; then
