@@ -140,12 +140,16 @@ TEST_CASE("the config file of ranvier-plan means to ranvier-train what was plann
 TEST_CASE("files of the training are its own, and a plan says that it writes none of them") {
   const TemporaryFolder folder;
   const std::string metrics = folder.path() / "m.jsonl", trace = folder.path() / "t.json";
-  const auto result = run_plan(parse(small_job({"--metrics", metrics, "--trace", trace})), invented_tools());
+  const auto planned = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--microbatch-size", "2", "--shard", "zero1"});
+    return run_plan(parse(small_job(more)), invented_tools());
+  };
+  const auto result = planned({"--metrics", metrics, "--trace", trace});
   CAPTURE(result.text);
   CHECK(has(result.text, "nothing is written there now: --metrics " + metrics + ", --trace " + trace));
   CHECK(!std::filesystem::exists(metrics));
   CHECK(!std::filesystem::exists(trace));
-  CHECK(!has(run_plan(parse(small_job({})), invented_tools()).text, "nothing is written there now"));
+  CHECK(!has(planned({}).text, "nothing is written there now"));
 }
 
 TEST_CASE("slices of the model that are given are part of every candidate, and of its config file") {
@@ -189,8 +193,8 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
 }
 
 TEST_CASE("what was predicted without a search has no bound") {
-  const auto json =
-      boost::json::parse(run_plan(parse(small_job({"--json", "--bandwidth-times", "2"})), invented_tools()).text);
+  const auto words = small_job({"--json", "--bandwidth-times", "2", "--microbatch-size", "2", "--shard", "zero1"});
+  const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);
   const auto& cases = json.at("what_if").as_array();
   REQUIRE(cases.size() == 2);
   for (const auto& one : cases) {
