@@ -144,10 +144,10 @@ void Rank::resume(StateSource& source) {
 
 void Rank::start(TrainerHooks hooks) {
   const auto begin = [this, hooks = std::move(hooks)] {
+    parameters_->start();  // and not before: others that have loaded may ask for parameters that are not there yet
     for (const auto& part : parts_) part->restore_scalars(scalars_);
     trainer_->start(hooks);
   };
-  parameters_->start();
   if (!weights_) return begin();
   load(begin);
 }
