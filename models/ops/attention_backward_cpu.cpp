@@ -33,7 +33,7 @@ struct KeepWeights {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < rows; ++r) {
         const std::size_t j = first + row + r;
-        Floats weight = mask.apply(exp2(sums[r][v] * log2_scale - offset), j, at, 0.0f);
+        Floats weight = mask.apply(exp2_for<Units>(sums[r][v] * log2_scale - offset), j, at, 0.0f);
         simd::store(scores + j * block + at, weight);
         if (kept != nullptr) weight = kept->apply(weight, j, at);
         if (Units::width > 1 || kept != nullptr) put_left<Units>(weights, j, at, weight);
@@ -241,14 +241,17 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
           const std::size_t next = stays ? number : last_head ? following * together : number + 1;
           const Three<const E> next_rows(s, all_qkv, next, next_row);
           const Three<E> next_d_rows(s, all_d_qkv, next, next_row);
-          for (const auto& [part, d_part] : {std::pair{next_rows.q, next_d_rows.q},
-                                             {next_rows.k, next_d_rows.k},
-                                             {next_rows.v, next_d_rows.v}}) {
-            ahead.add(part, s.row * sizeof(E));
+          for (const E* d_part : {next_d_rows.q, next_d_rows.k, next_d_rows.v})
             ahead.add(d_part, s.row * sizeof(E), true);
-          }
+          ahead.add(next_rows.q, s.row * sizeof(E));
+          if (sight.causal())
+            for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
           ahead.add(all_out + place(next, next_row), s.C * sizeof(E));
           ahead.add(all_d_out + place(next, next_row), s.C * sizeof(E));
+        }
+        if (!sight.causal() && last_head && following < items) {  // whose first block sees all keys
+          const Three<const E> keys(s, all_qkv, following * together, i);
+          for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
         }
         backward_block<Units, E>(s, sight, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead,
                                  first_head && sight.causal(), d_rows.q, rows.q, out, d_out,

@@ -53,8 +53,8 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
     Floats total = simd::load(w.totals + column) * factor;
     for (std::size_t row = 0; row < rows; row += 2) {
       const float* scores = w.scores + row * block + column;
-      Floats first = exp2(simd::load(scores) * log2_scale - offset), second{};
-      if (row + 1 < rows) second = exp2(simd::load(scores + block) * log2_scale - offset);
+      Floats first = exp2_for<Units>(simd::load(scores) * log2_scale - offset), second{};
+      if (row + 1 < rows) second = exp2_for<Units>(simd::load(scores + block) * log2_scale - offset);
       total += first;
       total += second;
       if (kept != nullptr) {
@@ -172,8 +172,14 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
       if (stays || following < items) {
         const std::size_t next = stays ? number : following % heads;
         const Three<const E> next_rows = rows_of(next, next_row);
-        for (const E* part : {next_rows.q, next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
+        ahead.add(next_rows.q, s.row * sizeof(E));
         ahead.add(out_of(next) + next_row * s.C, s.C * sizeof(E), true);
+        if (sight.causal())
+          for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
+      }
+      if (!sight.causal() && following < items) {  // whose first block sees all keys
+        const Three<const E> keys = rows_of(following % heads, i0);
+        for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
       }
       forward_block<Units, E>(s, sight, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
                               arrays.logsumexp + number * s.T);
