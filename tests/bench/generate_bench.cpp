@@ -1,23 +1,30 @@
-// Tokens per second of a decoder, beside the rate at which memory can give the weights that every token reads
-// (`share`), and the weights with the keys and values of the positions before it (`share_with_cache`). One JSON line
-// per case.
+// Tokens per second of a decoder, beside the rate at which memory can give the weights that every token reads, and the
+// weights with the keys and values of the positions before it. Shares of these rates are of the median token (`share`,
+// `share_with_cache`), of the mean and of the quickest. One JSON line per case.
 //
-//   generate_bench [model ...]      presets, or LAYERSxHIDDENxHEADSxVOCABULARY; default: 4x256x4x256 gpt2-small
+//   generate_bench [--prompt N] [--tokens N] [model ...]
+//       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
+//       qwen3); default: 4x256x4x256 gpt2-small
 #include "models/generation/decoder_model.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
+#include "runtime/options.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace ranvier;
@@ -32,14 +39,30 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-GptOptions sizes_of(const std::string& model) {
-  if (const auto preset = gpt_preset(model)) return *preset;
-  GptOptions options;
-  options.sequence_length = 256;
-  if (std::sscanf(model.c_str(), "%dx%dx%dx%d", &options.layers, &options.hidden, &options.heads,
-                  &options.vocab_size) != 4)
-    fail(ErrorCode::usage, "{}: neither a preset nor LAYERSxHIDDENxHEADSxVOCABULARY", model);
-  return options;
+struct Options {
+  int prompt = 0;
+  int tokens = 0;
+  double seconds = 3;
+  std::vector<std::string> models;
+};
+
+ModelSizes sizes_of(const std::string& model) {
+  if (is_preset(model)) return *named_model(model);
+  const std::size_t colon = model.find(':');
+  auto sizes = named_model(colon == std::string::npos ? "gpt" : model.substr(0, colon));
+  const std::string numbers = colon == std::string::npos ? model : model.substr(colon + 1);
+  int layers = 0, hidden = 0, heads = 0, vocabulary = 0;
+  if (!sizes || std::sscanf(numbers.c_str(), "%dx%dx%dx%d", &layers, &hidden, &heads, &vocabulary) != 4)
+    fail(ErrorCode::usage, "{}: neither a preset nor [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY", model);
+  for (const auto& [size, value] : {std::pair{Size::layers, layers},
+                                    {Size::hidden, hidden},
+                                    {Size::heads, heads},
+                                    {Size::vocab_size, vocabulary},
+                                    {Size::sequence_length, 256}}) {
+    if (int* const place = find_size(*sizes, size)) *place = value;
+  }
+  derive_sizes(*sizes, true, false);
+  return *sizes;
 }
 
 /// Bytes per second at which all threads together read as much memory as the weights are: the best of several
@@ -87,59 +110,98 @@ UnitSource made_up_weights() {
   };
 }
 
-void bench(const std::string& model, DType dtype, int threads) {
-  GptOptions options = sizes_of(model);
-  options.precision = {dtype, dtype};
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void bench(const std::string& model, DType dtype, int threads, const Options& options) {
+  ModelSizes sizes = sizes_of(model);
+  if (fills_masks(sizes) || tells_classes(sizes) || reads_images(sizes))
+    fail(ErrorCode::usage, "{}: a model of {} writes no text", model, family_name(sizes));
+  set_precision(sizes, {dtype, dtype});
   const auto device = runtime::make_cpu_device({.threads = threads});
-  Decoder decoder(*device, decoder_model(options), made_up_weights());
+  Decoder decoder(*device, decoder_model(sizes), made_up_weights());
   const double rate = read_rate(threads, decoder.weight_bytes());
 
-  const std::vector<std::int32_t> prompt(static_cast<std::size_t>(decoder.context()) / 2, 1);
+  const int positions =
+      options.prompt > 0 ? std::min(options.prompt, decoder.context() - 1) : decoder.context() / 2;
+  const std::vector<std::int32_t> prompt(static_cast<std::size_t>(positions), 1);
   static_cast<void>(decoder.read(prompt));  // makes the library's products
   decoder.forget();
   auto begin = Clock::now();
   static_cast<void>(decoder.read(prompt));
   const double prompt_seconds = seconds_since(begin);
 
-  double best = 1e9, total = 0;
-  int tokens = 0;
+  std::vector<double> seconds;
   const std::int32_t token = 2;
-  while (decoder.positions() < decoder.context() && (tokens < 8 || total < 3)) {
+  double positions_read = 0;
+  for (double total = 0; seconds.size() < 8 || total < options.seconds;) {
+    const bool at_end = decoder.positions() >= decoder.context() ||
+                        (options.tokens > 0 && decoder.positions() >= positions + options.tokens);
+    if (at_end) {
+      decoder.forget();
+      static_cast<void>(decoder.read(prompt));
+    }
     begin = Clock::now();
     static_cast<void>(decoder.read({&token, 1}));
-    const double seconds = seconds_since(begin);
-    best = std::min(best, seconds);
-    total += seconds;
-    ++tokens;
+    seconds.push_back(seconds_since(begin));
+    total += seconds.back();
+    positions_read += decoder.positions();
   }
-  const double cache =
-      static_cast<double>(decoder.cache_bytes_per_position()) * (decoder.positions() - tokens / 2.0);
+  const auto count = static_cast<double>(seconds.size());
+  const double cache = static_cast<double>(decoder.cache_bytes_per_position()) * positions_read / count;
   const auto weights = static_cast<double>(decoder.weight_bytes());
   const double limit = rate / weights, limit_with_cache = rate / (weights + cache);
-  fmt::print(R"({{"bench":"generate","model":"{}","precision":"{}","threads":{},"tokens_per_second":{:.4g},)"
-             R"("best_tokens_per_second":{:.4g},"limit_tokens_per_second":{:.4g},"share":{:.3f},)"
+  const double usual = 1 / median(seconds), mean = count / std::accumulate(seconds.begin(), seconds.end(), 0.0),
+               best = 1 / *std::min_element(seconds.begin(), seconds.end());
+  fmt::print(R"({{"bench":"generate","model":"{}","precision":"{}","threads":{},"prompt":{},"tokens":{},)"
+             R"("tokens_per_second":{:.4g},"mean_tokens_per_second":{:.4g},"best_tokens_per_second":{:.4g},)"
+             R"("limit_tokens_per_second":{:.4g},"share":{:.3f},"mean_share":{:.3f},"best_share":{:.3f},)"
              R"("share_with_cache":{:.3f},"weight_bytes":{},"cache_bytes":{:.0f},)"
              R"("read_bytes_per_second":{:.4g},"prompt_tokens_per_second":{:.4g}}})"
              "\n",
-             model, to_string(dtype), threads, tokens / total, 1 / best, limit, 1 / best / limit,
-             1 / best / limit_with_cache, decoder.weight_bytes(), cache, rate,
+             model, to_string(dtype), threads, positions, seconds.size(), usual, mean, best, limit, usual / limit,
+             mean / limit, best / limit, usual / limit_with_cache, decoder.weight_bytes(), cache, rate,
              static_cast<double>(prompt.size()) / prompt_seconds);
   std::fflush(stdout);
+}
+
+void bench_main(int argc, char** argv) {
+  Options options;
+  runtime::OptionTable table;
+  table.add({.name = "prompt",
+             .placeholder = "N",
+             .help = "positions before the first token that is measured",
+             .binding = runtime::whole(options.prompt, 0),
+             .default_text = "half of the context"});
+  table.add({.name = "tokens",
+             .placeholder = "N",
+             .help = "measured after a prompt before it is read again",
+             .binding = runtime::whole(options.tokens, 0),
+             .default_text = "to the end of the context"});
+  table.add({.name = "seconds",
+             .placeholder = "S",
+             .help = "of measuring, for each case",
+             .binding = runtime::real(options.seconds, 0)});
+  table.rest(options.models);
+  table.parse(argc, argv);
+  if (options.models.empty()) options.models = {"4x256x4x256", "gpt2-small"};
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (const std::string& model : options.models) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      bench(model, dtype, 1, options);
+      if (cores > 1) bench(model, dtype, cores, options);
+    }
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<std::string> models(argv + 1, argv + argc);
-  if (models.empty()) models = {"4x256x4x256", "gpt2-small"};
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   try {
-    for (const std::string& model : models) {
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        bench(model, dtype, 1);
-        if (cores > 1) bench(model, dtype, cores);
-      }
-    }
+    bench_main(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "generate_bench: error: {}\n", error.what());
     return EXIT_FAILURE;
