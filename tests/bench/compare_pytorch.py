@@ -1,12 +1,13 @@
 """ranvier-train beside PyTorch tuned for this machine: in turns, medians, one JSON line per case.
 
 usage: compare_pytorch.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 10] [--threads 2] [--python PYTHON]
-                          [--compile whole|blocks|none]
+                          [--compile whole,blocks,none] [--tuning NAME]
 
 One rank against one process with the same number of threads. Each of PyTorch's allocators (the C library's kept
 from giving memory back, with huge pages; jemalloc; tcmalloc), with threads bound and not, is tried first; the
-fastest is the one that runs beside ranvier-train. --python: an interpreter with another PyTorch, such as 2.x, which has
-torch.compile.
+fastest is the one that runs beside ranvier-train. --tuning takes one of them untried ("glibc", "jemalloc, bound"), as
+what is compiled takes minutes for each. --python: an interpreter with another PyTorch, such as 2.x, which has
+torch.compile. Of several words of --compile each runs in turn with the others, and has a line of its own.
 """
 
 import argparse
@@ -58,24 +59,26 @@ def tunings():
             for suffix, binding in (("", {}), (", bound", {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}))}
 
 
-def run_pytorch(options, case, seconds, environment, limit=None):
+def run_pytorch(options, case, compiled, seconds, environment, limit=None):
     model, precision = case.rsplit("-", 1)
     if model in IMAGES:
         command = [options.python, HERE / "pytorch_images.py", *map(str, IMAGES[model]), precision, str(seconds),
-                   "--compile", "none" if options.compile == "none" else "whole"]
+                   "--compile", "none" if compiled == "none" else "whole"]
     else:
         command = [options.python, HERE / "pytorch_training.py", *map(str, MODELS[model]), precision, str(seconds),
-                   "--family", family_of(model), "--compile", options.compile]
+                   "--family", family_of(model), "--compile", compiled]
     variables = dict(os.environ, OMP_NUM_THREADS=str(options.threads), **environment)
     done = subprocess.run(command, env=variables, check=True, capture_output=True, text=True, timeout=limit)
     return json.loads(done.stdout)
 
 
-def fastest_tuning(options, case):
+def fastest_tuning(options, case, compiled):
+    if options.tuning:
+        return options.tuning, {}
     rates, unit = {}, unit_of(case.rsplit("-", 1)[0])
     for name, environment in tunings().items():
         try:
-            result = run_pytorch(options, case, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS[unit])
+            result = run_pytorch(options, case, compiled, TRIAL_SECONDS, environment, TRIAL_LIMIT_SECONDS[unit])
             rates[name] = result[f"{unit}_per_second"]
         except subprocess.TimeoutExpired:
             rates[name] = 0.0
@@ -125,28 +128,36 @@ def main():
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--compile", choices=("whole", "blocks", "none"), default="none")
+    parser.add_argument("--compile", default="none")
+    parser.add_argument("--tuning", choices=tunings())
     options = parser.parse_args()
+    modes = options.compile.split(",")
+    for mode in modes:
+        if mode not in ("whole", "blocks", "none"):
+            sys.exit(f"--compile {mode}: one of whole, blocks, none")
     for case in options.cases.split(","):
         if case not in CASES:
             sys.exit(f"--cases {case}: one of {', '.join(CASES)}")
         unit = unit_of(case.rsplit("-", 1)[0])
-        tuning, tried = fastest_tuning(options, case)
-        ranvier, pytorch = [], []
+        tuning = {mode: fastest_tuning(options, case, mode) for mode in modes}
+        ranvier, pytorch = [], {mode: [] for mode in modes}
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
                 ranvier.append(run_ranvier(options.trainer, case, options.threads, options.seconds, Path(folder)))
-                result = run_pytorch(options, case, options.seconds, tunings()[tuning])
-                pytorch.append(result[f"{unit}_per_second"])
-        print(json.dumps({
-            "bench": "compare_pytorch", "case": case, "threads": options.threads,
-            f"ranvier_{unit}_per_second": round(statistics.median(ranvier), 2),
-            f"pytorch_{unit}_per_second": round(statistics.median(pytorch), 2),
-            "ratio": round(statistics.median(r / p for r, p in zip(ranvier, pytorch)), 3),
-            "ranvier_runs": [round(rate, 2) for rate in ranvier],
-            "pytorch_runs": [round(rate, 2) for rate in pytorch],
-            "torch": result["torch"], "compiled": result["compiled"], "tuning": tuning,
-            "tried": {name: round(rate, 2) for name, rate in tried.items()}}), flush=True)
+                for mode in modes:
+                    pytorch[mode].append(run_pytorch(options, case, mode, options.seconds, tunings()[tuning[mode][0]]))
+        for mode in modes:
+            rates = [result[f"{unit}_per_second"] for result in pytorch[mode]]
+            print(json.dumps({
+                "bench": "compare_pytorch", "case": case, "threads": options.threads,
+                f"ranvier_{unit}_per_second": round(statistics.median(ranvier), 2),
+                f"pytorch_{unit}_per_second": round(statistics.median(rates), 2),
+                "ratio": round(statistics.median(r / p for r, p in zip(ranvier, rates)), 3),
+                "ranvier_runs": [round(rate, 2) for rate in ranvier],
+                "pytorch_runs": [round(rate, 2) for rate in rates],
+                "torch": pytorch[mode][0]["torch"], "compiled": pytorch[mode][0]["compiled"],
+                "tuning": tuning[mode][0],
+                "tried": {name: round(rate, 2) for name, rate in tuning[mode][1].items()}}), flush=True)
 
 
 if __name__ == "__main__":

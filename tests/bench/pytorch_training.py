@@ -161,6 +161,14 @@ def parse():
     return parser.parse_args()
 
 
+def fuses_on_processors():
+    try:
+        torch.optim.AdamW([nn.Parameter(torch.zeros(1))], fused=True)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
 def main():
     options = parse()
     on_gpu = options.device == "cuda"
@@ -172,7 +180,9 @@ def main():
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
     # One set of states at a time: a large model has no room for several.
-    ways = ["foreach", "fused"] if on_gpu else ["plain", "foreach"]
+    ways = ["foreach"] if on_gpu else ["plain", "foreach"]
+    if on_gpu or fuses_on_processors():
+        ways.append("fused")
     data = torch.randint(options.vocabulary, (16, options.batch, options.length + 1), device=options.device)
     if options.compile != "none" and not hasattr(torch, "compile"):
         sys.exit(f"PyTorch {torch.__version__} has no torch.compile: install 2.0 or newer")
