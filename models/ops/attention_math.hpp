@@ -45,14 +45,22 @@ inline constexpr float log2_e = 1.44269504f;
 #endif
 }
 
-/// The same for weights that Units keep: within 4e-6 where those are pairs of bf16.
+/// The same for weights that Units keep, pairs of bf16 in fewer instructions: the argument is cut in one (of -∞ 0).
 template <typename Units>
 [[nodiscard]] inline simd::Floats exp2_for(simd::Floats x) {
+#if defined(__AVX512DQ__)
   if constexpr (Units::width > 1) {
-    return simd::exp2_for_half(x);
-  } else {
-    return exp2(x);
+    const simd::Floats f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);  // x - ⌊x⌋
+    simd::Floats p = simd::broadcast(1.865033719e-3f);
+    p = p * f + 9.022697415e-3f;
+    p = p * f + 5.579448357e-2f;
+    p = p * f + 2.401666025e-1f;
+    p = p * f + 6.931510350e-1f;
+    p = p * f + 1.0f;
+    return _mm512_maskz_scalef_ps(0xffff, p, x);  // p · 2^⌊x⌋
   }
+#endif
+  return exp2(x);
 }
 
 /// The natural logarithm of positive normal numbers, within 2e-7 + 2e-7 of the value; infinity and NaN stay.
