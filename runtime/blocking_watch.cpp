@@ -85,6 +85,7 @@ void BlockingWatch::does(std::string what, int patience) {
 
 void BlockingWatch::about(std::string part) {
   begin(part_, std::move(part));
+  ++parts_;
   moved();
 }
 

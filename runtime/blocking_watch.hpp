@@ -52,6 +52,8 @@ class BlockingWatch {
   // Any thread.
   /// A piece of work is done.
   void moved();
+  /// That about() has named so far.
+  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
   /// "loads its weights: h.3 of model.safetensors, for 1.2 s"; empty while it rests.
   [[nodiscard]] std::string doing() const;
 
@@ -64,7 +66,7 @@ class BlockingWatch {
 
   const Options options_;
   const std::thread::id owner_;
-  std::atomic<std::uint64_t> moves_{0};
+  std::atomic<std::uint64_t> moves_{0}, parts_{0};
   std::chrono::steady_clock::time_point told_{};  // the owner's
   mutable std::mutex mutex_;
   std::condition_variable over_;

@@ -54,6 +54,20 @@ class TurningLoop {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
+/// What handlers read while the loop loads, piece by piece: nobody else knows that they are at work.
+class LoadedPieces final : public runtime::Workplace {
+ public:
+  explicit LoadedPieces(const runtime::BlockingWatch& watch) : watch_(watch) {}
+  [[nodiscard]] std::string place() const override { return watch_.doing(); }
+  [[nodiscard]] std::uint64_t done() const noexcept override { return watch_.parts(); }
+
+ private:
+  const runtime::BlockingWatch& watch_;
+};
+
+/// Timeouts; beyond those of a tier's files, which are to be named themselves.
+constexpr int loading_patience = 4;
+
 }  // namespace
 
 Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
@@ -99,6 +113,12 @@ std::optional<Error> Training::load() {
                                     {.timeout = run_.timeout(),
                                      .describe = [this](int rank) { return describe_rank(run_.options, rank); },
                                      .details = [this](std::string_view part) { return rank_->details(part); }});
+    const LoadedPieces pieces(run_.watch);
+    const struct Loading {
+      runtime::Handler end;
+      ~Loading() { end(); }
+    } loading{
+        run_.loop.ends({.part = "run", .text = "the load of states", .patience = loading_patience}, pieces, [] {})};
     rank_->load([this] { run_.loop.stop(); });
     run_.loop.run();
     watched_source_.reset();

@@ -109,6 +109,19 @@ TEST_CASE_FIXTURE(SmallText, "a load that is slow and moves is left alone, by ra
   CHECK(losses[0] == losses[1]);
 }
 
+TEST_CASE_FIXTURE(SmallText,
+                  "a checkpoint that is slow to read and moves is left alone, where handlers read it too") {
+  const Flags flags{"--steps", "1",        "--checkpoint", file("checkpoints"), "--timeout",
+                    "0.5",     "--resume", "auto",         "--lr-decay",        "constant"};
+  REQUIRE(run(1, small_run(text, flags), 40s).status == 0);
+  Flags more = flags;
+  more[1] = "2";
+  const Outcome outcome = run(1, small_run(text, more), 60s, {{"RANVIER_FAULT", "0:1:slow-load:1"}});
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status == 0);
+}
+
 TEST_CASE_FIXTURE(SmallText, "data that do not come back are named, and who waits for them says so") {
   const Outcome outcome =
       run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s, {{"RANVIER_FAULT", "1:1:data"}});
