@@ -20,7 +20,7 @@ class Communicator {
   ///
   /// It may lie in runs: element x at data + x / run · stride + x % run, so that a slice of every piece of
   /// something larger is reduced where it lies. All ranks name the same run.
-  struct Part {
+  struct Operand {
     std::byte* data = nullptr;
     std::size_t elements = 0;  ///< its own, without what lies between runs
     std::size_t run = 0;       ///< elements; 0: the part is contiguous
@@ -41,7 +41,7 @@ class Communicator {
   /// Several parts go as one operation without staging copies (coalescing, MiCS §4): each message carries that
   /// step's ranges of all of them. `what` names it for people ("gather of h.3, step 12"). `done` runs on the loop
   /// after this returned. The caller made sure that what wrote the data has finished.
-  virtual void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+  virtual void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
                    runtime::Handler done) = 0;
 
   /// In the order of the calls, for a report about a peer that is lost.

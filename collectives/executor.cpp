@@ -28,7 +28,7 @@ std::size_t chunks_of(const Executor::Operands& operands) {
 }
 
 /// Step `number` of a chunk of one part; nothing where that chunk of the part has no elements.
-const Script::Step* step_of(const Executor::Part& part, std::size_t chunk, std::size_t number) {
+const Script::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
   const auto& steps = (*part.scripts)[chunk].steps;
   return number < steps.size() ? &steps[number] : nullptr;
 }
@@ -43,7 +43,7 @@ struct Lie {
   [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
 };
 
-Lie lie_of(const Executor::Part& part, const Range& range, std::size_t element_bytes) {
+Lie lie_of(const Executor::Operand& part, const Range& range, std::size_t element_bytes) {
   const runtime::Runs runs{.run = part.run, .stride = part.stride, .first = range.begin};
   if (range.count <= runs.together(0)) return {part.data + runs.at(0) * element_bytes, {}, range.count};
   return {part.data, runs, range.count};
@@ -62,7 +62,7 @@ std::size_t place_bytes(const Executor::Operands& operands) {
   for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
     for (std::size_t number = 0; number < steps_of(operands, chunk); ++number) {
       std::size_t bytes = 0;
-      for (const Executor::Part& part : operands.parts) {
+      for (const Executor::Operand& part : operands.parts) {
         const Script::Step* const step = step_of(part, chunk, number);
         if (step == nullptr) continue;
         for (const Script::Message& message : step->messages) {
@@ -143,7 +143,7 @@ struct Executor::State {
   static std::size_t next_busy(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
     for (; step < lane.steps; ++step) {
-      for (const Part& part : parts) {
+      for (const Operand& part : parts) {
         const Script::Step* const script = step_of(part, lane.chunk, step);
         if (script != nullptr && !script->messages.empty()) return step;
       }
@@ -154,7 +154,7 @@ struct Executor::State {
   /// Whether the receives of `step` may write while the busy step before it runs.
   static bool may_arrive_early(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
-    return std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
+    return std::all_of(parts.begin(), parts.end(), [&](const Operand& part) {
       const Script::Step* const script = step_of(part, lane.chunk, step);
       return script == nullptr || script->may_arrive_early;
     });
@@ -171,7 +171,7 @@ struct Executor::State {
 
 void Executor::State::start(Operands operands, runtime::Handler done) {
   const std::size_t chunks = chunks_of(operands);
-  for (const Part& part : operands.parts) {
+  for (const Operand& part : operands.parts) {
     expect(part.scripts->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
            part.scripts->size());
     expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
@@ -284,7 +284,7 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
   std::byte* arrival = lane.staging + place * lane.running->place_bytes;
   Transfers& transfers = lane.transfers[place];
   transfers.used = 0;
-  for (const Part& part : operands.parts) {
+  for (const Operand& part : operands.parts) {
     const Script::Step* const script = step_of(part, lane.chunk, step);
     if (script == nullptr) continue;
     for (const Script::Message& message : script->messages) {

@@ -25,14 +25,14 @@ namespace ranvier::collectives {
 class Executor {
  public:
   /// All parts of an operation have scripts of one algorithm for one team, equally many.
-  struct Part {
+  struct Operand {
     std::byte* data = nullptr;                           ///< the buffer, script.elements of dtype
     std::shared_ptr<const std::vector<Script>> scripts;  ///< one per chunk; run side by side, `depth` at a time
-    std::size_t run = 0, stride = 0;                     ///< where it lies in runs, as in Communicator::Part
+    std::size_t run = 0, stride = 0;                     ///< where it lies in runs, as in Communicator::Operand
   };
 
   struct Operands {
-    std::vector<Part> parts;
+    std::vector<Operand> parts;
     std::vector<int> members;      ///< MPI rank of each of the plan's ranks
     int me = 0;                    ///< this rank's index in `members`
     std::byte* staging = nullptr;  ///< staging_bytes(...), not shared with another running operation

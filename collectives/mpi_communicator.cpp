@@ -21,7 +21,7 @@ MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoo
                                  const std::vector<int>& ranks)
     : loop_(&loop), team_(std::move(team)), me_(me), mpi_(session, loop, ranks_by_piece(team_.topology, ranks)) {}
 
-void MpiCommunicator::run(Collective collective, std::span<const Part> parts, runtime::DType dtype,
+void MpiCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                           std::string what, runtime::Handler done) {
   if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
     fail(ErrorCode::usage, "{}: MPI does not add {}: choose an algorithm of Ranvier's own (ring) or fp32", what,
@@ -29,7 +29,7 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
   }
   const int ranks = team_.topology.ranks();
   std::size_t left = 0;
-  for (const Part& part : parts) {
+  for (const Operand& part : parts) {
     expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
     expect(part.run == part.stride,
            "{}: a part in runs of {} elements, {} apart: MPI's collectives take contiguous ones", what, part.run,
@@ -45,7 +45,7 @@ void MpiCommunicator::run(Collective collective, std::span<const Part> parts, ru
     running_.erase(operation);
     finished();
   };
-  for (const Part& part : parts) {
+  for (const Operand& part : parts) {
     std::byte* const data = part.data;
     const std::size_t elements = part.elements;
     if (elements == 0) continue;

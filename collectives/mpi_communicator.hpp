@@ -22,7 +22,7 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] const Team& team() const noexcept override { return team_; }
   [[nodiscard]] int me() const noexcept override { return me_; }
   /// ErrorCode::usage for sums of half precision. Parts are contiguous.
-  void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+  void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
   [[nodiscard]] std::vector<UnderWay> running() const override;
 

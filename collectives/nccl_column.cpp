@@ -36,7 +36,7 @@ class NcclColumn::Member final : public Communicator {
   [[nodiscard]] const Team& team() const noexcept override { return options_.team; }
   [[nodiscard]] int me() const noexcept override { return options_.me; }
 
-  void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+  void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            Handler done) override {
     const Topology& topology = options_.team.topology;
     std::vector<NcclStage> stages;
@@ -73,14 +73,15 @@ class NcclColumn::Member final : public Communicator {
     if (options_.staging.size() < 2) return {};
     return {options_.staging[0], options_.staging[1], options_.staging_bytes};
   }
-  std::vector<NcclStage> stages_by_plan(Collective collective, std::span<const Part> parts, runtime::DType dtype) {
+  std::vector<NcclStage> stages_by_plan(Collective collective, std::span<const Operand> parts,
+                                        runtime::DType dtype) {
     const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
     if (!operands) return {};
-    std::vector<Part> used;
+    std::vector<Operand> used;
     std::copy_if(parts.begin(), parts.end(), std::back_inserter(used),
-                 [](const Part& part) { return part.elements > 0; });
+                 [](const Operand& part) { return part.elements > 0; });
     PartScripts scripts;
-    for (const Executor::Part& part : operands->parts) scripts.push_back(part.scripts);
+    for (const Executor::Operand& part : operands->parts) scripts.push_back(part.scripts);
     // They are one phase each, so that those of a team follow each other on a stream: one place is enough for all.
     return plan_stages(options_.team.topology, used, scripts, operands->depth,
                        options_.staging.empty() ? nullptr : options_.staging.front(), dtype);

@@ -9,7 +9,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-using Part = Communicator::Part;
+using Operand = Communicator::Operand;
 using Kind = NcclCall::Kind;
 
 constexpr std::size_t arrival_alignment = 64;
@@ -18,11 +18,11 @@ std::size_t align(std::size_t bytes) {
   return (bytes + arrival_alignment - 1) / arrival_alignment * arrival_alignment;
 }
 
-bool is_contiguous(const Part& part) { return part.run == part.stride; }
+bool is_contiguous(const Operand& part) { return part.run == part.stride; }
 
 /// Calls `use` with address and count of every contiguous stretch of `range`, in order; alike on all ranks.
 template <typename Use>
-void for_each_stretch(const Part& part, Range range, runtime::DType dtype, Use use) {
+void for_each_stretch(const Operand& part, Range range, runtime::DType dtype, Use use) {
   const std::size_t bytes = size_of(dtype);
   if (is_contiguous(part)) {
     if (range.count > 0) use(part.data + range.begin * bytes, range.count);
@@ -53,7 +53,7 @@ Room room_of(const NcclPacking& packing, NcclSpan span) {
   return {span == NcclSpan::row ? packing.row : packing.others, packing.bytes};
 }
 
-void check(const Part& part, int ranks) {
+void check(const Operand& part, int ranks) {
   expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks",
          part.elements, ranks);
   expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
@@ -61,7 +61,7 @@ void check(const Part& part, int ranks) {
 }
 
 /// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
-void append(NcclStage& stage, Collective collective, const Part& part, Range range, int ranks, int me,
+void append(NcclStage& stage, Collective collective, const Operand& part, Range range, int ranks, int me,
             runtime::DType dtype, Room& room) {
   if (range.count == 0) return;
   std::vector<NcclCall>& calls = stage.calls;
@@ -124,11 +124,12 @@ NcclWay nccl_way(std::string_view algorithm) noexcept {
 }
 
 std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                  std::span<const Part> parts, runtime::DType dtype, const NcclPacking& packing) {
+                                  std::span<const Operand> parts, runtime::DType dtype,
+                                  const NcclPacking& packing) {
   std::vector<NcclStage> stages;
   NcclStage stage;
   Room room = room_of(packing, stage.span);
-  for (const Part& part : parts) {
+  for (const Operand& part : parts) {
     check(part, topology.ranks());
     append(stage, collective, part, {0, part.elements}, topology.ranks(), topology.piece(me), dtype, room);
   }
@@ -137,7 +138,7 @@ std::vector<NcclStage> own_stages(Collective collective, const Topology& topolog
 }
 
 std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                           std::span<const Part> parts, runtime::DType dtype,
+                                           std::span<const Operand> parts, runtime::DType dtype,
                                            const NcclPacking& packing) {
   const int inner = topology.inner, outer = topology.outer;
   if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype, packing);
@@ -147,7 +148,7 @@ std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology
   const auto stage = [&](Collective of, NcclSpan span) {
     NcclStage made{.span = span};
     Room room = room_of(packing, span);
-    for (const Part& part : parts) {
+    for (const Operand& part : parts) {
       check(part, topology.ranks());
       const std::size_t shared = part.elements / static_cast<std::size_t>(inner);
       if (span == NcclSpan::row) {
@@ -177,7 +178,7 @@ std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology
   return stages;
 }
 
-std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Part> parts,
+std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Operand> parts,
                                    const PartScripts& scripts, int depth, std::byte* staging,
                                    runtime::DType dtype) {
   expect(parts.size() == scripts.size(), "{} parts of a collective have scripts of {}", parts.size(),

@@ -2,9 +2,9 @@
 // any thread.
 //
 // NCCL's rank of a member is the piece that it owns, so pieces lie in the order of NCCL's ranks and a contiguous
-// part is one call. A part in runs (Communicator::Part) is packed for it where there is memory to pack to. Where there
-// is none, each run of a piece is sent out by its owner or summed up at it, all of them in one group: as many calls as
-// there are runs.
+// part is one call. A part in runs (Communicator::Operand) is packed for it where there is memory to pack to. Where
+// there is none, each run of a piece is sent out by its owner or summed up at it, all of them in one group: as many
+// calls as there are runs.
 #pragma once
 
 #include "collectives/communicator.hpp"
@@ -85,12 +85,12 @@ struct NcclPacking {
 
 /// By NCCL's own algorithms: one stage, or none where there are no elements. `me` is the rank of the topology.
 [[nodiscard]] std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                                std::span<const Communicator::Part> parts, runtime::DType dtype,
+                                                std::span<const Communicator::Operand> parts, runtime::DType dtype,
                                                 const NcclPacking& packing = {});
 
 /// Across the rows and inside them. As own_stages() where the topology has one row or rows of one.
 [[nodiscard]] std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                                         std::span<const Communicator::Part> parts,
+                                                         std::span<const Communicator::Operand> parts,
                                                          runtime::DType dtype, const NcclPacking& packing = {});
 
 /// The part of this rank in every chunk of a plan, by part.
@@ -99,7 +99,7 @@ using PartScripts = std::vector<std::shared_ptr<const std::vector<Script>>>;
 /// A plan's steps, `depth` chunks side by side in each group. What is to be added arrives at `staging`, which has
 /// Executor::staging_bytes() of these scripts.
 [[nodiscard]] std::vector<NcclStage> plan_stages(const Topology& topology,
-                                                 std::span<const Communicator::Part> parts,
+                                                 std::span<const Communicator::Operand> parts,
                                                  const PartScripts& scripts, int depth, std::byte* staging,
                                                  runtime::DType dtype);
 

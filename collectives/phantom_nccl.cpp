@@ -52,11 +52,11 @@ class PhantomNccl::Member final : public Communicator {
   [[nodiscard]] const Team& team() const noexcept override { return group_.team; }
   [[nodiscard]] int me() const noexcept override { return me_; }
 
-  void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+  void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override {
     const std::size_t width = runtime::size_of(dtype);
     std::size_t bytes = 0;
-    for (const Part& part : parts) bytes += part.elements * width;
+    for (const Operand& part : parts) bytes += part.elements * width;
     // Where a rank has nothing to do, none has.
     if (group_.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
     under_way_.push_back({std::move(what), loop_.now()});

@@ -27,7 +27,7 @@ struct OperationShape {
   Collective collective = Collective::all_gather;
   std::vector<std::size_t> parts;  ///< elements of each
   runtime::DType dtype = runtime::DType::f32;
-  std::vector<std::size_t> runs = {};  ///< of each part, as in Communicator::Part; empty: all are contiguous
+  std::vector<std::size_t> runs = {};  ///< of each part, as in Communicator::Operand; empty: all are contiguous
 };
 
 }  // namespace ranvier::collectives

@@ -128,7 +128,7 @@ PlanCommunicator::~PlanCommunicator() = default;
 const Team& PlanCommunicator::team() const noexcept { return state_->options.team; }
 int PlanCommunicator::me() const noexcept { return state_->options.me; }
 
-void PlanCommunicator::run(Collective collective, std::span<const Part> parts, runtime::DType dtype,
+void PlanCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                            std::string what, runtime::Handler done) {
   State& state = *state_;
   auto operands = state.plans.of(collective, parts, dtype, what);
@@ -144,11 +144,12 @@ std::vector<Communicator::UnderWay> PlanCommunicator::running() const {
   return all;
 }
 
-std::optional<Executor::Operands> PlanOperands::of(Collective collective, std::span<const Communicator::Part> parts,
+std::optional<Executor::Operands> PlanOperands::of(Collective collective,
+                                                   std::span<const Communicator::Operand> parts,
                                                    runtime::DType dtype, std::string_view what) {
   const int ranks = options_->team.topology.ranks();
   std::vector<std::size_t> elements;
-  for (const Communicator::Part& part : parts) {
+  for (const Communicator::Operand& part : parts) {
     expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{}: {} elements do not divide by {} ranks", what,
            part.elements, ranks);
     elements.push_back(part.elements);
@@ -159,7 +160,7 @@ std::optional<Executor::Operands> PlanOperands::of(Collective collective, std::s
   const int chunks = options_->choice.chunks(ranks, elements, dtype);
   Executor::Operands operands{
       .members = options_->ranks, .me = options_->me, .dtype = dtype, .depth = options_->choice.depth};
-  for (const Communicator::Part& part : parts) {
+  for (const Communicator::Operand& part : parts) {
     if (part.elements == 0) continue;
     Scripts& scripts = scripts_[{collective, part.elements, chunks}];
     if (!scripts) {

@@ -45,7 +45,7 @@ class PlanCommunicator final : public Communicator {
 
   [[nodiscard]] const Team& team() const noexcept override;
   [[nodiscard]] int me() const noexcept override;
-  void run(Collective collective, std::span<const Part> parts, runtime::DType dtype, std::string what,
+  void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            runtime::Handler done) override;
   [[nodiscard]] std::vector<UnderWay> running() const override;
 
@@ -64,7 +64,7 @@ class PlanOperands {
   /// Parts with elements, without `index` and `staging`; none where there is nothing to do, which is so on all ranks.
   /// `what` begins the errors: elements that do not divide by the ranks, more staging than was planned.
   [[nodiscard]] std::optional<Executor::Operands> of(Collective collective,
-                                                     std::span<const Communicator::Part> parts,
+                                                     std::span<const Communicator::Operand> parts,
                                                      runtime::DType dtype, std::string_view what);
 
  private:

@@ -74,7 +74,7 @@ Groups::Groups(std::span<const int> node_of, int size)
 }
 
 Team Groups::group_of(int rank) const {
-  const Place mine = place(rank);
+  const Coordinates mine = coordinates(rank);
   std::vector<int> members;
   for (int node = 0; node < nodes_; ++node) {
     for (int local = 0; local < locals_; ++local)
@@ -84,7 +84,7 @@ Team Groups::group_of(int rank) const {
 }
 
 Team Groups::replicas_of(int rank) const {
-  const Place mine = place(rank);
+  const Coordinates mine = coordinates(rank);
   std::vector<int> members;
   for (int span = 0; span < spans_; ++span) {
     for (int slot = 0; slot < slots_; ++slot) members.push_back(this->rank({mine.local, mine.node, slot, span}));
@@ -92,11 +92,11 @@ Team Groups::replicas_of(int rank) const {
   return team(slots_, spans_, std::move(members));
 }
 
-int Groups::rank(const Place& place) const {
+int Groups::rank(const Coordinates& place) const {
   return by_node_[((place.span * nodes_ + place.node) * slots_ + place.slot) * locals_ + place.local];
 }
 
-Groups::Place Groups::place(int rank) const {
+Groups::Coordinates Groups::coordinates(int rank) const {
   const auto found = std::find(by_node_.begin(), by_node_.end(), rank);
   expect(found != by_node_.end(), "there is no rank {} in a column of {}", rank, by_node_.size());
   const auto index = static_cast<int>(found - by_node_.begin());

@@ -60,15 +60,15 @@ class Groups {
 
  private:
   /// Least significant last: the place of a rank in the unit.
-  struct Place {
+  struct Coordinates {
     int local = 0;  ///< among the ranks of the group that share its row
     int node = 0;   ///< row within the group
     int slot = 0;   ///< group among those that share its row
     int span = 0;   ///< the rows of a group, or of several that share a row
   };
 
-  [[nodiscard]] int rank(const Place& place) const;
-  [[nodiscard]] Place place(int rank) const;
+  [[nodiscard]] int rank(const Coordinates& place) const;
+  [[nodiscard]] Coordinates coordinates(int rank) const;
   [[nodiscard]] Team team(int inner, int outer, std::vector<int> members) const;
 
   int size_;

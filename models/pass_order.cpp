@@ -6,11 +6,11 @@ namespace ranvier::models {
 
 namespace {
 
-using Step = StageLayout::Step;
+using PassStep = StageLayout::PassStep;
 using Segment = StageLayout::Segment;
 
 /// All parts of a step's call, but those that have nothing to do.
-void append(StageLayout::Pass& pass, const StageLayout& layout, const Step& step) {
+void append(StageLayout::Pass& pass, const StageLayout& layout, const PassStep& step) {
   const std::size_t parts = layout.parts_of(step.layer, step.kind);
   for (std::size_t part = 0; part < parts; ++part) {
     if (!layout.runs(step.layer, step.kind, part)) continue;
@@ -23,7 +23,7 @@ void append(StageLayout::Pass& pass, const StageLayout& layout, const Step& step
 
 void append_forward(StageLayout::Pass& pass, const StageLayout& layout, const Segment& segment, bool again) {
   for (std::size_t l = segment.begin; l < segment.end; ++l) {
-    append(pass, layout, {.kind = Step::Kind::forward, .again = again, .layer = l});
+    append(pass, layout, {.kind = PassStep::Kind::forward, .again = again, .layer = l});
   }
 }
 
@@ -48,11 +48,11 @@ OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeAr
     const bool weights_follow = neighbour_waits || layout.defers();
     const std::size_t begin = std::max(segment.begin, front);
     const auto weight_gradients = [&](std::size_t l) {
-      append(pass.steps, layout, {.kind = Step::Kind::backward_weight, .layer = l});
+      append(pass.steps, layout, {.kind = PassStep::Kind::backward_weight, .layer = l});
     };
     for (std::size_t l = segment.end; l-- > begin;) {
       append(pass.steps, layout,
-             {.kind = Step::Kind::backward_input,
+             {.kind = PassStep::Kind::backward_input,
               .completes_input_gradient = neighbour_waits && l == begin,
               .layer = l});
       if (!weights_follow) weight_gradients(l);
@@ -66,7 +66,7 @@ OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeAr
 StageLayout::Pass weights_pass(const StageLayout& layout) {
   StageLayout::Pass pass;
   for (std::size_t l = layout.layers(); l-- > layout.first_backward_layer();)
-    append(pass, layout, {.kind = Step::Kind::backward_weight, .layer = l});
+    append(pass, layout, {.kind = PassStep::Kind::backward_weight, .layer = l});
   return pass;
 }
 

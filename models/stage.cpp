@@ -134,13 +134,13 @@ std::span<std::byte> Stage::checkpoint_place(int place) const {
   return {place_[static_cast<std::size_t>(place)], sizes().checkpoint};
 }
 
-bool Stage::in_deferred_place(const Step& step, const Microbatch& microbatch) const {
+bool Stage::in_deferred_place(const PassStep& step, const Microbatch& microbatch) const {
   if (!recomputes() || !defers()) return false;
-  if (step.kind != Step::Kind::forward || step.again) return true;
+  if (step.kind != PassStep::Kind::forward || step.again) return true;
   return microbatch.keeps_segment && step.layer >= segments().back().begin;
 }
 
-std::byte* Stage::kept(const Step& step, const Microbatch& microbatch) const {
+std::byte* Stage::kept(const PassStep& step, const Microbatch& microbatch) const {
   if (!recomputes()) return slot_[static_cast<std::size_t>(microbatch.slot)];
   if (!in_deferred_place(step, microbatch)) return area_;
   return deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + layer(step.layer).recomputed_offset;
@@ -152,7 +152,7 @@ std::byte* Stage::layer_output(std::size_t layer, int slot, std::byte* kept) con
 }
 
 /// Weight gradients that wait find a checkpoint where the steps before them left a copy.
-const std::byte* Stage::input_of(StreamView stream, const Step& step, const Microbatch& microbatch,
+const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const Microbatch& microbatch,
                                  const std::byte* checkpoint) const {
   const LayerMemoryMap& map = layer(step.layer);
   if (!map.reads_checkpoint) {
@@ -162,8 +162,8 @@ const std::byte* Stage::input_of(StreamView stream, const Step& step, const Micr
   if (!in_deferred_place(step, microbatch)) return checkpoint;
   std::byte* const copy =
       deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + map.checkpoint_copy;
-  if (step.kind == Step::Kind::backward_weight) return copy;
-  if (step.kind == Step::Kind::forward && step.part == 0)
+  if (step.kind == PassStep::Kind::backward_weight) return copy;
+  if (step.kind == PassStep::Kind::forward && step.part == 0)
     runtime::copy(stream, copy, checkpoint, checkpoint_bytes(*map.reads_checkpoint, microbatch.samples));
   return checkpoint;
 }
@@ -177,7 +177,7 @@ std::byte* Stage::input_gradient_of(std::size_t layer, int gradient_buffer) cons
   return writes_input_gradient() ? input_gradient(gradient_buffer) : nullptr;
 }
 
-void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
+void Stage::run(StreamView stream, const PassStep& step, const Microbatch& microbatch, int gradient_buffer,
                 const StepArrays& arrays) {
   const LayerMemoryMap& map = layer(step.layer);
   // Where everything is whole, a part could read what it did not name, and only there.
@@ -194,19 +194,20 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
   const auto slot = static_cast<std::size_t>(microbatch.slot);
   const auto place = static_cast<std::size_t>(microbatch.deferred_place);
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
-  LayerCall call{.stream = stream,
-                 .shape = {microbatch.samples, positions, capacity().threads},
-                 .key = microbatch.key,
-                 .training = microbatch.training,
-                 .part = step.part,
-                 .parameters = part_parameters,
-                 .gradients = part_gradients,
-                 .accumulate = arrays.accumulate,
-                 .saved = kept(step, microbatch) + map.saved_offset,
-                 .deferred = deferred_place_[step.kind == Step::Kind::forward ? 0 : place] + map.deferred_offset,
-                 .workspace = workspace_base_,
-                 .loss_factor = microbatch.loss_factor,
-                 .loss_scale = microbatch.loss_scale};
+  LayerCall call{
+      .stream = stream,
+      .shape = {microbatch.samples, positions, capacity().threads},
+      .key = microbatch.key,
+      .training = microbatch.training,
+      .part = step.part,
+      .parameters = part_parameters,
+      .gradients = part_gradients,
+      .accumulate = arrays.accumulate,
+      .saved = kept(step, microbatch) + map.saved_offset,
+      .deferred = deferred_place_[step.kind == PassStep::Kind::forward ? 0 : place] + map.deferred_offset,
+      .workspace = workspace_base_,
+      .loss_factor = microbatch.loss_factor,
+      .loss_scale = microbatch.loss_scale};
   if (microbatch.documents) {
     call.document_starts = reinterpret_cast<const std::int32_t*>(document_[slot]);
     call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;
@@ -221,23 +222,23 @@ void Stage::run(StreamView stream, const Step& step, const Microbatch& microbatc
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;
   std::byte* written = nullptr;
-  if (step.kind == Step::Kind::forward) {
+  if (step.kind == PassStep::Kind::forward) {
     // The second time the slot's last output holds the gradient that arrived for it.
     std::byte* const kept = this->kept(step, microbatch);
     written = step.again && map.ends_segment ? kept + map.scratch_output
               : map.writes_checkpoint        ? arrays.checkpoint_written
                                              : layer_output(step.layer, microbatch.slot, kept);
-  } else if (step.kind == Step::Kind::backward_input) {
+  } else if (step.kind == PassStep::Kind::backward_input) {
     output_gradient = this->output_gradient(step.layer, microbatch.slot);
     written = input_gradient_of(step.layer, gradient_buffer);
   }
   const auto queue = [&] {
     switch (step.kind) {
-      case Step::Kind::forward:
+      case PassStep::Kind::forward:
         return map.layer->forward(call, input, written);
-      case Step::Kind::backward_input:
+      case PassStep::Kind::backward_input:
         return map.layer->backward_input(call, input, output_gradient, written);
-      case Step::Kind::backward_weight:
+      case PassStep::Kind::backward_weight:
         return map.layer->backward_weight(call, input);
     }
   };

@@ -64,18 +64,18 @@ class Stage : public StageLayout {
 
   /// Queues a step. Of parameters and gradients the layer sees those of the step's uses; they are read before this
   /// returns. `gradient_buffer` takes the input gradient. The steps of a pass come in its order.
-  void run(runtime::StreamView stream, const Step& step, const Microbatch& microbatch, int gradient_buffer,
+  void run(runtime::StreamView stream, const PassStep& step, const Microbatch& microbatch, int gradient_buffer,
            const StepArrays& arrays);
 
  private:
   /// Layers after the first of the model write it, also where nobody waits for it.
   [[nodiscard]] bool writes_input_gradient() const noexcept { return !first() && first_backward_layer() == 0; }
   /// Where a step finds what its layer keeps: the slot, the recompute area, or its segment in a deferred place.
-  [[nodiscard]] std::byte* kept(const Step& step, const Microbatch& microbatch) const;
-  [[nodiscard]] bool in_deferred_place(const Step& step, const Microbatch& microbatch) const;
+  [[nodiscard]] std::byte* kept(const PassStep& step, const Microbatch& microbatch) const;
+  [[nodiscard]] bool in_deferred_place(const PassStep& step, const Microbatch& microbatch) const;
   /// `kept`: of that layer.
   [[nodiscard]] std::byte* layer_output(std::size_t layer, int slot, std::byte* kept) const;
-  [[nodiscard]] const std::byte* input_of(runtime::StreamView stream, const Step& step,
+  [[nodiscard]] const std::byte* input_of(runtime::StreamView stream, const PassStep& step,
                                           const Microbatch& microbatch, const std::byte* checkpoint) const;
   /// Where the gradient with respect to a layer's output comes from, and that of its input goes to.
   [[nodiscard]] const std::byte* output_gradient(std::size_t layer, int slot) const;

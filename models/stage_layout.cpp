@@ -182,27 +182,27 @@ bool StageLayout::passes_by(std::size_t layer) const {
 void StageLayout::add_parts(LayerMemoryMap& map) const {
   const LayerParts parts = map.layer->parts();
   std::vector<int> written(map.uses.size(), 0);
-  for (const auto& [kind, units_of_parts] : {std::pair{Step::Kind::forward, &parts.forward},
-                                             {Step::Kind::backward_input, &parts.backward_input},
-                                             {Step::Kind::backward_weight, &parts.backward_weight}}) {
+  for (const auto& [kind, units_of_parts] : {std::pair{PassStep::Kind::forward, &parts.forward},
+                                             {PassStep::Kind::backward_input, &parts.backward_input},
+                                             {PassStep::Kind::backward_weight, &parts.backward_weight}}) {
     expect(!units_of_parts->empty(), "a call of layer {} has no part", map.layer->name());
     for (const std::vector<std::size_t>& units : *units_of_parts) {
       std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
       for (const std::size_t unit : units) {
         expect(unit < map.uses.size(), "layer {} has no unit {}", map.layer->name(), unit);
-        const bool writes = kind == Step::Kind::backward_weight;
+        const bool writes = kind == PassStep::Kind::backward_weight;
         if (!writes || map.layer->units()[unit].trained) uses.push_back(map.uses[unit]);
         if (writes) ++written[unit];
       }
       // A layer may have work to do there that is no unit's.
-      if (kind == Step::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
+      if (kind == PassStep::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
     }
   }
   expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
          "the gradients of every unit of layer {} must be written in one part", map.layer->name());
 }
 
-std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(Step::Kind kind) const {
+std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(PassStep::Kind kind) const {
   std::vector<std::vector<std::size_t>> units;
   for (const LayerMemoryMap& map : layers_) {
     for (const auto& uses : map.parts[index_of(kind)]) {
@@ -232,13 +232,13 @@ std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) c
          static_cast<std::size_t>(samples);
 }
 
-std::optional<std::size_t> StageLayout::checkpoint_read(const Step& step) const {
-  if (step.kind == Step::Kind::backward_weight && defers()) return std::nullopt;
+std::optional<std::size_t> StageLayout::checkpoint_read(const PassStep& step) const {
+  if (step.kind == PassStep::Kind::backward_weight && defers()) return std::nullopt;
   return layers_[step.layer].reads_checkpoint;
 }
 
-std::optional<std::size_t> StageLayout::checkpoint_written(const Step& step) const {
-  if (step.kind != Step::Kind::forward || step.again) return std::nullopt;
+std::optional<std::size_t> StageLayout::checkpoint_written(const PassStep& step) const {
+  if (step.kind != PassStep::Kind::forward || step.again) return std::nullopt;
   return layers_[step.layer].writes_checkpoint;
 }
 

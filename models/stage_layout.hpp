@@ -58,7 +58,7 @@ class StageLayout {
   };
 
   /// A part of a call of a layer. Passes are made of them (pass_order.hpp).
-  struct Step {
+  struct PassStep {
     enum class Kind : std::uint8_t {
       forward,          ///< needs the part's parameters
       backward_input,   ///< likewise
@@ -72,9 +72,9 @@ class StageLayout {
     std::size_t slice = 0;                  ///< StageOptions
 
     [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
-    friend bool operator==(const Step&, const Step&) = default;
+    friend bool operator==(const PassStep&, const PassStep&) = default;
   };
-  using Pass = std::vector<Step>;
+  using Pass = std::vector<PassStep>;
 
   /// Where what a layer keeps of a microbatch lies. Offsets are in the slot, or in the recompute area.
   struct LayerMemoryMap {
@@ -155,8 +155,8 @@ class StageLayout {
   [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
   /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same. Weight gradients that
   /// wait read a copy.
-  [[nodiscard]] std::optional<std::size_t> checkpoint_read(const Step& step) const;
-  [[nodiscard]] std::optional<std::size_t> checkpoint_written(const Step& step) const;
+  [[nodiscard]] std::optional<std::size_t> checkpoint_read(const PassStep& step) const;
+  [[nodiscard]] std::optional<std::size_t> checkpoint_written(const PassStep& step) const;
 
   /// The units of the stage's layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
@@ -164,22 +164,22 @@ class StageLayout {
   /// The uses of a layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
   /// Those of them that belong to a step.
-  [[nodiscard]] const std::vector<std::size_t>& uses_of(const Step& step) const {
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[step.layer].parts[index_of(step.kind)][step.part];
   }
   /// Parts of a call of a layer.
-  [[nodiscard]] std::size_t parts_of(std::size_t layer, Step::Kind kind) const {
+  [[nodiscard]] std::size_t parts_of(std::size_t layer, PassStep::Kind kind) const {
     return layers_[layer].parts[index_of(kind)].size();
   }
   /// Whether a part of a call belongs to passes.
-  [[nodiscard]] bool runs(std::size_t layer, Step::Kind kind, std::size_t part) const {
-    return kind != Step::Kind::backward_weight || layers_[layer].writes[part];
+  [[nodiscard]] bool runs(std::size_t layer, PassStep::Kind kind, std::size_t part) const {
+    return kind != PassStep::Kind::backward_weight || layers_[layer].writes[part];
   }
   /// The units of each part of the calls of this kind, part by part in the order of the layers.
-  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(Step::Kind kind) const;
+  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(PassStep::Kind kind) const;
 
  private:
-  static constexpr std::size_t index_of(Step::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
+  static constexpr std::size_t index_of(PassStep::Kind kind) noexcept { return static_cast<std::size_t>(kind); }
   void add_layers();
   void cut_segments();
   void place_arrays();

@@ -67,7 +67,7 @@ const StageLayout::LayerMemoryMap& StageSlices::layer(std::size_t layer) const {
   return slices_[slice]->layer(layer - first_layers_[slice]);
 }
 
-std::vector<std::vector<std::size_t>> StageSlices::units_of_parts(Step::Kind kind) const {
+std::vector<std::vector<std::size_t>> StageSlices::units_of_parts(PassStep::Kind kind) const {
   std::vector<std::vector<std::size_t>> units;
   for (const LayerUses& layer : layers_) {
     for (const auto& uses : layer.parts[static_cast<std::size_t>(kind)]) {

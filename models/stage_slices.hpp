@@ -15,7 +15,7 @@ namespace ranvier::models {
 
 class StageSlices {
  public:
-  using Step = StageLayout::Step;
+  using PassStep = StageLayout::PassStep;
   using UnitUse = StageLayout::UnitUse;  ///< with numbers of the rank's layers, units and uses
 
   /// `options` of each slice, from the front, alike in capacity and precision; who shares what is worked out here. Adds
@@ -39,7 +39,7 @@ class StageSlices {
   [[nodiscard]] bool defers() const noexcept;
 
   [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
-  [[nodiscard]] std::size_t layer_of(const Step& step) const { return first_layers_[step.slice] + step.layer; }
+  [[nodiscard]] std::size_t layer_of(const PassStep& step) const { return first_layers_[step.slice] + step.layer; }
   [[nodiscard]] const StageLayout::LayerMemoryMap& layer(std::size_t layer) const;
 
   /// The units of all layers, each once, in layer order.
@@ -48,11 +48,11 @@ class StageSlices {
   /// The uses of a layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
   /// Those of them that belong to a step.
-  [[nodiscard]] const std::vector<std::size_t>& uses_of(const Step& step) const {
+  [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[layer_of(step)].parts[static_cast<std::size_t>(step.kind)][step.part];
   }
   /// As StageLayout::units_of_parts().
-  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(Step::Kind kind) const;
+  [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(PassStep::Kind kind) const;
 
  private:
   struct LayerUses {

@@ -10,10 +10,10 @@
 namespace ranvier::offload {
 
 struct BucketPipeline::State {
-  enum class Place { outside, fetching, fetched, computing, leaving, gone };
+  enum class Phase { outside, fetching, fetched, computing, leaving, gone };
 
   struct Bucket {
-    Place place = Place::outside;
+    Phase phase = Phase::outside;
     bool ready = false;
     std::size_t slot = 0;
     int leaving = 0;  ///< stages of store and refresh at work
@@ -52,12 +52,12 @@ struct BucketPipeline::State {
 void BucketPipeline::State::fetch_ahead() {
   while (!is_skipped() && !free_slots.empty() && next < buckets.size()) {
     const std::size_t bucket = next++;
-    buckets[bucket].place = Place::fetching;
+    buckets[bucket].phase = Phase::fetching;
     buckets[bucket].slot = free_slots.back();
     free_slots.pop_back();
     most_slots = std::max(most_slots, options.depth - free_slots.size());
     stages.fetch(pass_of(bucket), [this, bucket] {
-      buckets[bucket].place = Place::fetched;
+      buckets[bucket].phase = Phase::fetched;
       if (is_skipped()) return drop(bucket);
       compute_if_due(bucket);
     });
@@ -65,12 +65,12 @@ void BucketPipeline::State::fetch_ahead() {
 }
 
 void BucketPipeline::State::compute_if_due(std::size_t bucket) {
-  if (buckets[bucket].place != Place::fetched || !buckets[bucket].ready) return;
+  if (buckets[bucket].phase != Phase::fetched || !buckets[bucket].ready) return;
   if (options.counting == Counting::on_answer && counts != true) return;
-  buckets[bucket].place = Place::computing;
+  buckets[bucket].phase = Phase::computing;
   stages.compute(pass_of(bucket), [this, bucket] {
     if (is_skipped()) return drop(bucket);
-    buckets[bucket].place = Place::leaving;
+    buckets[bucket].phase = Phase::leaving;
     buckets[bucket].leaving = 2;
     stages.store(pass_of(bucket), [this, bucket] { leave(bucket); });
     stages.refresh(pass_of(bucket), [this, bucket] { leave(bucket); });
@@ -82,7 +82,7 @@ void BucketPipeline::State::leave(std::size_t bucket) {
 }
 
 void BucketPipeline::State::drop(std::size_t bucket) {
-  buckets[bucket].place = Place::gone;
+  buckets[bucket].phase = Phase::gone;
   free_slots.push_back(buckets[bucket].slot);
   ++gone;
   fetch_ahead();
@@ -130,7 +130,7 @@ void BucketPipeline::answer(bool counts) {
   for (std::size_t bucket = 0; bucket < state.buckets.size(); ++bucket) {
     if (counts) {
       state.compute_if_due(bucket);
-    } else if (state.buckets[bucket].place == State::Place::fetched) {
+    } else if (state.buckets[bucket].phase == State::Phase::fetched) {
       state.drop(bucket);
     }
   }

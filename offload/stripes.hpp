@@ -9,7 +9,7 @@
 namespace ranvier::offload {
 
 /// Part of a transfer that one request can do.
-struct Piece {
+struct StripeRange {
   std::size_t directory = 0;
   std::uint64_t offset = 0;  ///< in that directory's file
   std::size_t bytes = 0;
@@ -21,7 +21,7 @@ class Stripes {
       : directories_(directories), stripe_bytes_(stripe_bytes) {}
 
   /// The first piece of the range that begins at `address`; the next begins where it ends.
-  [[nodiscard]] Piece first_piece(std::uint64_t address, std::uint64_t bytes) const {
+  [[nodiscard]] StripeRange first_piece(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t stripe = address / stripe_bytes_, inside = address % stripe_bytes_;
     const std::uint64_t length = bytes < stripe_bytes_ - inside ? bytes : stripe_bytes_ - inside;
     return {static_cast<std::size_t>(stripe % directories_), stripe / directories_ * stripe_bytes_ + inside,

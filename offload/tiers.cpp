@@ -122,7 +122,8 @@ Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& 
     pool_->start(arena, plan.staging());
   }
   for (const TierPlan::Item& item : plan.items()) {
-    Place& place = places_.emplace_back(Place{.kind = item.kind, .bytes = item.bytes, .memory = {}, .region = {}});
+    Holding& place =
+        places_.emplace_back(Holding{.kind = item.kind, .bytes = item.bytes, .memory = {}, .region = {}});
     if (item.kind == TierKind::host) {
       place.memory = {arena.slot(item.memory), item.bytes};
     } else {
@@ -155,7 +156,7 @@ void Tiers::store_file(Region region, std::size_t offset, std::span<const std::b
 }
 
 void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done) {
-  const Place& place = places_.at(region.index);
+  const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
          "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
@@ -165,7 +166,7 @@ void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handl
 }
 
 void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Handler done) {
-  const Place& place = places_.at(region.index);
+  const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
          "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
@@ -175,20 +176,20 @@ void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Han
 }
 
 void Tiers::fetch_to_host(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-  const Place& place = places_.at(region.index);
+  const Holding& place = places_.at(region.index);
   if (place.kind == TierKind::host) return copy_runs(region, offset, {to}, true, std::move(done));
   fetch_file(place.region, offset, to, traced(region, std::move(done)));
 }
 
 void Tiers::store_from_host(TierRegion region, std::size_t offset, std::span<std::byte> from,
                             runtime::Handler done) {
-  const Place& place = places_.at(region.index);
+  const Holding& place = places_.at(region.index);
   if (place.kind == TierKind::host) return copy_runs(region, offset, {from}, false, std::move(done));
   store_file(place.region, offset, from, traced(region, std::move(done)));
 }
 
 std::span<std::byte> Tiers::memory(TierRegion region) const {
-  const Place& place = places_.at(region.index);
+  const Holding& place = places_.at(region.index);
   expect(place.kind == TierKind::host, "region {} is not in host memory", region.index);
   return place.memory;
 }

@@ -116,7 +116,7 @@ class Tiers {
   [[nodiscard]] int cleared() const;
 
  private:
-  struct Place {
+  struct Holding {
     TierKind kind = TierKind::host;
     std::size_t bytes = 0;
     std::span<std::byte> memory;  // of the host tier
@@ -137,7 +137,7 @@ class Tiers {
   runtime::Trace* trace_ = nullptr;
   bool host_addressable_;  // device memory, by the file system
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
-  std::vector<Place> places_;  // by region
+  std::vector<Holding> places_;  // by region
   std::unique_ptr<HostPool> pool_;
   std::unique_ptr<NvmeTier> files_;
 };

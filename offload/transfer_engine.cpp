@@ -30,7 +30,7 @@ struct TransferEngine::State {
   /// A request in flight or to be submitted again.
   struct Request {
     std::shared_ptr<Running> of;
-    Piece piece;
+    StripeRange piece;
     std::byte* data = nullptr;
     std::size_t moved = 0;
     int attempts = 0;
@@ -161,7 +161,7 @@ void TransferEngine::State::submit() {
     const Transfer& transfer = running.transfer;
     const std::size_t id = free_ids.back();
     free_ids.pop_back();
-    const Piece piece = stripes.first_piece(transfer.address + running.begun, transfer.bytes - running.begun);
+    const StripeRange piece = stripes.first_piece(transfer.address + running.begun, transfer.bytes - running.begun);
     requests[id] = {waiting.front(), piece, transfer.data + running.begun, 0, 0, ++made};
     ++running.unfinished;
     running.begun += piece.bytes;

@@ -192,12 +192,12 @@ namespace {
 
 /// What would make the largest part smaller.
 std::string remedy(const MemoryPlan& plan, DeviceKind device) {
-  struct Part {
+  struct Share {
     MemoryKind kind;
     const char* name;
     const char* flags;
   };
-  const Part parts[] = {
+  const Share parts[] = {
       {MemoryKind::parameters, "parameters",
        "--parameter-tier host, --shard zero3, a larger --g-inter or half --precision"},
       {MemoryKind::gradients, "gradients",
@@ -210,9 +210,9 @@ std::string remedy(const MemoryPlan& plan, DeviceKind device) {
        device == DeviceKind::cuda ? "a smaller --microbatch-size, a larger --tile or --attention ranvier"
                                   : "a smaller --microbatch-size or a larger --tile"},
   };
-  const auto bytes = [&](const Part& part) { return plan.bytes(MemorySpace::device, part.kind); };
-  const Part& largest = *std::max_element(std::begin(parts), std::end(parts),
-                                          [&](const Part& a, const Part& b) { return bytes(a) < bytes(b); });
+  const auto bytes = [&](const Share& part) { return plan.bytes(MemorySpace::device, part.kind); };
+  const Share& largest = *std::max_element(std::begin(parts), std::end(parts),
+                                           [&](const Share& a, const Share& b) { return bytes(a) < bytes(b); });
   return fmt::format("{} of it are {}, which {} would lower", format_bytes(bytes(largest)), largest.name,
                      largest.flags);
 }

@@ -27,7 +27,7 @@ std::size_t OwnWork::begin(const WorkName& name, const Workplace& where, Duratio
 }
 
 Handler OwnWork::end(std::size_t entry) {
-  Slot& slot = slots_[entry];
+  Registered& slot = slots_[entry];
   slot.order = 0;
   free_.push_back(entry);
   --under_way_;
@@ -36,13 +36,14 @@ Handler OwnWork::end(std::size_t entry) {
 }
 
 std::vector<OwnWork::Entry> OwnWork::under_way() const {
-  std::vector<const Slot*> slots;
-  for (const Slot& slot : slots_) {
+  std::vector<const Registered*> slots;
+  for (const Registered& slot : slots_) {
     if (slot.order > 0) slots.push_back(&slot);
   }
-  std::sort(slots.begin(), slots.end(), [](const Slot* a, const Slot* b) { return a->order < b->order; });
+  std::sort(slots.begin(), slots.end(),
+            [](const Registered* a, const Registered* b) { return a->order < b->order; });
   std::vector<Entry> entries;
-  for (const Slot* slot : slots) entries.push_back(slot->entry);
+  for (const Registered* slot : slots) entries.push_back(slot->entry);
   return entries;
 }
 

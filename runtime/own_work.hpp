@@ -57,12 +57,12 @@ class OwnWork {
   [[nodiscard]] std::vector<Entry> under_way() const;
 
  private:
-  struct Slot {
+  struct Registered {
     Entry entry;
     Handler handler;
     std::uint64_t order = 0;  // of the begin(); 0: free
   };
-  std::vector<Slot> slots_;
+  std::vector<Registered> slots_;
   std::vector<std::size_t> free_;
   std::size_t under_way_ = 0;
   std::uint64_t begun_ = 0, ended_ = 0;

@@ -15,7 +15,7 @@ void VirtualCores::run(const Work& work, int threads, VirtualTime::Action done) 
   wait_for_next();
 }
 
-double VirtualCores::speed(const Piece& piece) const noexcept {
+double VirtualCores::speed(const Running& piece) const noexcept {
   const auto& [cores, alone] = options_;
   const int busy = std::min(threads_, cores);
   const double crowd = cores > alone ? std::max(0.0, double(busy - alone) / (cores - alone)) : 0.0;
@@ -24,21 +24,22 @@ double VirtualCores::speed(const Piece& piece) const noexcept {
 
 void VirtualCores::advance() {
   const auto passed = static_cast<double>((time_->now() - advanced_).count());
-  for (Piece& piece : pieces_) piece.left -= passed * speed(piece);
+  for (Running& piece : pieces_) piece.left -= passed * speed(piece);
   advanced_ = time_->now();
 }
 
 /// The end of the piece that ends first, as it looks now; whoever begins or ends meanwhile looks again.
 void VirtualCores::wait_for_next() {
   if (pieces_.empty()) return;
-  const auto until_end = [this](const Piece& piece) { return std::max(0.0, piece.left) / speed(piece); };
-  const auto first = std::min_element(pieces_.begin(), pieces_.end(),
-                                      [&](const Piece& a, const Piece& b) { return until_end(a) < until_end(b); });
+  const auto until_end = [this](const Running& piece) { return std::max(0.0, piece.left) / speed(piece); };
+  const auto first = std::min_element(pieces_.begin(), pieces_.end(), [&](const Running& a, const Running& b) {
+    return until_end(a) < until_end(b);
+  });
   const auto number = first - pieces_.begin();
   time_->at(time_->now() + Duration(std::llround(std::ceil(until_end(*first)))), [this, number, wait = ++waiting_] {
     if (wait != waiting_) return;
     advance();
-    const Piece over = std::move(pieces_[static_cast<std::size_t>(number)]);
+    const Running over = std::move(pieces_[static_cast<std::size_t>(number)]);
     pieces_.erase(pieces_.begin() + number);
     threads_ -= over.threads;
     wait_for_next();

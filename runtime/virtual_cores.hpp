@@ -31,7 +31,7 @@ class VirtualCores {
   void run(const Work& work, int threads, VirtualTime::Action done);
 
  private:
-  struct Piece {
+  struct Running {
     double left = 0;      ///< nanoseconds, alone
     double crowding = 1;  ///< how many times as long they take while all cores are busy
     int threads = 0;
@@ -39,7 +39,7 @@ class VirtualCores {
   };
 
   /// Nanoseconds of that piece, alone, that pass in one.
-  [[nodiscard]] double speed(const Piece& piece) const noexcept;
+  [[nodiscard]] double speed(const Running& piece) const noexcept;
   void advance();
   void wait_for_next();
 
@@ -48,7 +48,7 @@ class VirtualCores {
   int threads_ = 0;      // of all pieces
   Duration advanced_{};  // when what is left was counted
   std::uint64_t waiting_ = 0;
-  std::vector<Piece> pieces_;  // in the order of the calls
+  std::vector<Running> pieces_;  // in the order of the calls
 };
 
 }  // namespace ranvier::runtime

@@ -122,7 +122,7 @@ void HopPipeline::start_ready(std::size_t h) {
     const auto bundle = queue.front();
     queue.pop_front();
     bundle->waits = false;
-    std::vector<Communicator::Part> parts;
+    std::vector<Communicator::Operand> parts;
     for (const Item& item : bundle->items) {
       // From the item's begin, in elements of the unit.
       const std::size_t begin = column_->layout.range(hops_[h].whole, item.elements).begin - item.begin;

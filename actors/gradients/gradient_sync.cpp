@@ -29,7 +29,7 @@ GradientSync::GradientSync(const RankContext& context, const ModelShare& share, 
       uses_missing_(states_->all().size()) {
   if (plan.microbatch) {
     microbatch_ = std::make_unique<MicrobatchReduction>(
-        context, share, *plan.microbatch, records, [this](const models::Stage::Step& step) { complete(step); });
+        context, share, *plan.microbatch, records, [this](const models::Stage::PassStep& step) { complete(step); });
   }
   std::vector<std::size_t> uses(states_->all().size(), 0);
   for (const models::Stage::UnitUse& use : stage_->uses()) {
@@ -53,24 +53,25 @@ void GradientSync::when_ready(std::uint64_t step, runtime::Handler handler) {
   microbatch_->when_ready(step, std::move(handler));
 }
 
-std::span<std::byte* const> GradientSync::places(std::uint64_t number, const models::Stage::Step& writes) const {
+std::span<std::byte* const> GradientSync::places(std::uint64_t number,
+                                                 const models::Stage::PassStep& writes) const {
   return microbatch_ ? microbatch_->places(number) : own_places_[stage_->layer_of(writes)];
 }
 
-void GradientSync::queued(std::uint64_t number, const models::Stage::Step& writes) {
+void GradientSync::queued(std::uint64_t number, const models::Stage::PassStep& writes) {
   if (!spoils_by_ || stage_->layer_of(writes) != 0 || stage_->uses_of(writes).empty()) return;
   const std::size_t index = stage_->uses()[stage_->uses_of(writes).front()].index_in_layer;
   runtime::scale(compute_, places(number, writes)[index], states_->precision().gradient,
                  *std::exchange(spoils_by_, std::nullopt), 1);
 }
 
-void GradientSync::written(std::uint64_t number, const models::Stage::Step& writes, int microbatch) {
+void GradientSync::written(std::uint64_t number, const models::Stage::PassStep& writes, int microbatch) {
   if (!microbatch_) return complete(writes);
   microbatch_->written(number, microbatch);
 }
 
 /// The last microbatch's gradients of these uses are there.
-void GradientSync::complete(const models::Stage::Step& writes) {
+void GradientSync::complete(const models::Stage::PassStep& writes) {
   for (const std::size_t use : stage_->uses_of(writes)) {
     const std::size_t unit = stage_->uses()[use].unit;
     if (--uses_missing_[unit] > 0) continue;

@@ -54,19 +54,19 @@ class GradientSync final : public Part {
   /// Calls `handler` once it has; one at a time.
   void when_ready(std::uint64_t step, runtime::Handler handler);
   /// Where the gradients of the step's uses go, by unit of its layer.
-  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t number, const models::Stage::Step& step) const;
+  [[nodiscard]] std::span<std::byte* const> places(std::uint64_t number, const models::Stage::PassStep& step) const;
   /// Whether a layer adds to what is there, rather than overwriting it.
   [[nodiscard]] bool accumulates(int microbatch) const noexcept {
     return !states_->shards_gradients() && microbatch > 0;
   }
   /// The work that writes the gradients was queued on the compute stream.
-  void queued(std::uint64_t number, const models::Stage::Step& step);
+  void queued(std::uint64_t number, const models::Stage::PassStep& step);
   /// Whether written() has to be called for this microbatch.
   [[nodiscard]] bool listens(int microbatch) const noexcept {
     return microbatch_ || microbatch + 1 == microbatches_;
   }
   /// The gradients are there: on the loop, after the work that made them. In the order of the steps.
-  void written(std::uint64_t number, const models::Stage::Step& step, int microbatch);
+  void written(std::uint64_t number, const models::Stage::PassStep& step, int microbatch);
 
   /// Test only: the first gradients that the front layer writes in this batch are multiplied by that.
   void spoil(float factor) { spoils_by_ = factor; }
@@ -79,7 +79,7 @@ class GradientSync final : public Part {
   [[nodiscard]] std::vector<int> peers() const override;
 
  private:
-  void complete(const models::Stage::Step& writes);
+  void complete(const models::Stage::PassStep& writes);
 
   runtime::EventLoop* loop_;
   runtime::StreamView compute_;

@@ -38,7 +38,7 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead)
   Plan plan;
   std::vector<std::vector<std::size_t>> layouts;
   for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
-  const auto steps = planner.share.stage->units_of_parts(models::Stage::Step::Kind::backward_weight);
+  const auto steps = planner.share.stage->units_of_parts(models::Stage::PassStep::Kind::backward_weight);
   plan.classes = place_classes(layouts, steps, ahead, false);
   for (std::size_t kind = 0; kind < plan.classes.places.size(); ++kind) {
     const std::size_t elements = states.all()[plan.classes.first_unit[kind]].elements;
@@ -64,7 +64,7 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead)
 
 MicrobatchReduction::MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
                                          GradientRecords* records,
-                                         std::function<void(const models::Stage::Step&)> complete)
+                                         std::function<void(const models::Stage::PassStep&)> complete)
     : loop_(&context.loop),
       stream_(context.reduce),
       trace_(&context.trace),
@@ -92,8 +92,8 @@ void MicrobatchReduction::start(int microbatches) {
 
 std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, bool adds) {
   const std::uint64_t first = first_ + writings_.size();
-  for (const models::Stage::Step& writes : pass) {
-    if (writes.kind != models::Stage::Step::Kind::backward_weight) continue;
+  for (const models::Stage::PassStep& writes : pass) {
+    if (writes.kind != models::Stage::PassStep::Kind::backward_weight) continue;
     const std::uint64_t number = first_ + writings_.size();
     Writing& writing = writings_.emplace_back();
     writing.writes = writes;

@@ -33,7 +33,7 @@ class MicrobatchReduction {
   /// `records` is null where sums are on the device. `complete` hears of each step whose last microbatch is in the
   /// sums.
   MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
-                      GradientRecords* records, std::function<void(const models::Stage::Step&)> complete);
+                      GradientRecords* records, std::function<void(const models::Stage::PassStep&)> complete);
 
   /// Before a batch of so many microbatches.
   void start(int microbatches);
@@ -62,7 +62,7 @@ class MicrobatchReduction {
   };
   /// A step of a pass from when it was announced until its gradients are in the sums.
   struct Writing {
-    models::Stage::Step writes;
+    models::Stage::PassStep writes;
     int microbatch = 0;
     bool reduced = false;
     std::vector<std::size_t> assigned;                // its places, by use of the step
@@ -86,7 +86,7 @@ class MicrobatchReduction {
   const models::StageSlices* stage_;
   const UnitStates* states_;
   GradientRecords* records_;
-  std::function<void(const models::Stage::Step&)> complete_;
+  std::function<void(const models::Stage::PassStep&)> complete_;
   PlaceSchedule schedule_;
   HopPipeline reduction_;
   std::vector<Place> places_;             // as the schedule numbers them

@@ -34,7 +34,7 @@ std::uint64_t ActivationCheckpoints::announce(const Announced& pass) {
   if (stage_->checkpoints() == 0) return first;
   const std::uint64_t number = ++passes_;
   const std::size_t base = static_cast<std::size_t>(pass.slot) * stage_->checkpoints();
-  for (const Stage::Step& step : pass.steps) {
+  for (const Stage::PassStep& step : pass.steps) {
     if (!uses(step)) continue;
     Use& use = uses_.emplace_back(
         Use{.pass = number, .samples = pass.samples, .training = pass.training, .backward = pass.backward});

@@ -39,7 +39,7 @@ class ActivationCheckpoints final : public Part, public PassResource {
 
   // Steps that read or write checkpoints are its uses. One is ready when what it reads is in a place, and one is free
   // for what it writes.
-  [[nodiscard]] bool uses(const models::Stage::Step& step) const override {
+  [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override {
     return stage_->checkpoint_read(step) || stage_->checkpoint_written(step);
   }
   std::uint64_t announce(const Announced& pass) override;

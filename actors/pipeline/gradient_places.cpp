@@ -10,7 +10,7 @@ std::uint64_t GradientPlaces::announce(const Announced& pass) {
   const std::uint64_t first = first_use_ + uses_.size();
   if (!pass.backward) return first;
   std::uint64_t number = gradients_->announce(pass.steps, pass.microbatch);
-  for (const models::Stage::Step& step : pass.steps) {
+  for (const models::Stage::PassStep& step : pass.steps) {
     if (uses(step)) uses_.push_back({step, pass.microbatch, number++});
   }
   return first;

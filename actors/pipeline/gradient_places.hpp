@@ -15,7 +15,7 @@ class GradientPlaces final : public PassResource {
   /// `gradients` outlives this.
   explicit GradientPlaces(GradientSync& gradients) : gradients_(&gradients) {}
 
-  [[nodiscard]] bool uses(const models::Stage::Step& step) const override { return !step.needs_parameters(); }
+  [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return !step.needs_parameters(); }
   std::uint64_t announce(const Announced& pass) override;
   [[nodiscard]] bool ready(std::uint64_t use) const override { return gradients_->ready(use_of(use).number); }
   void when_ready(std::uint64_t use, runtime::Handler handler) override;
@@ -25,7 +25,7 @@ class GradientPlaces final : public PassResource {
 
  private:
   struct Use {
-    models::Stage::Step step;
+    models::Stage::PassStep step;
     int microbatch = 0;
     std::uint64_t number = 0;  // by which GradientSync knows it
   };

@@ -34,7 +34,7 @@ class PassResource {
 
   virtual ~PassResource() = default;
 
-  [[nodiscard]] virtual bool uses(const models::Stage::Step& step) const = 0;
+  [[nodiscard]] virtual bool uses(const models::Stage::PassStep& step) const = 0;
   /// Returns the number of the pass's first use, the others follow. Passes with uses are announced in the order in
   /// which they run.
   virtual std::uint64_t announce(const Announced& pass) = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a span
 
 /// Of steps that follow each other.
-bool of_one_call(const models::Stage::Step& a, const models::Stage::Step& b) {
+bool of_one_call(const models::Stage::PassStep& a, const models::Stage::PassStep& b) {
   return a.kind == b.kind && a.layer == b.layer;
 }
 
@@ -237,7 +237,7 @@ void StageActor::advance() {
 }
 
 PassResource* StageActor::missing(const Pass& pass) const {
-  const models::Stage::Step& step = pass.steps[pass.next];
+  const models::Stage::PassStep& step = pass.steps[pass.next];
   const Resources& resources = resources_[pass.chunk];
   for (std::size_t r = 0; r < resources.size(); ++r)
     if (resources[r]->uses(step) && !resources[r]->ready(pass.uses[r])) return resources[r];
@@ -252,7 +252,7 @@ std::uint64_t StageActor::use_of(const Pass& pass, const PassResource* resource)
 
 /// The next step of the pass.
 void StageActor::queue(Pass& pass) {
-  const models::Stage::Step& step = pass.steps[pass.next];
+  const models::Stage::PassStep& step = pass.steps[pass.next];
   SliceQueue& slice = slices_[pass.chunk];
   const Resources& resources = resources_[pass.chunk];
   models::StepArrays arrays;
@@ -267,7 +267,7 @@ void StageActor::queue(Pass& pass) {
                       pass.gradient_buffer, arrays);
   };
   if (timer_) {
-    using Kind = models::Stage::Step::Kind;
+    using Kind = models::Stage::PassStep::Kind;
     timer_->time(context_->compute, stages_->layer_of(step),
                  step.kind == Kind::backward_weight     ? &LayerSeconds::weights
                  : pass.direction == Direction::forward ? &LayerSeconds::forward
@@ -304,14 +304,14 @@ void StageActor::mark_call(const Pass& pass) {
 std::string StageActor::details() const {
   const std::uint64_t call = calls_done_->load(std::memory_order_relaxed) - calls_before_;
   if (!computing_ || call >= calls_.size()) return {};
-  const models::Stage::Step& step = calls_[call];
+  const models::Stage::PassStep& step = calls_[call];
   const std::string& layer = stages_->layer(stages_->layer_of(step)).layer->name();
   switch (step.kind) {
-    case models::Stage::Step::Kind::forward:
+    case models::Stage::PassStep::Kind::forward:
       return fmt::format("in layer {}{}", layer, step.again ? ", which is computed again" : "");
-    case models::Stage::Step::Kind::backward_input:
+    case models::Stage::PassStep::Kind::backward_input:
       return fmt::format("in the input gradient of layer {}", layer);
-    case models::Stage::Step::Kind::backward_weight:
+    case models::Stage::PassStep::Kind::backward_weight:
       return fmt::format("in the weight gradients of layer {}", layer);
   }
   return {};

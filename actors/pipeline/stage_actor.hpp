@@ -148,7 +148,7 @@ class StageActor final : public Part {
 
   // Calls of layers of the running pass that were queued, by their first step, and how many of all passes' calls were
   // queued before them and are done. The last one is written by the stream, whose work may outlive this.
-  std::vector<models::Stage::Step> calls_;
+  std::vector<models::Stage::PassStep> calls_;
   std::uint64_t calls_before_ = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> calls_done_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };

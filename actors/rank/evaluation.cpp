@@ -11,10 +11,10 @@ Evaluation::Evaluation(const RankContext& context, const RankPlan& plan, const G
     : plan_(&plan), validation_(validation) {
   const TrainerOptions& options = plan.options;
   if (validation != nullptr) pass_ = std::make_unique<GridPass>(forward, *validation, options.batch_size);
-  if (!options.choices) return;
-  choices_ = std::make_unique<ChoiceScorer>(
-      forward, options.choices,
-      ChoiceScorer::Options{
+  if (!options.answers) return;
+  answers_ = std::make_unique<QuestionScorer>(
+      forward, options.answers,
+      QuestionScorer::Options{
           .batch_size = options.batch_size,
           .rows = options.grid.g_data,
           .row = plan.position.row,
@@ -25,15 +25,15 @@ Evaluation::Evaluation(const RankContext& context, const RankPlan& plan, const G
 std::vector<Wait> Evaluation::waits() const {
   std::vector<Wait> all;
   if (pass_) all = pass_->waits();
-  if (choices_) {
-    for (Wait& wait : choices_->waits()) all.push_back(std::move(wait));
+  if (answers_) {
+    for (Wait& wait : answers_->waits()) all.push_back(std::move(wait));
   }
   return all;
 }
 
 std::string Evaluation::details() const {
   const std::string of_pass = pass_ ? pass_->details() : std::string();
-  return of_pass.empty() && choices_ ? choices_->details() : of_pass;
+  return of_pass.empty() && answers_ ? answers_->details() : of_pass;
 }
 
 void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResult*)> done) {
@@ -83,8 +83,8 @@ void Evaluation::finish_validation() {
 }
 
 void Evaluation::score_choices() {
-  if (!choices_) return finish(false);
-  choices_->run(result_.step, [this](std::optional<double> accuracy) {
+  if (!answers_) return finish(false);
+  answers_->run(result_.step, [this](std::optional<double> accuracy) {
     if (!accuracy) return finish(true);
     result_.accuracy = accuracy;
     finish(false);

@@ -1,9 +1,9 @@
 // What the model is worth, measured by the pipeline that trains it: the mean loss over the validation samples, and the
-// share of questions of a ChoiceFile that it answers rightly. The same on all ranks. Loop thread only.
+// share of questions of a QuestionFile that it answers rightly. The same on all ranks. Loop thread only.
 #pragma once
 
-#include "actors/rank/choice_scorer.hpp"
 #include "actors/rank/grid_pass.hpp"
+#include "actors/rank/question_scorer.hpp"
 #include "actors/rank/rank_plan.hpp"
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class Evaluation final : public Part {
   [[nodiscard]] std::string details() const override;
 
   /// Whether there is anything to evaluate.
-  [[nodiscard]] bool any() const noexcept { return validates() || choices_; }
+  [[nodiscard]] bool any() const noexcept { return validates() || answers_; }
   /// Calls `done` with the result, or with none once some rank wishes to stop. One at a time, between steps.
   void run(std::int64_t step, std::function<void(const EvaluationResult*)> done);
 
@@ -49,8 +49,8 @@ class Evaluation final : public Part {
 
   const RankPlan* plan_;
   const models::SampleSource* validation_;
-  std::unique_ptr<GridPass> pass_;         // null: there are no validation samples
-  std::unique_ptr<ChoiceScorer> choices_;  // null: there are no questions
+  std::unique_ptr<GridPass> pass_;           // null: there are no validation samples
+  std::unique_ptr<QuestionScorer> answers_;  // null: there are no questions
   EvaluationResult result_;
   std::function<void(const EvaluationResult*)> done_;
 };

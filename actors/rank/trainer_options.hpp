@@ -14,7 +14,7 @@
 #include "collectives/links.hpp"
 #include "collectives/shard.hpp"
 #include "models/layer.hpp"
-#include "models/text/choice_file.hpp"
+#include "models/text/question_file.hpp"
 #include "runtime/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
 
@@ -71,12 +71,12 @@ struct TrainerOptions {
   double clip = 1.0;            ///< largest global gradient norm; 0: none
   LossScale loss_scale;
   BadStepOptions bad_steps;
-  std::optional<Rollback> rollback;                   ///< of the training whose checkpoint this one goes on from
-  std::int64_t check_every = 0;                       ///< steps after which copies of states are compared; 0: never
-  std::int64_t eval_every = 0;                        ///< steps; 0: never
-  std::int64_t eval_samples = 0;                      ///< of an evaluation, from the first of the validation's on
-  std::shared_ptr<const models::ChoiceFile> choices;  ///< that an evaluation answers; null: none
-  SampleOptions sample;                               ///< of text
+  std::optional<Rollback> rollback;  ///< of the training whose checkpoint this one goes on from
+  std::int64_t check_every = 0;      ///< steps after which copies of states are compared; 0: never
+  std::int64_t eval_every = 0;       ///< steps; 0: never
+  std::int64_t eval_samples = 0;     ///< of an evaluation, from the first of the validation's on
+  std::shared_ptr<const models::QuestionFile> choices;  ///< that an evaluation answers; null: none
+  SampleOptions sample;                                 ///< of text
   std::size_t checkpoint_staging = 0;  ///< bytes that states pass through to checkpoints; 0: none are taken
 
   [[nodiscard]] UnitShardings shardings() const { return {sharding, trained_sharding.value_or(sharding)}; }

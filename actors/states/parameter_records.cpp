@@ -55,7 +55,7 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
   plan.buffers = planner.memory.add(
       {MemoryKind::parameters, MemorySpace::pinned, "parameters read ahead", plan.buffer_bytes, plan.buffer_count});
   if (!options.lends) return plan;
-  using Kind = models::Stage::Step::Kind;
+  using Kind = models::Stage::PassStep::Kind;
   for (const Kind step : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : planner.share.stage->units_of_parts(step)) {
       std::size_t of_step = 0;

@@ -39,12 +39,12 @@ PlaceClasses ParameterStore::classes_of(const models::StageSlices& stage, const 
                                         const Options& options) {
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
-  const auto of_steps = [&](models::Stage::Step::Kind kind) {
+  const auto of_steps = [&](models::Stage::PassStep::Kind kind) {
     const auto steps = only(stage.units_of_parts(kind), [&](std::size_t unit) { return elements[unit] > 0; });
     return place_classes(layouts, steps, options.prefetch, options.reuse);
   };
-  PlaceClasses classes = of_steps(models::Stage::Step::Kind::forward);
-  const PlaceClasses backward = of_steps(models::Stage::Step::Kind::backward_input);
+  PlaceClasses classes = of_steps(models::Stage::PassStep::Kind::forward);
+  const PlaceClasses backward = of_steps(models::Stage::PassStep::Kind::backward_input);
   for (std::size_t kind = 0; kind < classes.places.size(); ++kind) {
     classes.places[kind] = std::max(classes.places[kind], backward.places[kind]);
   }
@@ -55,7 +55,7 @@ ParameterStore::Plan::Way ParameterStore::plan_way(Planner& planner, const std::
                                                    const std::vector<std::size_t>& way_of, std::size_t way) {
   const ModelShare& share = planner.share;
   std::vector<std::vector<HopPipeline::ItemShape>> bundles;
-  using Kind = models::Stage::Step::Kind;
+  using Kind = models::Stage::PassStep::Kind;
   for (const Kind kind : {Kind::forward, Kind::backward_input}) {
     for (const auto& units : only(share.stage->units_of_parts(kind),
                                   [&](std::size_t unit) { return elements[unit] > 0 && way_of[unit] == way; })) {
@@ -153,7 +153,7 @@ bool ParameterStore::has_piece(std::size_t unit, bool backward, std::uint64_t ve
 
 std::uint64_t ParameterStore::announce(const Announced& pass) {
   const std::uint64_t first = first_use_ + uses_.size();
-  for (const models::Stage::Step& step : pass.steps) {
+  for (const models::Stage::PassStep& step : pass.steps) {
     if (!uses(step)) continue;
     const std::uint64_t number = first_use_ + uses_.size();
     Use& use = uses_.emplace_back(Use{.step = step});

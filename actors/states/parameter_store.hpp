@@ -70,7 +70,7 @@ class ParameterStore final : public Part, public PassResource {
   void start();
 
   // Steps that need parameters are its uses.
-  [[nodiscard]] bool uses(const models::Stage::Step& step) const override { return step.needs_parameters(); }
+  [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return step.needs_parameters(); }
   std::uint64_t announce(const Announced& pass) override;
   [[nodiscard]] bool ready(std::uint64_t use) const override;
   void when_ready(std::uint64_t use, runtime::Handler handler) override;
@@ -102,7 +102,7 @@ class ParameterStore final : public Part, public PassResource {
     runtime::Duration since{};                  // that it began, of the loop
   };
   struct Use {
-    models::Stage::Step step;
+    models::Stage::PassStep step;
     std::vector<const std::byte*> pointers;  // by unit of the layer, where some are gathered
     bool here = true;                        // what was gathered for this use; the rest came for an earlier one
   };

@@ -27,7 +27,7 @@ std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShar
   using Direction = runtime::StagedMessages::Direction;
   const models::StageSlices& stage = *share.stage;
   const UnitStates& states = *share.states;
-  using Kind = models::Stage::Step::Kind;
+  using Kind = models::Stage::PassStep::Kind;
   const UnitPieces pieces(share);
   std::vector<runtime::StagedMessages> messages;
   std::size_t longest = 0;

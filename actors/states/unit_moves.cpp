@@ -36,7 +36,7 @@ std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::spa
   PlaceSchedule schedule(places);
   std::uint64_t need = 0;
   const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
-    for (const models::StageLayout::Step& step : steps) {
+    for (const models::StageLayout::PassStep& step : steps) {
       if (!step.needs_parameters()) continue;
       for (const std::size_t use : stage.uses_of(step)) {
         const std::size_t unit = stage.uses()[use].unit;

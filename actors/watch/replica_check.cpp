@@ -134,7 +134,7 @@ void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport
 void ReplicaCheck::read_next() {
   if (reading_ || free_slots_.empty() || next_copy_ == plan_.copies.size()) return;
   const CopySet& set = set_of(next_copy_);
-  const Piece piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
+  const Transfer piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
   if (++next_piece_ == pieces_of(set)) {
     ++next_copy_;
     next_piece_ = 0;
@@ -145,7 +145,7 @@ void ReplicaCheck::read_next() {
   read(piece, slot);
 }
 
-void ReplicaCheck::read(const Piece& piece, std::size_t slot) {
+void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
   const CopySet& set = set_of(piece.copy);
   const std::size_t unit = plan_.copies[piece.copy].unit;
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
@@ -165,7 +165,7 @@ void ReplicaCheck::read(const Piece& piece, std::size_t slot) {
   context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
 }
 
-void ReplicaCheck::clear_gaps(const Piece& piece, std::span<std::byte> values) const {
+void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {
   const CopySet& set = set_of(piece.copy);
   const std::size_t element = runtime::size_of(dtype_of(set));
   const models::UnitSpec& unit = *states_->all()[plan_.copies[piece.copy].unit].spec;
@@ -178,7 +178,7 @@ void ReplicaCheck::clear_gaps(const Piece& piece, std::span<std::byte> values) c
   }
 }
 
-void ReplicaCheck::hash(const Piece& piece, std::size_t slot) {
+void ReplicaCheck::hash(const Transfer& piece, std::size_t slot) {
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set_of(piece.copy)));
   const std::span<std::byte> values = this->values(slot).first(bytes);
   hashes_on_->launch(runtime::elementwise_cost(bytes), [this, piece, values](runtime::ComputePool&) {

@@ -67,7 +67,7 @@ class ReplicaCheck final : public Part {
 
  private:
   /// A piece on its way through a slot of the staging memory.
-  struct Piece {
+  struct Transfer {
     std::size_t copy = 0;
     std::size_t number = 0;
     collectives::Range range;
@@ -81,10 +81,10 @@ class ReplicaCheck final : public Part {
   /// Beside each slot's values, for blocks of files that have them.
   [[nodiscard]] std::span<std::byte> blocks(std::size_t slot) const;
   void read_next();
-  void read(const Piece& piece, std::size_t slot);
-  void hash(const Piece& piece, std::size_t slot);
+  void read(const Transfer& piece, std::size_t slot);
+  void hash(const Transfer& piece, std::size_t slot);
   /// Between parameters of a unit there is nothing that counts.
-  void clear_gaps(const Piece& piece, std::span<std::byte> values) const;
+  void clear_gaps(const Transfer& piece, std::span<std::byte> values) const;
   void compare();
   void compare_pieces(std::vector<std::size_t> sets);
   void finish();

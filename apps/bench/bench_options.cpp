@@ -165,7 +165,7 @@ void check_profile(const BenchOptions& options, const OptionTable& table) {
       fail(ErrorCode::usage, "--{} is for links and collectives: a profile measures links by itself, leave it out",
            flag);
     }
-    if (options.threads > 0 && options.device == DeviceChoice::cuda)
+    if (options.threads > 0 && options.device == DeviceFlag::cuda)
       fail(ErrorCode::usage, "--threads {} are those of a CPU, and --device cuda computes on a GPU",
            options.threads);
   } else {
@@ -181,7 +181,7 @@ void check_profile(const BenchOptions& options, const OptionTable& table) {
 std::vector<std::string> BenchOptions::algorithms_of(Collective collective) const {
   std::vector<std::string> names;
   for (const std::string& name : algorithms.empty() ? known_algorithms() : algorithms) {
-    if (has(collective, name) && (name != by_mpi || device != DeviceChoice::cuda)) names.push_back(name);
+    if (has(collective, name) && (name != by_mpi || device != DeviceFlag::cuda)) names.push_back(name);
   }
   return names;
 }
@@ -197,12 +197,12 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
     fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
   }
   const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
-  if (options.device == DeviceChoice::cuda && named_mpi != options.algorithms.end()) {
+  if (options.device == DeviceFlag::cuda && named_mpi != options.algorithms.end()) {
     fail(ErrorCode::usage,
          "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
          "leave one of them out");
   }
-  if (options.device == DeviceChoice::inline_) {
+  if (options.device == DeviceFlag::inline_) {
     fail(ErrorCode::usage,
          "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
   }

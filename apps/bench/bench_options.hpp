@@ -32,8 +32,8 @@ struct BenchOptions {
   int repeat = 11;
   int node_size = 0;  ///< 0: as MPI says
   double seconds = 60;
-  DeviceChoice device = DeviceChoice::cpu;  ///< cpu or cuda
-  std::optional<int> gpu;                   ///< of cuda; none: the local rank's, in turn
+  DeviceFlag device = DeviceFlag::cpu;  ///< cpu or cuda
+  std::optional<int> gpu;               ///< of cuda; none: the local rank's, in turn
   Inquiry inquiry;
 
   [[nodiscard]] bool profiles() const { return !words.empty(); }

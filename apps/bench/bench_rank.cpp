@@ -21,10 +21,10 @@ bool needs_staging(const runtime::Device& device) {
 
 }  // namespace
 
-std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceChoice device,
+std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session, DeviceFlag device,
                                                    std::optional<int> gpu, int threads) {
   if constexpr (runtime::with_cuda) {
-    if (device == DeviceChoice::cuda) return runtime::make_cuda_device(gpu_of_rank(session, gpu));
+    if (device == DeviceFlag::cuda) return runtime::make_cuda_device(gpu_of_rank(session, gpu));
   }
   return runtime::make_cpu_device({.threads = threads});
 }

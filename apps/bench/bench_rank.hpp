@@ -19,7 +19,7 @@ namespace ranvier::apps {
 
 /// Whose memory is measured; a CPU's computes with so many threads. Throws what make_cuda_device() does.
 [[nodiscard]] std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session,
-                                                                 DeviceChoice device, std::optional<int> gpu,
+                                                                 DeviceFlag device, std::optional<int> gpu,
                                                                  int threads = 1);
 
 class BenchRank {

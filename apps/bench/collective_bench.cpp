@@ -85,7 +85,7 @@ class CollectiveBench {
       if (round > 1 && spent > seconds) break;
       for (BenchCase& each : cases) {
         const double took = rank_.slowest_seconds([&](runtime::Handler done) {
-          const Communicator::Part part{data_.data(), elements};
+          const Communicator::Operand part{data_.data(), elements};
           Communicator& communicator = each.plans ? static_cast<Communicator&>(*each.plans) : mpi_;
           communicator.run(collective, {&part, 1}, dtype, each.algorithm, std::move(done));
         });

@@ -101,7 +101,7 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
   if (options.write_profile == on_stdout) return on_stdout;
   std::filesystem::path path = options.write_profile;
   if (path.empty()) {
-    const bool gpu = options.device == apps::DeviceChoice::cuda;
+    const bool gpu = options.device == apps::DeviceFlag::cuda;
     path = apps::profile_file(apps::profile_places(), {.gpu = gpu, .threads = device_threads(session, options)});
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);

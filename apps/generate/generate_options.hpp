@@ -27,7 +27,7 @@ struct GenerateOptions {
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;
-  DeviceChoice device = DeviceChoice::cpu;
+  DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;  ///< of cuda; none: the first
   int threads = 0;         ///< 0: one per core
   std::string config;

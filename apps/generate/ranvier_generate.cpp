@@ -39,13 +39,13 @@ double seconds_since(Clock::time_point begin) {
 
 std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
   if constexpr (runtime::with_cuda) {
-    if (options.device == apps::DeviceChoice::cuda)
+    if (options.device == apps::DeviceFlag::cuda)
       return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
   }
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
-  return options.device == apps::DeviceChoice::inline_ ? runtime::make_inline_device(cpu)
-                                                       : runtime::make_cpu_device(cpu);
+  return options.device == apps::DeviceFlag::inline_ ? runtime::make_inline_device(cpu)
+                                                     : runtime::make_cpu_device(cpu);
 }
 
 /// None where the folder is not named.

@@ -81,10 +81,10 @@ std::optional<double> cost_per_million(const Prediction& prediction, const Repor
   return context.price_per_hour * context.world / 3600 / prediction.tokens_per_second * 1e6;
 }
 
-std::string choices_table(const Choices& choices, const ReportContext& context) {
+std::string ranking_table(const Ranking& ranking, const ReportContext& context) {
   std::size_t widest = 9;
-  for (const Choice& choice : choices.best)
-    widest = std::max(widest, choice.candidate.text().size() - 1);  // "×" is two bytes
+  for (const Ranked& ranked : ranking.best)
+    widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
       "the best of {} on {}, {} a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
       "{} {} {} {} {} {} {} {} {}\n",
@@ -93,10 +93,10 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
       right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11),
       right("host", 11), right("disk", 11), right("in nodes", 11), right("between", 11),
       right(fmt::format("cost/M {}s", context.item), 14));
-  for (std::size_t i = 0; i < choices.best.size(); ++i) {
-    const Choice& choice = choices.best[i];
-    const Prediction& p = choice.prediction;
-    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(choice.candidate.text(), widest),
+  for (std::size_t i = 0; i < ranking.best.size(); ++i) {
+    const Ranked& ranked = ranking.best[i];
+    const Prediction& p = ranked.prediction;
+    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(ranked.candidate.text(), widest),
                         right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
                         right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
@@ -106,8 +106,8 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
   for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
   text += '\n';
-  for (std::size_t i = 0; i < choices.best.size(); ++i) {
-    const KindBytes& kinds = choices.best[i].trial.kinds;
+  for (std::size_t i = 0; i < ranking.best.size(); ++i) {
+    const KindBytes& kinds = ranking.best[i].trial.kinds;
     text += fmt::format("{:>3} ", i + 1);
     for (std::size_t k = 0; k < kinds.device.size(); ++k) {
       std::string cell = amount(static_cast<double>(kinds.device[k]));
@@ -119,10 +119,10 @@ std::string choices_table(const Choices& choices, const ReportContext& context) 
   return text;
 }
 
-std::string stages_table(const Choice& choice) {
+std::string stages_table(const Ranked& ranked) {
   constexpr std::size_t most_stages = 16;
   std::vector<std::pair<std::string, actors::StagePrediction>> lines;
-  const auto& stages = choice.prediction.stages;
+  const auto& stages = ranked.prediction.stages;
   if (stages.empty()) return {};
   if (stages.size() <= most_stages) {
     for (std::size_t s = 0; s < stages.size(); ++s) lines.emplace_back(fmt::format("{}", s), stages[s]);
@@ -152,14 +152,14 @@ std::string stages_table(const Choice& choice) {
   return text;
 }
 
-std::string search_lines(const Choices& choices) {
-  const SearchResult& search = choices.search;
+std::string search_lines(const Ranking& ranking) {
+  const SearchResult& search = ranking.search;
   std::string text =
       fmt::format("{}: {} planned, {} simulated, {} cut off, as none of them could be fast enough\n",
-                  count_of(choices.candidates, "candidate"), search.planned, search.simulated, search.cut);
-  for (const auto& [why, count] : choices.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
-  if (search.open > 0 && !choices.best.empty()) {
-    const double best = choices.best.front().prediction.step_seconds;
+                  count_of(ranking.candidates, "candidate"), search.planned, search.simulated, search.cut);
+  for (const auto& [why, count] : ranking.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
+  if (search.open > 0 && !ranking.best.empty()) {
+    const double best = ranking.best.front().prediction.step_seconds;
     const double gain = search.least_open > 0 ? best / search.least_open - 1 : 0;
     text += fmt::format("  {} more were neither simulated nor cut off (--simulations): {}\n", search.open,
                         gain > 0 ? fmt::format("one of them may be up to {:.1f}% faster than the best", 100 * gain)
@@ -168,10 +168,10 @@ std::string search_lines(const Choices& choices) {
   return text;
 }
 
-std::optional<std::string> none_runs(const Choices& choices) {
-  if (!choices.best.empty() || choices.closest) return {};
+std::optional<std::string> none_runs(const Ranking& ranking) {
+  if (!ranking.best.empty() || ranking.closest) return {};
   std::string reasons;
-  for (const auto& [why, count] : choices.left_out) {
+  for (const auto& [why, count] : ranking.left_out) {
     if (why.starts_with("memory: ")) return {};
     constexpr std::string_view before = "refused: ";
     if (!why.starts_with(before)) continue;
@@ -179,43 +179,43 @@ std::optional<std::string> none_runs(const Choices& choices) {
     reasons += fmt::format("{} ({} of them)", std::string_view(why).substr(before.size()), count);
   }
   if (reasons.empty()) return {};
-  return fmt::format("none of {} candidates can run: {}", choices.candidates, reasons);
+  return fmt::format("none of {} candidates can run: {}", ranking.candidates, reasons);
 }
 
-std::string why_none(const Choices& choices) {
-  if (const auto why = none_runs(choices)) return *why;
-  return choices.closest ? fmt::format("nothing fits: {}", choices.closest->lacks) : std::string("nothing fits");
+std::string why_none(const Ranking& ranking) {
+  if (const auto why = none_runs(ranking)) return *why;
+  return ranking.closest ? fmt::format("nothing fits: {}", ranking.closest->lacks) : std::string("nothing fits");
 }
 
-std::string nothing_fits(const Choices& choices, const ReportContext& context) {
+std::string nothing_fits(const Ranking& ranking, const ReportContext& context) {
   std::string text = fmt::format("nothing fits {} ranks of {}\n", context.world, context.profile->name);
-  if (choices.closest) {
-    text += fmt::format("nearest: {}\n  {} ({:.1f}% of what there is)\n", choices.closest->candidate.text(),
-                        choices.closest->lacks, 100 * choices.closest->fullness);
+  if (ranking.closest) {
+    text += fmt::format("nearest: {}\n  {} ({:.1f}% of what there is)\n", ranking.closest->candidate.text(),
+                        ranking.closest->lacks, 100 * ranking.closest->fullness);
   }
   return text +
          "what helps: more ranks (--world), --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a "
          "smaller --batch-size or model\n";
 }
 
-BarPlot choices_plot(const Choices& choices, const ReportContext& context) {
+BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
   BarPlot plot{
       .title = fmt::format("{} ranks on {}", context.world, context.profile->name),
-      .about = fmt::format("predicted {}s a second, the best of {} candidates", context.item, choices.candidates),
+      .about = fmt::format("predicted {}s a second, the best of {} candidates", context.item, ranking.candidates),
       .series = {},
       .groups = {}};
-  for (const Choice& choice : choices.best)
+  for (const Ranked& ranked : ranking.best)
     plot.groups.push_back(
-        {choice.candidate.text(),
-         {{choice.prediction.tokens_per_second,
-           fmt::format("{}, MFU {}", rate(choice.prediction, context), mfu(choice.prediction)), 0}}});
+        {ranked.candidate.text(),
+         {{ranked.prediction.tokens_per_second,
+           fmt::format("{}, MFU {}", rate(ranked.prediction, context), mfu(ranked.prediction)), 0}}});
   return plot;
 }
 
-json::object to_json(const Choice& choice, const ReportContext& context) {
-  const Prediction& p = choice.prediction;
+json::object to_json(const Ranked& ranked, const ReportContext& context) {
+  const Prediction& p = ranked.prediction;
   json::object flags;
-  for (const GivenFlag& flag : choice.config) flags[flag.name] = flag.value;
+  for (const GivenFlag& flag : ranked.config) flags[flag.name] = flag.value;
   json::array stages;
   for (const actors::StagePrediction& stage : p.stages)
     stages.push_back(json::object{{"forward_seconds", stage.forward_seconds},
@@ -224,56 +224,56 @@ json::object to_json(const Choice& choice, const ReportContext& context) {
                                   {"optimizer_seconds", stage.optimizer_seconds},
                                   {"other_seconds", stage.other_seconds},
                                   {"busy", stage.busy()}});
-  json::object all{{"candidate", choice.candidate.text()},
+  json::object all{{"candidate", ranked.candidate.text()},
                    {"flags", std::move(flags)},
                    {"step_seconds", p.step_seconds},
                    {"tokens_per_second", p.tokens_per_second},
                    {"model_flops_per_second", p.model_flops_per_second},
                    {"mfu", p.mfu},
                    {"bubble", p.stages.empty() ? json::value() : json::value(p.bubble)},
-                   {"bound_seconds", choice.bound ? json::value(choice.bound->seconds) : json::value()},
+                   {"bound_seconds", ranked.bound ? json::value(ranked.bound->seconds) : json::value()},
                    {"device_bytes", p.device_bytes},
                    {"device_bytes_of_all", p.device_bytes_of_all},
                    {"host_bytes", p.host_bytes},
                    {"file_bytes", p.file_bytes},
                    {"bytes_in_nodes", most_in_nodes(p)},
                    {"bytes_between_nodes", most_between(p)},
-                   {"device_bytes_by_kind", bytes_by_kind(choice.trial.kinds.device)},
-                   {"other_bytes_by_kind", bytes_by_kind(choice.trial.kinds.elsewhere)},
+                   {"device_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.device)},
+                   {"other_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.elsewhere)},
                    {"stages", std::move(stages)}};
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   return all;
 }
 
-json::object to_json(const Choices& choices, const ReportContext& context) {
+json::object to_json(const Ranking& ranking, const ReportContext& context) {
   json::object left_out;
-  for (const auto& [why, count] : choices.left_out) left_out[why] = count;
+  for (const auto& [why, count] : ranking.left_out) left_out[why] = count;
   json::array best;
-  for (const Choice& choice : choices.best) best.push_back(to_json(choice, context));
+  for (const Ranked& ranked : ranking.best) best.push_back(to_json(ranked, context));
   json::object all{{"profile", context.profile->name},  {"world", context.world},
-                   {"batch_size", context.batch_size},  {"candidates", choices.candidates},
-                   {"planned", choices.search.planned}, {"simulated", choices.search.simulated},
-                   {"cut", choices.search.cut},         {"open", choices.search.open},
+                   {"batch_size", context.batch_size},  {"candidates", ranking.candidates},
+                   {"planned", ranking.search.planned}, {"simulated", ranking.search.simulated},
+                   {"cut", ranking.search.cut},         {"open", ranking.search.open},
                    {"left_out", std::move(left_out)},   {"best", std::move(best)}};
-  if (choices.closest)
-    all["closest"] = json::object{{"candidate", choices.closest->candidate.text()},
-                                  {"fullness", choices.closest->fullness},
-                                  {"lacks", choices.closest->lacks}};
+  if (ranking.closest)
+    all["closest"] = json::object{{"candidate", ranking.closest->candidate.text()},
+                                  {"fullness", ranking.closest->fullness},
+                                  {"lacks", ranking.closest->lacks}};
   return all;
 }
 
-std::string prediction_text(const Choice& choice, const ReportContext& context) {
-  const Prediction& p = choice.prediction;
+std::string prediction_text(const Ranked& ranked, const ReportContext& context) {
+  const Prediction& p = ranked.prediction;
   return fmt::format("{} a step, {}, MFU {}", milliseconds(p.step_seconds), rate(p, context), mfu(p));
 }
 
-std::string config_text(const Choice& choice, const ReportContext& context) {
+std::string config_text(const Ranked& ranked, const ReportContext& context) {
   std::string text = fmt::format(
       "# for {} ranks on {}: {}\n# predicted: {}; {} on the device of a rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
-      context.world, context.profile->name, choice.candidate.text(), prediction_text(choice, context),
-      amount(static_cast<double>(choice.prediction.device_bytes)), context.world);
-  for (const GivenFlag& flag : choice.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
+      context.world, context.profile->name, ranked.candidate.text(), prediction_text(ranked, context),
+      amount(static_cast<double>(ranked.prediction.device_bytes)), context.world);
+  for (const GivenFlag& flag : ranked.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
   return text;
 }
 
@@ -310,8 +310,8 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
                .series = {"the best there", "the best of the first case, unchanged"},
                .groups = {}};
   for (const Case& one : cases) {
-    const auto bar = [&](const std::optional<Choice>& choice, int series, const char* none) {
-      return choice ? Bar{choice->prediction.tokens_per_second, rate(choice->prediction, one.context), series}
+    const auto bar = [&](const std::optional<Ranked>& ranked, int series, const char* none) {
+      return ranked ? Bar{ranked->prediction.tokens_per_second, rate(ranked->prediction, one.context), series}
                     : Bar{0, none, series};
     };
     plot.groups.push_back({one.best ? fmt::format("{}: {}", one.label, one.best->candidate.text()) : one.label,

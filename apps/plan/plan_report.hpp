@@ -1,8 +1,8 @@
 // What ranvier-plan says: tables for people, JSON for programs, a config file for ranvier-train. Pure; any thread.
 #pragma once
 
-#include "apps/plan/choice.hpp"
 #include "apps/plan/plot.hpp"
+#include "apps/plan/ranking.hpp"
 
 #include <boost/json/object.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace ranvier::apps {
 
-/// What is said of every choice.
+/// What is said of every candidate.
 struct ReportContext {
   const runtime::MachineProfile* profile = nullptr;
   int world = 1;
@@ -26,35 +26,35 @@ struct ReportContext {
                                                      const ReportContext& context);
 
 /// The best, a line each, then what each of them holds by kind.
-[[nodiscard]] std::string choices_table(const Choices& choices, const ReportContext& context);
+[[nodiscard]] std::string ranking_table(const Ranking& ranking, const ReportContext& context);
 /// How the search went: what was left out and why, and what it may have missed.
-[[nodiscard]] std::string search_lines(const Choices& choices);
+[[nodiscard]] std::string search_lines(const Ranking& ranking);
 /// What a rank of each stage does in a step, as the summary of a run has it; of more than 16 stages what an average one
 /// does, and the busiest and the idlest. Empty: the prediction has no stages.
-[[nodiscard]] std::string stages_table(const Choice& choice);
+[[nodiscard]] std::string stages_table(const Ranked& ranked);
 /// Where none of the candidates can run for another reason than memory: which, with what to do; else none.
-[[nodiscard]] std::optional<std::string> none_runs(const Choices& choices);
+[[nodiscard]] std::optional<std::string> none_runs(const Ranking& ranking);
 /// A line about a search that found no candidate: as the above, or what lacks to the one that came nearest.
-[[nodiscard]] std::string why_none(const Choices& choices);
+[[nodiscard]] std::string why_none(const Ranking& ranking);
 /// Where nothing fits: the candidate that came nearest, and what would help.
-[[nodiscard]] std::string nothing_fits(const Choices& choices, const ReportContext& context);
-[[nodiscard]] BarPlot choices_plot(const Choices& choices, const ReportContext& context);
-[[nodiscard]] boost::json::object to_json(const Choice& choice, const ReportContext& context);
-[[nodiscard]] boost::json::object to_json(const Choices& choices, const ReportContext& context);
+[[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
+[[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);
+[[nodiscard]] boost::json::object to_json(const Ranked& ranked, const ReportContext& context);
+[[nodiscard]] boost::json::object to_json(const Ranking& ranking, const ReportContext& context);
 
 /// "812.3 ms a step, 5.2k tok/s, MFU 31.0%".
-[[nodiscard]] std::string prediction_text(const Choice& choice, const ReportContext& context);
+[[nodiscard]] std::string prediction_text(const Ranked& ranked, const ReportContext& context);
 
 /// Lines of key = value, with what was predicted as comments before them.
-[[nodiscard]] std::string config_text(const Choice& choice, const ReportContext& context);
+[[nodiscard]] std::string config_text(const Ranked& ranked, const ReportContext& context);
 
 /// One of several cases that are compared.
 struct Case {
   std::string label;  ///< "bandwidth × 2"
   ReportContext context;
-  std::optional<Choice> best;  ///< none: nothing fits, or can run
+  std::optional<Ranked> best;  ///< none: nothing fits, or can run
   std::string why_none;        ///< then
-  std::optional<Choice> kept;  ///< the first case's best, here; none: it does not fit
+  std::optional<Ranked> kept;  ///< the first case's best, here; none: it does not fit
 };
 /// The first case is what the others are compared with.
 [[nodiscard]] std::string cases_table(const std::vector<Case>& cases);

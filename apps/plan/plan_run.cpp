@@ -53,7 +53,7 @@ void write(const std::string& path, const std::string& text) {
 }
 
 /// The choice of algorithms goes by the profile's links, and ranvier-train's has to do so, too.
-void write_config(const std::string& path, Choice& best, const Planner& planner, const ReportContext& context) {
+void write_config(const std::string& path, Ranked& best, const Planner& planner, const ReportContext& context) {
   const bool by_links = best.candidate.g_data > 1 && !planner.is_given("links");
   if (by_links) {
     const std::string links = path + ".links.json";
@@ -63,16 +63,16 @@ void write_config(const std::string& path, Choice& best, const Planner& planner,
   write(path, config_text(best, context));
 }
 
-/// What every rank does in the simulated steps of a choice, for the case of that number.
-std::string write_trace(const std::string& path, std::size_t number, const Choice& choice, const Planner& planner,
+/// What every rank does in the simulated steps of a candidate, for the case of that number.
+std::string write_trace(const std::string& path, std::size_t number, const Ranked& ranked, const Planner& planner,
                         const PlanTools& tools, actors::PredictionOptions how) {
   std::filesystem::path file(path);
   if (number > 1)
     file.replace_filename(fmt::format("{}.{}{}", file.stem().string(), number, file.extension().string()));
   how.trace = true;
-  predict_on(planner, tools.predict, choice, planner.profile(), how).write_trace(file);
+  predict_on(planner, tools.predict, ranked, planner.profile(), how).write_trace(file);
   return fmt::format("written: {}, what {} ranks do in two steps of {}, for ui.perfetto.dev\n", file.string(),
-                     planner.world(), choice.candidate.text());
+                     planner.world(), ranked.candidate.text());
 }
 
 /// What is given for the training and would write files in it, as a plan has others of its own.
@@ -144,47 +144,47 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     limits.progress = teller(tools, situation.label);
     const auto costs = tools.costs(situation.profile);
     const bool is_first = &situation == &situations.front();
-    Choices choices;
+    Ranking ranking;
     std::string no_grid;
     try {
-      choices = choose(planner, *costs, tools.predict, limits, how);
+      ranking = rank_candidates(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!situation.world || error.code() != ErrorCode::usage) throw;
       no_grid = error.what();  // of the ranks that are left; the other cases are worth their table
     }
     if (is_first) {
-      if (const auto why = none_runs(choices))
+      if (const auto why = none_runs(ranking))
         fail(ErrorCode::usage, "{}: give other values, or fewer flags", *why);
-      if (choices.best.empty()) {
+      if (ranking.best.empty()) {
         result.status = nothing_fits_exit_code;
-        result.text += search_lines(choices) + '\n' + nothing_fits(choices, context);
+        result.text += search_lines(ranking) + '\n' + nothing_fits(ranking, context);
       } else {
-        first_best = choices.best.front().candidate;
+        first_best = ranking.best.front().candidate;
         result.text +=
-            search_lines(choices) + '\n' + choices_table(choices, context) + stages_table(choices.best.front());
+            search_lines(ranking) + '\n' + ranking_table(ranking, context) + stages_table(ranking.best.front());
         result.text += training_flags(options);
         if (options.no_simulation)
           result.text +=
               "\nnothing was simulated: times are what plans say, without what ranks wait for each other\n";
       }
-      report = to_json(choices, context);
-      if (!options.plot.empty() && !options.compares()) write(options.plot, svg(choices_plot(choices, context)));
+      report = to_json(ranking, context);
+      if (!options.plot.empty() && !options.compares()) write(options.plot, svg(ranking_plot(ranking, context)));
       if (!options.write_config.empty() && first_best) {
-        write_config(options.write_config, choices.best.front(), planner, context);
+        write_config(options.write_config, ranking.best.front(), planner, context);
         result.text += fmt::format("\nwritten: {}, for mpirun -n {} ranvier-train --config {} --data …\n",
                                    options.write_config, planner.world(), options.write_config);
       }
     }
     const auto number = static_cast<std::size_t>(&situation - situations.data()) + 1;
-    if (!options.write_trace.empty() && !choices.best.empty())
-      result.text += '\n' + write_trace(options.write_trace, number, choices.best.front(), planner, tools, how);
+    if (!options.write_trace.empty() && !ranking.best.empty())
+      result.text += '\n' + write_trace(options.write_trace, number, ranking.best.front(), planner, tools, how);
     if (!options.compares()) break;
     Case& one = cases.emplace_back();
     one.label = situation.label;
-    if (choices.best.empty()) one.why_none = no_grid.empty() ? why_none(choices) : no_grid;
+    if (ranking.best.empty()) one.why_none = no_grid.empty() ? why_none(ranking) : no_grid;
     one.context = context;
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);
-    if (!choices.best.empty()) one.best = std::move(choices.best.front());
+    if (!ranking.best.empty()) one.best = std::move(ranking.best.front());
     cases_json.push_back(to_json(one));
   }
   if (!cases.empty()) {

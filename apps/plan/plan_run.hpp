@@ -1,8 +1,8 @@
 // One run of ranvier-plan: a search on every machine that was asked about, tables, and files. One thread calls.
 #pragma once
 
-#include "apps/plan/choice.hpp"
 #include "apps/plan/plan_options.hpp"
+#include "apps/plan/ranking.hpp"
 #include "apps/program/profile_places.hpp"
 #include "runtime/machine_profile.hpp"
 

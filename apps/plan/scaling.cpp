@@ -32,8 +32,8 @@ runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
   return profile;
 }
 
-bool is_left_out_for_memory(const Choices& choices) {
-  return std::any_of(choices.left_out.begin(), choices.left_out.end(),
+bool is_left_out_for_memory(const Ranking& ranking) {
+  return std::any_of(ranking.left_out.begin(), ranking.left_out.end(),
                      [](const auto& reason) { return reason.first.starts_with("memory: "); });
 }
 
@@ -78,27 +78,27 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
   actors::PredictionOptions how = usual_prediction(planner.world());
   if (all_rows) how.distinct_only = !*all_rows;
   check_links(planner);
-  Choices choices;
+  Ranking ranking;
   try {
-    choices = choose(planner, costs, predict, limits, how);
+    ranking = rank_candidates(planner, costs, predict, limits, how);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage) throw;
     point.why_none = error.what();  // of so many ranks; others are worth their line
     return point;
   }
-  if (choices.best.empty()) {
-    point.why_none = why_none(choices);
+  if (ranking.best.empty()) {
+    point.why_none = why_none(ranking);
     return point;
   }
-  point.best = std::move(choices.best.front());
+  point.best = std::move(ranking.best.front());
   const Prediction& found = point.best->prediction;
   const double without_links =
       predict_on(planner, predict, *point.best, with_free_links(profile), how).step_seconds;
   point.shares.links = gain(found.step_seconds, without_links);
   point.shares.order = std::max(0.0, found.bubble - point.shares.links);
-  if (!is_left_out_for_memory(choices)) return point;
+  if (!is_left_out_for_memory(ranking)) return point;
   const runtime::MachineProfile roomy = with_any_memory(profile);
-  const Choices freely = choose(Planner(flags, roomy), costs, predict, limits, how);
+  const Ranking freely = rank_candidates(Planner(flags, roomy), costs, predict, limits, how);
   if (!freely.best.empty())
     point.shares.memory = gain(found.step_seconds, freely.best.front().prediction.step_seconds);
   return point;

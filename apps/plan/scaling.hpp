@@ -2,9 +2,9 @@
 // thread calls; simulations run on several.
 #pragma once
 
-#include "apps/plan/choice.hpp"
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/plot.hpp"
+#include "apps/plan/ranking.hpp"
 
 #include <boost/json/array.hpp>
 
@@ -27,7 +27,7 @@ struct StepShares {
 
 struct ScalingPoint {
   ReportContext context;
-  std::optional<Choice> best;  ///< none: nothing fits, or can run
+  std::optional<Ranked> best;  ///< none: nothing fits, or can run
   std::string why_none;        ///< then
   StepShares shares;
 };

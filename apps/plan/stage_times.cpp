@@ -136,7 +136,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
 PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, LayerTimes& times, int samples) {
   PassSeconds sum;
   const models::OrderedPass forward = models::forward_pass(layout, 0);
-  const auto of = [&](const StageLayout::Step& step) {
+  const auto of = [&](const StageLayout::PassStep& step) {
     return times.seconds(first_layer + step.layer, step.kind, step.part, samples);
   };
   for (const auto& step : forward.steps) sum.forward += of(step);

@@ -26,7 +26,7 @@ class LayerTimes {
   LayerTimes(const LayerTimes&) = delete;
   LayerTimes& operator=(const LayerTimes&) = delete;
 
-  using Kind = models::StageLayout::Step::Kind;
+  using Kind = models::StageLayout::PassStep::Kind;
   [[nodiscard]] double seconds(std::size_t layer, Kind kind, std::size_t part, int samples);
 
  private:

@@ -133,7 +133,7 @@ bool is_default(const GivenFlag& flag) {
                      [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }
 
-/// From what was given to the flags of the choice.
+/// From what was given to the flags of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
   static const std::set<std::string_view> of_machines = {"node-size", "threads", "device"};
   std::vector<FlagChange> changes;
@@ -147,22 +147,22 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
   return changes;
 }
 
-[[noreturn]] void refuse(const Choices& choices, const ReportContext& context) {
+[[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
   constexpr const char* what_helps =
       "what helps: more ranks, --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a smaller "
       "--batch-size or model";
-  if (choices.closest)
+  if (ranking.closest)
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: {}",
-         context.world, choices.closest->lacks, choices.candidates, choices.closest->candidate.text(), what_helps);
-  if (const auto why = none_runs(choices))
+         context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), what_helps);
+  if (const auto why = none_runs(ranking))
     fail(ErrorCode::usage, "--plan auto: {}: give other values or fewer flags, or leave --plan out", *why);
   fail(ErrorCode::memory, "--plan auto: in their simulations none of {} candidates fits {} ranks: {}",
-       choices.candidates, context.world, what_helps);
+       ranking.candidates, context.world, what_helps);
 }
 
-std::string lines_of(const Choices& choices, const ReportContext& context, const std::vector<FlagChange>& changes,
+std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<FlagChange>& changes,
                      double seconds) {
-  const Choice& best = choices.best.front();
+  const Ranked& best = ranking.best.front();
   std::vector<std::string> flags;
   for (const FlagChange& change : changes)
     flags.push_back(change.value ? fmt::format("--{} {}", change.name, *change.value)
@@ -170,8 +170,8 @@ std::string lines_of(const Choices& choices, const ReportContext& context, const
   if (flags.empty()) flags.emplace_back("as given");
   return fmt::format(
       "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nthe same without --plan: {}\n",
-      best.candidate.text(), prediction_text(best, context), context.profile->name, choices.candidates,
-      choices.search.simulated, seconds, fmt::join(flags, " "));
+      best.candidate.text(), prediction_text(best, context), context.profile->name, ranking.candidates,
+      ranking.search.simulated, seconds, fmt::join(flags, " "));
 }
 
 /// As parse_plan_options() counts cores.
@@ -203,11 +203,11 @@ std::optional<std::size_t> device_bytes(const MpiSession& session, const std::ve
   std::optional<std::size_t> bytes;
   if (const std::string* budget = value_of(given, "device-memory")) bytes = runtime::parse_bytes(*budget);
   if constexpr (runtime::with_cuda) {
-    DeviceChoice device = DeviceChoice::cpu;
+    DeviceFlag device = DeviceFlag::cpu;
     std::optional<int> gpu;
     if (const std::string* name = value_of(given, "device"))
       static_cast<void>(device_flag(device, gpu).read(*name));
-    if (device == DeviceChoice::cuda) {
+    if (device == DeviceFlag::cuda) {
       const std::size_t free = runtime::make_cuda_device(gpu_of_rank(session, gpu))->budget_bytes();
       bytes = std::min(bytes.value_or(free), free);
     }
@@ -283,18 +283,18 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
   if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
   const auto costs = tools.costs(profile);
-  Choices choices =
-      choose(planner, *costs, tools.predict, {.best = 1, .simulations = most_simulations, .threads = cores()},
-             usual_prediction(planner.world()));
+  Ranking ranking = rank_candidates(planner, *costs, tools.predict,
+                                    {.best = 1, .simulations = most_simulations, .threads = cores()},
+                                    usual_prediction(planner.world()));
   const ReportContext context{.profile = &profile,
                               .world = planner.world(),
                               .batch_size = planner.batch_size(),
                               .price_per_hour = 0,
                               .item = planner.job().item};
-  if (choices.best.empty()) refuse(choices, context);
-  StartPlan plan{.changes = changes_of(given, choices.best.front().config), .text = {}};
+  if (ranking.best.empty()) refuse(ranking, context);
+  StartPlan plan{.changes = changes_of(given, ranking.best.front().config), .text = {}};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
-  plan.text = lines_of(choices, context, plan.changes, seconds.count());
+  plan.text = lines_of(ranking, context, plan.changes, seconds.count());
   if (value_of(given, "profile") == nullptr) plan.text += fmt::format("its profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(

@@ -132,7 +132,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
          profile.name, profile.gpu ? "GPUs" : "processors");
   for (const char* flag : {"p2p", "collectives"})
     if (auto one = taken(given_, flag); one && profile.gpu) device_flags_.push_back(std::move(*one));
-  if (profile.gpu) device_.device = DeviceChoice::cuda;
+  if (profile.gpu) device_.device = DeviceFlag::cuda;
   read_device_flags(device_flags_, device_);
 
   // The model depends neither on the grid nor on where states live: a job of one rank has it.

@@ -8,9 +8,9 @@
 
 namespace ranvier::apps {
 
-runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu) {
+runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu) {
   const auto hosts =
-      runtime::choice<DeviceChoice>(device, {{"cpu", DeviceChoice::cpu}, {"inline", DeviceChoice::inline_}});
+      runtime::choice<DeviceFlag>(device, {{"cpu", DeviceFlag::cpu}, {"inline", DeviceFlag::inline_}});
   return {.read = [&device, &gpu, read = hosts.read](const std::string& given) -> std::optional<std::string> {
             gpu.reset();
             if (!given.starts_with("cuda")) {
@@ -24,12 +24,12 @@ runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu
                 return "cuda or cuda:N";
               gpu = number;
             }
-            device = DeviceChoice::cuda;
+            device = DeviceFlag::cuda;
             return {};
           },
           .write =
               [&device, &gpu, write = hosts.write] {
-                if (device != DeviceChoice::cuda) return write();
+                if (device != DeviceFlag::cuda) return write();
                 return gpu ? fmt::format("cuda:{}", *gpu) : std::string("cuda");
               },
           .words = {"cpu", "inline", "cuda"}};

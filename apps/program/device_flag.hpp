@@ -9,10 +9,10 @@
 
 namespace ranvier::apps {
 
-enum class DeviceChoice { cpu, inline_, cuda };
+enum class DeviceFlag { cpu, inline_, cuda };
 
 /// Reads and writes both: `gpu` is the N of cuda:N. What this build has no device for is refused.
-[[nodiscard]] runtime::OptionBinding device_flag(DeviceChoice& device, std::optional<int>& gpu);
+[[nodiscard]] runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu);
 
 /// The GPU of this rank: the one that was named, or its machine's in turn.
 [[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);

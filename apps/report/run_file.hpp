@@ -16,7 +16,7 @@ namespace ranvier::apps {
 
 /// Of --trace: shares of time, and all ranks in the last step that is whole.
 struct TraceSummary {
-  struct Piece {
+  struct Span {
     std::string kind;  ///< "forward", "wait"
     double begin_ms = 0, length_ms = 0;
     int index = -1;  ///< microbatch or unit; -1: none
@@ -25,7 +25,7 @@ struct TraceSummary {
   double step_ms = 0;
   double seconds = 0;                                   ///< that spans cover
   std::map<int, std::map<std::string, double>> shares;  ///< of that time, by rank and kind
-  std::map<int, std::vector<Piece>> ranks;              ///< of that step, the longest of each rank, by beginnings
+  std::map<int, std::vector<Span>> ranks;               ///< of that step, the longest of each rank, by beginnings
 };
 
 struct RunFile {

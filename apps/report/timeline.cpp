@@ -71,7 +71,7 @@ std::string drawing(const RunFile& run, const Frame& frame) {
       fmt::format_to(append, "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + tallest / 2 + 4, name_of(rank, grid));
     for (const char* kind : drawn) {
       const double tall = is_strip(kind) && frame.row > 6 ? tallest / 3 : tallest;
-      for (const TraceSummary::Piece& piece : pieces) {
+      for (const TraceSummary::Span& piece : pieces) {
         if (piece.kind != kind) continue;
         const double x = frame.x(piece.begin_ms);
         const double wide = std::max(0.5, frame.x(piece.begin_ms + piece.length_ms) - x);
@@ -97,7 +97,7 @@ std::string drawing(const RunFile& run, const Frame& frame) {
 bool has_kind(const TraceSummary& trace, std::string_view kind) {
   return std::any_of(trace.ranks.begin(), trace.ranks.end(), [&](const auto& rank) {
     return std::any_of(rank.second.begin(), rank.second.end(),
-                       [&](const TraceSummary::Piece& piece) { return piece.kind == kind; });
+                       [&](const TraceSummary::Span& piece) { return piece.kind == kind; });
   });
 }
 

@@ -14,7 +14,7 @@ namespace {
 std::unique_ptr<runtime::Device> make_compute_device(const RankRun& run, int threads) {
   const DeviceOptions& options = run.options.device;
   if constexpr (runtime::with_cuda) {
-    if (options.device == DeviceChoice::cuda) {
+    if (options.device == DeviceFlag::cuda) {
       runtime::CudaDeviceOptions gpu = gpu_of_rank(run.session, options.gpu);
       gpu.budget_bytes = options.memory_bytes;
       gpu.graphs = options.cuda_graphs;
@@ -22,13 +22,13 @@ std::unique_ptr<runtime::Device> make_compute_device(const RankRun& run, int thr
     }
   }
   const runtime::CpuDeviceOptions cpu{.threads = threads, .budget_bytes = options.memory_bytes};
-  return options.device == DeviceChoice::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
+  return options.device == DeviceFlag::inline_ ? runtime::make_inline_device(cpu) : runtime::make_cpu_device(cpu);
 }
 
 }  // namespace
 
 int device_threads(const TrainOptions& options, const runtime::MpiSession& session) {
-  if (options.device.device == DeviceChoice::cuda) return 1;
+  if (options.device.device == DeviceFlag::cuda) return 1;
   if (options.device.threads > 0) return options.device.threads;
   const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   return std::max(1, cores / session.local_ranks());

@@ -29,7 +29,7 @@ void NcclConnection::open() {
 }
 
 void NcclConnection::choose() {
-  if (run_.options.device.device != DeviceChoice::cuda) return;
+  if (run_.options.device.device != DeviceFlag::cuda) return;
   together(run_.session, [&] { open(); });
   NcclSituation situation{.obstacle = obstacle_};
   const long long version = library_ ? library_->version() : 0;

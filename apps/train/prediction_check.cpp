@@ -52,7 +52,7 @@ Figures measured_figures(const std::vector<RankTotals>& ranks, const runtime::Gr
                   .busy = std::vector<double>(static_cast<std::size_t>(shape.g_inter))};
   const runtime::Grid grid(shape, shape.ranks());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const StepMeter::Step& step = ranks[r].step;
+    const StepMeter::UsualStep& step = ranks[r].step;
     const auto stage = static_cast<std::size_t>(grid.position(static_cast<int>(r)).stage);
     if (step.seconds > 0) figures.busy[stage] += step.busy_seconds / step.seconds / shape.g_data;
     figures.bytes_intra += step.bytes_intra;
@@ -118,7 +118,7 @@ json::object to_json(const Figures& figures) {
 }  // namespace
 
 ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& places, int threads) {
-  const bool gpu = options.device.device == DeviceChoice::cuda;
+  const bool gpu = options.device.device == DeviceFlag::cuda;
   const auto read = [&](const std::string& name) {
     runtime::MachineProfile profile = runtime::read_machine_profile(name);
     if (profile.gpu != gpu)

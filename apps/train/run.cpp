@@ -210,7 +210,7 @@ void Run::choose() {
     fmt::print("collectives go by {} now: the same training within rounding\n",
                nccl_->chosen() ? "NCCL, and went by plans" : "plans, and went by NCCL");
   if (nccl_needs_staging(options_, nccl_->chosen())) plan_.direct = false;
-  if (run_.speaks() && run_.session.ranks() > 1 && options_.device.device == DeviceChoice::cuda) {
+  if (run_.speaks() && run_.session.ranks() > 1 && options_.device.device == DeviceFlag::cuda) {
     fmt::print("messages: {}\n\n",
                plan_.direct ? "MPI reaches the GPUs' memory itself" : "staged through pinned memory");
     std::fflush(stdout);
@@ -225,7 +225,7 @@ void Run::measure_peak() {
   const auto stream = devices_.compute->make_stream("peak", runtime::StreamWidth::whole);
   peak_.measure(run_.session, *stream, plan_.trainer.precision.compute);
   if constexpr (runtime::with_cuda) {
-    if (options_.device.device == DeviceChoice::cuda) models::cuda::release_stream_workspace(*stream);
+    if (options_.device.device == DeviceFlag::cuda) models::cuda::release_stream_workspace(*stream);
   }
 }
 

@@ -19,7 +19,7 @@ void StepMeter::step(const runtime::Trace& trace, std::span<const std::uint64_t>
   last_ = now;
 }
 
-StepMeter::Step StepMeter::usual() const {
+StepMeter::UsualStep StepMeter::usual() const {
   return {.seconds = usual_[seconds].value(),
           .busy_seconds = usual_[busy].value(),
           .bytes_intra = usual_[intra].value(),

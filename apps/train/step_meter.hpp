@@ -16,7 +16,7 @@ namespace ranvier::apps {
 
 class StepMeter {
  public:
-  struct Step {
+  struct UsualStep {
     double seconds = 0;
     double busy_seconds = 0;                  ///< of passes and the optimizer
     double bytes_intra = 0, bytes_inter = 0;  ///< sent to other ranks of this node, and of others
@@ -29,7 +29,7 @@ class StepMeter {
   /// A step has ended, and `sent` bytes in all went to each rank so far.
   void step(const runtime::Trace& trace, std::span<const std::uint64_t> sent);
   /// `steps` is 0 where there was none but the first.
-  [[nodiscard]] Step usual() const;
+  [[nodiscard]] UsualStep usual() const;
 
  private:
   enum Figure { seconds, busy, intra, inter, figures };

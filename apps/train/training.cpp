@@ -83,7 +83,7 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
   if (run.speaks()) prepare_outputs(run.options);
   actors::RankPlan mine = actors::plan_rank(run.job.architecture, run.job.sample, plan.trainer, run.session.rank());
   runtime::Transport* transport = &run.transport;
-  if (run.options.device.device == DeviceChoice::cuda && !plan.direct) {
+  if (run.options.device.device == DeviceFlag::cuda && !plan.direct) {
     transport = &staged_.emplace(run.loop, run.transport, *devices.compute);
     for (const runtime::StagedMessages& messages : mine.staged_messages) staged_->reserve(messages);
   }

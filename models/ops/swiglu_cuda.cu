@@ -22,8 +22,8 @@ __device__ Sigmoid sigmoid(float x) {
 }
 
 /// Where pack `at` of all rows lies: in y, and its gates in gate_up.
-struct Place {
-  __device__ Place(std::size_t at, std::size_t channels, int width)
+struct PairOffsets {
+  __device__ PairOffsets(std::size_t at, std::size_t channels, int width)
       : y(at * width), gate(y / channels * 2 * channels + y % channels) {}
   std::size_t y, gate;
 };
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads)
     forward_kernel(T* y, const T* gate_up, std::size_t packs, std::size_t channels) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= packs) return;
-  const Place place(at, channels, width);
+  const PairOffsets place(at, channels, width);
   float gate[width], up[width];
   cuda::load(gate, gate_up + place.gate);
   cuda::load(up, gate_up + place.gate + channels);
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads)
     backward_kernel(T* d, T* gate_up, std::size_t packs, std::size_t channels) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= packs) return;
-  const Place place(at, channels, width);
+  const PairOffsets place(at, channels, width);
   float gate[width], up[width], dy[width];
   cuda::load(gate, gate_up + place.gate);
   cuda::load(up, gate_up + place.gate + channels);

@@ -34,7 +34,7 @@ DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint6
   stream_.skip(offset);
 }
 
-std::span<const DocumentReader::Piece> DocumentReader::next(std::size_t bytes) {
+std::span<const DocumentReader::Text> DocumentReader::next(std::size_t bytes) {
   pieces_.clear();
   if (file_.format == TokenFormat::jsonl) {
     take_lines(bytes);

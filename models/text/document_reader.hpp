@@ -19,7 +19,7 @@ namespace ranvier::models {
 
 class DocumentReader {
  public:
-  struct Piece {
+  struct Text {
     std::string_view text;        ///< not empty
     bool begins = false;          ///< a document
     std::size_t prompt = 0;       ///< bytes of the text, from its first on, that are the prompt field's
@@ -41,7 +41,7 @@ class DocumentReader {
   /// They last until the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line
   /// that is no JSON object with text in that field, or in that of the prompt where one is named, or without a label
   /// where that is.
-  std::span<const Piece> next(std::size_t bytes);
+  std::span<const Text> next(std::size_t bytes);
 
  private:
   void take_text(std::size_t bytes);
@@ -75,7 +75,7 @@ class DocumentReader {
   std::size_t taken_ = 0;            // of it
   std::string documents_;            // of lines, one after another
   std::vector<std::string> labels_;  // of the pieces
-  std::vector<Piece> pieces_;
+  std::vector<Text> pieces_;
 };
 
 }  // namespace ranvier::models

@@ -47,7 +47,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
 }
 
 void CutDocuments::read(std::int64_t sample, std::int32_t* to) const {
-  const Piece& piece = pieces_[static_cast<std::size_t>(sample)];
+  const Excerpt& piece = pieces_[static_cast<std::size_t>(sample)];
   std::int32_t* const end = to + options_.sequence_length;
   if (options_.around.begin) *to++ = *options_.around.begin;
   tokens_->read(piece.first, piece.tokens, options_.vocab_size, to);
@@ -57,7 +57,7 @@ void CutDocuments::read(std::int64_t sample, std::int32_t* to) const {
 }
 
 void CutDocuments::will_read(std::int64_t sample) const {
-  const Piece& piece = pieces_[static_cast<std::size_t>(sample)];
+  const Excerpt& piece = pieces_[static_cast<std::size_t>(sample)];
   tokens_->will_read(piece.first, piece.tokens);
 }
 

@@ -54,14 +54,14 @@ class CutDocuments {
   [[nodiscard]] const std::string& remark() const noexcept { return remark_; }
 
  private:
-  struct Piece {
+  struct Excerpt {
     std::int64_t first = 0;  ///< token of the sequence
     std::int32_t tokens = 0;
   };
 
   std::shared_ptr<const TokenSequence> tokens_;
   DocumentSampleOptions options_;
-  std::vector<Piece> pieces_;
+  std::vector<Excerpt> pieces_;
   std::string remark_;
 };
 

@@ -31,7 +31,7 @@ class MergeTable {
   }
 
  private:
-  struct Slot {
+  struct Cell {
     std::uint64_t pair = empty;
     Joined joined;
   };
@@ -44,7 +44,7 @@ class MergeTable {
     return static_cast<std::size_t>(pair * 0x9e3779b97f4a7c15u >> 32) & mask_;
   }
 
-  std::vector<Slot> slots_;  // open addressing, at most half full
+  std::vector<Cell> slots_;  // open addressing, at most half full
   std::size_t mask_ = 0;
 };
 

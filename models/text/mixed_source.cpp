@@ -75,7 +75,7 @@ MixedSource::MixedSource(std::vector<WeightedSource> sources, std::optional<std:
 }
 
 MixedSource::Origin MixedSource::origin(std::int64_t n) const {
-  const Place& place = places_[static_cast<std::size_t>(n % round_places)];
+  const Turn& place = places_[static_cast<std::size_t>(n % round_places)];
   return {place.source, n / round_places * quotas_[place.source] + place.before};
 }
 

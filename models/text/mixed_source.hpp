@@ -57,14 +57,14 @@ class MixedSource final : public SampleSource {
   [[nodiscard]] Origin origin(std::int64_t n) const;
 
  private:
-  struct Place {
+  struct Turn {
     std::uint32_t source = 0;
     std::int32_t before = 0;  // places of that source before it
   };
 
   std::vector<WeightedSource> sources_;
   std::vector<std::int64_t> quotas_;  // places of a source in a round
-  std::vector<Place> places_;
+  std::vector<Turn> places_;
   std::int64_t samples_ = 0;
 };
 

@@ -13,7 +13,7 @@ bool is_ascii(std::string_view text) {
 
 struct InNormalForm final : Normalizer {
   explicit InNormalForm(NormalForm form_) : form(form_) {}
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     if (!is_ascii(text)) text = normalized(text, form);
   }
   NormalForm form;
@@ -35,7 +35,7 @@ std::string in_lowercase(std::string_view text) {
 }
 
 struct Lowercase final : Normalizer {
-  void apply(std::string& text, Place) const override { text = in_lowercase(text); }
+  void apply(std::string& text, TextPosition) const override { text = in_lowercase(text); }
 };
 
 std::string without(bool (*is_accent)(char32_t), std::string_view text) {
@@ -48,7 +48,7 @@ std::string without(bool (*is_accent)(char32_t), std::string_view text) {
 }
 
 struct StripAccents final : Normalizer {
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     if (!is_ascii(text)) text = without(is_mark, text);
   }
   [[nodiscard]] bool is_local(bool between_blanks) const override { return between_blanks; }
@@ -56,7 +56,7 @@ struct StripAccents final : Normalizer {
 
 struct Strip final : Normalizer {
   Strip(bool left_, bool right_) : left(left_), right(right_) {}
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     std::size_t begin = text.size(), end = 0, at = 0;
     for_each_character(text, [&](char32_t c, std::string_view bytes) {
       if (!is_white_space(c)) {
@@ -75,7 +75,7 @@ struct Strip final : Normalizer {
 
 struct Prepend final : Normalizer {
   explicit Prepend(std::string text_) : before(std::move(text_)) {}
-  void apply(std::string& text, Place place) const override {
+  void apply(std::string& text, TextPosition place) const override {
     if (place.begins && !text.empty()) text.insert(0, before);
   }
   std::string before;
@@ -94,7 +94,7 @@ bool ends_blank(std::string_view text) {
 
 struct ReplaceText final : Normalizer {
   ReplaceText(std::string from_, std::string to_) : from(std::move(from_)), to(std::move(to_)) {}
-  void apply(std::string& text, Place) const override { replace_all(text, from, to); }
+  void apply(std::string& text, TextPosition) const override { replace_all(text, from, to); }
   /// Not if what it looks for may lie on both sides of a cut, or its second part need not begin with a space any more.
   [[nodiscard]] bool is_local(bool between_blanks) const override {
     if (from == " " || from == metaspace) return true;
@@ -107,7 +107,7 @@ struct ReplaceText final : Normalizer {
 
 struct ReplaceMatches final : Normalizer {
   ReplaceMatches(UnicodePattern from_, std::string to_) : from(std::move(from_)), to(std::move(to_)) {}
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     UnicodePattern::Finder finder(from);
     std::string result;
     std::size_t done = 0;
@@ -134,7 +134,7 @@ bool is_ideograph(char32_t c) {
 
 struct Bert final : Normalizer {
   explicit Bert(BertNormalization what_) : what(what_) {}
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     if (what.clean_text || what.handle_chinese_chars) {
       std::string to;
       to.reserve(text.size() + text.size() / 4);
@@ -170,7 +170,7 @@ struct Bert final : Normalizer {
 
 struct SentencePiece final : Normalizer {
   explicit SentencePiece(SentencePieceNormalization what_) : what(what_) {}
-  void apply(std::string& text, Place place) const override {
+  void apply(std::string& text, TextPosition place) const override {
     std::string to;
     to.reserve(text.size() + text.size() / 2 + 3);
     const std::string_view space = what.escape_whitespaces ? "\u2581" : " ";

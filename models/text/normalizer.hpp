@@ -12,7 +12,7 @@
 namespace ranvier::models {
 
 /// Where in a document a text is that is normalised or cut by itself: what stands before words stands there alone.
-struct Place {
+struct TextPosition {
   bool begins = true;  ///< the document, or what follows a token that text spelled
   bool first = true;   ///< the document
 };
@@ -20,7 +20,7 @@ struct Place {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual void apply(std::string& text, Place place) const = 0;
+  virtual void apply(std::string& text, TextPosition place) const = 0;
   /// Whether a text that is cut before a space, behind another character, comes out cut, its second part not beginning
   /// anything, and the cut behind no blank, unless it may be `between_blanks`.
   [[nodiscard]] virtual bool is_local(bool between_blanks) const {

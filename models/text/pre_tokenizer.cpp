@@ -105,7 +105,7 @@ class ByExpression final : public PreTokenizer {
     is_local_ = cuts_ || matches_one_character(expression);
     drops_blanks_ = behavior == SplitBehavior::removed && inverted && expression == words_expression;
   }
-  void cut(CutText& words, Place) const override {
+  void cut(CutText& words, TextPosition) const override {
     std::vector<Range> ranges;
     ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
     UnicodePattern::Finder finder(pattern_);
@@ -165,7 +165,7 @@ bool is_bert_punctuation(char32_t c) {
 class ByPunctuation final : public PreTokenizer {
  public:
   explicit ByPunctuation(SplitBehavior behavior) : behavior_(behavior) {}
-  void cut(CutText& words, Place) const override { split_characters(words, behavior_, is_bert_punctuation); }
+  void cut(CutText& words, TextPosition) const override { split_characters(words, behavior_, is_bert_punctuation); }
   [[nodiscard]] bool cuts_before_spaces() const override { return false; }
   [[nodiscard]] bool is_local() const override { return true; }
 
@@ -174,7 +174,7 @@ class ByPunctuation final : public PreTokenizer {
 };
 
 struct ByWhiteSpace final : PreTokenizer {
-  void cut(CutText& words, Place) const override {
+  void cut(CutText& words, TextPosition) const override {
     split_characters(words, SplitBehavior::removed, is_white_space);
   }
   [[nodiscard]] bool cuts_before_spaces() const override { return true; }
@@ -182,7 +182,7 @@ struct ByWhiteSpace final : PreTokenizer {
 };
 
 struct AsBert final : PreTokenizer {
-  void cut(CutText& words, Place) const override {
+  void cut(CutText& words, TextPosition) const override {
     std::vector<Range> ranges;
     ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
     for (const Range range : words.ranges) {
@@ -226,7 +226,7 @@ void rewrite(CutText& words, Edit&& edit) {
 }
 
 struct PrefixSpace final : PreTokenizer {
-  void cut(CutText& words, Place place) const override {
+  void cut(CutText& words, TextPosition place) const override {
     bool joins = !place.begins && begins_with_word(words);  // what goes on with a text that was cut
     rewrite(words, [&](std::string_view word, std::string& to) {
       if (!std::exchange(joins, false) && word.front() != ' ') to += ' ';
@@ -240,7 +240,7 @@ struct PrefixSpace final : PreTokenizer {
 class SplitBefore final : public PreTokenizer {
  public:
   explicit SplitBefore(std::string mark) : mark_(std::move(mark)) {}
-  void cut(CutText& words, Place) const override {
+  void cut(CutText& words, TextPosition) const override {
     std::vector<Range> ranges;
     ranges.reserve(std::max(words.ranges.size(), words.text.size() / 4));
     for (const Range range : words.ranges) {
@@ -268,7 +268,7 @@ class SplitBefore final : public PreTokenizer {
 class ByMetaspace final : public PreTokenizer {
  public:
   explicit ByMetaspace(Metaspace what) : what_(std::move(what)) {}
-  void cut(CutText& words, Place place) const override {
+  void cut(CutText& words, TextPosition place) const override {
     bool is_first = begins_with_word(words);
     rewrite(words, [&](std::string_view word, std::string& to) {
       const bool goes_on = is_first && !place.begins;  // with a text that was cut

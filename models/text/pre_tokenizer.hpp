@@ -25,7 +25,7 @@ struct CutText {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  virtual void cut(CutText& words, Place place) const = 0;
+  virtual void cut(CutText& words, TextPosition place) const = 0;
   /// Whether it always begins a word at a space that follows another character, whatever lies before and behind.
   [[nodiscard]] virtual bool cuts_before_spaces() const = 0;
   /// Whether it cuts a text that is cut at such a space as it cuts the whole, but for the word that goes on there.

@@ -188,7 +188,7 @@ class CharacterMap final : public Normalizer {
     if (texts_.empty() || texts_.back() != '\0' || first_stray_byte(texts_, 0) < texts_.size()) refuse();
   }
 
-  void apply(std::string& text, Place) const override {
+  void apply(std::string& text, TextPosition) const override {
     std::string to;
     to.reserve(text.size());
     auto kept = kept_.find(text, 0, SpelledSpecials::text);

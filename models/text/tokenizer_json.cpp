@@ -52,7 +52,7 @@ bool leaves_texts_whole(const JsonNode& pre_tokenizer) {
          (type == "ByteLevel" && !pre_tokenizer["use_regex"].flag(true));
 }
 
-std::vector<std::string> words_of(const PreTokenizers& steps, const std::string& text, Place place) {
+std::vector<std::string> words_of(const PreTokenizers& steps, const std::string& text, TextPosition place) {
   CutText words{text, {}};
   if (!text.empty()) words.ranges.push_back({0, text.size()});
   for (const auto& step : steps) step->cut(words, place);

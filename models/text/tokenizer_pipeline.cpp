@@ -9,8 +9,8 @@ namespace {
 
 /// Calls token(id) and part(text, place) for what spells tokens and what lies between.
 template <typename Token, typename Part>
-void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::string_view text, Place place,
-                      Token&& token, Part&& part) {
+void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::string_view text,
+                      TextPosition place, Token&& token, Part&& part) {
   std::size_t done = 0;
   if (tokens.finds(specials)) {
     while (const auto found = tokens.find(text, done, specials)) {
@@ -47,10 +47,10 @@ PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpelledSpeci
 void PipelineEncoder::encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) {
   for_each_spelled(
       pipeline_.spelled, specials_, text, {begins, begins}, [&](std::int32_t token) { to.push_back(token); },
-      [&](std::string_view part, Place place) { encode_part(part, place, to); });
+      [&](std::string_view part, TextPosition place) { encode_part(part, place, to); });
 }
 
-void PipelineEncoder::encode_part(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+void PipelineEncoder::encode_part(std::string_view text, TextPosition place, std::vector<std::int32_t>& to) {
   for (std::size_t done = 0; done < text.size();) {
     const std::size_t stray = first_stray_byte(text, done);
     if (stray > done) encode_characters(text.substr(done, stray - done), place, to);
@@ -60,17 +60,17 @@ void PipelineEncoder::encode_part(std::string_view text, Place place, std::vecto
   }
 }
 
-void PipelineEncoder::encode_characters(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+void PipelineEncoder::encode_characters(std::string_view text, TextPosition place, std::vector<std::int32_t>& to) {
   if (pipeline_.normalizers.empty() && !pipeline_.spelled_normally.finds(specials_))
     return encode_words(text, place, to);
   normal_ = text;
   for (const auto& normalizer : pipeline_.normalizers) normalizer->apply(normal_, place);
   for_each_spelled(
       pipeline_.spelled_normally, specials_, normal_, place, [&](std::int32_t token) { to.push_back(token); },
-      [&](std::string_view part, Place there) { encode_words(part, there, to); });
+      [&](std::string_view part, TextPosition there) { encode_words(part, there, to); });
 }
 
-void PipelineEncoder::encode_words(std::string_view text, Place place, std::vector<std::int32_t>& to) {
+void PipelineEncoder::encode_words(std::string_view text, TextPosition place, std::vector<std::int32_t>& to) {
   words_.text.assign(text);
   words_.ranges.assign(1, {0, text.size()});
   for (const auto& step : pipeline_.pre_tokenizers) step->cut(words_, place);

@@ -51,9 +51,9 @@ class PipelineEncoder {
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to);
 
  private:
-  void encode_part(std::string_view text, Place place, std::vector<std::int32_t>& to);
-  void encode_characters(std::string_view text, Place place, std::vector<std::int32_t>& to);
-  void encode_words(std::string_view text, Place place, std::vector<std::int32_t>& to);
+  void encode_part(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
+  void encode_characters(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
+  void encode_words(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
 
   const TokenizerPipeline& pipeline_;
   SpelledSpecials specials_;

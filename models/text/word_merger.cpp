@@ -25,7 +25,7 @@ void WordMerger::finish(std::vector<std::int32_t>& to) {
 
 /// Looks for the lowest rank among all parts, time and again.
 void WordMerger::merge_short(std::vector<std::int32_t>& to) {
-  Part* const parts = parts_.data();
+  Link* const parts = parts_.data();
   std::size_t count = parts_.size();
   while (true) {
     std::size_t lowest = 0;
@@ -70,7 +70,7 @@ void WordMerger::merge_long(std::vector<std::int32_t>& to) {
     const std::uint64_t first = queue_.back();
     queue_.pop_back();
     const auto i = static_cast<std::uint32_t>(first);
-    Part& part = parts_[i];
+    Link& part = parts_[i];
     if (first != entry(i)) continue;
     const std::uint32_t gone = part.after;
     part.token = part.joined.token;

@@ -23,7 +23,7 @@ class WordMerger {
 
  private:
   /// A token while its neighbours are joined, or nothing any more once it was joined to the one before.
-  struct Part {
+  struct Link {
     std::int32_t token = 0;
     MergeTable::Joined joined;  // with the part that follows
     std::uint32_t before = 0, after = 0;
@@ -33,7 +33,7 @@ class WordMerger {
   void merge_long(std::vector<std::int32_t>& to);
 
   const MergeTable& merges_;
-  std::vector<Part> parts_;
+  std::vector<Link> parts_;
   std::vector<std::uint64_t> queue_;
 };
 

@@ -60,14 +60,14 @@ class WeightLayout {
   [[nodiscard]] std::vector<Run> runs(const UnitSpec& unit, std::size_t begin, std::size_t end) const;
 
  private:
-  struct Place {
+  struct FileOffset {
     std::size_t file = 0;
     std::uint64_t offset = 0;  // bytes
   };
 
   std::string single_;
   std::vector<File> files_;
-  std::map<std::string, Place, std::less<>> places_;  // by tensor
+  std::map<std::string, FileOffset, std::less<>> places_;  // by tensor
   std::uint64_t elements_ = 0;
 };
 

@@ -26,7 +26,7 @@ struct CheckpointReader::State {
   enum class Stage { empty, wanted, loading, loaded };
 
   /// A piece that is in memory or on its way.
-  struct Slot {
+  struct LoadedPiece {
     PieceBuffer memory;
     std::uint32_t piece = 0;
     Stage stage = Stage::empty;
@@ -52,10 +52,10 @@ struct CheckpointReader::State {
   [[nodiscard]] std::span<const std::uint32_t> pieces_of(std::uint32_t array, std::uint64_t begin,
                                                          std::uint64_t end) const;
   [[nodiscard]] std::span<const std::uint32_t> announced_from(std::uint32_t piece);
-  [[nodiscard]] const Slot& wait_for(std::span<const std::uint32_t> pieces);
-  [[nodiscard]] Slot* slot_of(std::uint32_t piece);
+  [[nodiscard]] const LoadedPiece& wait_for(std::span<const std::uint32_t> pieces);
+  [[nodiscard]] LoadedPiece* slot_of(std::uint32_t piece);
   bool want(std::uint32_t piece, std::span<const std::uint32_t> kept);
-  void deliver(const Slot& slot, const Destination& destination) const;
+  void deliver(const LoadedPiece& slot, const Destination& destination) const;
   void begin_read(const Destination& to);
   void end_read();
 
@@ -76,8 +76,8 @@ struct CheckpointReader::State {
   // Under the mutex, but for the memory of slots that are loading or loaded.
   std::mutex mutex;
   std::condition_variable wanted, loaded;
-  std::vector<Slot> slots;
-  std::deque<Slot*> queue;
+  std::vector<LoadedPiece> slots;
+  std::deque<LoadedPiece*> queue;
   Destination destination;
   int delivering = 0;  // threads
   bool closing = false;
@@ -120,7 +120,7 @@ void CheckpointReader::State::serve() {
   for (;;) {
     wanted.wait(lock, [this] { return closing || !queue.empty(); });
     if (closing) return;
-    Slot& slot = *queue.front();
+    LoadedPiece& slot = *queue.front();
     queue.pop_front();
     slot.stage = Stage::loading;
     lock.unlock();
@@ -143,7 +143,7 @@ void CheckpointReader::State::serve() {
 }
 
 /// What a piece has of what is being read, to where that goes.
-void CheckpointReader::State::deliver(const Slot& slot, const Destination& destination) const {
+void CheckpointReader::State::deliver(const LoadedPiece& slot, const Destination& destination) const {
   const CheckpointPiece& piece = manifest.pieces[slot.piece];
   const std::uint64_t from = std::max(destination.begin, piece.begin);
   const std::uint64_t until = std::min(destination.end, piece.begin + piece.count);
@@ -161,7 +161,7 @@ void CheckpointReader::State::deliver(const Slot& slot, const Destination& desti
 /// From now on threads deliver what they load; the one that reads delivers what was there before.
 void CheckpointReader::State::begin_read(const Destination& to) {
   const std::lock_guard lock(mutex);
-  for (Slot& slot : slots) slot.delivered = false;
+  for (LoadedPiece& slot : slots) slot.delivered = false;
   destination = to;
 }
 
@@ -172,8 +172,8 @@ void CheckpointReader::State::end_read() {
   loaded.wait(lock, [this] { return delivering == 0; });
 }
 
-CheckpointReader::State::Slot* CheckpointReader::State::slot_of(std::uint32_t piece) {
-  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& each) {
+CheckpointReader::State::LoadedPiece* CheckpointReader::State::slot_of(std::uint32_t piece) {
+  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const LoadedPiece& each) {
     return each.stage != Stage::empty && each.piece == piece;
   });
   return slot == slots.end() ? nullptr : &*slot;
@@ -182,7 +182,7 @@ CheckpointReader::State::Slot* CheckpointReader::State::slot_of(std::uint32_t pi
 /// Has a piece read into the place of one that is not among `kept`, if any is free of threads.
 bool CheckpointReader::State::want(std::uint32_t piece, std::span<const std::uint32_t> kept) {
   if (slot_of(piece) != nullptr) return true;
-  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& each) {
+  const auto slot = std::find_if(slots.begin(), slots.end(), [&](const LoadedPiece& each) {
     return each.stage == Stage::empty ||
            (each.stage != Stage::loading && std::find(kept.begin(), kept.end(), each.piece) == kept.end());
   });
@@ -218,13 +218,15 @@ std::span<const std::uint32_t> CheckpointReader::State::announced_from(std::uint
 }
 
 /// The first of the pieces, once it is loaded; the others, as many as there are slots, are on their way.
-const CheckpointReader::State::Slot& CheckpointReader::State::wait_for(std::span<const std::uint32_t> window) {
+const CheckpointReader::State::LoadedPiece& CheckpointReader::State::wait_for(
+    std::span<const std::uint32_t> window) {
   window = window.first(std::min(window.size(), slots.size()));
   std::unique_lock lock(mutex);
   for (;;) {
     for (const std::uint32_t piece : window)
       if (!want(piece, window)) break;
-    if (const Slot* slot = slot_of(window.front()); slot != nullptr && slot->stage == Stage::loaded) return *slot;
+    if (const LoadedPiece* slot = slot_of(window.front()); slot != nullptr && slot->stage == Stage::loaded)
+      return *slot;
     loaded.wait(lock);
   }
 }
@@ -294,7 +296,7 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
     const CheckpointPiece& piece = state.manifest.pieces[wanted[i]];
     auto window = state.announced_from(wanted[i]);
     if (window.empty()) window = {wanted.data() + i, wanted.size() - i + ahead};
-    const State::Slot& slot = state.wait_for(window);
+    const State::LoadedPiece& slot = state.wait_for(window);
     if (slot.problem)
       throw Error(
           slot.problem->code,

@@ -116,8 +116,8 @@ class Reduction {
       for (; announced_ < microbatches_ && announced_ <= running_ + ahead_; ++announced_)
         firsts_.push_back(sync_->announce(steps_, announced_));
       for (; next_ < steps_.size(); ++next_) {
-        const Stage::Step& step = steps_[next_];
-        if (step.kind != Stage::Step::Kind::backward_weight) continue;
+        const Stage::PassStep& step = steps_[next_];
+        if (step.kind != Stage::PassStep::Kind::backward_weight) continue;
         if (!sync_->ready(firsts_.front())) return sync_->when_ready(firsts_.front(), [this] { advance(); });
         write(firsts_.front()++, step);
       }
@@ -127,7 +127,7 @@ class Reduction {
     }
   }
 
-  void write(std::uint64_t number, const Stage::Step& step) {
+  void write(std::uint64_t number, const Stage::PassStep& step) {
     const auto places = sync_->places(number, step);
     const int microbatch = running_;
     const auto compute = rank_->context().compute;

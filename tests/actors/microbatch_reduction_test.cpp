@@ -39,10 +39,10 @@ class Row {
       records_ = std::make_unique<actors::GradientRecords>(rank.context(), rank.plan, rank.plan.gradient_records);
     part_ = std::make_unique<actors::MicrobatchReduction>(
         rank.context(), rank.plan, *rank.plan.gradients.microbatch, records_.get(),
-        [this](const Stage::Step& step) { completed_.push_back(step); });
+        [this](const Stage::PassStep& step) { completed_.push_back(step); });
     pass_ = models::backward_pass(rank.plan.stage->slice(0), 0, {}).steps;
-    for (const Stage::Step& step : pass_) {
-      if (step.kind == Stage::Step::Kind::backward_weight) writes_.push_back(step);
+    for (const Stage::PassStep& step : pass_) {
+      if (step.kind == Stage::PassStep::Kind::backward_weight) writes_.push_back(step);
     }
   }
 

@@ -136,7 +136,7 @@ class Row {
     const auto& stage = *rank_->plan.stage;
     bool may = true;
     std::uint64_t use = first_use_;
-    for (const Stage::Step& step : pass_) {
+    for (const Stage::PassStep& step : pass_) {
       for (const std::size_t number : stage.uses_of(step)) may = may && whole(stage.uses()[number].unit);
       CHECK(store_->ready(use++) == may);
     }

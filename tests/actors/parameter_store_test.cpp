@@ -129,7 +129,7 @@ class Row {
     while (!queue_.empty()) {
       Announced& running = queue_.front();
       for (; running.next < running.pass.steps.size(); ++running.next) {
-        const Stage::Step& step = running.pass.steps[running.next];
+        const Stage::PassStep& step = running.pass.steps[running.next];
         if (!store_->uses(step)) continue;
         if (!store_->ready(running.use)) {
           store_->when_ready(running.use, [this] { advance(); });
@@ -154,7 +154,7 @@ class Row {
     loop_->after_work(resources_.context().compute, {"test", "the passes"}, over);
   }
 
-  void check(const Stage::Step& step, const models::StepArrays& arrays) {
+  void check(const Stage::PassStep& step, const models::StepArrays& arrays) {
     for (const std::size_t use : plan_.stage->uses_of(step)) {
       const auto& [layer, index, unit] = plan_.stage->uses()[use];
       const auto* const values = reinterpret_cast<const float*>(arrays.parameters[index]);

@@ -69,16 +69,16 @@ class Noted final : public models::Layer {
 /// queued and not done.
 class Scarce final : public PassResource {
  public:
-  Scarce(runtime::EventLoop& loop, std::uint64_t seed, std::function<bool(const Stage::Step&)> uses,
+  Scarce(runtime::EventLoop& loop, std::uint64_t seed, std::function<bool(const Stage::PassStep&)> uses,
          std::size_t places, bool listens)
       : loop_(&loop), random_(seed), uses_(std::move(uses)), places_(places), listens_(listens) {}
 
-  bool uses(const Stage::Step& step) const override { return uses_(step); }
+  bool uses(const Stage::PassStep& step) const override { return uses_(step); }
   std::uint64_t announce(const Announced& pass) override {
     const std::uint64_t first = announced_;
     announced_ += static_cast<std::uint64_t>(std::count_if(pass.steps.begin(), pass.steps.end(), uses_));
     const bool weights = std::none_of(pass.steps.begin(), pass.steps.end(),
-                                      [](const Stage::Step& step) { return step.needs_parameters(); });
+                                      [](const Stage::PassStep& step) { return step.needs_parameters(); });
     passes.emplace_back(weights ? 'W' : pass.backward ? 'B' : 'F', pass.microbatch);
     return first;
   }
@@ -127,7 +127,7 @@ class Scarce final : public PassResource {
 
   runtime::EventLoop* loop_;
   std::mt19937_64 random_;
-  std::function<bool(const Stage::Step&)> uses_;
+  std::function<bool(const Stage::PassStep&)> uses_;
   std::size_t places_;
   bool listens_;
   std::uint64_t announced_ = 0, brought_ = 0, provided_ = 0, queued_ = 0, done_ = 0;
@@ -154,10 +154,10 @@ class Middle {
         memory);
     resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
     share_.stage->bind(resources_->context().arena);
-    const auto weights = [](const Stage::Step& step) { return !step.needs_parameters(); };
-    const auto parameters = [](const Stage::Step& step) { return step.needs_parameters(); };
-    const auto some = [](const Stage::Step& step) {
-      return step.layer == 2 && step.kind == Stage::Step::Kind::forward;
+    const auto weights = [](const Stage::PassStep& step) { return !step.needs_parameters(); };
+    const auto parameters = [](const Stage::PassStep& step) { return step.needs_parameters(); };
+    const auto some = [](const Stage::PassStep& step) {
+      return step.layer == 2 && step.kind == Stage::PassStep::Kind::forward;
     };
     resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 1, some, 1, true));
     resources.push_back(std::make_unique<Scarce>(simulation_.loop(1), seed + 2, parameters, 100, seed % 2 == 0));
@@ -236,10 +236,10 @@ std::vector<std::string> calls_of(const Stage& stage, const std::vector<std::pai
   for (const auto& [direction, m] : passes) {
     const int slot = m % stage.slots();
     pass = direction == 'F' ? forward_pass(stage, slot) : backward_pass(stage, slot, pass.area);
-    for (const Stage::Step& step : pass.steps) {
-      const char* what = step.kind == Stage::Step::Kind::forward          ? "forward"
-                         : step.kind == Stage::Step::Kind::backward_input ? "input"
-                                                                          : "weight";
+    for (const Stage::PassStep& step : pass.steps) {
+      const char* what = step.kind == Stage::PassStep::Kind::forward          ? "forward"
+                         : step.kind == Stage::PassStep::Kind::backward_input ? "input"
+                                                                              : "weight";
       calls.push_back(fmt::format("{} l{} m{}", what, 1 + step.layer, m));
     }
   }
@@ -337,7 +337,8 @@ TEST_CASE("weight gradients that wait run once, in order and within their limits
     const auto weights = weights_pass(job.stage());
     std::vector<std::string> expected;
     for (int m = 0; m < microbatches; ++m)
-      for (const Stage::Step& step : weights) expected.push_back(fmt::format("weight l{} m{}", 1 + step.layer, m));
+      for (const Stage::PassStep& step : weights)
+        expected.push_back(fmt::format("weight l{} m{}", 1 + step.layer, m));
     std::vector<std::string> found;
     std::string order;  // of passes
     std::array<std::vector<int>, 3> calls;

@@ -18,7 +18,7 @@ namespace {
 /// For which the library has kernels.
 TrainOptions suited() {
   TrainOptions options;
-  options.device.device = DeviceChoice::cuda;
+  options.device.device = DeviceFlag::cuda;
   options.trainer.precision.compute = runtime::DType::bf16;
   options.model.gpt().hidden = 768;
   options.model.gpt().heads = 12;
@@ -39,7 +39,7 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   CHECK(attention_kernels(suited(), false) == AttentionKernels::own);
   const auto own = [](auto change) { return attention_kernels(with(change), true) == AttentionKernels::own; };
   CHECK(own([](TrainOptions& o) { o.device.attention = AttentionKernels::own; }));
-  CHECK(own([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }));
+  CHECK(own([](TrainOptions& o) { o.device.device = DeviceFlag::cpu; }));
   CHECK(own([](TrainOptions& o) { o.device.measures_products = false; }));
   CHECK_FALSE(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
   CHECK(own([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }));
@@ -61,7 +61,7 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, words));
   };
-  refused([](TrainOptions& o) { o.device.device = DeviceChoice::cpu; }, "--device cuda");
+  refused([](TrainOptions& o) { o.device.device = DeviceFlag::cpu; }, "--device cuda");
   refused([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }, "--precision bf16");
   refused([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }, "--dropout 0");
   refused([](TrainOptions& o) { o.model.gpt().heads = 64; }, "heads of 12 channels");

@@ -17,7 +17,7 @@ TrainOptions on_gpus(int stages, int rows) {
   TrainOptions options;
   options.ranks = stages * rows;
   options.trainer.grid = {stages, rows};
-  options.device.device = DeviceChoice::cuda;
+  options.device.device = DeviceFlag::cuda;
   return options;
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("NCCL is chosen where every rank of a column has a GPU of its own") {
 TEST_CASE("there is nothing to choose without columns or without GPUs") {
   CHECK(choose_collectives(on_gpus(4, 1), every_rank_its_own(4)).line.empty());
   auto options = on_gpus(1, 4);
-  options.device.device = DeviceChoice::cpu;
+  options.device.device = DeviceFlag::cpu;
   CHECK(!choose_collectives(options, {}).nccl);
   CHECK(choose_collectives(options, {}).line.empty());
 }

@@ -426,7 +426,7 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   const std::string questions =
       folder
           .write("questions.bin",
-                 choice_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0}, {{32}, {{97}, {255}, {0, 1}}, 1}}))
+                 question_file({{{110, 111}, {{100, 101}, {1, 2, 3}}, 0}, {{32}, {{97}, {255}, {0, 1}}, 1}}))
           .string();
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors");
   std::filesystem::remove(metrics);

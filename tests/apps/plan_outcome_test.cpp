@@ -124,22 +124,22 @@ TEST_CASE("without simulations a plan has the memory of one with them, and its b
   CHECK(planned.at("simulated").as_int64() == 0);
   const auto& all = planned.at("best").as_array();
   REQUIRE(all.size() == simulated.at("best").as_array().size());
-  for (const auto& choice : simulated.at("best").as_array()) {
+  for (const auto& ranked : simulated.at("best").as_array()) {
     const auto same = std::find_if(
-        all.begin(), all.end(), [&](const auto& each) { return each.at("candidate") == choice.at("candidate"); });
+        all.begin(), all.end(), [&](const auto& each) { return each.at("candidate") == ranked.at("candidate"); });
     REQUIRE(same != all.end());
     for (const char* const key : {"device_bytes", "device_bytes_of_all", "host_bytes", "file_bytes"}) {
       CAPTURE(key);
-      CHECK(same->at(key) == choice.at(key));
+      CHECK(same->at(key) == ranked.at(key));
     }
-    CHECK(same->at("step_seconds").as_double() >= choice.at("bound_seconds").as_double());
+    CHECK(same->at("step_seconds").as_double() >= ranked.at("bound_seconds").as_double());
     CHECK(same->at("bubble").is_null());
-    CHECK(choice.at("bubble").is_double());
+    CHECK(ranked.at("bubble").is_double());
     const auto of_a_second = [](const auto& each) {
       return each.at("mfu").as_double() * each.at("step_seconds").as_double();
     };
-    CHECK(of_a_second(choice) > 0);
-    CHECK(of_a_second(*same) == doctest::Approx(of_a_second(choice)));
+    CHECK(of_a_second(ranked) > 0);
+    CHECK(of_a_second(*same) == doctest::Approx(of_a_second(ranked)));
   }
   CHECK(std::is_sorted(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.at("step_seconds").as_double() < b.at("step_seconds").as_double();
@@ -169,19 +169,19 @@ TEST_CASE("a config file plans for a device that this build may not have") {
 }
 
 TEST_CASE("of many stages a plan shows what an average one does, the busiest and the idlest") {
-  apps::Choice choice;
+  apps::Ranked ranked;
   for (int s = 1; s <= 20; ++s)
-    choice.prediction.stages.push_back(
+    ranked.prediction.stages.push_back(
         {.forward_seconds = s * 1e-3, .backward_seconds = 0.02, .step_seconds = 0.05});
-  const std::string text = apps::stages_table(choice);
+  const std::string text = apps::stages_table(ranked);
   CHECK(std::count(text.begin(), text.end(), '\n') == 6);
   CHECK(has(text, "average       10.5 ms       20.0 ms             –"));
   CHECK(has(text, "19, busiest       20.0 ms       20.0 ms"));
   CHECK(has(text, "0, idlest        1.0 ms       20.0 ms"));
   CHECK(has(text, "29.0 ms\n"));  // that the idlest waits
-  choice.prediction.stages.resize(16);
-  const std::string all = apps::stages_table(choice);
+  ranked.prediction.stages.resize(16);
+  const std::string all = apps::stages_table(ranked);
   CHECK(std::count(all.begin(), all.end(), '\n') == 19);
-  choice.prediction.stages.clear();
-  CHECK(apps::stages_table(choice).empty());
+  ranked.prediction.stages.clear();
+  CHECK(apps::stages_table(ranked).empty());
 }

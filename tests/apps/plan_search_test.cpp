@@ -1,4 +1,4 @@
-#include "apps/plan/choice.hpp"
+#include "apps/plan/ranking.hpp"
 
 #include "apps/plan/search.hpp"
 #include "runtime/error.hpp"
@@ -16,7 +16,7 @@
 
 using namespace ranvier;
 using apps::Bound;
-using apps::Choices;
+using apps::Ranking;
 using apps::search;
 using apps::SearchLimits;
 using apps::SearchResult;
@@ -121,12 +121,12 @@ TEST_CASE("no bound is above the time of its simulation where work varies or lin
     const apps::Planner planner(with(tests::small_gpt_flags(1, 1, 2), {{"offload", "none"}, {"policy", "1f1b"}}),
                                 profile);
     const actors::PredictionOptions how{.disturbances = {.seed = static_cast<std::uint64_t>(draw), .jitter = 3}};
-    const Choices all = choose(planner, costs, actors::predict, {.best = 100, .exhaustive = true}, how);
+    const Ranking all = rank_candidates(planner, costs, actors::predict, {.best = 100, .exhaustive = true}, how);
     REQUIRE(!all.best.empty());
     least = std::max(least, all.search.largest_bound_share);
     apps::Bounds bounds(planner, costs);
-    for (const apps::Choice& choice : all.best)
-      usual = std::max(usual, bounds.of(planner.plan(choice.candidate)).seconds / choice.prediction.step_seconds);
+    for (const apps::Ranked& ranked : all.best)
+      usual = std::max(usual, bounds.of(planner.plan(ranked.candidate)).seconds / ranked.prediction.step_seconds);
   }
   CHECK(least <= 1);
   CHECK(usual > 1);  // what bounds of undisturbed work would be
@@ -158,8 +158,8 @@ TEST_CASE("no bound is above the time of its simulation, and so the best of a pl
     const runtime::MachineProfile profile = tests::plan_profile(job.gpu);
     const apps::Planner planner(with(tests::small_gpt_flags(4, 2, 8), job.more), profile);
     const runtime::ProfileCosts costs(profile);
-    const Choices all = choose(planner, costs, actors::predict, {.best = 10, .exhaustive = true});
-    const Choices cut = choose(planner, costs, actors::predict, {.best = 10, .threads = 2});
+    const Ranking all = rank_candidates(planner, costs, actors::predict, {.best = 10, .exhaustive = true});
+    const Ranking cut = rank_candidates(planner, costs, actors::predict, {.best = 10, .threads = 2});
     CHECK(all.search.largest_bound_share <= 1);
     CHECK(all.search.largest_bound_share > 0.3);
     same(cut.search.best, all.search.best);

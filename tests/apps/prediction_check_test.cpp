@@ -72,7 +72,7 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
     sent[2] += 7 * static_cast<std::uint64_t>(factor);
     meter.step(trace, sent);
   }
-  const StepMeter::Step step = meter.usual();
+  const StepMeter::UsualStep step = meter.usual();
   CHECK(step.steps == 4);
   CHECK(step.seconds == doctest::Approx(10e-3));
   CHECK(step.busy_seconds == doctest::Approx(3e-3));

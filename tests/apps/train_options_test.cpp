@@ -168,7 +168,7 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   CHECK(options.trainer.recompute == 3);
   CHECK(options.trainer.learning_rate.decay == actors::LearningRateOptions::Decay::linear);
   CHECK_FALSE(options.data.shuffle);
-  CHECK(options.device.device == DeviceChoice::inline_);
+  CHECK(options.device.device == DeviceFlag::inline_);
   CHECK(options.device.memory_bytes == std::size_t{512} << 20);
   CHECK(parse_train({"--data", "a", "--recompute", "auto"}).trainer.recompute_auto);
   const auto off = parse_train({"--data", "a", "--recompute", "off"}).trainer;
@@ -204,9 +204,9 @@ TEST_CASE("-h asks for help, and is a value like others after a flag") {
 
 TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the device") {
   if constexpr (runtime::with_cuda) {
-    CHECK(parse_train({"--data", "a"}).device.device == DeviceChoice::cpu);
+    CHECK(parse_train({"--data", "a"}).device.device == DeviceFlag::cpu);
     const auto in_turn = parse_train({"--data", "a", "--device", "cuda"}).device;
-    CHECK(in_turn.device == DeviceChoice::cuda);
+    CHECK(in_turn.device == DeviceFlag::cuda);
     CHECK_FALSE(in_turn.gpu.has_value());
     CHECK(in_turn.point_to_point == PointToPoint::automatic);
     const auto third = parse_train({"--data", "a", "--device", "cuda:3", "--p2p", "staged"}).device;

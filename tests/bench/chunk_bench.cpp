@@ -97,8 +97,8 @@ class Phase {
       });
       const models::Stage::Pass pass = models::backward_pass(plan_.stage->slice(0), 0, {}).steps;
       std::uint64_t number = sync_->announce(pass, 0);
-      for (const models::Stage::Step& step : pass) {
-        if (step.kind == models::Stage::Step::Kind::backward_weight) sync_->written(number++, step, 0);
+      for (const models::Stage::PassStep& step : pass) {
+        if (step.kind == models::Stage::PassStep::Kind::backward_weight) sync_->written(number++, step, 0);
       }
     } else {
       for (std::size_t c = 0; c < chunks(); ++c) optimizer_->reduced(c);

@@ -64,7 +64,7 @@ void run_all(Rank& rank, Communicator& communicator, const GappedRuns& runs = {}
   std::size_t left = 0;
   for (int operation = 0; operation < 6; ++operation) {
     auto& parts = buffers.emplace_back();
-    std::vector<Communicator::Part> given;
+    std::vector<Communicator::Operand> given;
     for (std::size_t part = 0; part < lengths.size(); ++part) {
       const std::size_t elements = lengths[part] * static_cast<std::size_t>(ranks);
       auto& buffer = parts.emplace_back(elements == 0 ? 0 : runs.place(elements - 1) + 1);
@@ -176,7 +176,7 @@ TEST_CASE("MPI's sums of half precision are refused by name, its gathers are not
     const int piece = members.team.topology.piece(members.me);
     buffer[static_cast<std::size_t>(piece) * 10 + i] = from_float<Bf16>(static_cast<float>(piece + 1));
   }
-  const Communicator::Part part{reinterpret_cast<std::byte*>(buffer.data()), buffer.size()};
+  const Communicator::Operand part{reinterpret_cast<std::byte*>(buffer.data()), buffer.size()};
   CHECK_THROWS_WITH_AS(
       communicator.run(Collective::reduce_scatter, {&part, 1}, DType::bf16, "gradients of h.0", [] {}),
       doctest::Contains("gradients of h.0: MPI does not add bf16"), ranvier::Error);

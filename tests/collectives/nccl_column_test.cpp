@@ -83,7 +83,7 @@ void run_calls(const Topology& topology, NcclWay way, const PlanChoice& choice, 
     NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
     rank.column->connect([&, me] {
       for (std::size_t number = 0; number < calls.size(); ++number) {
-        std::vector<Communicator::Part> parts;
+        std::vector<Communicator::Operand> parts;
         for (std::size_t part = 0; part < calls[number].lengths.size(); ++part) {
           const GappedRuns runs = calls[number].runs_of(part);
           parts.push_back({memory[number][part][static_cast<std::size_t>(me)].data(),
@@ -178,7 +178,7 @@ TEST_CASE("several parts are one launch") {
     NcclRank& rank = job.ranks[static_cast<std::size_t>(me)];
     rank.column->connect([&, me] {
       auto* values = reinterpret_cast<std::byte*>(data[static_cast<std::size_t>(me)].data());
-      const std::vector<Communicator::Part> parts = {{values, 4}, {values + 16, 4}, {values + 32, 4}};
+      const std::vector<Communicator::Operand> parts = {{values, 4}, {values + 16, 4}, {values + 32, 4}};
       job.ranks[static_cast<std::size_t>(me)].communicators[communicator]->run(
           Collective::all_reduce, parts, DType::f32, "sum", [&, me] { job.loop(me).stop(); });
     });
@@ -195,7 +195,7 @@ namespace {
 std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwhile) {
   const std::size_t communicator = job.add_communicator(0, {});
   static std::array<float, 2> values{};
-  const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+  const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
   for (int me = 0; me < 2; ++me) {
     job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {
       if (me != 0) return;
@@ -244,8 +244,8 @@ TEST_CASE("a peer that ends while operations are under way on both lanes is one 
   const std::size_t within = job.add_communicator_of(TeamKind::group, 0);
   const std::size_t between = job.add_communicator_of(TeamKind::replicas, 1);
   std::array<float, 8> values{};
-  const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), 4};
-  const Communicator::Part other{reinterpret_cast<std::byte*>(values.data() + 4), 4};
+  const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), 4};
+  const Communicator::Operand other{reinterpret_cast<std::byte*>(values.data() + 4), 4};
   int connected = 0;
   for (int me = 0; me < 4; ++me) {
     job.ranks[static_cast<std::size_t>(me)].column->connect([&] {
@@ -320,7 +320,7 @@ TEST_CASE("communicators are connected once for each team, whoever uses them, an
 TEST_CASE("an operation that NCCL cannot be given is refused by name") {
   NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
   const std::size_t communicator = job.add_communicator(0, {});
-  const Communicator::Part part{nullptr, 7};
+  const Communicator::Operand part{nullptr, 7};
   CHECK_THROWS_WITH_AS(job.ranks[0].communicators[communicator]->run(Collective::all_gather, {&part, 1}, DType::f32,
                                                                      "gather of h.3", [] {}),
                        doctest::Contains("gather of h.3: 7 elements do not divide by 2 ranks"), ranvier::Error);

@@ -60,7 +60,7 @@ TEST_CASE("one rank's collectives by NCCL leave what a plan of one rank leaves")
     const auto run_all = [&](Communicator& communicator, const tests::OnDevice<unsigned char>& on_device,
                              const std::function<void()>& done) {
       auto* data = reinterpret_cast<std::byte*>(on_device.data());
-      const std::vector<Communicator::Part> parts = {{data, 100}, {data + 1024, 1}, {data + 2048, 60, 20, 30}};
+      const std::vector<Communicator::Operand> parts = {{data, 100}, {data + 1024, 1}, {data + 2048, 60, 20, 30}};
       const auto left = std::make_shared<int>(3);
       for (const Collective collective :
            {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {

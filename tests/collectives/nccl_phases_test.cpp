@@ -156,7 +156,7 @@ void run_in_any_order(std::uint64_t seed) {
         const int operation = flow * operations + started[static_cast<std::size_t>(flow)]++;
         job.loop(me).post([&, me, flow, operation] {
           auto& values = data[static_cast<std::size_t>(me)][static_cast<std::size_t>(operation)];
-          const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+          const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
           job.ranks[static_cast<std::size_t>(me)].communicators[static_cast<std::size_t>(flow)]->run(
               collectives[static_cast<std::size_t>(operation)], {&part, 1}, DType::f32, "sum", [&, me] {
                 if (--left[static_cast<std::size_t>(me)] == 0) job.loop(me).stop();
@@ -211,7 +211,7 @@ double seconds_of(Collective collective, bool two_hops, int operations, bool kee
     auto& communicators = job.ranks[static_cast<std::size_t>(me)].communicators;
     for (int o = 0; o < operations; ++o) {
       auto* values = data[static_cast<std::size_t>(me)].data() + 16 * o;
-      const Communicator::Part part{reinterpret_cast<std::byte*>(values), 16};
+      const Communicator::Operand part{reinterpret_cast<std::byte*>(values), 16};
       const Handler done = [&, me] {
         if (--left > 0) return;
         end = job.loop(me).now();
@@ -267,7 +267,7 @@ TEST_CASE("ranks wait for the first one to say what comes next only where there 
     NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
     for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
     std::array<float, 2> values{};
-    const Communicator::Part part{reinterpret_cast<std::byte*>(values.data()), values.size()};
+    const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};
     // The second rank starts an operation, and the first one never does.
     for (int me = 0; me < 2; ++me) {
       job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] {

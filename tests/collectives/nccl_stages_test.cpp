@@ -23,7 +23,7 @@ std::byte* at(std::size_t element) { return memory + element * 4; }
 
 TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece a rank owns") {
   const Topology topology = Topology::regular(2, 2);  // rank 1 owns piece 2
-  const Communicator::Part part{memory, 40};
+  const Communicator::Operand part{memory, 40};
   CHECK(own_stages(Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
         std::vector<NcclStage>{{NcclSpan::team, {{Kind::all_gather, at(20), at(0), 10}}}});
   CHECK(own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32) ==
@@ -34,7 +34,7 @@ TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece
 }
 
 TEST_CASE("several parts are one group, and parts without elements none") {
-  const std::vector<Communicator::Part> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
+  const std::vector<Communicator::Operand> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
   CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
         std::vector<NcclStage>{
             {NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 8}, {Kind::all_reduce, at(100), at(100), 4}}}});
@@ -42,7 +42,7 @@ TEST_CASE("several parts are one group, and parts without elements none") {
 }
 
 TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run") {
-  const Communicator::Part part{memory, 8, 2, 10};  // elements 0 1, 10 11, 20 21, 30 31
+  const Communicator::Operand part{memory, 8, 2, 10};  // elements 0 1, 10 11, 20 21, 30 31
   const Topology topology = Topology::regular(2, 1);
   const std::vector<NcclCall> gathers = {{Kind::broadcast, at(0), at(0), 2, 0},
                                          {Kind::broadcast, at(10), at(10), 2, 0},
@@ -58,7 +58,7 @@ TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run
   CHECK(scatter[0].calls.size() == 4);
   CHECK(scatter[0].calls[3] == NcclCall{Kind::reduce, at(30), at(30), 2, 1});
   // Where a piece ends inside a run.
-  const Communicator::Part cut{memory, 6, 2, 10};
+  const Communicator::Operand cut{memory, 6, 2, 10};
   CHECK(own_stages(Collective::all_gather, topology, 0, {&cut, 1}, DType::f32)[0].calls ==
         std::vector<NcclCall>{{Kind::broadcast, at(0), at(0), 2, 0},
                               {Kind::broadcast, at(10), at(10), 1, 0},
@@ -72,7 +72,7 @@ TEST_CASE("with memory to pack to, a part in runs is one call, however many runs
   const NcclPacking packing{nullptr, place, 1 << 20};
   for (const std::size_t runs : {8, 64, 512}) {
     CAPTURE(runs);
-    const Communicator::Part part{memory, runs * 16, 16, 40};
+    const Communicator::Operand part{memory, runs * 16, 16, 40};
     const std::size_t piece = part.elements / 4;
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
@@ -93,13 +93,13 @@ TEST_CASE("with memory to pack to, a part in runs is one call, however many runs
     }
   }
   // What does not fit goes run by run.
-  const Communicator::Part large{memory, 1 << 20, 16, 40};
+  const Communicator::Operand large{memory, 1 << 20, 16, 40};
   CHECK(own_stages(Collective::all_reduce, topology, 1, {&large, 1}, DType::f32, packing)[0].packs.empty());
 }
 
 TEST_CASE("a hierarchical gather goes across the rows and then inside them, a reduce-scatter the other way") {
   const Topology topology = Topology::regular(2, 3);
-  const Communicator::Part part{memory, 60};
+  const Communicator::Operand part{memory, 60};
   const int me = 3;  // place 1 of row 1: piece 4
   CHECK(hierarchical_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
         std::vector<NcclStage>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
@@ -122,7 +122,7 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
   const Topology topology = Topology::regular(4, 1);
   for (const auto& algorithm : algorithms(Collective::all_reduce)) {
     CAPTURE(algorithm.name);
-    const Communicator::Part part{memory, 400, 50, 70};
+    const Communicator::Operand part{memory, 400, 50, 70};
     const PartScripts scripts = {
         std::make_shared<const std::vector<Script>>(algorithm.scripts(topology, part.elements, 5, 1))};
     std::byte* const staging = at(100000);
@@ -150,10 +150,10 @@ TEST_CASE("an algorithm's name says how NCCL is asked") {
 }
 
 TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
-  const Communicator::Part odd{memory, 41};
+  const Communicator::Operand odd{memory, 41};
   CHECK_THROWS_WITH_AS((void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
                        doctest::Contains("41 elements do not divide by 4"), ranvier::Error);
-  const Communicator::Part overlapping{memory, 40, 10, 9};
+  const Communicator::Operand overlapping{memory, 40, 10, 9};
   CHECK_THROWS_WITH_AS(
       (void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
       doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);

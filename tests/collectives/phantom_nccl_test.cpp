@@ -52,7 +52,7 @@ Duration nccl_time(const Topology& topology, Collective collective, std::size_t 
   for (const int rank : ranks) {
     sources.push_back(nccl.source(cluster.loop(rank)));
     members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, ranks)));
-    const Communicator::Part part{.data = nullptr, .elements = elements};
+    const Communicator::Operand part{.data = nullptr, .elements = elements};
     members.back()->run(collective, {&part, 1}, DType::f32, "all of it", [&cluster, &ends, rank] {
       ends[std::size_t(rank)] = cluster.time().now();
       cluster.loop(rank).stop();
@@ -131,7 +131,7 @@ TEST_CASE("an operation of NCCL begins when its last rank does, and after the on
     members.push_back(sources.back()->communicator(TeamKind::column, 0, options_of(topology, rank, {0, 1})));
   }
   std::vector<Duration> ends;
-  const Communicator::Part part{.data = nullptr, .elements = 1000000}, empty;
+  const Communicator::Operand part{.data = nullptr, .elements = 1000000}, empty;
   const auto run = [&](int rank, bool last) {
     members[std::size_t(rank)]->run(Collective::all_gather, {&part, 1}, DType::f32, "it", [&, rank, last] {
       ends.push_back(cluster.time().now());
@@ -174,7 +174,7 @@ TEST_CASE(
       members.push_back(
           sources.back()->communicator(TeamKind::column, 0, options_of(Topology::regular(2, 1), rank, {0, 1})));
     }
-    const Communicator::Part part{.data = nullptr, .elements = 50000};  // of which each rank sends half
+    const Communicator::Operand part{.data = nullptr, .elements = 50000};  // of which each rank sends half
     std::vector<Duration> computed, gathered;
     for (const int rank : {0, 1}) {
       const auto compute = [&, rank](double bytes) {

@@ -143,7 +143,7 @@ void run_program(const Program& program, std::uint64_t seed) {
     for (std::size_t number = 0; number < program.calls.size(); ++number) {
       loop.post([&, me, number] {
         const Call& call = program.calls[number];
-        std::vector<Communicator::Part> parts;
+        std::vector<Communicator::Operand> parts;
         for (std::size_t part = 0; part < call.lengths.size(); ++part) {
           const GappedRuns runs = call.runs_of(part);
           parts.push_back(
@@ -290,7 +290,7 @@ struct Pair {
                       .staging_bytes = staging_bytes}) {}
 
   void run(Collective collective, std::size_t elements, const std::string& what) {
-    const Communicator::Part part{reinterpret_cast<std::byte*>(data.data()), elements};
+    const Communicator::Operand part{reinterpret_cast<std::byte*>(data.data()), elements};
     communicator.run(collective, {&part, 1}, DType::f32, what, [] {});
   }
 };
@@ -308,7 +308,7 @@ TEST_CASE("an operation whose staging does not fit, or that needs too many tags,
 
 TEST_CASE("runs that overlap are refused") {
   Pair pair(1 << 16);
-  const Communicator::Part part{reinterpret_cast<std::byte*>(pair.data.data()), 100, 10, 9};
+  const Communicator::Operand part{reinterpret_cast<std::byte*>(pair.data.data()), 100, 10, 9};
   CHECK_THROWS_WITH_AS(
       pair.communicator.run(Collective::all_gather, {&part, 1}, DType::f32, "gather of h.3", [] {}),
       doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);
@@ -326,7 +326,7 @@ TEST_CASE("a communicator names what is under way, and lets no more operations r
 TEST_CASE("short ranges of a step are one message, and a long one goes by itself") {
   Pair pair(1 << 16, 1 << 10, 1 << 20);
   std::vector<float> a(100), b(20), c(2 * 2048);
-  std::vector<Communicator::Part> parts;
+  std::vector<Communicator::Operand> parts;
   for (auto* buffer : {&a, &c, &b}) {
     parts.push_back({reinterpret_cast<std::byte*>(buffer->data()), buffer->size()});
   }

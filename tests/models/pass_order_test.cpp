@@ -14,7 +14,7 @@
 
 using namespace ranvier;
 using models::StageLayout;
-using Kind = StageLayout::Step::Kind;
+using Kind = StageLayout::PassStep::Kind;
 
 namespace {
 
@@ -38,7 +38,7 @@ StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, i
 std::string text(const StageLayout& layout, const StageLayout::Pass& pass) {
   std::string all;
   for (std::size_t s = 0; s < pass.size(); ++s) {
-    const StageLayout::Step& step = pass[s];
+    const StageLayout::PassStep& step = pass[s];
     if (step.part > 0) {
       CHECK(pass[s - 1].layer == step.layer);
       CHECK(pass[s - 1].kind == step.kind);

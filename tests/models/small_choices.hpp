@@ -15,7 +15,7 @@ struct SmallExample {
   std::uint16_t right = 0;
 };
 
-inline std::string choice_file(const std::vector<SmallExample>& examples) {
+inline std::string question_file(const std::vector<SmallExample>& examples) {
   std::vector<std::uint16_t> words;
   std::int32_t header[256] = {20240522, 1, static_cast<std::int32_t>(examples.size())};
   const auto add = [&words](const std::vector<std::uint16_t>& tokens) {

@@ -21,7 +21,7 @@ TEST_CASE("pieces of a range cover it once, each in one stripe, round the direct
       for (std::uint64_t begin = 0; begin < end; begin += 7) {     // ranges of 7, the last shorter
         std::uint64_t left = std::min<std::uint64_t>(7, end - begin), at = begin;
         while (left > 0) {
-          const Piece piece = stripes.first_piece(at, left);
+          const StripeRange piece = stripes.first_piece(at, left);
           REQUIRE(piece.bytes > 0);
           REQUIRE(piece.bytes <= left);
           CHECK(piece.directory == at / 10 % directories);

@@ -72,7 +72,7 @@ double by_nccl(const Job& job, NcclWay way) {
         .team = {job.topology, ranks}, .me = rank, .ranks = ranks, .choice = {}, .staging = {}};
     members.push_back(sources.back()->communicator(TeamKind::column, 0, options));
   }
-  const Communicator::Part part{.data = nullptr, .elements = job.bytes / 2};
+  const Communicator::Operand part{.data = nullptr, .elements = job.bytes / 2};
   return ends(cluster, job.topology.ranks(), [&](int rank, runtime::Handler done) {
     members[static_cast<std::size_t>(rank)]->run(job.collective, {&part, 1}, runtime::DType::bf16, "all of it",
                                                  std::move(done));

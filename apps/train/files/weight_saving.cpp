@@ -151,7 +151,7 @@ void WeightSaving::open() {
 void WeightSaving::next() {
   if (next_ == pieces_.size())
     return target_.close([this](const actors::CheckpointShare& share) { closed(share); });
-  const Piece& piece = pieces_[next_++];
+  const UnitRange& piece = pieces_[next_++];
   const std::span<float> values(values_.data(), piece.count);
   rank_.read_weights(piece.unit, piece.begin, values, [this, &piece, values] {
     target_.put({.unit = piece.unit, .array = 0, .begin = piece.begin, .count = piece.count}, next_ - 1,

@@ -42,7 +42,7 @@ class WeightSaving {
   void start(runtime::Handler done);
 
  private:
-  struct Piece {
+  struct UnitRange {
     std::size_t unit = 0;   // of the stage
     std::size_t begin = 0;  // of it
     std::size_t count = 0;
@@ -61,7 +61,7 @@ class WeightSaving {
   std::uint64_t bytes_;
   WeightTarget target_;
   FileWriter files_;  // of rank 0
-  std::vector<Piece> pieces_;
+  std::vector<UnitRange> pieces_;
   std::vector<float> values_;
   std::size_t next_ = 0;  // piece
   std::byte prepared_{};  // what rank 0 sends when it has

@@ -13,7 +13,7 @@ using models::AttentionKernels;
 namespace {
 
 AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_built) {
-  const bool on_gpu = options.device.device == DeviceChoice::cuda;
+  const bool on_gpu = options.device.device == DeviceFlag::cuda;
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const auto of_model = models::attention_shape(options.model.sizes);
   if (!of_model && options.device.attention == AttentionKernels::cudnn)

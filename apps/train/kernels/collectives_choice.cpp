@@ -77,13 +77,13 @@ void check_collectives(const TrainOptions& options) {
   if (!runtime::with_nccl)
     fail(ErrorCode::usage,
          "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
-  if (options.device.device != DeviceChoice::cuda)
+  if (options.device.device != DeviceFlag::cuda)
     fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
   if (const auto found = obstacle(options)) refuse(*found);
 }
 
 CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSituation& situation) {
-  if (options.device.device != DeviceChoice::cuda || options.trainer.grid.g_data == 1) return {};
+  if (options.device.device != DeviceFlag::cuda || options.trainer.grid.g_data == 1) return {};
   if (!may_use_nccl(options)) return {false, "collectives: plans over messages"};
   const auto found = obstacle(options, situation);
   if (!found) return {true, "collectives: NCCL " + collectives::nccl_version_text(*situation.version)};
@@ -92,7 +92,7 @@ CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSitu
 }
 
 bool may_use_nccl(const TrainOptions& options) {
-  return options.device.device == DeviceChoice::cuda && options.trainer.grid.g_data > 1 &&
+  return options.device.device == DeviceFlag::cuda && options.trainer.grid.g_data > 1 &&
          options.device.collectives != CollectiveCarrier::plans;
 }
 

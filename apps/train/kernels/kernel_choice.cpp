@@ -76,8 +76,7 @@ std::string attention_line(runtime::StreamView stream, const models::ChosenKerne
 
 void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, runtime::Device& device,
                     const std::function<void(runtime::StreamView)>& run_layers) {
-  if (options.device.device != DeviceChoice::cuda || options.trainer.precision.compute == runtime::DType::f32)
-    return;
+  if (options.device.device != DeviceFlag::cuda || options.trainer.precision.compute == runtime::DType::f32) return;
   const models::KernelQuestion question{.products = options.device.measures_products,
                                         .attention = attention_kernels(options),
                                         .file = options.device.products_file,

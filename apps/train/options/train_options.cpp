@@ -401,7 +401,7 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
   const auto refuse = [&](const char* why) {
     fail(ErrorCode::usage, "--products-file {} has no use {}, or leave it out", device.products_file, why);
   };
-  if (device.device != DeviceChoice::cuda) refuse("off a GPU: give --device cuda");
+  if (device.device != DeviceFlag::cuda) refuse("off a GPU: give --device cuda");
   if (precision.compute == runtime::DType::f32)
     refuse("in fp32, which is never measured: give --precision bf16 or fp16");
   if (!device.measures_products) refuse("with --products first, which measures nothing: give --products measured");

@@ -92,7 +92,7 @@ enum class CollectiveCarrier {
 };
 
 struct DeviceOptions {
-  DeviceChoice device = DeviceChoice::cpu;
+  DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;  ///< of cuda; none: the local rank's, in turn
   PointToPoint point_to_point = PointToPoint::automatic;
   CollectiveCarrier collectives = CollectiveCarrier::automatic;

@@ -38,7 +38,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
   const bool all_on_device = !tiers.parameters_leave() && on_device(tiers.gradients) &&
                              on_device(tiers.optimizer) && on_device(tiers.activations);
   const CheckpointOptions& checkpoint = options.checkpoint;
-  const bool gpu = options.device.device == DeviceChoice::cuda;
+  const bool gpu = options.device.device == DeviceFlag::cuda;
   const Rule rules[] = {
       {trainer.learning_rate.decay == actors::LearningRateOptions::Decay::constant,
        {"min-learning-rate"},

@@ -17,7 +17,7 @@ namespace {
 
 /// How messages reach the GPUs' memory. `all_reach`: MPI of every rank can.
 void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
-  if (options.device.device != DeviceChoice::cuda) return;
+  if (options.device.device != DeviceFlag::cuda) return;
   const PointToPoint wanted = options.device.point_to_point;
   if (wanted == PointToPoint::direct && !all_reach && options.run.request != Request::dry_run) {
     fail(ErrorCode::usage,
@@ -80,7 +80,7 @@ void compare_samples(const RankRun& run, const JobPlan& plan) {
 JobPlan plan_job(const RankRun& run) {
   runtime::MpiSession& session = run.session;
   // One rank whose MPI cannot would stand beside others that send to its GPU's memory.
-  const bool on_gpu = run.options.device.device == DeviceChoice::cuda;
+  const bool on_gpu = run.options.device.device == DeviceFlag::cuda;
   const bool all_reach = on_gpu && session.smallest(runtime::mpi_reaches_gpus() ? 1 : 0) == 1;
   JobPlan plan;
   together(session, [&] { plan = plan_alone(run, all_reach); });
@@ -95,7 +95,7 @@ JobPlan plan_job(const RankRun& run) {
 }
 
 std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct) {
-  if (options.device.device != DeviceChoice::cuda) return {};
+  if (options.device.device != DeviceFlag::cuda) return {};
   const bool nccl = may_use_nccl(options);
   return actors::TrainerOptions::GpuMemory{.scratch_bytes = models::cuda::stream_scratch_bytes,
                                            .staged = !direct || nccl_needs_staging(options, nccl),

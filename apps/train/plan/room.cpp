@@ -66,7 +66,7 @@ Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Jo
           .saved_bytes = to_save,
           .states_beside_save = static_cast<double>(session.largest(beside)) /
                                 static_cast<double>(std::max<std::size_t>(directories.size(), 1)),
-          .device_is_host = options.device.device != DeviceChoice::cuda,
+          .device_is_host = options.device.device != DeviceFlag::cuda,
           .may_change_prefetch = !options.shard.prefetch};
 }
 

@@ -21,7 +21,7 @@ using Predictor = std::function<actors::Prediction(const models::Architecture&, 
                                                    const actors::PredictionOptions&)>;
 
 /// One candidate with what became of it.
-struct Choice {
+struct Ranked {
   Candidate candidate;
   Trial trial;                      ///< without its plans
   std::optional<Bound> bound = {};  ///< none: it was not searched for
@@ -36,25 +36,26 @@ struct Closest {
   std::string lacks;
 };
 
-struct Choices {
+struct Ranking {
   std::size_t candidates = 0;
   std::map<std::string, std::size_t> left_out;  ///< why, and how many
   SearchResult search;
-  std::vector<Choice> best;  ///< the fastest first
+  std::vector<Ranked> best;  ///< the fastest first
   std::optional<Closest> closest;
 };
 
 /// Throws ErrorCode::usage where no grid is possible. Where nothing fits, `best` is empty and `closest` is there.
-[[nodiscard]] Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-                             const SearchLimits& limits, const actors::PredictionOptions& how = {});
+[[nodiscard]] Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs,
+                                      const Predictor& predict, const SearchLimits& limits,
+                                      const actors::PredictionOptions& how = {});
 
 /// What one candidate takes under other circumstances; none: it does not fit, or cannot run there.
-[[nodiscard]] std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict,
+[[nodiscard]] std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predict,
                                                 const Candidate& candidate,
                                                 const actors::PredictionOptions& how = {});
 
-/// What a choice takes where work and links take other times, planned as it was.
-[[nodiscard]] actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
+/// What a candidate takes where work and links take other times, planned as it was.
+[[nodiscard]] actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Ranked& ranked,
                                             const runtime::MachineProfile& machine,
                                             const actors::PredictionOptions& how = {});
 

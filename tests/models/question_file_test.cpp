@@ -1,8 +1,8 @@
-#include "models/text/choice_file.hpp"
+#include "models/text/question_file.hpp"
 
-#include "models/text/choice_source.hpp"
-#include "tests/models/small_choices.hpp"
+#include "models/text/question_source.hpp"
 #include "tests/errors.hpp"
+#include "tests/models/small_choices.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -13,8 +13,8 @@
 
 using namespace ranvier;
 using namespace ranvier::models;
-using ranvier::tests::choice_file;
 using ranvier::tests::error_of;
+using ranvier::tests::question_file;
 using ranvier::tests::says;
 using ranvier::tests::SmallExample;
 using ranvier::tests::TemporaryFolder;
@@ -29,11 +29,11 @@ const std::vector<SmallExample> examples = {
 
 struct Fixture {
   TemporaryFolder folder;
-  std::string content = choice_file(examples);
+  std::string content = question_file(examples);
 
   [[nodiscard]] Error refusal(const std::string& changed) const {
     const auto path = folder.write("changed.bin", changed);
-    return error_of([&] { const ChoiceFile file(path, 20); });
+    return error_of([&] { const QuestionFile file(path, 20); });
   }
   /// The file with one word after the header replaced.
   [[nodiscard]] Error refusal(std::size_t word, std::uint16_t value) const {
@@ -43,7 +43,7 @@ struct Fixture {
   }
 };
 
-Tokens inputs(const ChoiceSource& source, std::int64_t sample, bool targets = false) {
+Tokens inputs(const QuestionSource& source, std::int64_t sample, bool targets = false) {
   Tokens tokens(source.input_bytes() / sizeof(std::int32_t));
   auto* const to = reinterpret_cast<std::byte*>(tokens.data());
   targets ? source.read_targets(sample, 1, to) : source.read_inputs(sample, 1, to);
@@ -53,21 +53,21 @@ Tokens inputs(const ChoiceSource& source, std::int64_t sample, bool targets = fa
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "questions are read as llm.c writes them") {
-  const ChoiceFile file(folder.write("questions.bin", content), 20);
+  const QuestionFile file(folder.write("questions.bin", content), 20);
   REQUIRE(file.examples() == 2);
-  REQUIRE(file.choices() == 5);
-  CHECK(file.first_choice(1) == 3);
-  CHECK(file.choices_of(0) == 3);
-  CHECK(file.choices_of(1) == 2);
+  REQUIRE(file.answers() == 5);
+  CHECK(file.first_answer(1) == 3);
+  CHECK(file.answers_of(0) == 3);
+  CHECK(file.answers_of(1) == 2);
   CHECK(file.right_choice(0) == 2);
   CHECK(file.right_choice(1) == 0);
-  CHECK(file.choice(4).example == 1);
-  CHECK(std::ranges::equal(file.choice(2).context, std::vector{1, 2, 3}));
-  CHECK(std::ranges::equal(file.choice(2).completion, std::vector{7, 8, 9}));
+  CHECK(file.answer(4).example == 1);
+  CHECK(std::ranges::equal(file.answer(2).context, std::vector{1, 2, 3}));
+  CHECK(std::ranges::equal(file.answer(2).completion, std::vector{7, 8, 9}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a choice is a sample whose completion is scored") {
-  ChoiceSource source(std::make_shared<const ChoiceFile>(folder.write("questions.bin", content), 20), 8);
+TEST_CASE_FIXTURE(Fixture, "a answer is a sample whose completion is scored") {
+  QuestionSource source(std::make_shared<const QuestionFile>(folder.write("questions.bin", content), 20), 8);
   CHECK(source.samples() == 5);
   CHECK(source.positions_of(0, 5) == 8);
   CHECK(inputs(source, 2) == Tokens{1, 2, 3, 7, 8, 0, 0, 0});
@@ -82,22 +82,22 @@ TEST_CASE_FIXTURE(Fixture, "a choice is a sample whose completion is scored") {
   CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9});
 }
 
-TEST_CASE_FIXTURE(Fixture, "of a choice longer than the context the end is what counts") {
-  ChoiceSource source(std::make_shared<const ChoiceFile>(folder.write("questions.bin", content), 20), 3);
+TEST_CASE_FIXTURE(Fixture, "of a answer longer than the context the end is what counts") {
+  QuestionSource source(std::make_shared<const QuestionFile>(folder.write("questions.bin", content), 20), 3);
   CHECK(inputs(source, 2) == Tokens{3, 7, 8});
   CHECK(inputs(source, 2, true) == Tokens{7, 8, 9});
   CHECK(source.scored(2).begin == 0);
   CHECK(source.scored(2).end == 3);
-  ChoiceSource shorter(std::make_shared<const ChoiceFile>(folder.path() / "questions.bin", 20), 1);
+  QuestionSource shorter(std::make_shared<const QuestionFile>(folder.path() / "questions.bin", 20), 1);
   CHECK(inputs(shorter, 2) == Tokens{8});  // a part of the completion is all there is
   CHECK(shorter.scored(2).end == 1);
 }
 
-TEST_CASE("choices take a few sizes of samples only") {
+TEST_CASE("answers take a few sizes of samples only") {
   const TemporaryFolder folder;
   SmallExample longer{.context = std::vector<std::uint16_t>(40, 1), .completions = {{2}, {3}}, .right = 1};
-  const auto path = folder.write("questions.bin", choice_file({examples[0], longer}));
-  const ChoiceSource source(std::make_shared<const ChoiceFile>(path, 20), 100);
+  const auto path = folder.write("questions.bin", question_file({examples[0], longer}));
+  const QuestionSource source(std::make_shared<const QuestionFile>(path, 20), 100);
   CHECK(source.positions_of(0, 3) == 32);
   CHECK(source.positions_of(0, 4) == 64);
 }
@@ -131,7 +131,7 @@ TEST_CASE_FIXTURE(Fixture, "files of questions that are damaged are refused with
   refused(refusal(6, 20), "offset 1036", "token 20, and the model knows 20");
   refused(refusal(4, 4), "offset", "a completion is missing");
   refused(refusal(4, 2), "offset", "right");
-  CHECK(error_of([&] { const ChoiceFile file(folder.path() / "nothing.bin", 20); }).code() == ErrorCode::io);
+  CHECK(error_of([&] { const QuestionFile file(folder.path() / "nothing.bin", 20); }).code() == ErrorCode::io);
   for (std::size_t bytes = 1024; bytes < content.size(); bytes += 2)
     CHECK(refusal(content.substr(0, bytes)).code() == ErrorCode::data);
 }

@@ -17,10 +17,10 @@
 
 namespace ranvier::models {
 
-class ChoiceFile {
+class QuestionFile {
  public:
   /// A completion after its example's context.
-  struct Choice {
+  struct Answer {
     std::size_t example = 0;
     std::span<const std::uint16_t> context;
     std::span<const std::uint16_t> completion;
@@ -28,28 +28,28 @@ class ChoiceFile {
 
   /// Looks at the whole file. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and offset, if it
   /// is damaged, or a token is not below `vocab_size`.
-  ChoiceFile(std::filesystem::path path, int vocab_size);
+  QuestionFile(std::filesystem::path path, int vocab_size);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::size_t examples() const noexcept { return examples_.size(); }
   /// Of all examples, one example's after another.
-  [[nodiscard]] std::size_t choices() const noexcept { return choices_.size(); }
-  [[nodiscard]] const Choice& choice(std::size_t n) const { return choices_[n]; }
-  /// Number among choices() of an example's first one.
-  [[nodiscard]] std::size_t first_choice(std::size_t example) const { return examples_[example].first; }
-  [[nodiscard]] std::size_t choices_of(std::size_t example) const { return examples_[example].choices; }
+  [[nodiscard]] std::size_t answers() const noexcept { return answers_.size(); }
+  [[nodiscard]] const Answer& answer(std::size_t n) const { return answers_[n]; }
+  /// Number among answers() of an example's first one.
+  [[nodiscard]] std::size_t first_answer(std::size_t example) const { return examples_[example].first; }
+  [[nodiscard]] std::size_t answers_of(std::size_t example) const { return examples_[example].answers; }
   /// Which of them is right, from 0.
   [[nodiscard]] std::size_t right_choice(std::size_t example) const { return examples_[example].right; }
 
  private:
   struct Example {
-    std::size_t first = 0, choices = 0, right = 0;
+    std::size_t first = 0, answers = 0, right = 0;
   };
 
   std::filesystem::path path_;
   runtime::MemoryMap file_;
   std::vector<Example> examples_;
-  std::vector<Choice> choices_;
+  std::vector<Answer> answers_;
 };
 
 }  // namespace ranvier::models

@@ -1,11 +1,11 @@
-// The choices of a ChoiceFile as samples: context and completion, padded. A choice's completion is scored by the losses
-// of its tokens, which are those of a part of the sample's positions.
+// The answers of a QuestionFile as samples: context and completion, padded. A completion is scored by the losses of its
+// tokens, which are those of a part of the sample's positions.
 //
-// A choice longer than the model's context loses the beginning of its own.
+// An answer longer than the model's context loses the beginning of its own.
 #pragma once
 
 #include "models/sample_source.hpp"
-#include "models/text/choice_file.hpp"
+#include "models/text/question_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace ranvier::models {
 
-class ChoiceSource final : public SampleSource {
+class QuestionSource final : public SampleSource {
  public:
-  ChoiceSource(std::shared_ptr<const ChoiceFile> file, int sequence_length);
+  QuestionSource(std::shared_ptr<const QuestionFile> file, int sequence_length);
 
-  [[nodiscard]] const ChoiceFile& file() const noexcept { return *file_; }
+  [[nodiscard]] const QuestionFile& file() const noexcept { return *file_; }
 
   /// How many positions samples first … first+count-1 need, rounded up so that few sizes occur.
   [[nodiscard]] int positions_of(std::int64_t first, int count) const;
@@ -30,7 +30,7 @@ class ChoiceSource final : public SampleSource {
   };
   [[nodiscard]] Scored scored(std::int64_t sample) const;
 
-  [[nodiscard]] std::int64_t samples() const override { return static_cast<std::int64_t>(file_->choices()); }
+  [[nodiscard]] std::int64_t samples() const override { return static_cast<std::int64_t>(file_->answers()); }
   [[nodiscard]] std::size_t input_bytes() const override {
     return static_cast<std::size_t>(positions_) * sizeof(std::int32_t);
   }
@@ -40,14 +40,14 @@ class ChoiceSource final : public SampleSource {
   void read_targets(std::int64_t first, int count, std::byte* to) const override { read(first, count, 1, to); }
 
  private:
-  [[nodiscard]] const ChoiceFile::Choice& choice(std::int64_t sample) const {
-    return file_->choice(static_cast<std::size_t>(sample % samples()));
+  [[nodiscard]] const QuestionFile::Answer& answer(std::int64_t sample) const {
+    return file_->answer(static_cast<std::size_t>(sample % samples()));
   }
-  /// Tokens of a choice that do not fit: one more than the positions does, as the last is a target only.
-  [[nodiscard]] std::size_t left_out(const ChoiceFile::Choice& choice) const;
+  /// Tokens of an answer that do not fit: one more than the positions does, as the last is a target only.
+  [[nodiscard]] std::size_t left_out(const QuestionFile::Answer& answer) const;
   void read(std::int64_t first, int count, std::size_t shift, std::byte* to) const;
 
-  std::shared_ptr<const ChoiceFile> file_;
+  std::shared_ptr<const QuestionFile> file_;
   int length_;
   int positions_;
 };

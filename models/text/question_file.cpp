@@ -1,4 +1,4 @@
-#include "models/text/choice_file.hpp"
+#include "models/text/question_file.hpp"
 
 #include "runtime/error.hpp"
 
@@ -68,7 +68,7 @@ class Words {
 
 }  // namespace
 
-ChoiceFile::ChoiceFile(std::filesystem::path path, int vocab_size) : path_(std::move(path)), file_(path_) {
+QuestionFile::QuestionFile(std::filesystem::path path, int vocab_size) : path_(std::move(path)), file_(path_) {
   const auto bytes = file_.bytes();
   std::int32_t header[4] = {};
   if (bytes.size() < header_bytes || bytes.size() % sizeof(std::uint16_t) != 0)
@@ -91,13 +91,13 @@ ChoiceFile::ChoiceFile(std::filesystem::path path, int vocab_size) : path_(std::
     words.enter(at, example_bytes / sizeof(std::uint16_t), number);
     if (words.next("the number of an example") != static_cast<std::uint16_t>(number))
       words.refuse(at + 2, fmt::format("another number where example {} is", number));
-    Example example{.first = choices_.size(), .right = words.next("the right completion")};
-    example.choices = words.next("the number of completions");
-    if (example.right >= example.choices)
-      words.refuse(at + 3, fmt::format("of {} completions number {} is right", example.choices, example.right));
+    Example example{.first = answers_.size(), .right = words.next("the right completion")};
+    example.answers = words.next("the number of completions");
+    if (example.right >= example.answers)
+      words.refuse(at + 3, fmt::format("of {} completions number {} is right", example.answers, example.right));
     const auto context = words.tokens("a context");
-    for (std::size_t c = 0; c < example.choices; ++c)
-      choices_.push_back({number, context, words.tokens("a completion")});
+    for (std::size_t c = 0; c < example.answers; ++c)
+      answers_.push_back({number, context, words.tokens("a completion")});
     words.leave(number);
     examples_.push_back(example);
   }

@@ -1,4 +1,4 @@
-#include "models/text/choice_source.hpp"
+#include "models/text/question_source.hpp"
 
 #include "runtime/error.hpp"
 
@@ -13,33 +13,33 @@ constexpr int positions_step = 32;
 
 }  // namespace
 
-ChoiceSource::ChoiceSource(std::shared_ptr<const ChoiceFile> file, int sequence_length)
+QuestionSource::QuestionSource(std::shared_ptr<const QuestionFile> file, int sequence_length)
     : file_(std::move(file)), length_(sequence_length), positions_(sequence_length) {}
 
-std::size_t ChoiceSource::left_out(const ChoiceFile::Choice& choice) const {
-  const std::size_t tokens = choice.context.size() + choice.completion.size(),
+std::size_t QuestionSource::left_out(const QuestionFile::Answer& answer) const {
+  const std::size_t tokens = answer.context.size() + answer.completion.size(),
                     most = static_cast<std::size_t>(length_) + 1;
   return tokens > most ? tokens - most : 0;
 }
 
-int ChoiceSource::positions_of(std::int64_t first, int count) const {
+int QuestionSource::positions_of(std::int64_t first, int count) const {
   std::size_t longest = 1;
   for (std::int64_t n = first; n < first + count; ++n) longest = std::max(longest, scored(n).end);
   const auto rounded = (static_cast<int>(longest) + positions_step - 1) / positions_step * positions_step;
   return std::min(rounded, length_);
 }
 
-ChoiceSource::Scored ChoiceSource::scored(std::int64_t sample) const {
-  const ChoiceFile::Choice& of = choice(sample);
+QuestionSource::Scored QuestionSource::scored(std::int64_t sample) const {
+  const QuestionFile::Answer& of = answer(sample);
   const std::size_t out = left_out(of), end = of.context.size() + of.completion.size() - out - 1;
   return {of.context.size() > out ? of.context.size() - out - 1 : 0, end};
 }
 
-void ChoiceSource::read(std::int64_t first, int count, std::size_t shift, std::byte* to) const {
+void QuestionSource::read(std::int64_t first, int count, std::size_t shift, std::byte* to) const {
   for (std::int64_t n = first; n < first + count; ++n) {
-    const ChoiceFile::Choice& of = choice(n);
+    const QuestionFile::Answer& of = answer(n);
     const std::size_t out = left_out(of) + shift, needed = scored(n).end;
-    expect(needed <= static_cast<std::size_t>(positions_), "a choice of {} positions, and there are {}", needed,
+    expect(needed <= static_cast<std::size_t>(positions_), "a answer of {} positions, and there are {}", needed,
            positions_);
     for (std::size_t p = 0; p < static_cast<std::size_t>(positions_); ++p, to += sizeof(std::int32_t)) {
       const std::size_t at = p + out;

@@ -1,10 +1,10 @@
-// Answers the questions of a ChoiceFile with the model as it is: of an example's completions the one with the least
-// mean loss per token is the model's choice (accuracy "normalised by length", as HellaSwag's is usually given). The
-// choices are spread over the rows like the samples of a batch. Loop thread only.
+// Answers the questions of a QuestionFile with the model as it is: of an example's completions the one with the least
+// mean loss per token is the model's answer (accuracy "normalised by length", as HellaSwag's is usually given). The
+// answers are spread over the rows like the samples of a batch. Loop thread only.
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
-#include "models/text/choice_source.hpp"
+#include "models/text/question_source.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace ranvier::actors {
 
-class ChoiceScorer {
+class QuestionScorer {
  public:
   struct Options {
-    int batch_size = 1;  ///< choices at a time, over all rows
+    int batch_size = 1;  ///< answers at a time, over all rows
     int rows = 1, row = 0;
     int positions = 1;         ///< of the model
     double* losses = nullptr;  ///< pinned [batch_size / rows, positions], on the last stage; else null
   };
 
-  ChoiceScorer(GridPass::Parts parts, std::shared_ptr<const models::ChoiceFile> file, const Options& options);
+  QuestionScorer(GridPass::Parts parts, std::shared_ptr<const models::QuestionFile> file, const Options& options);
 
   /// Calls `done` with the share of examples that were answered rightly, or none once some rank wishes to stop.
   void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
@@ -35,11 +35,11 @@ class ChoiceScorer {
   void score(std::int64_t first);
   [[nodiscard]] double accuracy() const;
 
-  models::ChoiceSource source_;
+  models::QuestionSource source_;
   Options options_;
   GridPass pass_;
   std::int64_t step_ = 0;
-  std::vector<double> scores_;  // mean losses, by choice
+  std::vector<double> scores_;  // mean losses, by answer
   std::function<void(std::optional<double>)> done_;
 };
 

@@ -1,4 +1,4 @@
-#include "actors/rank/choice_scorer.hpp"
+#include "actors/rank/question_scorer.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,18 +6,18 @@
 
 namespace ranvier::actors {
 
-ChoiceScorer::ChoiceScorer(GridPass::Parts parts, std::shared_ptr<const models::ChoiceFile> file,
-                           const Options& options)
+QuestionScorer::QuestionScorer(GridPass::Parts parts, std::shared_ptr<const models::QuestionFile> file,
+                               const Options& options)
     : source_(std::move(file), options.positions), options_(options), pass_(std::move(parts), source_) {}
 
-void ChoiceScorer::run(std::int64_t step, std::function<void(std::optional<double>)> done) {
+void QuestionScorer::run(std::int64_t step, std::function<void(std::optional<double>)> done) {
   step_ = step;
   done_ = std::move(done);
   scores_.clear();
   score(0);
 }
 
-void ChoiceScorer::score(std::int64_t first) {
+void QuestionScorer::score(std::int64_t first) {
   if (first >= source_.samples()) return std::exchange(done_, nullptr)(accuracy());
   const int row_samples = options_.batch_size / options_.rows,
             positions = source_.positions_of(first, options_.batch_size);
@@ -46,12 +46,12 @@ void ChoiceScorer::score(std::int64_t first) {
       });
 }
 
-double ChoiceScorer::accuracy() const {
-  const models::ChoiceFile& file = source_.file();
+double QuestionScorer::accuracy() const {
+  const models::QuestionFile& file = source_.file();
   std::size_t right = 0;
   for (std::size_t e = 0; e < file.examples(); ++e) {
-    const auto begin = scores_.begin() + static_cast<std::ptrdiff_t>(file.first_choice(e));
-    const auto end = begin + static_cast<std::ptrdiff_t>(file.choices_of(e));
+    const auto begin = scores_.begin() + static_cast<std::ptrdiff_t>(file.first_answer(e));
+    const auto end = begin + static_cast<std::ptrdiff_t>(file.answers_of(e));
     if (static_cast<std::size_t>(std::min_element(begin, end) - begin) == file.right_choice(e)) ++right;
   }
   return static_cast<double>(right) / static_cast<double>(file.examples());

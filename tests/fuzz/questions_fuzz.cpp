@@ -1,5 +1,5 @@
 // A file of questions with several answers, read as samples. The first byte chooses the model's sizes.
-#include "models/text/choice_source.hpp"
+#include "models/text/question_source.hpp"
 #include "tests/fuzz/input.hpp"
 
 #include <algorithm>
@@ -13,15 +13,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view input = fuzz::view(data, size);
   const unsigned sizes = fuzz::take_byte(input);
   const int vocab_size = static_cast<int>(1 + 4096 * (sizes >> 4)), length = static_cast<int>(1 + sizes % 16);
-  const auto path = folder.write("choices.bin", input);
+  const auto path = folder.write("answers.bin", input);
   fuzz::accepts_or_refuses(path.string(), [&] {
-    const auto file = std::make_shared<const models::ChoiceFile>(path, vocab_size);
-    models::ChoiceSource source(file, length);
+    const auto file = std::make_shared<const models::QuestionFile>(path, vocab_size);
+    models::QuestionSource source(file, length);
     for (std::int64_t n = 0; n < source.samples(); ++n) {
       const auto [begin, end] = source.scored(n);
       const int positions = source.positions_of(n, 1);
       fuzz::require(begin < end && end <= static_cast<std::size_t>(positions) && positions <= length,
-                    "a choice is scored inside its sample");
+                    "a answer is scored inside its sample");
       source.set_positions(positions);
       std::vector<std::int32_t> tokens(2 * static_cast<std::size_t>(positions));
       source.read_inputs(n, 1, reinterpret_cast<std::byte*>(tokens.data()));
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           "tokens are the model's");
     }
     for (std::size_t e = 0; e < file->examples(); ++e)
-      fuzz::require(file->right_choice(e) < file->choices_of(e), "one of the choices is right");
+      fuzz::require(file->right_choice(e) < file->answers_of(e), "one of the answers is right");
   });
   return 0;
 }

@@ -1,4 +1,4 @@
-#include "apps/plan/choice.hpp"
+#include "apps/plan/ranking.hpp"
 
 #include "runtime/error.hpp"
 
@@ -55,13 +55,13 @@ std::string signature(const Trial& trial) {
       for (const auto* hops : {&flow->gather_forward, &flow->gather_backward, &flow->reduce_microbatch,
                                &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
         for (const collectives::Hop& hop : *hops) {
-          const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
+          const auto& ranked = plan.column->ranking[static_cast<std::size_t>(hop.team)];
           const std::string& asked = hop.collective == collectives::Collective::all_gather ? t.algorithms.all_gather
                                      : hop.collective == collectives::Collective::reduce_scatter
                                          ? t.algorithms.reduce_scatter
                                          : t.algorithms.all_reduce;
           names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
-                                   nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
+                                   nccl && asked == "auto" ? "nccl" : ranked.algorithm_of(hop.collective).name));
         }
       }
     }
@@ -110,7 +110,7 @@ class Chooser {
         samples_(planner.job().sample, planner.items_of_sample()),
         how_(how) {}
 
-  Choices run(const SearchLimits& limits) {
+  Ranking run(const SearchLimits& limits) {
     Space space = make_space(planner_->space());
     candidates_ = std::move(space.candidates);
     choices_.left_out = std::move(space.left_out);
@@ -122,9 +122,9 @@ class Chooser {
     choices_.search = search(candidates_.size(), steps, limits);
     if (estimates_) choices_.search.simulated = 0;
     for (const SearchResult::Found& found : choices_.search.best) {
-      Choice& choice = planned_.at(found.candidate);
-      choice.config = planner_->config_of(choice.candidate, choice.trial);
-      choices_.best.push_back(std::move(choice));
+      Ranked& ranked = planned_.at(found.candidate);
+      ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
+      choices_.best.push_back(std::move(ranked));
     }
     return std::move(choices_);
   }
@@ -191,7 +191,7 @@ class Chooser {
       actors::Prediction prediction;
       if (estimates_) prediction = estimated(*planner_, trial, bound);
       trial.plans = {};
-      planned_.emplace(i, Choice{candidate, std::move(trial), bound, std::move(prediction), {}});
+      planned_.emplace(i, Ranked{candidate, std::move(trial), bound, std::move(prediction), {}});
       return bound;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
@@ -202,12 +202,12 @@ class Chooser {
 
   /// On any thread; nothing is planned meanwhile.
   std::optional<double> simulate(std::size_t i) {
-    Choice& choice = planned_.at(i);
-    if (estimates_) return choice.prediction.step_seconds;
+    Ranked& ranked = planned_.at(i);
+    if (estimates_) return ranked.prediction.step_seconds;
     try {
-      choice.prediction =
-          (*predict_)(planner_->job().architecture, samples_, choice.trial.trainer, planner_->profile(), how_);
-      return choice.prediction.step_seconds;
+      ranked.prediction =
+          (*predict_)(planner_->job().architecture, samples_, ranked.trial.trainer, planner_->profile(), how_);
+      return ranked.prediction.step_seconds;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
       leave_out(error.code() == ErrorCode::memory ? "memory: not enough in the simulation" : reason_of(error));
@@ -221,41 +221,41 @@ class Chooser {
   PlannedSamples samples_;
   actors::PredictionOptions how_;
   std::vector<Candidate> candidates_;
-  std::map<std::size_t, Choice> planned_;
+  std::map<std::size_t, Ranked> planned_;
   std::map<std::tuple<int, std::string, int, std::string>, Least> families_;
   std::set<std::string> known_;
   bool estimates_ = false;
   std::mutex mutex_;  // of left_out, which simulations write
-  Choices choices_;
+  Ranking choices_;
 };
 
 }  // namespace
 
-Choices choose(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-               const SearchLimits& limits, const actors::PredictionOptions& how) {
+Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
+                        const SearchLimits& limits, const actors::PredictionOptions& how) {
   return Chooser(planner, costs, predict, how).run(limits);
 }
 
-std::optional<Choice> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
+std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,
                                   const actors::PredictionOptions& how) {
   try {
-    Choice choice{.candidate = candidate, .trial = planner.plan(candidate)};
-    if (!choice.trial.fits) return {};
-    choice.trial.plans = {};
+    Ranked ranked{.candidate = candidate, .trial = planner.plan(candidate)};
+    if (!ranked.trial.fits) return {};
+    ranked.trial.plans = {};
     const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-    choice.prediction = predict(planner.job().architecture, samples, choice.trial.trainer, planner.profile(), how);
-    choice.config = planner.config_of(candidate, choice.trial);
-    return choice;
+    ranked.prediction = predict(planner.job().architecture, samples, ranked.trial.trainer, planner.profile(), how);
+    ranked.config = planner.config_of(candidate, ranked.trial);
+    return ranked;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage && error.code() != ErrorCode::memory) throw;
     return {};
   }
 }
 
-actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Choice& choice,
+actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Ranked& ranked,
                               const runtime::MachineProfile& machine, const actors::PredictionOptions& how) {
   const PlannedSamples samples(planner.job().sample, planner.items_of_sample());
-  return predict(planner.job().architecture, samples, choice.trial.trainer, machine, how);
+  return predict(planner.job().architecture, samples, ranked.trial.trainer, machine, how);
 }
 
 actors::PredictionOptions usual_prediction(int world) {
