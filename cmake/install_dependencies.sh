@@ -2,8 +2,10 @@
 # Installs what a build needs and this system lacks on Debian 12. The names of packages for Debian 13 and Ubuntu 24.04 are
 # known as well; elsewhere it lists what to install by hand and leaves the judgement to CMake.
 #
-# usage: cmake/install_dependencies.sh [--bench] [--cuda] [--format] [--fuzz] [--reference]
+# usage: cmake/install_dependencies.sh [--bench] [--browser] [--cuda] [--format] [--fuzz] [--reference]
 #   --bench       fio as well, for tests/bench/files.sh
+#   --browser     what tests look at outputs with: Chromium and zsh, and from PyPI, if that can be reached, TensorBoard and
+#                 Prometheus' client in build/reference-python; these tests are skipped where they are missing
 #   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
 #   --format      clang-format from PyPI, if that can be reached, in build/clang-format, for cmake/format.sh
 #   --fuzz        Clang with libFuzzer as well, for tests/fuzz
@@ -17,6 +19,7 @@ set -euo pipefail
 cudnn_frontend=
 clang_format=
 transformers=  # a version that works with the distribution's PyTorch
+readers=()     # what others read the outputs of training with
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
           libzstd-dev openmpi-bin zlib1g-dev)
@@ -33,6 +36,10 @@ for library in context program-options; do packages+=("libboost-$library$boost-d
 for argument in "$@"; do
   case "$argument" in
     --bench) packages+=(fio) ;;
+    --browser)
+      packages+=(chromium python3 python3-venv zsh)
+      readers=(tensorboard==2.20.0 prometheus-client==0.23.1)
+      ;;
     --cuda) cudnn_frontend=1.32.0 ;;
     --format) clang_format=$(sed -n 's/^version=//p' "$(dirname "$0")/format.sh") ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
@@ -41,7 +48,7 @@ for argument in "$@"; do
                  python3-venv)
       transformers=4.43.4
       ;;
-    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
+    *) echo "install_dependencies.sh: unknown argument '$argument'; it takes --bench, --browser, --cuda, --format, --fuzz and --reference" >&2; exit 2 ;;
   esac
 done
 
@@ -55,15 +62,28 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 0
 fi
 
-install_transformers() {
-  [ -n "$transformers" ] || return 0
+# Into build/reference-python, which sees the distribution's packages. Fails where PyPI cannot be reached.
+install_into_environment() {  # <package==version>…
   local environment
   environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
-  "$environment/bin/python" -c "import transformers as t; exit(t.__version__ != '$transformers')" 2>/dev/null && return 0
-  echo "Installing transformers $transformers into $environment"
-  /usr/bin/python3 -m venv --system-site-packages "$environment" &&
-    "$environment/bin/pip" install --quiet --disable-pip-version-check "transformers==$transformers" ||
+  "$environment/bin/python" - "$@" 2>/dev/null <<'END' && return 0
+import sys
+from importlib.metadata import version
+sys.exit(any(version(name) != wanted for name, wanted in (each.split("==") for each in sys.argv[1:])))
+END
+  echo "Installing $* into $environment"
+  [ -x "$environment/bin/pip" ] || /usr/bin/python3 -m venv --system-site-packages "$environment" &&
+    "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
+install_transformers() {
+  [ -z "$transformers" ] || install_into_environment "transformers==$transformers" ||
     echo "transformers cannot be installed; what compares with it is skipped" >&2
+}
+
+install_readers() {
+  [ ${#readers[@]} -eq 0 ] || install_into_environment "${readers[@]}" ||
+    echo "${readers[*]} cannot be installed; tests that read with them are skipped" >&2
 }
 
 install_cudnn_frontend() {
@@ -91,6 +111,7 @@ install_clang_format() {
 
 install_from_pypi() {
   install_transformers
+  install_readers
   install_cudnn_frontend
   install_clang_format
 }

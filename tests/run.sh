@@ -20,8 +20,8 @@ esac
 cmake/install_dependencies.sh
 [ -r /etc/os-release ] && . /etc/os-release
 optional=(--format)
-if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then  # it has packages of PyTorch and Clang that are known to work
-  optional+=(--reference)
+if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then  # it has packages of PyTorch, Chromium and Clang that are known to work
+  optional+=(--reference --browser)
   [ "${RANVIER_TESTS:-all}" != all ] || optional+=(--fuzz)
 fi
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then optional+=(--cuda); fi

@@ -8,16 +8,19 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
 namespace ranvier::tests {
 
-/// What tests/apps/read_with_others.py prints; none, with a message: the reader is not installed. Another Python than
-/// the system's is that of RANVIER_PYTHON.
+/// What tests/apps/read_with_others.py prints; none, with a message: the reader is not installed. It is looked for in
+/// the Python of RANVIER_PYTHON, or else in the one that cmake/install_dependencies.sh fills, or the system's.
 inline std::optional<std::string> read_with(const std::string& reader, const std::string& path) {
   const char* const named = std::getenv("RANVIER_PYTHON");
-  const std::string python = named != nullptr ? named : "python3";
+  const std::string python = named != nullptr                                    ? named
+                             : std::filesystem::exists(RANVIER_REFERENCE_PYTHON) ? RANVIER_REFERENCE_PYTHON
+                                                                                 : "python3";
   const std::string command = python + " '" RANVIER_READ_WITH_OTHERS "' " + reader + " '" + path + "' 2>&1";
   std::FILE* const output = ::popen(command.c_str(), "r");
   REQUIRE(output != nullptr);

@@ -1,0 +1,121 @@
+// Event files that jobs of ranvier-train leave, read by a reader of our own, and by TensorBoard where it is installed.
+#include "tests/apps/event_reader.hpp"
+#include "tests/apps/read_with_others.hpp"
+#include "tests/apps/small_run.hpp"
+
+#include <boost/json/parse.hpp>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+namespace json = boost::json;
+
+namespace {
+
+/// By tag and step, of the events of files in their order; those from a step on are gone where a file begins there.
+using Scalars = std::map<std::pair<std::string, std::int64_t>, double>;
+
+struct Events {
+  Scalars scalars;
+  std::string configuration;  ///< of the last file
+};
+
+Events events_of(const std::filesystem::path& folder) {
+  std::vector<std::string> files;
+  for (const auto& each : std::filesystem::directory_iterator(folder)) files.push_back(each.path().string());
+  std::sort(files.begin(), files.end());
+  Events events;
+  for (const std::string& file : files) {
+    for (const std::string& record : records_of(read_file(file))) {
+      const auto fields = fields_of(record);
+      const auto at = fields.find(2);
+      const std::int64_t step = at == fields.end() ? 0 : std::stoll(at->second);
+      if (fields.contains(7))
+        std::erase_if(events.scalars, [&](const auto& each) { return each.first.second >= step; });
+      if (!fields.contains(5)) continue;
+      for (const auto& [number, value] : fields_of(field(record, 5))) {
+        if (!fields_of(value).contains(2)) {
+          if (field(value, 1) == "configuration") events.configuration = field(field(value, 8), 8);
+          continue;
+        }
+        for (const auto& [tag, scalar] : scalars_of(record)) events.scalars[{tag, step}] = scalar;
+        break;  // which are all of them
+      }
+    }
+  }
+  return events;
+}
+
+/// What --metrics says of steps, under the names that event files have.
+Scalars told_by(const std::string& metrics) {
+  Scalars all;
+  for (const std::string& line : lines_of(read_file(metrics))) {
+    const json::object record = json::parse(line).as_object();
+    const json::value* step = record.if_contains("step");
+    if (step == nullptr) continue;
+    for (const auto& [name, tag] : {std::pair{"loss", "loss/train"},
+                                    {"validation_loss", "loss/validation"},
+                                    {"grad_norm", "optimizer/gradient norm"},
+                                    {"lr", "optimizer/learning rate"}})
+      if (const json::value* value = record.if_contains(name))
+        all[{tag, step->as_int64()}] = value->to_number<double>();
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(SmallText,
+                  "--tensorboard of a training that two runs do has every step once, as its metrics have it") {
+  const std::string events = file("events"), metrics = file("metrics.jsonl");
+  const auto train = [&](const char* steps, const char* grid, const Flags& more) {
+    Flags flags{"--steps", steps, "--lr-decay", "constant", "--validation-split", "0.1", "--eval-every", "2",
+                grid,      "2",   "--metrics",  metrics,    "--tensorboard",      events};
+    flags.insert(flags.end(), {"--checkpoint", file("kept")});
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome outcome = run(2, small_run(text, flags), 60s);
+    INFO(outcome.output);
+    REQUIRE(outcome.status == 0);
+  };
+  train("4", "--g-inter", {});
+  std::filesystem::rename(metrics, file("first.jsonl"));
+  train("6", "--g-data", {"--resume", "auto"});
+
+  const Events own = events_of(events);
+  Scalars told = told_by(file("first.jsonl"));
+  told.merge(told_by(metrics));
+  CHECK(told.size() == 6 * 3 + 3);
+  for (const auto& [place, value] : told) {
+    CAPTURE(place.first);
+    CAPTURE(place.second);
+    REQUIRE(own.scalars.contains(place));
+    CHECK(own.scalars.at(place) == doctest::Approx(value).epsilon(1e-6));
+  }
+  CHECK(own.configuration.find("|g-data|2|\n") != std::string::npos);
+  CHECK(own.configuration.find("|resume|auto|\n") != std::string::npos);
+
+  const auto other = read_with("tensorboard", events);
+  if (!other) return;
+  std::size_t scalars = 0;
+  std::istringstream lines(*other);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("configuration ")) continue;
+    // "optimizer/gradient norm 3 1.25": a tag may have spaces
+    const std::size_t value = line.rfind(' '), step = line.rfind(' ', value - 1);
+    const auto found = own.scalars.find({line.substr(0, step), std::stoll(line.substr(step + 1))});
+    CAPTURE(line);
+    REQUIRE(found != own.scalars.end());
+    CHECK(found->second == doctest::Approx(std::stod(line.substr(value + 1))).epsilon(1e-5));
+    ++scalars;
+  }
+  CHECK(scalars == own.scalars.size());
+}
