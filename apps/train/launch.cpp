@@ -66,8 +66,8 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
 /// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
 /// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
 /// ever.
-[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options,
-                          const std::exception& error) {
+[[noreturn]] void end_all(const char* program, MpiSession& session, const TrainOptions& options, Run* run,
+                          LivePage* page, const std::exception& error) {
   using namespace std::chrono_literals;
   const auto* known = dynamic_cast<const Error*>(&error);
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
@@ -82,7 +82,10 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
         is_one_of({ErrorCode::numeric}) ? 5 : 0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
-  say_error(program, (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what());
+  const std::string what = (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what();
+  say_error(program, what);
+  if (page != nullptr) page->fail(what);
+  if (run != nullptr) run->tell_failure(what);
   session.abort(exit_code(error_code(error)));
 }
 
@@ -108,10 +111,28 @@ void open_page(MpiSession& session, const TrainOptions& options, std::optional<L
   std::fflush(stdout);
 }
 
-void hear_signals(const MpiSession& session, const TrainOptions& options, std::optional<StopSignals>& signals) {
+/// What a run that was asked to end tells those who look. Who ends all ranks as one of them is gone asks the others by
+/// the same signal as a user.
+void tell_stopping(LiveRun& run, const TrainOptions& options, const std::string& cause,
+                   const std::string& expected) {
+  std::string lost;
+  for (const int rank : run.lost_ranks()) lost += (lost.empty() ? "" : ", ") + describe_rank(options, rank);
+  if (lost.empty()) return run.stopping(cause, expected);
+  // Unless its last words are on their way.
+  run.fail(lost + " is gone: its process was killed, by somebody or for want of memory, or ended without a word",
+           false);
+}
+
+void hear_signals(const MpiSession& session, const TrainOptions& options, LivePage* page,
+                  std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
                                        .say = runtime::say_on_stderr,
+                                       .stopping =
+                                           [&options, page](const std::string& cause, const std::string& expected) {
+                                             if (page != nullptr)
+                                               tell_stopping(page->run(), options, cause, expected);
+                                           },
                                        .end = [](int status) { std::_Exit(status); }});
 }
 
@@ -124,8 +145,8 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   std::optional<MpiSession> session;
   TrainOptions options;
   Job job;
-  std::optional<StopSignals> signals;
   std::optional<LivePage> page;  // on rank 0, with --serve
+  std::optional<StopSignals> signals;
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
@@ -137,13 +158,13 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
         fmt::print("{}\n", answer(options.run.inquiry, train_manual(program), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
-    if (options.run.request == Request::train) hear_signals(*session, options, signals);
     // Reading weights may take one rank much longer than another.
     session->set_patience(10 * std::chrono::duration<double>(options.run.timeout_seconds));
     together(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
     open_page(*session, options, page);
+    if (options.run.request == Request::train) hear_signals(*session, options, page ? &*page : nullptr, signals);
     std::vector<std::filesystem::path> files;
     together(*session, [&] {
       job = build(options);
@@ -156,15 +177,19 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());
+    if (page) page->end(status == stopped_exit_code);
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())
       runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
     return status;
   } catch (const FailedTogether& failure) {
     if (failure.error) say_error(program, failure.error->what());
+    if (page)
+      page->fail(failure.error ? failure.error->what()
+                               : "another rank, which has said why where the run was started");
     return exit_code(failure.code);
   } catch (const std::exception& error) {
-    if (session) end_all(program, *session, options, error);
+    if (session) end_all(program, *session, options, run ? &*run : nullptr, page ? &*page : nullptr, error);
     say_error(program, error.what());
     return exit_code(error_code(error));
   }

@@ -7,11 +7,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <thread>
 
 #include <unistd.h>
 
 namespace ranvier::apps {
 namespace {
+
+using namespace std::chrono_literals;
 
 ServeAddress address_of(const std::string& serve) {
   const auto address = parse_serve_address(serve);
@@ -38,6 +41,27 @@ LivePage::LivePage(const std::string& serve)
               [this](const PageRequest& request) { return answer_about(run_, token_, request); }),
       url_(url_of(address_of(serve), server_.port(), token_)) {}
 
+void LivePage::end(bool stopped) {
+  tell([&] { run_.end(stopped); }, 3s);
+}
+
+void LivePage::fail(const std::string& message) {
+  tell([&] { run_.fail(message); }, 1s);  // others wait for the error
+}
+
+void LivePage::tell(const std::function<void()>& what, std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto quiet = 250ms;                      // pages ask again at once
+  const bool watched = server_.open_requests() > 0;  // an open page always has one that waits
+  what();
+  if (!watched) return;
+  const auto begin = Clock::now();
+  for (auto busy = begin, now = begin; now - begin < patience && now - busy < quiet; now = Clock::now()) {
+    if (server_.open_requests() > 0) busy = now;
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
 LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobPlan& plan) {
   const models::Architecture& architecture = job.architecture;
   LiveRun::About about{.model = fmt::format("{}: {} parameters", architecture.name,
@@ -55,10 +79,16 @@ LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobP
       if (!one.layers.empty()) one.layers += ", ";
       one.layers += first == last ? first : fmt::format("{} … {}", first, last);
     }
-    for (int k = 0; k < runtime::memory_kinds; ++k) {
-      const auto kind = static_cast<runtime::MemoryKind>(k);
-      one.planned_bytes.emplace_back(runtime::to_string(kind),
-                                     stage.memory.bytes(runtime::MemorySpace::device, kind));
+    using runtime::MemorySpace;
+    for (const MemorySpace space :
+         {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme}) {
+      if (space != MemorySpace::device && stage.memory.bytes(space) == 0) continue;
+      LiveRun::Stage::Bytes kinds;
+      for (int k = 0; k < runtime::memory_kinds; ++k) {
+        const auto kind = static_cast<runtime::MemoryKind>(k);
+        kinds.emplace_back(runtime::to_string(kind), stage.memory.bytes(space, kind));
+      }
+      one.planned_bytes.emplace_back(runtime::to_string(space), std::move(kinds));
     }
     about.stages.push_back(std::move(one));
   }

@@ -7,6 +7,8 @@
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
 
+#include <chrono>
+#include <functional>
 #include <string>
 
 namespace ranvier::apps {
@@ -16,12 +18,19 @@ class LivePage {
   /// `serve`: as the flag has it. Throws Error as PageServer does.
   explicit LivePage(const std::string& serve);
 
+  // Tell how the run ended, and return once open pages have heard it and asked for what they show last. Where none is
+  // open they return at once.
+  void end(bool stopped);
+  void fail(const std::string& message);
+
   [[nodiscard]] LiveRun& run() noexcept { return run_; }
   /// What a browser opens, token and all.
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
  private:
-  LiveRun run_;
+  void tell(const std::function<void()>& what, std::chrono::milliseconds patience);
+
+  LiveRun run_{[this] { server_.wake(); }};
   std::string token_;
   PageServer server_;
   std::string url_;

@@ -1,6 +1,7 @@
 #include "apps/train/rank_watch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -14,6 +15,10 @@ using runtime::Tag;
 // After the watchdog's, NCCL's and the signals' of this channel.
 constexpr Tag question_tag{Channel::control, 80};
 constexpr Tag answer_tag{Channel::control, 81};
+constexpr Tag failure_tag{Channel::control, 82};
+
+/// Text, ended by a zero: of a size that MPI has copied when the send returns.
+using FailureMessage = std::array<char, 1024>;
 
 constexpr auto period_per_rank = std::chrono::milliseconds(4);  // so that thousands of ranks are asked more seldom
 
@@ -50,6 +55,7 @@ RankWatch::RankWatch(runtime::EventLoop& loop, runtime::Transport& transport, co
       answer_bytes_(sizeof(RankSummary) + summary_spans(transport.ranks()) * sizeof(SummarySpan)) {
   options_.period = std::max<runtime::Duration>(options_.period, transport.ranks() * period_per_rank);
   if (transport.rank() == 0) {
+    for (int rank = 1; rank < transport.ranks(); ++rank) listen_for_failure(rank);
     tick();
   } else {
     listen();
@@ -108,6 +114,20 @@ void RankWatch::listen() {
                           if (*alive) listen();
                         });
                       });
+}
+
+void RankWatch::listen_for_failure(int rank) {
+  const auto message = std::make_shared<FailureMessage>();
+  transport_->receive(
+      rank, failure_tag, std::as_writable_bytes(std::span(*message)), [this, message, alive = alive_] {
+        if (*alive) options_.failed(std::string(message->data(), ::strnlen(message->data(), message->size())));
+      });
+}
+
+void RankWatch::tell_failure(runtime::Transport& transport, std::string_view message) {
+  const auto sent = std::make_shared<FailureMessage>();
+  message.copy(sent->data(), sent->size() - 1);
+  transport.send(0, failure_tag, std::as_bytes(std::span(*sent)), [sent] {});
 }
 
 std::vector<std::byte> RankWatch::answer(const Question& question) const {

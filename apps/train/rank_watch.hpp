@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {
@@ -23,6 +25,7 @@ class RankWatch {
     // On rank 0:
     std::function<bool()> wanted;
     std::function<void(RankSnapshot)> heard;
+    std::function<void(std::string message)> failed;  ///< another rank, which ends the job next
     runtime::Duration period = std::chrono::seconds(1);
   };
 
@@ -35,6 +38,10 @@ class RankWatch {
   /// On rank 0: that step is done now.
   void step_done(std::int64_t step);
 
+  /// On a rank that fails, which may have no watch any more and is about to end the job: tells rank 0 why. Waits for
+  /// nobody.
+  static void tell_failure(runtime::Transport& transport, std::string_view message);
+
  private:
   struct Question {
     std::int64_t from_ns = 0, to_ns = 0;
@@ -45,6 +52,7 @@ class RankWatch {
   void tick();
   void ask();
   void listen();
+  void listen_for_failure(int rank);
   [[nodiscard]] std::vector<std::byte> answer(const Question& question) const;
 
   runtime::EventLoop* loop_;

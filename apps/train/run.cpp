@@ -120,6 +120,14 @@ int Run::execute() {
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
 
+void Run::tell_failure(std::string_view message) {
+  if (options_.run.serve.empty() || run_.speaks()) return;
+  try {
+    RankWatch::tell_failure(transport_, message);
+  } catch (const std::exception&) {  // what ends the job is about to be said anyway
+  }
+}
+
 void Run::say_plan() const {
   fmt::print("{}\n", start_table(options_, job_.architecture, plan_.stages));
   if (!job_.data.empty()) fmt::print("{}\n\n", job_.data);

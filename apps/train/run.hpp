@@ -19,6 +19,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ranvier::apps {
 
@@ -36,6 +37,9 @@ class Run {
   /// goes wrong before training, and Error on the rank where training fails. Returns the exit status, the same on
   /// all ranks. Once.
   [[nodiscard]] int execute();
+
+  /// On a rank that failed in execute(), before it ends the job: whoever watches the run hears why.
+  void tell_failure(std::string_view message);
 
   /// After execute(), where the training is to go on from a checkpoint, in another run.
   [[nodiscard]] const std::optional<actors::Rollback>& rollback() const noexcept { return rollback_; }

@@ -199,8 +199,10 @@ void StopSignals::report() {
 
 void StopSignals::acknowledge(int signal, int rank, const std::string& expected, const char* remark) {
   if (acknowledged_.exchange(true) && *remark == '\0') return;
-  options_.say(fmt::format("ranvier: {} at {}{}: {}; another signal ends it at once{}\n", name_of(signal),
-                           options_.describe(rank), remark, expected, launcher_remark(signal)));
+  const std::string cause = fmt::format("{} at {}{}", name_of(signal), options_.describe(rank), remark);
+  options_.say(
+      fmt::format("ranvier: {}: {}; another signal ends it at once{}\n", cause, expected, launcher_remark(signal)));
+  if (options_.stopping) options_.stopping(cause, expected);
 }
 
 }  // namespace ranvier::apps

@@ -34,7 +34,9 @@ class StopSignals {
     /// How long the loop may take to answer before it counts as one that stands still.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
     std::function<void(const std::string& text)> say;  ///< any thread
-    std::function<void(int status)> end;               ///< any thread; ends the process
+    /// Any thread: the run was asked to end, by "SIGTERM at rank 0 (stage 0, row 0)", and when it will have.
+    std::function<void(const std::string& cause, const std::string& expected)> stopping = {};
+    std::function<void(int status)> end;  ///< any thread; ends the process
   };
 
   /// A run that trains, whose loop turns.

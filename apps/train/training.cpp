@@ -23,6 +23,8 @@
 #include <span>
 #include <utility>
 
+#include <unistd.h>
+
 namespace ranvier::apps {
 
 Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
@@ -201,7 +203,6 @@ void Training::execute(double peak) {
   rank_->start(hooks());
   run_.loop.run();
   files_.finish();
-  say_phase("done");
   reports_->synchronize();
   rank_watch_ = nullptr;
 }
@@ -211,6 +212,8 @@ RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
               [this, &watchdog](RankSummary& summary) {
                 summary.set_waits(watchdog.waits_for());
                 summary.step = rank_->trainer().step();
+                const std::vector<int>& nodes = run_.session.nodes();
+                if (nodes[static_cast<std::size_t>(run_.session.rank())] == nodes[0]) summary.process = ::getpid();
                 summary.device_bytes = devices_.compute->used_bytes();
                 summary.resident_bytes = runtime::peak_resident_bytes();
                 const std::vector<std::uint64_t>& sent = run_.transport.sent_bytes();
@@ -228,7 +231,8 @@ RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
                   run_.live->take(std::move(snapshot));
                   snapshot_waits_ = false;
                 });
-              }};
+              },
+          .failed = [this](std::string message) { run_.live->fail(std::move(message)); }};
 }
 
 void Training::say_phase(std::string phase) {
@@ -287,7 +291,9 @@ std::string Training::expected_end() const {
 }
 
 void Training::stop(const std::string& why) {
-  runtime::say_on_stderr(fmt::format("ranvier: {}: {}\n", why, expected_end()));
+  const std::string expected = expected_end();
+  runtime::say_on_stderr(fmt::format("ranvier: {}: {}\n", why, expected));
+  if (run_.live != nullptr) run_.live->stopping(why, expected);
   rank_->trainer().request_stop();
 }
 

@@ -155,7 +155,8 @@ void History::stragglers(std::int64_t step, const json::object& record) {
 
 void History::evaluation(std::int64_t step, const json::object& record) {
   while (!evaluations_.empty() && evaluations_.back().step >= step) evaluations_.pop_back();
-  evaluations_.push_back({step, if_number(record, "validation_loss"), if_number(record, "hellaswag_accuracy")});
+  evaluations_.push_back({step, if_number(record, "validation_loss"), if_number(record, "validation_accuracy"),
+                          if_number(record, "hellaswag_accuracy")});
   if (evaluations_.size() < most_evaluations) return;
   std::size_t kept = 0;  // every second one, and the last
   for (std::size_t i = 1; i < evaluations_.size(); i += 2) evaluations_[kept++] = evaluations_[i];

@@ -21,7 +21,9 @@ class History {
  public:
   struct Evaluation {
     std::int64_t step = 0;
-    std::optional<double> loss, accuracy;  ///< of validation samples; of HellaSwag's questions, 0 to 1
+    std::optional<double> loss;       ///< of validation samples
+    std::optional<double> accuracy;   ///< share of those that were told right, of images and classes of texts
+    std::optional<double> hellaswag;  ///< share of HellaSwag's questions
   };
   struct Sample {
     std::int64_t step = 0;

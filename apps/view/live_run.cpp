@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -29,6 +31,9 @@ std::int64_t milliseconds(LiveRun::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
 
+/// Whether a process of this machine goes on, or has not been taken note of yet by who started it.
+bool is_there(int process) { return process > 0 && (::kill(process, 0) == 0 || errno == EPERM); }
+
 LiveRun::Text shared(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
 
 /// Six digits are enough for a picture and keep the text short.
@@ -46,7 +51,11 @@ void LiveRun::begin(About about) {
   json::array stages, options;
   for (const Stage& stage : about.stages) {
     json::object planned;
-    for (const auto& [kind, bytes] : stage.planned_bytes) planned[kind] = bytes;
+    for (const auto& [space, kinds] : stage.planned_bytes) {
+      json::object of_space;
+      for (const auto& [kind, bytes] : kinds) of_space[kind] = bytes;
+      planned[space] = std::move(of_space);
+    }
     stages.push_back(json::object{{"layers", stage.layers}, {"planned_bytes", std::move(planned)}});
   }
   for (const runtime::ResolvedOption& option : about.options)
@@ -55,17 +64,79 @@ void LiveRun::begin(About about) {
                          {"stages", about.grid.g_inter}, {"rows", about.grid.g_data}, {"layers", std::move(stages)},
                          {"options", std::move(options)}};
   Text text = shared(json::serialize(all));
-  const std::lock_guard lock(mutex_);
-  about_ = std::move(about);
-  about_text_ = std::move(text);
-  ranks_ = ranks_before_ = {};
-  phase_ = "starting";
+  {
+    const std::lock_guard lock(mutex_);
+    about_ = std::move(about);
+    about_text_ = std::move(text);
+    ranks_ = ranks_before_ = {};
+    processes_.clear();
+    over_ = Over::no;
+    cause_.clear();
+  }
+  change("starting", "");
 }
 
-void LiveRun::set_phase(std::string phase) {
+void LiveRun::set_phase(std::string name) {
+  const Phase now = phase();
+  // That it was asked to end is worth more than that it still trains.
+  if (now.name == "stopping" && name == "training") return;
+  change(std::move(name), now.message);
+}
+
+void LiveRun::stopping(const std::string& cause, const std::string& expected) {
+  {
+    const std::lock_guard lock(mutex_);
+    cause_ = cause;
+  }
+  change("stopping", cause + ": " + expected);
+}
+
+void LiveRun::end(bool stopped) {
+  std::string message;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::int64_t done = history_.series().last_step();
+    if (stopped)
+      message = (done > 0 ? fmt::format("after step {} of {}", done, about_.steps) : "before its first step") +
+                (cause_.empty() ? "" : ", by " + cause_);
+  }
+  change(stopped ? "stopped" : "done", std::move(message), Over::yes);
+}
+
+void LiveRun::fail(std::string message, bool certain) {
+  change("failed", std::move(message), certain ? Over::yes : Over::perhaps);
+}
+
+void LiveRun::change(std::string name, std::string message, Over over) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_ != Over::no && over <= over_) return;
+    over_ = over;
+    phase_ = {.number = phase_.number + 1, .name = std::move(name), .message = std::move(message)};
+    status_.text.reset();
+    prometheus_.text.reset();
+  }
+  changed_();
+}
+
+LiveRun::Phase LiveRun::phase() const {
   const std::lock_guard lock(mutex_);
-  phase_ = std::move(phase);
-  status_.text.reset();
+  return phase_;
+}
+
+LiveRun::Text LiveRun::phase_after(std::int64_t number) const {
+  const Phase now = phase();
+  if (now.number == number) return nullptr;
+  return shared(
+      json::serialize(json::object{{"number", now.number}, {"phase", now.name}, {"message", now.message}}));
+}
+
+std::vector<int> LiveRun::lost_ranks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> lost;
+  for (std::size_t rank = 0; rank < processes_.size(); ++rank)
+    if (processes_[rank] > 0 && !is_there(processes_[rank])) lost.push_back(static_cast<int>(rank));
+  return lost;
 }
 
 void LiveRun::take(std::string_view record) {
@@ -77,6 +148,9 @@ void LiveRun::take(RankSnapshot snapshot) {
   const std::lock_guard lock(mutex_);
   ranks_before_ = std::move(ranks_);
   ranks_ = std::move(snapshot);
+  processes_.clear();
+  for (const RankSnapshot::Rank& rank : ranks_.ranks)
+    processes_.push_back(is_there(rank.summary.process) ? rank.summary.process : 0);
   ranks_text_.text.reset();
 }
 
@@ -112,7 +186,8 @@ std::string LiveRun::make_status() const {
   const auto& all = history_.evaluations();
   const std::size_t every = all.size() / most_listed_evaluations + 1;
   for (std::size_t i = (all.size() + every - 1) % every; i < all.size(); i += every)  // the last one among them
-    evaluations.push_back(json::array{all[i].step, number(all[i].loss), number(all[i].accuracy)});
+    evaluations.push_back(
+        json::array{all[i].step, number(all[i].loss), number(all[i].accuracy), number(all[i].hellaswag)});
   for (const auto& each : history_.samples()) samples.push_back(json::array{each.step, each.text});
   for (const auto& each : history_.checkpoints())
     checkpoints.push_back(json::object{{"step", each.step},
@@ -127,7 +202,9 @@ std::string LiveRun::make_status() const {
   if (const auto recent = history_.series().between(done - 15, done, 1); !recent.empty())
     step_seconds = recent[0][Figure::seconds].mean;
   return json::serialize(
-      json::object{{"phase", phase_},
+      json::object{{"phase", phase_.name},
+                   {"phase_number", phase_.number},
+                   {"message", phase_.message},
                    {"step", done},
                    {"steps", about_.steps},
                    {"running_seconds", std::chrono::duration<double>(Clock::now() - began_).count()},

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,8 +29,10 @@ class LiveRun {
 
   struct Stage {
     std::string layers;  ///< "embedding … h.1"
-    /// What a rank plans of its device's memory, by kind.
-    std::vector<std::pair<std::string, std::size_t>> planned_bytes;
+    using Bytes = std::vector<std::pair<std::string, std::size_t>>;
+    /// What a rank plans to take, by kind: of its device's memory, and of pinned, host memory and files where it needs
+    /// them. It takes all kinds of a place at once, before the first step.
+    std::vector<std::pair<std::string, Bytes>> planned_bytes;
   };
   struct About {
     std::string model;           ///< "gpt 4 × 256, 4 heads: 3.26M parameters"
@@ -40,10 +43,29 @@ class LiveRun {
     std::vector<runtime::ResolvedOption> options;
   };
 
+  /// What a run does beside steps, and how it ended.
+  struct Phase {
+    std::int64_t number = 0;  ///< grows with each change
+    std::string name = "starting";
+    std::string message;  ///< why it is that one: "SIGUSR1 at rank 0"; empty: as planned
+  };
+
+  /// `changed` is called after each change of the phase, on the thread that made it.
+  explicit LiveRun(std::function<void()> changed = [] {}) : changed_(std::move(changed)) {}
+
   /// A run begins, or one that goes on after it went back to a checkpoint: what was told before stays.
   void begin(About about);
-  /// What it does beside steps: "training", "saving", "done".
-  void set_phase(std::string phase);
+  /// "training", "saving".
+  void set_phase(std::string name);
+  /// It was asked to end before it is done; `expected`: when it will have.
+  void stopping(const std::string& cause, const std::string& expected);
+  // Nothing comes after these but another begin(), or what is certain after what is not.
+  /// As planned, or after it was asked to.
+  void end(bool stopped);
+  /// `certain`: a rank has said so.
+  void fail(std::string message, bool certain = true);
+  /// Ranks of this machine whose processes were there when their state was heard last, and are not any more.
+  [[nodiscard]] std::vector<int> lost_ranks() const;
   /// A record, as --metrics has it.
   void take(std::string_view record);
   void take(RankSnapshot snapshot);
@@ -51,7 +73,11 @@ class LiveRun {
   /// Whether somebody has asked for what ranks do lately, so that it is worth asking them.
   [[nodiscard]] bool ranks_wanted(Clock::time_point now = Clock::now()) const;
 
+  [[nodiscard]] Phase phase() const;
+
   // JSON objects.
+  /// The phase, unless it is still the one of this number.
+  [[nodiscard]] Text phase_after(std::int64_t number) const;
   [[nodiscard]] Text about() const;   ///< what stays as it is
   [[nodiscard]] Text status() const;  ///< where it is: made at most four times a second
   /// Values of steps `first` to `last`, 0: all, as at most `points` points, at most 1500.
@@ -72,10 +98,17 @@ class LiveRun {
   /// The one that was made lately, or another.
   [[nodiscard]] Text lately(Made& made, std::string (LiveRun::*make)() const) const;
 
+  enum class Over { no, perhaps, yes };
+  void change(std::string name, std::string message, Over over = Over::no);
+
+  std::function<void()> changed_;
   mutable std::mutex mutex_;
   About about_;
   Text about_text_ = std::make_shared<const std::string>("{}");
-  std::string phase_ = "starting";
+  Phase phase_;
+  Over over_ = Over::no;
+  std::string cause_;           // of its end before it is done
+  std::vector<int> processes_;  // by rank; 0: not known
   History history_;
   RankSnapshot ranks_, ranks_before_;
   Clock::time_point began_ = Clock::now();

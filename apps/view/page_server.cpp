@@ -3,6 +3,7 @@
 #include "runtime/error.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -20,6 +21,7 @@
 #include <csignal>
 #include <exception>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -56,12 +58,14 @@ struct PageServer::State {
   State(const Options& given, Answer how) : options(given), answer(std::move(how)) {}
 
   void accept();
+  void wake();
 
   Options options;
   Answer answer;
   std::uint16_t port = 0;
   std::size_t unsent = 0;
-  std::atomic<std::size_t> open = 0, refused = 0;
+  std::atomic<std::size_t> open = 0, refused = 0, requests = 0;
+  std::set<Connection*> waiting;
   asio::io_context context{1};  // ends before what connections count in
   tcp::acceptor acceptor{context};
   asio::steady_timer pause{context};
@@ -71,12 +75,14 @@ struct PageServer::State {
 /// Lives as long as an operation of it is under way. The server's thread only.
 struct PageServer::State::Connection : std::enable_shared_from_this<Connection> {
   Connection(tcp::socket socket, State& of)
-      : stream(std::move(socket)), state(of), buffer(of.options.header_bytes) {
+      : stream(std::move(socket)), state(of), buffer(of.options.header_bytes), patience(of.context) {
     ++state.open;
   }
   ~Connection() {
     --state.open;
     state.unsent -= sending;
+    state.waiting.erase(this);
+    if (asked) --state.requests;
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -110,6 +116,12 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
         return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
     }
     head = request.method() == http::verb::head;
+    patience.expires_after(state.options.wait_time);
+    answer(true);
+  }
+
+  void answer(bool may_wait) {
+    const auto& request = parser->get();
     const std::string_view target = view_of(request.target());
     const std::size_t mark = std::min(target.find('?'), target.size());
     PageAnswer given;
@@ -117,16 +129,36 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
       given = state.answer({.path = target.substr(0, mark),
                             .query = target.substr(std::min(mark + 1, target.size())),
                             .host = view_of(request[http::field::host]),
-                            .authorization = view_of(request[http::field::authorization])});
+                            .authorization = view_of(request[http::field::authorization]),
+                            .may_wait = may_wait});
     } catch (const std::exception& failure) {  // the run goes on, whatever becomes of its page
       given = plain(http::status::internal_server_error, failure.what());
     }
+    if (!given.body && may_wait) return wait();
+    if (!given.body) given = plain(http::status::service_unavailable, "there is no answer yet\n");
     if (state.unsent + given.body->size() > state.options.unsent_bytes)
       given = plain(http::status::service_unavailable, "too much is asked for at a time\n");
     write(std::move(given), request.keep_alive());
   }
 
+  void wait() {
+    count(true);
+    state.waiting.insert(this);
+    patience.async_wait([self = shared_from_this()](const beast::error_code& woken) {
+      self->state.waiting.erase(self.get());
+      self->answer(woken == asio::error::operation_aborted);
+    });
+  }
+
+  /// Among those that are open, or not.
+  void count(bool is_open) {
+    if (asked == is_open) return;
+    asked = is_open;
+    is_open ? ++state.requests : --state.requests;
+  }
+
   void write(PageAnswer given, bool stays) {
+    count(true);
     body = std::move(given.body);
     const std::string_view reason = view_of(http::obsolete_reason(static_cast<http::status>(given.status)));
     header = fmt::format(
@@ -148,6 +180,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
   void have_written(const beast::error_code& error, bool stays) {
     state.unsent -= std::exchange(sending, 0);
     body.reset();
+    count(false);
     if (error) return;
     if (stays) return read();
     beast::error_code ignored;
@@ -172,8 +205,15 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
   std::shared_ptr<const std::string> body;
   std::array<char, 1024> dropped;
   std::size_t sending = 0;
-  bool head = false;
+  asio::steady_timer patience;
+  bool head = false, asked = false;
 };
+
+void PageServer::State::wake() {
+  asio::post(context, [this] {
+    for (Connection* const each : waiting) each->patience.cancel();  // which keeps when it ends
+  });
+}
 
 void PageServer::State::accept() {
   acceptor.async_accept([this](const beast::error_code& error, tcp::socket socket) {
@@ -252,6 +292,8 @@ PageServer::~PageServer() {
 }
 
 std::uint16_t PageServer::port() const noexcept { return state_->port; }
+void PageServer::wake() { state_->wake(); }
+std::size_t PageServer::open_requests() const noexcept { return state_->requests; }
 std::size_t PageServer::open_connections() const noexcept { return state_->open; }
 std::size_t PageServer::refused_connections() const noexcept { return state_->refused; }
 

@@ -18,12 +18,13 @@ struct PageRequest {
   std::string_view query;          ///< "points=800&first=1"; empty: none
   std::string_view host;           ///< of the header; empty: none
   std::string_view authorization;  ///< likewise
+  bool may_wait = true;            ///< whether an answer may come later
 };
 
 struct PageAnswer {
   int status = 200;
   std::string_view type = "text/plain; charset=utf-8";  ///< lives as long as the program
-  std::shared_ptr<const std::string> body;
+  std::shared_ptr<const std::string> body;              ///< null: later, if the request may wait
 };
 
 class PageServer {
@@ -36,11 +37,13 @@ class PageServer {
     std::size_t unsent_bytes = std::size_t{64} << 20;  ///< of answers, of all connections together
     std::chrono::milliseconds request_time{10'000};    ///< from an answer, or the connection, to a whole request
     std::chrono::milliseconds answer_time{30'000};     ///< for the client to take it
+    std::chrono::milliseconds wait_time{20'000};       ///< for which a request waits at most
   };
   using Answer = std::function<PageAnswer(const PageRequest&)>;
 
-  /// Listens from here on. `answer` is called on the server's thread, one call at a time. Throws ErrorCode::usage or
-  /// ::io with what is wrong and what to do, beginning with `flag`: "--serve 8080".
+  /// Listens from here on. `answer` is called on the server's thread, one call at a time; for a request that waits
+  /// again after each wake(), and at the end of its time. Throws ErrorCode::usage or ::io with what is wrong and
+  /// what to do, beginning with `flag`: "--serve 8080".
   PageServer(const std::string& flag, Options options, Answer answer);
   ~PageServer();
   PageServer(const PageServer&) = delete;
@@ -48,6 +51,10 @@ class PageServer {
 
   [[nodiscard]] std::uint16_t port() const noexcept;
   // Any thread.
+  /// There is news for those that wait.
+  void wake();
+  /// Requests that wait, or whose answers are not taken yet.
+  [[nodiscard]] std::size_t open_requests() const noexcept;
   [[nodiscard]] std::size_t open_connections() const noexcept;
   /// Connections that were closed at once, as there were as many as may be.
   [[nodiscard]] std::size_t refused_connections() const noexcept;

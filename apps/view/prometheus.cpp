@@ -59,7 +59,7 @@ std::string LiveRun::make_prometheus() const {
   Metrics all;
   all.family("info", "gauge", "The model and the grid of the run.");
   all.value(1, fmt::format("model=\"{}\",stages=\"{}\",rows=\"{}\",phase=\"{}\"", label_text(about_.model),
-                           about_.grid.g_inter, about_.grid.g_data, label_text(phase_)));
+                           about_.grid.g_inter, about_.grid.g_data, label_text(phase_.name)));
   all.one("step", "gauge", "The last step that was done.", static_cast<double>(history_.series().last_step()));
   all.one("steps", "gauge", "Steps of the whole training.", static_cast<double>(about_.steps));
   all.one("loss", "gauge", "Training loss of the last step.", last("loss"));
@@ -85,7 +85,10 @@ std::string LiveRun::make_prometheus() const {
     const History::Evaluation& evaluation = history_.evaluations().back();
     if (evaluation.loss) all.one("validation_loss", "gauge", "Loss of the last validation.", *evaluation.loss);
     if (evaluation.accuracy)
-      all.one("hellaswag_accuracy_ratio", "gauge", "Share of HellaSwag's questions.", *evaluation.accuracy);
+      all.one("validation_accuracy_ratio", "gauge", "Share of the last validation's samples that were told right.",
+              *evaluation.accuracy);
+    if (evaluation.hellaswag)
+      all.one("hellaswag_accuracy_ratio", "gauge", "Share of HellaSwag's questions.", *evaluation.hellaswag);
   }
   if (ranks_.ranks.empty()) return all.take();
   const auto labels = [this](std::size_t rank) {

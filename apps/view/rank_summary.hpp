@@ -19,7 +19,8 @@ struct RankSummary {
   std::uint64_t resident_bytes = 0;                   ///< the most physical memory that the process has held
   std::int64_t step = 0;                              ///< that is being computed
   std::uint32_t spans = 0;                            ///< how many follow
-  std::array<char, 196> waits{};                      ///< what it does or waits for, ended by a zero
+  std::int32_t process = 0;                           ///< its number; 0: it is on another machine than rank 0
+  std::array<char, 192> waits{};                      ///< what it does or waits for, ended by a zero
 
   /// Of a text that is too long its first words, and an ellipsis.
   void set_waits(std::string_view text);

@@ -118,6 +118,10 @@ PageAnswer answer_about(const LiveRun& run, std::string_view token, const PageRe
     static const auto page = std::make_shared<const std::string>(page_html());
     return {.type = "text/html; charset=utf-8", .body = page};
   }
+  if (request.path == "/phase") {
+    const std::int64_t seen = number_in<std::int64_t>(parameter(request.query, "seen")).value_or(-1);
+    return {.type = json, .body = run.phase_after(request.may_wait ? seen : -1)};
+  }
   if (request.path == "/about") return {.type = json, .body = run.about()};
   if (request.path == "/status") return {.type = json, .body = run.status()};
   if (request.path == "/ranks") return {.type = json, .body = run.ranks()};

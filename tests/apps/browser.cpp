@@ -122,6 +122,16 @@ void Browser::look_like(int width, int height, bool dark) {
                                                                            {"value", dark ? "dark" : "light"}}}}});
 }
 
+void Browser::drag(double from_x, double from_y, double to_x, double to_y) {
+  const auto mouse = [this](const char* type, double x, double y, bool pressed) {
+    ask("Input.dispatchMouseEvent",
+        {{"type", type}, {"x", x}, {"y", y}, {"button", "left"}, {"buttons", pressed ? 1 : 0}, {"clickCount", 1}});
+  };
+  mouse("mousePressed", from_x, from_y, true);
+  if (from_x != to_x || from_y != to_y) mouse("mouseMoved", to_x, to_y, true);
+  mouse("mouseReleased", to_x, to_y, false);
+}
+
 void Browser::save_screenshot(const std::string& path) {
   const std::string image = from_base64(ask("Page.captureScreenshot").at("data").as_string().c_str());
   std::ofstream file(path, std::ios::binary);

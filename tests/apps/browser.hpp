@@ -34,6 +34,8 @@ class Browser {
   bool becomes_true(const std::string& expression);
   /// The page from now on as on a screen of so many pixels, light or dark.
   void look_like(int width, int height, bool dark = false);
+  /// With the left button, in CSS pixels of the page; the same place: a click.
+  void drag(double from_x, double from_y, double to_x, double to_y);
   void save_screenshot(const std::string& path);
   /// What its scripts threw since it was opened.
   [[nodiscard]] const std::vector<std::string>& exceptions() const { return exceptions_; }

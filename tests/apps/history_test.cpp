@@ -9,8 +9,12 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -131,7 +135,7 @@ TEST_CASE("a history has what a run told, and takes no line for a record that is
   CHECK(!history.take("7"));
   CHECK(history.series().size() == 2);
   REQUIRE(history.evaluations().size() == 1);
-  CHECK(history.evaluations()[0].accuracy == 0.25);
+  CHECK(history.evaluations()[0].hellaswag == 0.25);
   CHECK(history.samples().back().text == "a\nb");
   CHECK(history.checkpoints().size() == 2);
   REQUIRE(history.warnings().size() == 2);
@@ -174,13 +178,13 @@ TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
   CHECK(!run.ranks_wanted());
   LiveRun::About about{
       .model = "a \"model\"\\", .item = "token", .steps = 10, .grid = {2, 1}, .stages = {}, .options = {}};
-  about.stages = {{"wte … h.1", {{"parameters", 10}, {"gradients", 20}}},
-                  {"h.2", {{"parameters", 11}, {"gradients", 21}}}};
+  about.stages = {{"wte … h.1", {{"device", {{"parameters", 10}, {"gradients", 20}}}}},
+                  {"h.2", {{"device", {{"parameters", 11}, {"gradients", 21}}}, {"host", {{"optimizer", 40}}}}}};
   about.options = {{"Grid", "g-inter", "2", false}, {"Run", "empty", "", false}};
   run.begin(about);
   run.set_phase("training");
   for (int step = 1; step <= 5; ++step) run.take(step_line(step, 6.0 - step));
-  run.take(R"({"step":5,"validation_loss":2.5})");
+  run.take(R"({"step":5,"validation_loss":2.5,"validation_accuracy":0.75,"hellaswag_accuracy":0.5})");
   RankSnapshot snapshot{.step = 5, .step_ms = 500, .at_seconds = 2.5, .ranks = {}};
   snapshot.ranks.resize(2);
   snapshot.ranks[1].summary.waits = {"has waited for \"x\""};
@@ -194,12 +198,13 @@ TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
   const json::object said = parsed(run.about());
   CHECK(said.at("model") == "a \"model\"\\");
   CHECK(said.at("options").as_array().size() == 1);
-  CHECK(said.at("layers").at(1).at("planned_bytes").at("gradients") == 21);
+  CHECK(said.at("layers").at(1).at("planned_bytes").at("device").at("gradients") == 21);
+  CHECK(said.at("layers").at(1).at("planned_bytes").at("host").at("optimizer") == 40);
   const json::object status = parsed(run.status());
   CHECK(status.at("phase") == "training");
   CHECK(status.at("step") == 5);
   CHECK(status.at("eta_seconds").to_number<double>() == Approx(2.5));
-  CHECK(status.at("evaluations").at(0).at(1) == 2.5);
+  CHECK(status.at("evaluations").at(0) == json::array{5, 2.5, 0.75, 0.5});
   const json::object series = parsed(run.series(2, 4, 100));
   CHECK(series.at("step") == json::array{2, 3, 4});
   CHECK(series.at("loss") == json::array{4, 3, 2});
@@ -222,10 +227,76 @@ TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
   };
   CHECK(values("ranvier_loss") == std::vector<std::string>{" 1"});
   CHECK(values("ranvier_validation_loss") == std::vector<std::string>{" 2.5"});
+  CHECK(values("ranvier_validation_accuracy_ratio") == std::vector<std::string>{" 0.75"});
+  CHECK(values("ranvier_hellaswag_accuracy_ratio") == std::vector<std::string>{" 0.5"});
   CHECK(values("ranvier_trained_tokens") == std::vector<std::string>{" 500"});
   CHECK(values("ranvier_info")[0] == R"({model="a \"model\"\\",stages="2",rows="1",phase="training"} 1)");
   CHECK(values("ranvier_rank_seconds_total")[8] == R"({rank="1",stage="1",row="0",kind="forward"} 1.25)");
   CHECK(values("ranvier_rank_sent_bytes_total")[3] == R"({rank="1",stage="1",row="0",link="inter"} 3000000000000)");
+}
+
+TEST_CASE("a run that is watched tells what it does and how it ends, once for each change") {
+  std::vector<std::string> told;
+  LiveRun run([&] {
+    const auto phase = run.phase();
+    told.push_back(phase.name + (phase.message.empty() ? "" : ": " + phase.message));
+  });
+  const auto begin = [&] {
+    run.begin({.model = "m", .item = "token", .steps = 9, .grid = {1, 1}, .stages = {}, .options = {}});
+  };
+  CHECK(run.phase_after(0) == nullptr);  // nothing is new
+  CHECK(parsed(run.phase_after(-1)).at("phase") == "starting");
+  begin();
+  run.set_phase("training");
+  run.take(step_line(4, 2));
+  run.stopping("SIGUSR1 at rank 0", "the run ends after step 5");
+  run.set_phase("training");  // which is known
+  run.set_phase("saving");
+  run.end(true);
+  run.fail("too late");
+  CHECK(told == std::vector<std::string>{"starting", "training",
+                                         "stopping: SIGUSR1 at rank 0: the run ends after step 5",
+                                         "saving: SIGUSR1 at rank 0: the run ends after step 5",
+                                         "stopped: after step 4 of 9, by SIGUSR1 at rank 0"});
+  CHECK(parsed(run.status()).at("phase") == "stopped");
+  CHECK(parsed(run.status()).at("message") == "after step 4 of 9, by SIGUSR1 at rank 0");
+  CHECK(run.prometheus()->find("phase=\"stopped\"") != std::string::npos);
+  const std::int64_t number = run.phase().number;
+  CHECK(run.phase_after(number) == nullptr);
+  CHECK(parsed(run.phase_after(number - 1)).at("number") == number);
+  told.clear();
+  begin();  // it goes on
+  run.end(false);
+  CHECK(told == std::vector<std::string>{"starting", "done"});
+  begin();
+  run.fail("rank 3 is gone", false);
+  run.stopping("SIGTERM", "soon");
+  run.fail("so is rank 2", false);
+  CHECK(told.back() == "failed: rank 3 is gone");
+  run.fail("rank 3: no space");
+  run.fail("rank 2: no space");
+  CHECK(told.back() == "failed: rank 3: no space");
+}
+
+TEST_CASE("a run that is watched knows which ranks of its machine are gone") {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  REQUIRE(process > 0);
+  LiveRun run;
+  RankSnapshot snapshot;
+  snapshot.ranks.resize(3);
+  snapshot.ranks[0].summary.process = ::getpid();
+  snapshot.ranks[2].summary.process = process;  // and rank 1 is elsewhere
+  run.take(snapshot);
+  CHECK(run.lost_ranks().empty());
+  ::kill(process, SIGKILL);
+  ::waitpid(process, nullptr, 0);
+  CHECK(run.lost_ranks() == std::vector<int>{2});
+  run.take(snapshot);  // of what was never there nothing is known
+  CHECK(run.lost_ranks().empty());
 }
 
 TEST_CASE("another training in the same file is none whose steps are done again") {

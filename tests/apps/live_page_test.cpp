@@ -1,14 +1,19 @@
 // Jobs that are watched while they train: by requests, by ill-behaved clients, and by a browser where there is one.
+#include "apps/view/live_run.hpp"
+#include "apps/view/page_server.hpp"
+#include "apps/view/serve_address.hpp"
 #include "tests/apps/browser.hpp"
 #include "tests/apps/http_client.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
-#include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +23,21 @@ using namespace std::chrono_literals;
 namespace json = boost::json;
 
 namespace {
+
+/// Connections to a port of this machine for which the kernel holds more of answers than a slow client's buffer takes.
+std::size_t held_answers(std::uint16_t port) {
+  std::istringstream lines(read_file("/proc/net/tcp"));
+  std::size_t held = 0;
+  for (std::string line; std::getline(lines, line);) {
+    // "  12: 0100007F:1F90 0100007F:C0DE 01 0001A2B3:00000000 …": local, remote, state, unsent and unread bytes
+    std::istringstream words(line);
+    std::string number, local, remote, state, bytes;
+    words >> number >> local >> remote >> state >> bytes;
+    if (local != fmt::format("0100007F:{:04X}", port)) continue;
+    held += std::strtoul(bytes.c_str(), nullptr, 16) > (std::size_t{64} << 10) ? 1 : 0;
+  }
+  return held;
+}
 
 struct Fixture : SmallText {
   /// Waits for the line that says where the page is.
@@ -42,17 +62,21 @@ struct Fixture : SmallText {
                             "--eval-every", "20", "--serve", "0"});
   }
   static std::string address(std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port) + "/"; }
-  /// Where somebody wants to look at it.
+  /// For people to look at.
   static void keep_screenshot(Browser& browser, const std::string& name) {
-    if (const char* const folder = std::getenv("RANVIER_SCREENSHOTS"))
-      browser.save_screenshot(std::string(folder) + "/" + name + ".png");
+    const char* const named = std::getenv("RANVIER_SCREENSHOTS");
+    const std::filesystem::path folder = named != nullptr ? named : RANVIER_SCREENSHOTS;
+    std::filesystem::create_directories(folder);
+    browser.save_screenshot(folder / (name + ".png"));
   }
   /// Curves, an evaluation, and all four ranks.
   static constexpr const char* page_has_heard_all =
       "document.querySelector('.values') !== null && document.querySelector('.evaluation') !== null && "
       "ranks !== null && ranks.ranks.length === 4";
-  static constexpr const char* page_is_lost =
-      "getComputedStyle(document.getElementById('lost')).display !== 'none'";
+  static constexpr const char* page_knows_the_end = "isOver() && !listening && !busy";
+  static std::string ending(Browser& browser) {
+    return browser.value("document.getElementById('ending').textContent").as_string().c_str();
+  }
 };
 
 }  // namespace
@@ -87,13 +111,26 @@ TEST_CASE_FIXTURE(Fixture,
 
   Job job(4, flags("watched", {"--serve", "0"}));
   const std::uint16_t port = port_of(job);
+  // Those that take no answer, of which some have asked for more than buffers hold; those that have sent half a
+  // request, or nothing; those that wait for the run's end.
+  constexpr std::size_t slow = 20, requests = 400;
+  const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  std::string many;
+  for (std::size_t i = 0; i < requests; ++i) many += request;
   std::vector<HttpClient> others;
-  for (int i = 0; i < 100; ++i) others.emplace_back(port, 2048);
-  for (std::size_t i = 0; i < others.size(); ++i)
-    others[i].send(i % 2 == 0 ? "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" : "GET /sta");
+  for (std::size_t i = 0; i < 200; ++i) {
+    others.emplace_back(port, 2048);
+    others.back().send(i < slow  ? many
+                       : i < 80  ? request
+                       : i < 140 ? "GET /sta"
+                       : i < 170 ? ""
+                                 : "GET /phase?seen=3 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  bool stuck = false;
   bool heard_ranks = false, scraped = false;
   double step = 0;
-  for (int i = 0; i < 3000 && !(heard_ranks && scraped && step >= static_cast<double>(compared)); ++i) {
+  for (int i = 0; i < 3000 && !(heard_ranks && scraped && stuck && step >= static_cast<double>(compared)); ++i) {
+    stuck = stuck || held_answers(port) >= slow;
     step = get(port, "/status").at("step").to_number<double>();
     heard_ranks = heard_ranks || get(port, "/ranks").at("ranks").as_array().size() == 4;
     scraped = scraped || http_get(port, "/metrics").body.find("\nranvier_steps 1000000\n") != std::string::npos;
@@ -102,13 +139,14 @@ TEST_CASE_FIXTURE(Fixture,
   }
   CHECK(heard_ranks);
   CHECK(scraped);
+  CHECK(stuck);
   CHECK(step >= static_cast<double>(compared));
   end(job, "watched");
   CHECK(first("alone", "loss") == first("watched", "loss"));
   CHECK(first("alone", "grad_norm") == first("watched", "grad_norm"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it trains and after it has ended") {
+TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it trains and after it was stopped") {
   if (!Browser::is_there()) {
     MESSAGE("skipped: there is no chromium");
     return;
@@ -121,13 +159,20 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   REQUIRE(browser.becomes_true(page_has_heard_all));
   const std::string page(browser.value("document.documentElement.outerHTML").as_string());
   INFO(page);
-  for (const char* words : {"gpt 4 × 32, 2 heads", "<b>training</b>", " / 1000000</b>", "2 stages × 2 rows",
-                            "class=\"values\"", "class=\"evaluation\"", "as heard ", "inside nodes",
-                            "<td class=\"text\">microbatch-size</td>", "embedding … h.1"}) {
+  for (const char* words :
+       {"gpt 4 × 32, 2 heads", "<b>training</b>", " / 1000000</b>", "2 stages × 2 rows", "class=\"values\"",
+        "class=\"evaluation\"", "as heard ", "inside nodes", "<td class=\"text\">microbatch-size</td>",
+        "embedding … h.1", "<th>perplexity</th>", "<td class=\"text\">device</td>"}) {
     CAPTURE(words);
     CHECK(page.find(words) != std::string::npos);
   }
-  CHECK(browser.value(page_is_lost) == json::value(false));
+  for (const char* words : {"HellaSwag</th>", "accuracy</th>"}) {  // which this run has not
+    CAPTURE(words);
+    CHECK(page.find(words) == std::string::npos);
+  }
+  CHECK(browser.value("count(999600) + count(1000) + count(999.6) + count(12.34) + count(-999600)") ==
+        "1.00M1.00k1.00k12.3-1.00M");
+  CHECK(ending(browser).empty());
   const std::string wider = "document.documentElement.scrollWidth > innerWidth";
   const std::string paper = "getComputedStyle(document.body).backgroundColor";
   const json::value light = browser.value(paper);
@@ -140,31 +185,172 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   keep_screenshot(browser, "phone");
   browser.look_like(1400, 1900);
 
+  REQUIRE(browser.becomes_true("status.step > 100"));
+  const auto number = [&](const std::string& expression) { return browser.value(expression).to_number<double>(); };
+  const auto middle = [&](const std::string& id, double across) {
+    const std::string box = "document.getElementById('" + id + "').getBoundingClientRect()";
+    return std::pair(number(box + ".left + " + std::to_string(across) + " * " + box + ".width"),
+                     number(box + ".top + " + box + ".height / 2"));
+  };
+  const auto [left, y] = middle("plot-loss", 0.4);
+  browser.drag(left, y, middle("plot-loss", 0.6).first, y);
+  REQUIRE(
+      browser.becomes_true("range !== null && !document.getElementById('whole').hidden && "
+                           "series.step[0] >= range[0] && series.step[series.step.length - 1] < status.step"));
+  CHECK(number("range[0]") > 1);
+  CHECK(number("range[1] - range[0]") < number("status.step") / 2);
+  keep_screenshot(browser, "zoomed");
+  const auto [button_x, button_y] = middle("whole", 0.5);
+  browser.drag(button_x, button_y, button_x, button_y);
+  REQUIRE(
+      browser.becomes_true("range === null && document.getElementById('whole').hidden && series.step[0] < 100"));
+
   job.signal_launcher(SIGUSR1);
   CHECK(job.wait(60s).status == 75);  // stopped, in order
-  REQUIRE(browser.becomes_true(page_is_lost));
+  REQUIRE(browser.becomes_true(page_knows_the_end));
+  CHECK(ending(browser).starts_with("The run was stopped: after step "));
+  CHECK(ending(browser).find(" of 1000000, by SIGUSR1 at rank ") != std::string::npos);
   CHECK(browser.value(page_has_heard_all) == json::value(true));  // what was heard last stays
   CHECK(browser.exceptions().empty());
-  keep_screenshot(browser, "ended");
+  keep_screenshot(browser, "stopped");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a page shows in a browser that a job has failed, and what was heard of it before") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a page that is open when a job is done has its last figures, and says that it is done") {
   if (!Browser::is_there()) {
     MESSAGE("skipped: there is no chromium");
     return;
   }
-  Job job(4, endless_run());
+  Job job(4, small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "40", "--validation-split", "0.1",
+                              "--eval-every", "40", "--timeout", "100", "--serve", "0"}));
+  const std::uint16_t port = port_of(job);
+  job.signal_rank(3, SIGSTOP);  // until somebody looks
   Browser browser(file("browser"));
   browser.look_like(1400, 1900);
-  browser.open(address(port_of(job)));
-  REQUIRE(browser.becomes_true(page_has_heard_all));
-  CHECK(browser.value(page_is_lost) == json::value(false));
-  job.signal_rank(3, SIGKILL);
+  browser.open(address(port));
+  REQUIRE(browser.becomes_true("listening && heard"));
+  job.signal_rank(3, SIGCONT);
   const Outcome outcome = job.wait(60s);
-  CHECK(!outcome.timed_out);
-  CHECK(outcome.status != 0);
-  REQUIRE(browser.becomes_true(page_is_lost));
-  CHECK(browser.value(page_has_heard_all) == json::value(true));
+  INFO(outcome.output);
+  CHECK(outcome.status == 0);
+  REQUIRE(browser.becomes_true(page_knows_the_end));
+  CHECK(ending(browser) == "The run is done. Below is what was heard last.");
+  CHECK(browser.value("document.getElementById('fact-step').textContent") == "step40 / 40");
+  CHECK(browser.value("document.querySelectorAll('.evaluation').length") == 1);
+  CHECK(browser.value("series.step[series.step.length - 1]") == 40);
   CHECK(browser.exceptions().empty());
-  keep_screenshot(browser, "failed");
+  keep_screenshot(browser, "done");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keeps what was heard of it before") {
+  if (!Browser::is_there()) {
+    MESSAGE("skipped: there is no chromium");
+    return;
+  }
+  struct Case {
+    int signal;
+    const char* name;
+    const char* timeout;
+    std::vector<std::string> words;
+  };
+  Browser browser(file("browser"));
+  browser.look_like(1400, 1900);
+  const std::vector<Case> cases{
+      {SIGKILL, "killed", "20", {"rank 3 (stage 1, row 1) is gone: its process was killed"}},
+      {SIGSTOP, "silent", "3", {"rank 3 (stage 1, row 1) does not answer", "--timeout 3"}}};
+  for (const Case& one : cases) {
+    CAPTURE(one.name);
+    Flags flags = endless_run();
+    flags.insert(flags.end(), {"--timeout", one.timeout});
+    // Open MPI gives the others as many seconds to end, usually one, which this machine may be too busy for. It waits
+    // as long before it tells them.
+    Job job(4, small_run(text, flags), {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
+    browser.open(address(port_of(job)));
+    REQUIRE(browser.becomes_true(page_has_heard_all));
+    CHECK(ending(browser).empty());
+    job.signal_rank(3, one.signal);
+    const Outcome outcome = job.wait(60s);
+    INFO(outcome.output);
+    CHECK(!outcome.timed_out);
+    CHECK(outcome.status != 0);
+    REQUIRE(browser.becomes_true(page_knows_the_end));
+    const std::string said = ending(browser);
+    INFO(said);
+    CHECK(said.starts_with("The run has failed: "));
+    for (const std::string& words : one.words) {
+      CAPTURE(words);
+      CHECK(said.find(words) != std::string::npos);
+    }
+    CHECK(browser.value(page_has_heard_all) == json::value(true));
+    CHECK(browser.exceptions().empty());
+    keep_screenshot(browser, one.name);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million steps") {
+  if (!Browser::is_there()) {
+    MESSAGE("skipped: there is no chromium");
+    return;
+  }
+  using namespace ranvier;
+  constexpr std::int64_t steps = 1'000'000;
+  constexpr int stages = 16, rows = 32, ranks = stages * rows;
+  apps::LiveRun run;
+  apps::LiveRun::About about{
+      .model = "made up", .item = "token", .steps = 2 * steps, .grid = {stages, rows}, .stages = {}, .options = {}};
+  for (int stage = 0; stage < stages; ++stage)
+    about.stages.push_back({"h." + std::to_string(stage),
+                            {{"device", {{"parameters", 1 << 20}, {"optimizer", 0}}},
+                             {"host", {{"parameters", 0}, {"optimizer", 4 << 20}}}}});
+  run.begin(about);
+  run.set_phase("training");
+  for (std::int64_t step = 1; step <= steps; ++step)
+    run.take(fmt::format(
+        R"({{"step":{},"loss":{:.4f},"grad_norm":1.5,"lr":0.001,"tokens":512,"tokens_per_second":1e6,"seconds":0.5}})",
+        step, 2 + 8000.0 / (1000.0 + static_cast<double>(step)) + 0.1 * static_cast<double>(step % 7)));
+  apps::RankSnapshot snapshot{.step = steps, .step_ms = 500, .at_seconds = 500'000, .ranks = {}};
+  snapshot.ranks.resize(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto& [summary, spans] = snapshot.ranks[static_cast<std::size_t>(rank)];
+    summary.seconds.fill(1000.0 * rank);
+    summary.set_waits("waits for a message");
+    for (std::size_t i = 0; i < apps::summary_spans(ranks); ++i)
+      spans.push_back({.begin_ms = 15.0F * static_cast<float>(i),
+                       .length_ms = 14,
+                       .index = static_cast<std::int32_t>(i),
+                       .kind = static_cast<std::uint8_t>((i + static_cast<std::size_t>(rank)) % 4)});
+  }
+  run.take(snapshot);
+  apps::PageServer server("--serve 0", {},
+                          [&](const apps::PageRequest& request) { return apps::answer_about(run, "", request); });
+  // What a browser takes every two seconds.
+  CHECK(http_get(server.port(), "/ranks").body.size() < std::size_t{1} << 20);
+  CHECK(http_get(server.port(), "/series?points=1200").body.size() < std::size_t{1} << 19);
+
+  Browser browser(file("browser"));
+  browser.look_like(1400, 2900);
+  browser.open(address(server.port()));
+  REQUIRE(browser.becomes_true(
+      "heard && ranks.ranks.length === 512 && document.querySelectorAll('.values').length === 4"));
+  CHECK(browser.value("series.step[series.step.length - 1]") == steps);
+  CHECK(browser.value("document.querySelectorAll('#ranks tr').length") == 65);  // 64 of them, and names of columns
+  CHECK(browser.value("document.querySelectorAll('#memory tr').length") == 1 + 2 * stages);
+  // All kinds are there, in all rows of the picture.
+  const std::string colours = R"((() => {
+    const canvas = document.getElementById('timeline'), found = [];
+    for (const y of [1, canvas.height / 2, canvas.height - 24]) {
+      const row = canvas.getContext('2d').getImageData(0, Math.floor(y), canvas.width, 1).data, here = new Set();
+      for (let i = 0; i < row.length; i += 4) here.add(row[i] << 16 | row[i + 1] << 8 | row[i + 2]);
+      found.push(here.size);
+    }
+    return Math.min(...found);
+  })())";
+  CHECK(browser.value(colours).to_number<double>() >= 4);
+  keep_screenshot(browser, "large");
+  static_cast<void>(browser.value("range = [654000, 655000], refresh(), 0"));
+  REQUIRE(browser.becomes_true("series.step[0] >= 654000 && series.step[series.step.length - 1] < 656000"));
+  CHECK(browser.value("series.step.length").to_number<double>() > 20);
+  browser.look_like(400, 2600);
+  CHECK(browser.value("document.documentElement.scrollWidth > innerWidth") == json::value(false));
+  CHECK(browser.exceptions().empty());
 }

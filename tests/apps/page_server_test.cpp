@@ -160,6 +160,44 @@ TEST_CASE("a page's server that ends while clients are there ends") {
   CHECK(clients[3].receive().empty());
 }
 
+TEST_CASE("a request that waits is answered when there is news, or when its time is up, and holds up nobody") {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> news = false;
+  const auto answer = [&](const PageRequest& request) {
+    if (request.path != "/news") return echo(request);
+    ++asked;
+    if (news) return text("news");
+    return request.may_wait ? PageAnswer() : text("none");
+  };
+  PageServer server("--serve 0", {.wait_time = 10min}, answer);
+  HttpClient first(server.port()), second(server.port());
+  for (HttpClient* client : {&first, &second}) client->send("GET /news HTTP/1.1\r\n\r\n");
+  REQUIRE(comes_true([&] { return asked == 2; }));
+  CHECK(http_get(server.port(), "/other").body == "/other|");
+  CHECK(comes_true([&] { return server.open_requests() == 2; }));
+  server.wake();  // for others
+  REQUIRE(comes_true([&] { return asked == 4; }));
+  CHECK(server.open_requests() == 2);
+  news = true;
+  server.wake();
+  CHECK(first.answer().body == "news");
+  CHECK(second.answer().body == "news");
+  CHECK(comes_true([&] { return server.open_requests() == 0; }));
+  CHECK(first.get("/again").body == "/again|");
+  {
+    news = false;
+    HttpClient gone(server.port());
+    gone.send("GET /news HTTP/1.1\r\n\r\n");
+    REQUIRE(comes_true([&] { return server.open_requests() == 1; }));
+  }
+  server.wake();  // whoever has gone may still be taken for one that waits
+  PageServer brief("--serve 0", {.wait_time = 50ms}, answer);
+  HttpClient patient(brief.port());
+  CHECK(patient.get("/news").body == "none");
+  CHECK(patient.get("/news").body == "none");
+  CHECK(comes_true([&] { return brief.open_requests() == 0; }));
+}
+
 TEST_CASE("a page's server that cannot listen says why, and what to do") {
   PageServer first("--serve 0", {}, echo);
   const auto refusal = [](const PageServer::Options& options) {

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 using namespace ranvier;
@@ -29,7 +31,8 @@ struct WatchedJob {
                                    summary.waits = {"waits"};
                                  },
                              .wanted = [this] { return wanted; },
-                             .heard = [this](RankSnapshot snapshot) { heard.push_back(std::move(snapshot)); }}));
+                             .heard = [this](RankSnapshot snapshot) { heard.push_back(std::move(snapshot)); },
+                             .failed = [this](std::string message) { failures.push_back(std::move(message)); }}));
     }
   }
   /// For so long.
@@ -45,6 +48,7 @@ struct WatchedJob {
   std::vector<std::unique_ptr<Trace>> traces;
   bool wanted = false;
   std::vector<RankSnapshot> heard;
+  std::vector<std::string> failures;
   std::vector<std::unique_ptr<RankWatch>> watches;
 };
 
@@ -128,6 +132,26 @@ TEST_CASE("a watch that ends while answers are under way leaves nothing behind")
   }
   job.simulation.run();
   CHECK(job.heard.size() == before);
+}
+
+TEST_CASE(
+    "rank 0 hears why another rank fails, whose watch may be gone already, and of a long reason its beginning") {
+  WatchedJob job(3);
+  job.run(1s);
+  CHECK(job.failures.empty());
+  job.watches[2].reset();
+  RankWatch::tell_failure(job.simulation.transport(2), "rank 2: no more space");
+  const std::string longest(2000, 'x');
+  RankWatch::tell_failure(job.simulation.transport(1), longest);
+  auto& loop = job.simulation.loop(0);
+  loop.after(1s, [&loop] { loop.stop(); });
+  for (const int rank : {1, 2})
+    job.simulation.loop(rank).after(1s, [&job, rank] { job.simulation.loop(rank).stop(); });
+  job.simulation.run();
+  REQUIRE(job.failures.size() == 2);
+  std::sort(job.failures.begin(), job.failures.end());
+  CHECK(job.failures[0] == "rank 2: no more space");
+  CHECK(job.failures[1] == longest.substr(0, 1023));
 }
 
 TEST_CASE("summaries of hundreds of ranks are small, and those of few show every pass") {

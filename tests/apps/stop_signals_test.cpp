@@ -32,6 +32,11 @@ class Rank {
                            const std::lock_guard lock(mutex_);
                            said_ += text;
                          },
+                     .stopping =
+                         [this](const std::string& cause, const std::string& expected) {
+                           const std::lock_guard lock(mutex_);
+                           told_ += cause + ": " + expected;
+                         },
                      .end = [this](int value) { status = value; }}) {
     if (trains) train();
   }
@@ -65,6 +70,10 @@ class Rank {
       return said_.find(words) != std::string::npos;
     });
   }
+  [[nodiscard]] std::string told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
   [[nodiscard]] std::string said() {
     const std::lock_guard lock(mutex_);
     return said_;
@@ -82,7 +91,7 @@ class Rank {
   runtime::AsioLoop loop_;
   runtime::Simulation simulation_{1, {}};
   std::mutex mutex_;
-  std::string said_;
+  std::string said_, told_;
   apps::StopSignals signals_;
   std::thread thread_;
 };
@@ -100,6 +109,8 @@ TEST_CASE("the first signal is acknowledged and asks for a stop, the second ends
     CHECK(rank.says("rank 0 waits for a test\n"));
     CHECK(Rank::within_seconds([&] { return rank.status == 128 + signal; }));
     CHECK(rank.stops == 1);
+    CHECK(rank.told().ends_with(" at rank 0: the run ends soon"));  // once
+    CHECK(rank.told().starts_with("SIG"));
   }
 }
 
