@@ -34,6 +34,8 @@ OptionTable declare(Asked& asked) {
   table.add({"timeline", "FILE.svg", "the last whole step of a run's trace as a picture instead of a page",
              runtime::text(options.timeline), "none"});
   table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
+  table.add({"price", "X", "of a device and an hour, for what runs and a million tokens of them cost",
+             runtime::real(options.price, 0), "not known"});
   table.add({"title", "TEXT", "of the page or picture", runtime::text(options.title),
              "the names of the runs, or the step's"});
   table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
@@ -147,7 +149,7 @@ std::string write_report(const ReportOptions& options) {
   std::string title = options.title;
   if (title.empty())
     for (const std::string& name : options.names) title += (title.empty() ? "" : ", ") + name;
-  const std::string page = report_page(runs, title);
+  const std::string page = report_page(runs, title, options.price);
   runtime::AtomicFile file(options.output);
   file.append(page.data(), page.size());
   file.commit();

@@ -12,6 +12,7 @@ struct ReportOptions {
   std::vector<std::string> runs;
   std::vector<std::string> names;  ///< of runs, as many
   std::string output = "report.html", csv, timeline, title;
+  double price = 0;  ///< of a device and an hour; 0: not known
   bool overwrite = false;
   Inquiry inquiry;
 };

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -67,6 +68,9 @@ double mean_of(const RunFile& run, Figure figure) {
   return all.empty() || all[0][figure].count == 0 ? std::numeric_limits<double>::quiet_NaN() : all[0][figure].mean;
 }
 
+/// What steps cost beside their own time: what was done again, and checkpoints that were waited for.
+double seconds_of(const History::Totals& totals) { return totals.seconds + totals.checkpoint_waits; }
+
 /// Mean of the last hundredth of all points, so that one batch does not decide.
 double last_loss(const RunFile& run) {
   const std::int64_t last = run.history.series().last_step();
@@ -75,16 +79,35 @@ double last_loss(const RunFile& run) {
                                                         : end[0][Figure::loss].mean;
 }
 
-double best_validation(const RunFile& run) {
+using Evaluated = std::optional<double> History::Evaluation::*;
+
+double best_of(const RunFile& run, Evaluated which, bool (*better)(double, double)) {
   double best = std::numeric_limits<double>::quiet_NaN();
   for (const auto& each : run.history.evaluations())
-    if (each.loss && !(best <= *each.loss)) best = *each.loss;
+    if (const auto& value = each.*which; value && (std::isnan(best) || better(*value, best))) best = *value;
   return best;
 }
 
-double last_validation(const RunFile& run) {
+double last_of(const RunFile& run, Evaluated which) {
   const auto& all = run.history.evaluations();
-  return all.empty() || !all.back().loss ? std::numeric_limits<double>::quiet_NaN() : *all.back().loss;
+  const auto found =
+      std::find_if(all.rbegin(), all.rend(), [&](const auto& each) { return (each.*which).has_value(); });
+  return found == all.rend() ? std::numeric_limits<double>::quiet_NaN() : *((*found).*which);
+}
+
+/// Of a flag; none: the metrics do not say it.
+std::optional<double> flag_of(const RunFile& run, std::string_view name) {
+  const json::value* const value = run.history.configuration().if_contains(name);
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  const double number = std::atof(value->get_string().c_str());
+  return number > 0 ? std::optional(number) : std::nullopt;
+}
+
+/// Hours of all devices together; NaN: the metrics do not say how many there were.
+double device_hours(const RunFile& run) {
+  const auto stages = flag_of(run, "g-inter"), rows = flag_of(run, "g-data");
+  if (!stages || !rows) return std::numeric_limits<double>::quiet_NaN();
+  return *stages * *rows * seconds_of(run.history.totals()) / 3600;
 }
 
 double share_of(const RunFile& run, const std::string& kind) {
@@ -227,7 +250,7 @@ std::string details(const RunFile& run) {
 
 }  // namespace
 
-std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
+std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double price_per_hour) {
   std::vector<SummaryRow> rows;
   const auto row = [&](const std::string& name, const std::function<std::string(const RunFile&)>& value) {
     SummaryRow one{name, {}};
@@ -239,8 +262,6 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
   const auto count = [](auto value) {
     return value > 0 ? actors::format_count(static_cast<double>(value)) : std::string(none);
   };
-  // What a step cost beside its own time: what was done again, and checkpoints that were waited for.
-  const auto time = [](const History::Totals& totals) { return totals.seconds + totals.checkpoint_waits; };
   row("steps", [](const RunFile& run) { return fmt::format("{}", run.history.totals().steps); });
   row("tokens or images", [&](const RunFile& run) { return count(run.history.totals().tokens); });
   row("time in steps", [](const RunFile& run) { return actors::format_duration(run.history.totals().seconds); });
@@ -252,17 +273,33 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
   });
   row("goodput, a second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
-    return count(time(totals) > 0 ? totals.tokens / time(totals) : 0);
+    return count(seconds_of(totals) > 0 ? totals.tokens / seconds_of(totals) : 0);
   });
   row("time that counted", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
-    return percent(time(totals) > 0 ? (totals.seconds - totals.repeated_seconds) / time(totals)
-                                    : std::numeric_limits<double>::quiet_NaN());
+    const double all = seconds_of(totals);
+    return percent(all > 0 ? (totals.seconds - totals.repeated_seconds) / all
+                           : std::numeric_limits<double>::quiet_NaN());
   });
+  row("device-hours", [](const RunFile& run) { return number(device_hours(run)); });
+  if (price_per_hour > 0) {
+    row("cost", [&](const RunFile& run) { return number(price_per_hour * device_hours(run)); });
+    row("cost of a million tokens or images", [&](const RunFile& run) {
+      const double tokens = run.history.totals().tokens;
+      return tokens > 0 ? number(price_per_hour * device_hours(run) / tokens * 1e6) : std::string(none);
+    });
+  }
   row("MFU", [](const RunFile& run) { return percent(mean_of(run, Figure::mfu)); });
   row("last loss", [](const RunFile& run) { return number(last_loss(run)); });
-  row("last validation loss", [](const RunFile& run) { return number(last_validation(run)); });
-  row("best validation loss", [](const RunFile& run) { return number(best_validation(run)); });
+  using Evaluation = History::Evaluation;
+  const auto less = [](double a, double b) { return a < b; };
+  const auto more = [](double a, double b) { return a > b; };
+  row("last validation loss", [](const RunFile& run) { return number(last_of(run, &Evaluation::loss)); });
+  row("best validation loss", [&](const RunFile& run) { return number(best_of(run, &Evaluation::loss, less)); });
+  row("last validation accuracy", [](const RunFile& run) { return percent(last_of(run, &Evaluation::accuracy)); });
+  row("best validation accuracy",
+      [&](const RunFile& run) { return percent(best_of(run, &Evaluation::accuracy, more)); });
+  row("last HellaSwag", [](const RunFile& run) { return percent(last_of(run, &Evaluation::hellaswag)); });
   row("ranks waited", [](const RunFile& run) { return percent(share_of(run, "wait")); });
   row("ranks computed", [](const RunFile& run) {
     return percent(share_of(run, "forward") + share_of(run, "backward") + share_of(run, "weights") +
@@ -283,7 +320,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs) {
   return rows;
 }
 
-std::string report_page(const std::vector<RunFile>& runs, const std::string& title) {
+std::string report_page(const std::vector<RunFile>& runs, const std::string& title, double price_per_hour) {
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>{1}</style></head>\n<body>\n"
@@ -292,7 +329,7 @@ std::string report_page(const std::vector<RunFile>& runs, const std::string& tit
   for (std::size_t r = 0; r < runs.size(); ++r)
     page += fmt::format("<th><i style=\"background: var(--run{})\"></i>{}</th>", r % 6, markup_text(runs[r].name));
   page += "</tr>\n";
-  for (const SummaryRow& row : summary_rows(runs)) {
+  for (const SummaryRow& row : summary_rows(runs, price_per_hour)) {
     page += fmt::format("<tr><th>{}</th>", markup_text(row.name));
     for (const std::string& value : row.values) page += fmt::format("<td>{}</td>", markup_text(value));
     page += "</tr>\n";
