@@ -96,15 +96,15 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
 TEST_CASE_FIXTURE(Fixture,
                   "a report says device-hours, with a price what a run and a million tokens cost, and accuracies") {
   // 7200 steps of 0.5 s and half an hour of waiting on 2 × 4 devices, for 720,000 tokens.
-  const std::string path =
-      metrics("a.jsonl", 7200,
-              R"({"step":7201,"grad_norm":1,"tokens":0,"seconds":0,"configuration":{"g-inter":"2","g-data":"4"},)"
-              R"("validation_accuracy":0.75,"hellaswag_accuracy":0.5})"
-              "\n"
-              R"({"step":7202,"grad_norm":1,"tokens":0,"seconds":0,"validation_accuracy":0.5})"
-              "\n"
-              R"({"checkpoint":7202,"bytes":1,"seconds":1,"waited_seconds":1800})"
-              "\n");
+  const std::string path = metrics(
+      "a.jsonl", 7200,
+      R"({"step":7201,"grad_norm":1,"tokens":0,"seconds":0,"configuration":{"g-inter":"2","g-data":"4"},)"
+      R"("validation_accuracy":0.75,"hellaswag_accuracy":0.5})"
+      "\n"
+      R"({"step":7202,"grad_norm":1,"tokens":0,"seconds":0,"validation_loss":1.5,"validation_accuracy":0.5})"
+      "\n"
+      R"({"checkpoint":7202,"bytes":1,"seconds":1,"waited_seconds":1800})"
+      "\n");
   const std::vector<RunFile> runs{read_run({path, {}}, "a")};
   const auto without = summary_rows(runs), rows = summary_rows(runs, 2.5);
   CHECK(value(without, "device-hours") == "12");
@@ -116,7 +116,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(value(rows, "last HellaSwag") == "50.0%");
   CHECK(!write_report(options({path, "--price", "2.5", "-o", file("r.html")})).empty());
   CHECK(folder.read("r.html").find("<tr><th>cost</th><td>30</td></tr>") != std::string::npos);
-  CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price -1"));
+  CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price: '-1' will not do"));
   // Of how many devices nothing is known.
   CHECK(value(summary_rows({read_run({metrics("b.jsonl", 2), {}}, "b")}, 1), "device-hours") == "no row");
 }

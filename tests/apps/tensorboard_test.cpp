@@ -42,11 +42,13 @@ Events events_of(const std::filesystem::path& folder) {
       if (fields.contains(7))
         std::erase_if(events.scalars, [&](const auto& each) { return each.first.second >= step; });
       if (!fields.contains(5)) continue;
-      const std::string value = field(field(record, 5), 1);
-      if (fields_of(value).contains(2)) {
-        for (const auto& [tag, number] : scalars_of(record)) events.scalars[{tag, step}] = number;
-      } else if (field(value, 1) == "configuration") {
-        events.configuration = field(field(value, 8), 8);
+      for (const auto& [number, value] : fields_of(field(record, 5))) {
+        if (!fields_of(value).contains(2)) {
+          if (field(value, 1) == "configuration") events.configuration = field(field(value, 8), 8);
+          continue;
+        }
+        for (const auto& [tag, scalar] : scalars_of(record)) events.scalars[{tag, step}] = scalar;
+        break;  // which are all of them
       }
     }
   }
