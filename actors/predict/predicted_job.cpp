@@ -30,7 +30,7 @@ TrainerOptions steps_of(TrainerOptions options, int steps) {
   options.rollback.reset();
   options.check_every = 0;
   options.eval_every = 0;
-  options.choices = nullptr;
+  options.questions = nullptr;
   options.sample.every = 0;
   options.checkpoint_staging = 0;
   options.fault.reset();

@@ -11,35 +11,35 @@ Evaluation::Evaluation(const RankContext& context, const RankPlan& plan, const G
     : plan_(&plan), validation_(validation) {
   const TrainerOptions& options = plan.options;
   if (validation != nullptr) pass_ = std::make_unique<GridPass>(forward, *validation, options.batch_size);
-  if (!options.answers) return;
-  answers_ = std::make_unique<QuestionScorer>(
-      forward, options.answers,
+  if (!options.questions) return;
+  questions_ = std::make_unique<QuestionScorer>(
+      forward, options.questions,
       QuestionScorer::Options{
           .batch_size = options.batch_size,
           .rows = options.grid.g_data,
           .row = plan.position.row,
           .positions = plan.architecture->positions,
-          .losses = plan.stage->last() ? context.arena.slot_as<double>(plan.choice_losses) : nullptr});
+          .losses = plan.stage->last() ? context.arena.slot_as<double>(plan.answer_losses) : nullptr});
 }
 
 std::vector<Wait> Evaluation::waits() const {
   std::vector<Wait> all;
   if (pass_) all = pass_->waits();
-  if (answers_) {
-    for (Wait& wait : answers_->waits()) all.push_back(std::move(wait));
+  if (questions_) {
+    for (Wait& wait : questions_->waits()) all.push_back(std::move(wait));
   }
   return all;
 }
 
 std::string Evaluation::details() const {
   const std::string of_pass = pass_ ? pass_->details() : std::string();
-  return of_pass.empty() && answers_ ? answers_->details() : of_pass;
+  return of_pass.empty() && questions_ ? questions_->details() : of_pass;
 }
 
 void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResult*)> done) {
   done_ = std::move(done);
   result_ = {.step = step};
-  if (!validates()) return score_choices();
+  if (!validates()) return score_questions();
   result_.loss = 0;
   if (plan_->architecture->layers.back()->counts_hits()) result_.hits = 0;
   result_.samples = plan_->options.eval_samples;
@@ -79,12 +79,12 @@ void Evaluation::evaluate_from(std::int64_t first) {
 
 void Evaluation::finish_validation() {
   if (result_.hits) *result_.hits *= models::mean_factor(result_.losses);
-  score_choices();
+  score_questions();
 }
 
-void Evaluation::score_choices() {
-  if (!answers_) return finish(false);
-  answers_->run(result_.step, [this](std::optional<double> accuracy) {
+void Evaluation::score_questions() {
+  if (!questions_) return finish(false);
+  questions_->run(result_.step, [this](std::optional<double> accuracy) {
     if (!accuracy) return finish(true);
     result_.accuracy = accuracy;
     finish(false);

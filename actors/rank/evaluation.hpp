@@ -20,7 +20,7 @@ struct EvaluationResult {
   std::int64_t samples = 0;    ///< that it is of
   std::int64_t losses = 0;     ///< tokens that it is of
   std::optional<double> hits;  ///< share of those that the model tells rightly, where its last layer counts them
-  std::optional<double> accuracy;  ///< of TrainerOptions::choices, likewise
+  std::optional<double> accuracy;  ///< of TrainerOptions::questions, likewise
 };
 
 class Evaluation final : public Part {
@@ -34,7 +34,7 @@ class Evaluation final : public Part {
   [[nodiscard]] std::string details() const override;
 
   /// Whether there is anything to evaluate.
-  [[nodiscard]] bool any() const noexcept { return validates() || answers_; }
+  [[nodiscard]] bool any() const noexcept { return validates() || questions_; }
   /// Calls `done` with the result, or with none once some rank wishes to stop. One at a time, between steps.
   void run(std::int64_t step, std::function<void(const EvaluationResult*)> done);
 
@@ -44,13 +44,13 @@ class Evaluation final : public Part {
   void evaluate_from(std::int64_t first);
   /// Of all validation samples, as they were counted.
   void finish_validation();
-  void score_choices();
+  void score_questions();
   void finish(bool stopped);
 
   const RankPlan* plan_;
   const models::SampleSource* validation_;
-  std::unique_ptr<GridPass> pass_;           // null: there are no validation samples
-  std::unique_ptr<QuestionScorer> answers_;  // null: there are no questions
+  std::unique_ptr<GridPass> pass_;             // null: there are no validation samples
+  std::unique_ptr<QuestionScorer> questions_;  // null: there are no questions
   EvaluationResult result_;
   std::function<void(const EvaluationResult*)> done_;
 };

@@ -68,7 +68,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
                                 .consensus = &consensus,
                                 .wishes_to_stop = [this] { return trainer_->wishes_to_stop(); }};
   Evaluation* evaluation = nullptr;
-  if (samples.validation != nullptr || options.choices)
+  if (samples.validation != nullptr || options.questions)
     evaluation = &add<Evaluation>(context, plan_, forward, samples.validation);
   SampleWriter* writer = nullptr;
   if (options.sample.every > 0) {

@@ -186,7 +186,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
 void plan_details(const models::Architecture& architecture, const TrainerOptions& options, int row_samples,
                   RankPlan& plan) {
   const std::size_t vocabulary = architecture.layers.back()->vocabulary();
-  const bool scores = options.choices != nullptr, writes = options.sample.every > 0;
+  const bool scores = options.questions != nullptr, writes = options.sample.every > 0;
   if ((scores || writes) && vocabulary == 0)
     fail(ErrorCode::usage, "--{}: the model's last layer gives no logits of tokens: leave the flag out",
          scores ? "hellaswag" : "sample-every");
@@ -195,7 +195,7 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
         {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name, plan.stage->last() ? bytes : 0, 1});
   };
   const auto elements = static_cast<std::size_t>(row_samples) * static_cast<std::size_t>(architecture.positions);
-  plan.choice_losses = add("losses of choices", scores ? elements * sizeof(double) : 0);
+  plan.answer_losses = add("losses of answers", scores ? elements * sizeof(double) : 0);
   plan.sample_logits = add("logits of a sample", writes ? vocabulary * sizeof(float) : 0);
 }
 

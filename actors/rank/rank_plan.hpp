@@ -50,7 +50,7 @@ struct RankPlan : ModelShare {
   Loader::Plan samples;
   /// By unit of the stage: whether this rank gives its part of the global norm's squares, and no other one.
   std::vector<bool> gives_squares;
-  runtime::MemoryId choice_losses, sample_logits;  ///< on the last stage, where somebody asks for them
+  runtime::MemoryId answer_losses, sample_logits;  ///< on the last stage, where somebody asks for them
 };
 
 /// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Bad

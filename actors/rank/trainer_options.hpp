@@ -75,8 +75,8 @@ struct TrainerOptions {
   std::int64_t check_every = 0;      ///< steps after which copies of states are compared; 0: never
   std::int64_t eval_every = 0;       ///< steps; 0: never
   std::int64_t eval_samples = 0;     ///< of an evaluation, from the first of the validation's on
-  std::shared_ptr<const models::QuestionFile> choices;  ///< that an evaluation answers; null: none
-  SampleOptions sample;                                 ///< of text
+  std::shared_ptr<const models::QuestionFile> questions;  ///< that an evaluation answers; null: none
+  SampleOptions sample;                                   ///< of text
   std::size_t checkpoint_staging = 0;  ///< bytes that states pass through to checkpoints; 0: none are taken
 
   [[nodiscard]] UnitShardings shardings() const { return {sharding, trained_sharding.value_or(sharding)}; }

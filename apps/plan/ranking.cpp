@@ -55,13 +55,13 @@ std::string signature(const Trial& trial) {
       for (const auto* hops : {&flow->gather_forward, &flow->gather_backward, &flow->reduce_microbatch,
                                &flow->reduce_batch, &flow->gather_gradient, &flow->refresh}) {
         for (const collectives::Hop& hop : *hops) {
-          const auto& ranked = plan.column->ranking[static_cast<std::size_t>(hop.team)];
+          const auto& choice = plan.column->choices[static_cast<std::size_t>(hop.team)];
           const std::string& asked = hop.collective == collectives::Collective::all_gather ? t.algorithms.all_gather
                                      : hop.collective == collectives::Collective::reduce_scatter
                                          ? t.algorithms.reduce_scatter
                                          : t.algorithms.all_reduce;
           names.insert(fmt::format("{} {} {}", to_string(hop.team), to_string(hop.collective),
-                                   nccl && asked == "auto" ? "nccl" : ranked.algorithm_of(hop.collective).name));
+                                   nccl && asked == "auto" ? "nccl" : choice.algorithm_of(hop.collective).name));
         }
       }
     }

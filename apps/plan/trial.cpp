@@ -217,7 +217,7 @@ TrainOptions Planner::options_of(const Candidate& candidate) const {
 
 TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   TrainerOptions trainer = options.trainer;
-  trainer.choices = job_.choices;
+  trainer.questions = job_.questions;
   trainer.sample = text_samples(options, job_);
   const int threads = here_ ? here_->threads : profile_->threads;
   trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : threads;

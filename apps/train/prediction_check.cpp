@@ -1,6 +1,6 @@
 #include "apps/train/prediction_check.hpp"
 
-#include "apps/plan/choice.hpp"
+#include "apps/plan/ranking.hpp"
 #include "runtime/error.hpp"
 #include "runtime/grid.hpp"
 

@@ -150,10 +150,10 @@ Job make_job(const TrainOptions& options) {
     if (!generation.empty()) job.beside_weights.try_emplace("generation_config.json", generation);
   }
   if (!options.data.hellaswag.empty())
-    job.choices = std::make_shared<const models::QuestionFile>(options.data.hellaswag, vocab_size);
+    job.questions = std::make_shared<const models::QuestionFile>(options.data.hellaswag, vocab_size);
   if (options.data.data.empty()) {
     if (options.run.request == Request::dry_run) return job;
-    if (options.data.eval_only && job.choices) {  // its questions are all that is read
+    if (options.data.eval_only && job.questions) {  // its questions are all that is read
       job.source = std::make_unique<NoSamples>(length);
       return job;
     }

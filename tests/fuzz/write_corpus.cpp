@@ -88,8 +88,8 @@ std::map<std::string, std::vector<std::string>> corpora() {
   for (const auto& [code, width] :
        std::map<std::uint8_t, std::int64_t>{{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 8}, {6, 8}, {8, 2}})
     all["megatron_index"].push_back(megatron_index(code, width));
-  all["choices"] = {"\xff" +
-                    tests::question_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
+  all["questions"] = {
+      "\xff" + tests::question_file({{{1, 2, 3}, {{4, 5}, {6}, {7, 8, 9}}, 2}, {{10}, {{11}, {12, 13}}, 0}})};
   const std::string empty =
       "{\"format\":\"ranvier checkpoint\",\"version\":1,\"step\":0,\"training\":{},\"about\":{},"
       "\"arrays\":[],\"files\":[],\"pieces\":[],";

@@ -39,7 +39,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach) {
   actors::TrainerOptions& trainer = plan.trainer;
   if (options.data.eval_only) trainer.steps = 0;
   if (!trainer.rollback) trainer.fault = fault_from_environment();  // it happens once
-  trainer.choices = job.choices;
+  trainer.questions = job.questions;
   trainer.sample = text_samples(options, job);
   trainer.threads = device_threads(options, session);
   plan_messages(options, all_reach, plan);

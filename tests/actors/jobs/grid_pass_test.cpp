@@ -47,7 +47,7 @@ struct Fixture {
     options.steps = 2;
     options.eval_every = 1;
     options.eval_samples = options.batch_size;
-    options.answers = answers;
+    options.questions = asked;
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 9, .sampling = {.temperature = 0.9, .seed = 4}};
   }
 
@@ -67,7 +67,7 @@ struct Fixture {
   }
 
   tests::TemporaryFolder folder;
-  std::shared_ptr<const models::QuestionFile> answers =
+  std::shared_ptr<const models::QuestionFile> asked =
       std::make_shared<models::QuestionFile>(folder.write("questions.bin", tests::question_file(questions())), 37);
   actors::TrainerOptions options = small_run();
   std::unique_ptr<runtime::Device> device = runtime::make_inline_device();
@@ -78,7 +78,7 @@ struct Fixture {
 TEST_CASE_FIXTURE(Fixture, "texts and answers change no bit of what is trained, and are the same on any grid") {
   auto silent = options;
   silent.sample.every = 0;
-  silent.answers = nullptr;
+  silent.questions = nullptr;
   for (const int g_data : {1, 2}) {
     options.grid = silent.grid = {1, g_data};
     JobResult talking = run_simulated(small_gpt(), options, 1);
@@ -148,12 +148,12 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
   options.batch_size = 6;  // does not divide the choices
   const auto gpt = long_gpt();
   models::Decoder decoding = decoder(*device);
-  models::QuestionSource source(answers, gpt.sequence_length);
+  models::QuestionSource source(asked, gpt.sequence_length);
   int right = 0;
-  for (std::size_t e = 0; e < answers->examples(); ++e) {
+  for (std::size_t e = 0; e < asked->examples(); ++e) {
     std::vector<double> scores;
-    for (std::size_t c = 0; c < answers->answers_of(e); ++c) {
-      const auto n = static_cast<std::int64_t>(answers->first_answer(e) + c);
+    for (std::size_t c = 0; c < asked->answers_of(e); ++c) {
+      const auto n = static_cast<std::int64_t>(asked->first_answer(e) + c);
       std::vector<std::int32_t> inputs(72), targets(72);
       source.read_inputs(n, 1, reinterpret_cast<std::byte*>(inputs.data()));
       source.read_targets(n, 1, reinterpret_cast<std::byte*>(targets.data()));
@@ -169,20 +169,20 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
       scores.push_back(loss / static_cast<double>(end - begin));
     }
     const auto best = static_cast<std::size_t>(std::min_element(scores.begin(), scores.end()) - scores.begin());
-    right += best == answers->right_choice(e);
+    right += best == asked->right_choice(e);
   }
   CHECK(right > 0);
-  CHECK(right < static_cast<int>(answers->examples()));
+  CHECK(right < static_cast<int>(asked->examples()));
   const auto result = run_simulated(gpt, options, 1);
   REQUIRE(result.accuracies.size() == 1);
-  CHECK(result.accuracies.front() == static_cast<double>(right) / static_cast<double>(answers->examples()));
+  CHECK(result.accuracies.front() == static_cast<double>(right) / static_cast<double>(asked->examples()));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a wish to stop ends answers and texts, too") {
   options.grid = {2, 1};
   const auto stopped = [&](bool validates, bool answers) {
     options.eval_samples = validates ? options.batch_size : 0;
-    options.answers = answers ? answers : nullptr;
+    options.questions = answers ? asked : nullptr;
     const auto result = run_simulated(small_gpt(), options, 1, {{1, 1}});
     CHECK(result.steps.size() == 1);
     CHECK(result.evaluations.empty());
@@ -199,7 +199,7 @@ TEST_CASE_FIXTURE(Fixture, "memory for what is asked of the last layer is planne
   const auto architecture = models::make_gpt(small_gpt());
   const tests::RandomTokens tokens(8, 37);
   auto silent = options;
-  silent.answers = nullptr;
+  silent.questions = nullptr;
   silent.sample.every = 0;
   for (const int rank : {0, 2}) {
     const auto bytes = [&](const actors::TrainerOptions& of) {
