@@ -96,11 +96,11 @@ TEST_CASE("a LLaMA trains the same bits under every policy, in chunks, and in ev
     auto options = tests::small_run();
     options.grid = {1, 2};
     tests::set_precision(options, compute);
-    const auto reference = train(small_llama(true), options, 1);
+    const auto reference = train(whole_llama(true), options, 1);
     std::uint64_t seed = 2;
     for (const auto& [name, order] : tests::pipeline_orders(options)) {
       CAPTURE(name);
-      check_same_bits(reference, train(small_llama(true), order, seed++));
+      tests::check_same_bits(reference, train(whole_llama(true), order, seed++));
     }
   }
 }

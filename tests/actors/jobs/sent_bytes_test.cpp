@@ -33,14 +33,14 @@ std::vector<Sharding> all_shardings() {
   return all;
 }
 
-struct Bytes {
+struct SentBytes {
   std::uint64_t intra_node = 0, inter_node = 0;
 };
 
 /// Counts the payload of collectives and pulls on its way through.
 class CountingTransport final : public runtime::Transport {
  public:
-  CountingTransport(runtime::Transport& transport, const std::vector<int>& node_of, Bytes& sent)
+  CountingTransport(runtime::Transport& transport, const std::vector<int>& node_of, SentBytes& sent)
       : transport_(&transport), node_of_(&node_of), sent_(&sent) {}
 
   int rank() const noexcept override { return transport_->rank(); }
@@ -53,7 +53,8 @@ class CountingTransport final : public runtime::Transport {
     }
     transport_->send(peer, tag, ranges, std::move(done));
   }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges,
+               runtime::Handler done) override {
     transport_->receive(peer, tag, ranges, std::move(done));
   }
   std::vector<Pending> pending() const override { return transport_->pending(); }
@@ -61,15 +62,15 @@ class CountingTransport final : public runtime::Transport {
  private:
   runtime::Transport* transport_;
   const std::vector<int>* node_of_;
-  Bytes* sent_;
+  SentBytes* sent_;
 };
 
 /// What all ranks together send in all steps.
-Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
+SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = 5});
-  Bytes sent;
+  SentBytes sent;
   std::vector<CountingTransport> transports;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<Rank>> trainers;
@@ -92,11 +93,12 @@ Bytes sent_by_run(const models::Architecture& architecture, const TrainerOptions
 }
 
 /// What one batch is worked out to send.
-Bytes worked_out(const models::Architecture& architecture, const TrainerOptions& options, bool as_papers_count) {
+SentBytes worked_out(const models::Architecture& architecture, const TrainerOptions& options,
+                     bool as_papers_count) {
   const ColumnShape shape = column_shape(options);
   const int rows = options.grid.g_data;
   const int microbatches = options.batch_size / rows / options.microbatch_size;
-  Bytes bytes;
+  SentBytes bytes;
   for (int stage = 0; stage < options.grid.g_inter; ++stage) {
     const RankPlan plan = plan_rank(architecture, {}, options, stage * rows);
     const auto units = sharded_units(architecture, plan.layers, rows);
@@ -156,7 +158,7 @@ TEST_CASE("a job sends to the byte what was worked out for it, under every shard
         CAPTURE(g_data);
         CAPTURE(to_string(sharding));
         CAPTURE(prefetch);
-        const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+        const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
         CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
         CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
       }
@@ -181,11 +183,11 @@ TEST_CASE(
           options.precision = precision;
           options.sharding = parse_sharding(frozen);
           options.trained_sharding = parse_sharding(trained);
-          const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+          const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
           CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
           CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
           options.policy = Policy::message_driven;
-          const Bytes driven = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
+          const SentBytes driven = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
           CHECK(driven.intra_node <= std::uint64_t(options.steps) * most.intra_node);
           CHECK(driven.inter_node <= std::uint64_t(options.steps) * most.inter_node);
         }
@@ -206,7 +208,7 @@ TEST_CASE("a job with several slices of the model per rank sends to the byte wha
       options.policy = policy;
       options.sharding = parse_sharding(name);
       options.recompute = recompute;
-      const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+      const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
       CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
       CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
     }
@@ -228,7 +230,7 @@ TEST_CASE("a job whose weight gradients wait in a fixed order sends to the byte 
         options.sharding = parse_sharding(name);
         options.recompute = recompute;
         options.deferred_limit = limit;
-        const Bytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
+        const SentBytes sent = sent_by_run(gpt, options), expected = worked_out(gpt, options, false);
         CHECK(sent.intra_node == std::uint64_t(options.steps) * expected.intra_node);
         CHECK(sent.inter_node == std::uint64_t(options.steps) * expected.inter_node);
       }
@@ -243,7 +245,7 @@ TEST_CASE("a pipeline that messages drive sends no more than the papers count") 
   for (const char* name : {"zero1", "zero3", "mics", "paro-igg", "zero++"}) {
     CAPTURE(name);
     options.sharding = parse_sharding(name);
-    const Bytes sent = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
+    const SentBytes sent = sent_by_run(gpt, options), most = worked_out(gpt, options, true);
     CHECK(sent.intra_node <= std::uint64_t(options.steps) * most.intra_node);
     CHECK(sent.inter_node <= std::uint64_t(options.steps) * most.inter_node);
     CHECK(sent.intra_node + sent.inter_node > 0);
@@ -259,7 +261,7 @@ TEST_CASE("a job that reuses nothing sends what the papers count") {
     if (!share.takes()) continue;
     CAPTURE(to_string(sharding));
     options.sharding = sharding;
-    const Bytes sent = sent_by_run(gpt, options), papers = worked_out(gpt, options, true);
+    const SentBytes sent = sent_by_run(gpt, options), papers = worked_out(gpt, options, true);
     CHECK(sent.intra_node == std::uint64_t(options.steps) * papers.intra_node);
     CHECK(sent.inter_node == std::uint64_t(options.steps) * papers.inter_node);
   }
