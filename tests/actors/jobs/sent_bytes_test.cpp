@@ -53,8 +53,7 @@ class CountingTransport final : public runtime::Transport {
     }
     transport_->send(peer, tag, ranges, std::move(done));
   }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges,
-               runtime::Handler done) override {
+  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
     transport_->receive(peer, tag, ranges, std::move(done));
   }
   std::vector<Pending> pending() const override { return transport_->pending(); }
