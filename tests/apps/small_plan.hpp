@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ranvier::tests {
@@ -28,7 +29,9 @@ inline std::vector<std::string> small_job(const std::vector<std::string>& more) 
       "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32", "--world", "4",
       "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--simulations",     "0",  "--jobs",  "1"};
   // With sanitizers a tenth of the candidates: they go the same ways.
-  if (test::sanitized) words.insert(words.end(), {"--offload", "none", "--policy", "message-driven"});
+  for (const auto& [flag, value] : {std::pair{"--offload", "none"}, {"--policy", "message-driven"}})
+    if (test::sanitized && std::find(more.begin(), more.end(), flag) == more.end())
+      words.insert(words.end(), {flag, value});
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
