@@ -51,7 +51,7 @@ void LivePage::fail(const std::string& message) {
 
 void LivePage::tell(const std::function<void()>& what, std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto quiet = 250ms;                      // pages ask again at once
+  constexpr auto quiet = 1s;                         // pages ask again at once, on busy machines a little later
   const bool watched = server_.open_requests() > 0;  // an open page always has one that waits
   what();
   if (!watched) return;

@@ -39,8 +39,9 @@ std::vector<Rank> ranks_of(const std::string& output) {
     std::istringstream words(line);
     std::vector<std::string> all;
     for (std::string word; words >> word;) all.push_back(word);
-    if (all.size() != 14 || all.front() == "stages") break;
-    ranks.push_back({bytes(std::stod(all[10]), all[11]), bytes(std::stod(all[12]), all[13])});
+    if (all.size() < 14 || all.front() == "stages") break;
+    const auto end = all.end();
+    ranks.push_back({bytes(std::stod(end[-4]), end[-3]), bytes(std::stod(end[-2]), end[-1])});
   }
   return ranks;
 }
