@@ -23,17 +23,21 @@ inline apps::PlanOptions parse(std::vector<std::string> words) {
   return apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
 }
 
+/// `words`, with sanitizers for a tenth of the candidates, which go the same ways; flags that are there are kept.
+inline std::vector<std::string> few(std::vector<std::string> words) {
+  if (!test::sanitized) return words;
+  for (const auto& [flag, value] : {std::pair{"--offload", "none"}, {"--policy", "message-driven"}})
+    if (std::find(words.begin(), words.end(), flag) == words.end()) words.insert(words.end(), {flag, value});
+  return words;
+}
+
 /// 4 ranks on 2 nodes.
 inline std::vector<std::string> small_job(const std::vector<std::string>& more) {
   std::vector<std::string> words{
       "--layers",    "4", "--hidden",     "64", "--heads",   "2",        "--sequence-length", "32", "--world", "4",
       "--node-size", "2", "--batch-size", "8",  "--profile", "test-cpu", "--simulations",     "0",  "--jobs",  "1"};
-  // With sanitizers a tenth of the candidates: they go the same ways.
-  for (const auto& [flag, value] : {std::pair{"--offload", "none"}, {"--policy", "message-driven"}})
-    if (test::sanitized && std::find(more.begin(), more.end(), flag) == more.end())
-      words.insert(words.end(), {flag, value});
   words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return few(std::move(words));
 }
 
 /// Faster with more stages and larger microbatches, and with faster links; slow ranks make it slower.
