@@ -26,9 +26,9 @@ bool weights_wait(const actors::TrainerOptions& options) {
 std::string bubble_advice(const actors::TrainerOptions& options) {
   std::string advice = "a larger --batch-size";
   if (options.microbatch_size > 1) advice = "a smaller --microbatch-size, " + advice;
-  if (weights_wait(options)) return advice + " or a smaller --g-inter";
+  if (options.policy == actors::Policy::zb_h1) return advice + " or a smaller --g-inter";  // for one slice a rank
   advice += ", a smaller --g-inter";
-  if (options.chunks_per_rank == 1) advice += ", --policy zero-bubble";
+  if (!weights_wait(options)) advice += ", --policy zero-bubble";
   return advice + " or more --chunks-per-rank";
 }
 
@@ -86,12 +86,11 @@ std::string of_disk(const Shares& shares) {
          "--batch-size moves them less often";
 }
 
-std::string of_stage(std::size_t stage, const Shares& shares, const actors::TrainerOptions& options) {
+std::string of_stage(std::size_t stage, const Shares& shares) {
   return fmt::format(
-      "waiting for stage {}, which computes {} of the time where an average one computes {}: {} that evens that "
-      "out, and another --g-inter cuts the layers elsewhere",
-      stage, percent(shares.stages[stage]), percent(shares.computed),
-      options.chunks_per_rank > 1 ? "give a --layers-per-stage" : "--rebalance finds the --layers-per-stage");
+      "waiting for stage {}, which computes {} of the time where an average one computes {}: --rebalance finds the "
+      "--layers-per-stage that evens that out, and another --g-inter cuts the layers elsewhere",
+      stage, percent(shares.stages[stage]), percent(shares.computed));
 }
 
 std::string of_links(const Shares& shares) {
@@ -151,7 +150,7 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
   } else if (is_largest(shares.optimizer)) {
     cause = of_optimizer(shares, options);
   } else if (is_largest(imbalance)) {
-    cause = of_stage(static_cast<std::size_t>(busiest - shares.stages.begin()), shares, options);
+    cause = of_stage(static_cast<std::size_t>(busiest - shares.stages.begin()), shares);
   } else if (is_largest(links)) {
     cause = of_links(shares);
   } else if (bubble >= 0.4 * idle) {
