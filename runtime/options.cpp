@@ -188,6 +188,7 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);
+    return;
   }
 }
 

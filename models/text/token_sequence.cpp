@@ -98,8 +98,10 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       }
       tokens.shrink_to_fit();
       bytes.shrink_to_fit();
-      if (!tokens.empty()) files_.emplace_back(file.path, std::move(tokens), std::move(begins));
-      if (!bytes.empty()) files_.emplace_back(file.path, std::move(bytes), std::move(begins));
+      if (!tokens.empty())
+        files_.emplace_back(file.path, std::move(tokens), std::move(begins));
+      else if (!bytes.empty())
+        files_.emplace_back(file.path, std::move(bytes), std::move(begins));
     }
     if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
   }
