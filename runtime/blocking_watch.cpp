@@ -66,7 +66,6 @@ BlockingWatch::~BlockingWatch() {
 }
 
 void BlockingWatch::begin(std::string& text, std::string value) {
-  const std::lock_guard lock(mutex_);
   text = std::move(value);
   since_ = std::chrono::steady_clock::now();
 }
@@ -77,33 +76,37 @@ void BlockingWatch::does(std::string what, int patience) {
     part_.clear();
     whom_.clear();
     patience_ = patience;
+    begin(what_, std::move(what));
   }
-  begin(what_, std::move(what));
   told_ = {};
   moved();
 }
 
 void BlockingWatch::about(std::string part) {
-  begin(part_, std::move(part));
+  {
+    const std::lock_guard lock(mutex_);
+    begin(part_, std::move(part));
+  }
   ++parts_;
   moved();
 }
 
 void BlockingWatch::waits_for(std::string whom) {
-  const bool same = [&] {
+  {
     const std::lock_guard lock(mutex_);
-    return !whom.empty() && !whom_.empty();
-  }();
-  if (same) {
-    const std::lock_guard lock(mutex_);
-    whom_ = std::move(whom);
-  } else {
-    begin(whom_, std::move(whom));
+    if (whom.empty() || whom_.empty()) {
+      begin(whom_, std::move(whom));
+    } else {
+      whom_ = std::move(whom);  // of the same wait
+    }
   }
   moved();
 }
 
-void BlockingWatch::rests() { begin(what_, {}); }
+void BlockingWatch::rests() {
+  const std::lock_guard lock(mutex_);
+  begin(what_, {});
+}
 
 void BlockingWatch::moved() {
   moves_.fetch_add(1, std::memory_order_relaxed);

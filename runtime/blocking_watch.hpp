@@ -3,7 +3,7 @@
 // process shows no work either (processor time, bytes read or written, pages fetched), `end` is called: work that is
 // slow and moves is left alone, also where nobody counts it.
 //
-//   BlockingWatch watch({.timeout = 60s, .describe = …, .end = …});
+//   BlockingWatch watch({.timeout = 60s, .who = "rank 1", .end = …});
 //   watch.does("loads its weights");
 //   for (…) watch.about("h.3 of model.safetensors"), read(…);
 //   watch.rests();
@@ -61,6 +61,7 @@ class BlockingWatch {
   struct Account;
   [[nodiscard]] static Account account();
   void look();
+  /// Under the mutex: that is so from now on.
   void begin(std::string& text, std::string value);
   [[nodiscard]] std::string text() const;
 

@@ -68,10 +68,6 @@ class MpiSession {
   void broadcast(std::vector<std::byte>& bytes);
 
  private:
-  int rank_ = 0;
-  int ranks_ = 1;
-  int local_rank_ = 0;
-  int local_ranks_ = 1;
   /// Until `done` says so.
   void wait(const std::function<bool()>& done);
   [[nodiscard]] std::string describe(int rank) const;
@@ -80,6 +76,10 @@ class MpiSession {
   [[nodiscard]] std::string whom_it_waits_for() const;
   void judge(Duration waited) const;
 
+  int rank_ = 0;
+  int ranks_ = 1;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
   std::vector<int> nodes_;
   Waiting waiting_;
   std::uint64_t place_ = 0;  // collectives that it has come to

@@ -52,7 +52,7 @@ double QuestionScorer::accuracy() const {
   for (std::size_t e = 0; e < file.examples(); ++e) {
     const auto begin = scores_.begin() + static_cast<std::ptrdiff_t>(file.first_answer(e));
     const auto end = begin + static_cast<std::ptrdiff_t>(file.answers_of(e));
-    if (static_cast<std::size_t>(std::min_element(begin, end) - begin) == file.right_choice(e)) ++right;
+    if (static_cast<std::size_t>(std::min_element(begin, end) - begin) == file.right_answer(e)) ++right;
   }
   return static_cast<double>(right) / static_cast<double>(file.examples());
 }

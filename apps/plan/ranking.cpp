@@ -100,10 +100,10 @@ actors::Prediction estimated(const Planner& planner, const Trial& trial, const B
   return prediction;
 }
 
-class Chooser {
+class Ranker {
  public:
-  Chooser(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
-          const actors::PredictionOptions& how)
+  Ranker(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
+         const actors::PredictionOptions& how)
       : planner_(&planner),
         predict_(&predict),
         bounds_(planner, costs, how.disturbances),
@@ -113,20 +113,20 @@ class Chooser {
   Ranking run(const SearchLimits& limits) {
     Space space = make_space(planner_->space());
     candidates_ = std::move(space.candidates);
-    choices_.left_out = std::move(space.left_out);
-    choices_.candidates = candidates_.size();
+    ranking_.left_out = std::move(space.left_out);
+    ranking_.candidates = candidates_.size();
     const SearchSteps steps{.bound = [this](std::size_t i) { return bounds_.of(candidates_[i]); },
                             .plan = [this](std::size_t i) { return plan(i); },
                             .simulate = [this](std::size_t i) { return simulate(i); }};
     estimates_ = limits.estimate;
-    choices_.search = search(candidates_.size(), steps, limits);
-    if (estimates_) choices_.search.simulated = 0;
-    for (const SearchResult::Found& found : choices_.search.best) {
+    ranking_.search = search(candidates_.size(), steps, limits);
+    if (estimates_) ranking_.search.simulated = 0;
+    for (const SearchResult::Found& found : ranking_.search.best) {
       Ranked& ranked = planned_.at(found.candidate);
       ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
-      choices_.best.push_back(std::move(ranked));
+      ranking_.best.push_back(std::move(ranked));
     }
-    return std::move(choices_);
+    return std::move(ranking_);
   }
 
  private:
@@ -138,15 +138,15 @@ class Chooser {
 
   void leave_out(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    ++choices_.left_out[why];
+    ++ranking_.left_out[why];
   }
 
   void leave_out_for_memory(const Candidate& candidate, const Trial& trial) {
     leave_out(fmt::format("memory: not enough of the {}", trial.lacking == "device" ? "device's"
                                                           : trial.lacking == "host" ? "node's"
                                                                                     : "disk's"));
-    if (choices_.closest && choices_.closest->fullness <= trial.fullness) return;
-    choices_.closest = Closest{candidate, trial.fullness, trial.lacks};
+    if (ranking_.closest && ranking_.closest->fullness <= trial.fullness) return;
+    ranking_.closest = Closest{candidate, trial.fullness, trial.lacks};
   }
 
   /// Of candidates that differ in microbatches, recomputation, policy and algorithms: the one that needs the least.
@@ -226,14 +226,14 @@ class Chooser {
   std::set<std::string> known_;
   bool estimates_ = false;
   std::mutex mutex_;  // of left_out, which simulations write
-  Ranking choices_;
+  Ranking ranking_;
 };
 
 }  // namespace
 
 Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs, const Predictor& predict,
                         const SearchLimits& limits, const actors::PredictionOptions& how) {
-  return Chooser(planner, costs, predict, how).run(limits);
+  return Ranker(planner, costs, predict, how).run(limits);
 }
 
 std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predict, const Candidate& candidate,

@@ -32,8 +32,7 @@ struct SearchLimits {
   std::size_t simulations = 0;  ///< at most; 0: as many as it takes
   int threads = 1;
   bool exhaustive = false;  ///< simulate everything that is not left out
-  bool estimate =
-      false;  ///< rank_candidates() simulates nothing: what plans say a step may well take stands for its time
+  bool estimate = false;    ///< simulate nothing: what plans say that a step may well take stands for its time
   std::function<void(const SearchProgress&)> progress = {};  ///< called often, by the thread that searches
 };
 

@@ -13,6 +13,9 @@
 
 namespace ranvier::apps {
 
+/// Of a terminal that what is printed is meant for.
+inline constexpr std::size_t screen_columns = 120;
+
 /// Characters of UTF-8, each of which takes a column.
 [[nodiscard]] std::size_t display_columns(std::string_view text);
 /// As it is, or its beginning and "…", in at most `columns`.

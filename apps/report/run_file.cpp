@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::size_t most_pieces = 200;  // of a rank
+constexpr std::size_t most_spans = 200;  // of a rank
 
 void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
   std::ifstream file(path, std::ios::binary);
@@ -164,11 +164,11 @@ TraceSummary read_trace(const fs::path& path) {
         std::min(event->begin_ms + event->length_ms, step->begin_ms + step->length_ms) - step->begin_ms;
     if (end > begin) result.ranks[event->rank].push_back({event->kind, begin, end - begin, index_of(event->name)});
   });
-  for (auto& [rank, pieces] : result.ranks) {
-    std::stable_sort(pieces.begin(), pieces.end(),
+  for (auto& [rank, spans] : result.ranks) {
+    std::stable_sort(spans.begin(), spans.end(),
                      [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
-    pieces.resize(std::min(pieces.size(), most_pieces));
-    std::stable_sort(pieces.begin(), pieces.end(),
+    spans.resize(std::min(spans.size(), most_spans));
+    std::stable_sort(spans.begin(), spans.end(),
                      [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
   }
   return result;

@@ -66,21 +66,21 @@ std::string drawing(const RunFile& run, const Frame& frame) {
   const auto append = std::back_inserter(text);
   const double tallest = frame.row > 4 ? frame.row - 2 : frame.row;
   double y = frame.top;
-  for (const auto& [rank, pieces] : trace.ranks) {
+  for (const auto& [rank, spans] : trace.ranks) {
     if (trace.ranks.size() <= most_named)
       fmt::format_to(append, "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + tallest / 2 + 4, name_of(rank, grid));
     for (const char* kind : drawn) {
       const double tall = is_strip(kind) && frame.row > 6 ? tallest / 3 : tallest;
-      for (const TraceSummary::Span& piece : pieces) {
-        if (piece.kind != kind) continue;
-        const double x = frame.x(piece.begin_ms);
-        const double wide = std::max(0.5, frame.x(piece.begin_ms + piece.length_ms) - x);
+      for (const TraceSummary::Span& span : spans) {
+        if (span.kind != kind) continue;
+        const double x = frame.x(span.begin_ms);
+        const double wide = std::max(0.5, frame.x(span.begin_ms + span.length_ms) - x);
         fmt::format_to(append, R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)", kind,
                        x, y + tallest - tall, wide, tall);
         text += '\n';
-        const bool computes = piece.kind == "forward" || piece.kind == "backward" || piece.kind == "weights";
-        if (!frame.says_microbatches || !computes || piece.index < 0) continue;
-        if (const std::string number = fmt::format("{}", piece.index);
+        const bool computes = span.kind == "forward" || span.kind == "backward" || span.kind == "weights";
+        if (!frame.says_microbatches || !computes || span.index < 0) continue;
+        if (const std::string number = fmt::format("{}", span.index);
             wide > 8 * static_cast<double>(number.size()) + 2)
           fmt::format_to(append, "<text class=\"in\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x + wide / 2,
                          y + tallest / 2 + 4, number);
@@ -97,7 +97,7 @@ std::string drawing(const RunFile& run, const Frame& frame) {
 bool has_kind(const TraceSummary& trace, std::string_view kind) {
   return std::any_of(trace.ranks.begin(), trace.ranks.end(), [&](const auto& rank) {
     return std::any_of(rank.second.begin(), rank.second.end(),
-                       [&](const TraceSummary::Span& piece) { return piece.kind == kind; });
+                       [&](const TraceSummary::Span& span) { return span.kind == kind; });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "apps/train/conclusion.hpp"
 
+#include "apps/program/text_table.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/limits.hpp"
 #include "apps/train/report.hpp"
@@ -21,7 +22,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   if (reporter.steps() == 0)
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
   if (const std::string limit = limit_line(training.totals(), options); !limit.empty())
-    fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, 120), "\n"));
+    fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, screen_columns), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());

@@ -22,8 +22,6 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t screen_columns = 120;
-
 /// Lines of the start that are not all there but with --dry-run.
 constexpr std::size_t most_given_lines = 5, most_chosen_lines = 2, most_stage_lines = 8;
 constexpr std::size_t least_layers_columns = 8;
@@ -139,10 +137,10 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
 }
 
 /// "--steps 60", in a shell's words.
-std::string flag_text(const runtime::ResolvedOption& option, bool all) {
+std::string flag_text(const runtime::ResolvedOption& option) {
   if (option.is_switch) return "--" + option.name;
   constexpr std::size_t most_columns = 60;
-  std::string value = all ? option.value : shortened(option.value, most_columns);
+  std::string value = shortened(option.value, most_columns);
   if (value.find_first_of(" \t\n$&;|<>()*?#\"\\") != std::string::npos) value = fmt::format("'{}'", value);
   return fmt::format("--{} {}", option.name, value);
 }
@@ -169,21 +167,22 @@ std::string flag_lines(std::string_view title, const std::vector<std::string>& f
   return text;
 }
 
-/// What was given and what followed from that; `all`: every flag by its concern.
-std::string configuration(const TrainOptions& options, bool all) {
-  std::string text;
-  if (all) {
-    std::string concern;
-    for (const runtime::ResolvedOption& option : resolved(options)) {
-      if (option.value.empty()) continue;
-      if (option.concern != concern) {
-        concern = option.concern;
-        text += fmt::format("{}{:<12}", text.empty() ? "" : "\n", concern);
-      }
-      text += fmt::format("  {} {}", option.name, option.value);
+/// Every flag, by its concern.
+std::string all_flags(const TrainOptions& options) {
+  std::string text, concern;
+  for (const runtime::ResolvedOption& option : resolved(options)) {
+    if (option.value.empty()) continue;
+    if (option.concern != concern) {
+      concern = option.concern;
+      text += fmt::format("{}{:<12}", text.empty() ? "" : "\n", concern);
     }
-    return text + '\n';
+    text += fmt::format("  {} {}", option.name, option.value);
   }
+  return text + '\n';
+}
+
+/// What was given, and what followed from that.
+std::string given_flags(const TrainOptions& options) {
   std::map<std::string_view, std::string_view> defaults;
   const std::vector<runtime::ResolvedOption> untouched = default_flags();
   for (const runtime::ResolvedOption& option : untouched) defaults[option.name] = option.value;
@@ -195,15 +194,16 @@ std::string configuration(const TrainOptions& options, bool all) {
     if (option.value.empty() || option.name == "world" || untouched_value == defaults.end()) continue;
     if (!was_given && untouched_value->second == option.value) continue;
     if (option.is_switch && option.value != "on") continue;
-    (was_given ? given : chosen).push_back(flag_text(option, all));
+    (was_given ? given : chosen).push_back(flag_text(option));
   }
+  std::string text;
   if (!given.empty()) text += flag_lines("given", given, most_given_lines);
   if (!chosen.empty()) text += flag_lines("chosen", chosen, most_chosen_lines);
   return text;
 }
 
 /// Lines of at most a screen's columns.
-std::string cut(const std::string& line) {
+std::string wrapped(const std::string& line) {
   return fmt::format("{}\n", fmt::join(runtime::wrapped(line, screen_columns), "\n"));
 }
 
@@ -302,8 +302,8 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
 std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                         const std::vector<actors::RankPlan>& stages) {
   const bool all = options.run.request == Request::dry_run;
-  std::string text = configuration(options, all);
-  for (const std::string& note : options.notes) text += cut(note);
+  std::string text = all ? all_flags(options) : given_flags(options);
+  for (const std::string& note : options.notes) text += wrapped(note);
   const double flops = architecture.flops_per_sample();
   const std::size_t parameters = architecture.parameters(), trained = architecture.trained_parameters();
   const auto count = [](std::size_t number) { return actors::format_count(static_cast<double>(number)); };
@@ -315,18 +315,18 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
   text += stage_table(architecture, stages, all);
-  text += '\n' + cut(answer_line(options.trainer, stages));
+  text += '\n' + wrapped(answer_line(options.trainer, stages));
   const actors::TierOptions& tiers = options.trainer.tiers;
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
-      text += cut(fmt::format("off the device: up to {} a rank in {}", runtime::format_bytes(most), where));
+      text += wrapped(fmt::format("off the device: up to {} a rank in {}", runtime::format_bytes(most), where));
     }
   }
   const std::string buckets = bucket_line(tiers.bucket_elements, stages);
-  return buckets.empty() ? text : text + cut(buckets);
+  return buckets.empty() ? text : text + wrapped(buckets);
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {

@@ -39,7 +39,7 @@ class QuestionFile {
   [[nodiscard]] std::size_t first_answer(std::size_t example) const { return examples_[example].first; }
   [[nodiscard]] std::size_t answers_of(std::size_t example) const { return examples_[example].answers; }
   /// Which of them is right, from 0.
-  [[nodiscard]] std::size_t right_choice(std::size_t example) const { return examples_[example].right; }
+  [[nodiscard]] std::size_t right_answer(std::size_t example) const { return examples_[example].right; }
 
  private:
   struct Example {

@@ -19,19 +19,6 @@ using runtime::DType;
 
 namespace {
 
-float value(std::size_t unit, std::size_t element) { return static_cast<float>(unit * 40009 + element); }
-
-actors::TrainerOptions options_of(const char* sharding, int rows) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
-  options.batch_size = 8 * rows;
-  options.group_size = rows > 1 ? 2 : 1;
-  options.sharding = collectives::parse_sharding(sharding);
-  options.tiers.bucket_elements = 1024;
-  options.tiers.bundle_bytes = 1024;
-  return options;
-}
-
 class Row {
  public:
   explicit Row(tests::BareRank& rank) : rank_(&rank) {
@@ -53,7 +40,7 @@ class Row {
       if (records_ == nullptr) {
         for (const collectives::Range& run : unit.cut.runs(unit.reduced, index)) {
           for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
-            tests::write_as(DType::f32, unit.gradients.front().at(e), value(u, e));
+            tests::write_as(DType::f32, unit.gradients.front().at(e), tests::numbered(u, e));
         }
         continue;
       }
@@ -62,7 +49,7 @@ class Row {
           runtime::MemorySpace::device);
       auto* to = reinterpret_cast<float*>(memory.data());
       for (const collectives::Range& run : unit.cut.runs(unit.reduced, index)) {
-        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) *to++ = value(u, e);
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) *to++ = tests::numbered(u, e);
       }
       records_->store_reduced(u, index, memory.data(), [] {});
       grid.settle();
@@ -84,7 +71,7 @@ class Row {
       const UnitState& unit = rank_->units()[u];
       const auto* from = reinterpret_cast<const float*>(bundle.gradients + bucket.gradient_offset);
       for (const collectives::Range& run : unit.cut.runs(unit.optimizer, index)) {
-        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) wrong += *from++ != value(u, e);
+        for (std::size_t e = run.begin; e < run.begin + run.count; ++e) wrong += *from++ != tests::numbered(u, e);
       }
     }
     CHECK(wrong == 0);
@@ -130,7 +117,7 @@ TEST_CASE(
     CAPTURE(seed);
     const auto& [sharding, rows, tier] = shapes[seed % 6];
     CAPTURE(std::string(sharding));
-    auto options = options_of(sharding, rows);
+    auto options = tests::bundled_run(sharding, rows);
     options.tiers.gradients = tier;
     options.tiers.optimizer = tier;
     Column column(options, seed);
@@ -160,7 +147,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a gather names the bundles that other ranks have not brought, and with whom it goes") {
-  Column column(options_of("NGN", 2), 3);
+  Column column(tests::bundled_run("NGN", 2), 3);
   for (const auto& row : column.rows) row->reduce(column.grid);
   Row& early = *column.rows[0];
   early.bring(0);
@@ -178,7 +165,7 @@ TEST_CASE("a gather names the bundles that other ranks have not brought, and wit
 
 TEST_CASE("gradients that a rank has where it steps them need no place") {
   for (const char* sharding : {"ddp", "zero1", "zero3", "paro-iig"}) {
-    Column column(options_of(sharding, 4), 1);
+    Column column(tests::bundled_run(sharding, 4), 1);
     CHECK_FALSE(column.rows[0]->part().needed());
     CHECK_FALSE(column.rows[0]->part().has_place());
     CHECK(column.rows[0]->part().peers().empty());

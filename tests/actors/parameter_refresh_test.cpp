@@ -24,19 +24,6 @@ namespace {
 
 constexpr float old = -1;
 
-float value(std::size_t unit, std::size_t element) { return static_cast<float>(unit * 40009 + element); }
-
-actors::TrainerOptions options_of(const char* sharding, int rows) {
-  auto options = tests::small_run();
-  options.grid = {1, rows};
-  options.batch_size = 8 * rows;
-  options.group_size = rows > 1 ? 2 : 1;
-  options.sharding = collectives::parse_sharding(sharding);
-  options.tiers.bucket_elements = 1024;
-  options.tiers.bundle_bytes = 1024;
-  return options;
-}
-
 class Row {
  public:
   explicit Row(tests::BareRank& rank) : rank_(&rank) {
@@ -83,7 +70,7 @@ class Row {
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.optimizer, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
-          *at(bundle, bucket, e) = value(bucket.bucket.unit, e);
+          *at(bundle, bucket, e) = tests::numbered(bucket.bucket.unit, e);
       }
     }
     part_->stepped(round_, b, false, [this, b] {
@@ -101,7 +88,7 @@ class Row {
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
-          wrong += *reinterpret_cast<const float*>(unit.parameters.at(e)) != value(bucket.bucket.unit, e);
+          wrong += *reinterpret_cast<const float*>(unit.parameters.at(e)) != tests::numbered(bucket.bucket.unit, e);
       }
     }
     CHECK(wrong == 0);
@@ -119,7 +106,7 @@ class Row {
       REQUIRE(there);
       std::size_t wrong = 0;
       for (std::size_t e = 0; e < values.size(); ++e)
-        wrong += values[e] != value(u, unit.parameters.range.begin + e);
+        wrong += values[e] != tests::numbered(u, unit.parameters.range.begin + e);
       CHECK(wrong == 0);
     }
   }
@@ -201,7 +188,7 @@ TEST_CASE("every rank ends with what others stepped, in whatever order each of t
   for (const std::uint64_t seed : test::seeds(16)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    Column column(options_of(shardings[seed % 4], 4), seed);
+    Column column(tests::bundled_run(shardings[seed % 4], 4), seed);
     REQUIRE(column.bundles() > 2);
     for (const auto& row : column.rows) {
       CHECK_FALSE(row->part().is_local());
@@ -227,7 +214,7 @@ TEST_CASE("every rank ends with what others stepped, in whatever order each of t
 TEST_CASE(
     "a bundle waits for the ranks that have not stepped it and for those before it, and passes wait for its "
     "units") {
-  Column column(options_of("zero1", 2), 5);
+  Column column(tests::bundled_run("zero1", 2), 5);
   for (const auto& row : column.rows) row->begin();
   Row &early = *column.rows[0], &late = *column.rows[1];
   early.check_uses();
@@ -252,7 +239,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what nobody gathers goes in the order of the bundles all the same, and what no step changes at once") {
-  Column column(options_of("ddp", 1), 6);
+  Column column(tests::bundled_run("ddp", 1), 6);
   Row& row = *column.rows[0];
   CHECK(row.part().is_local());
   row.begin();
@@ -264,7 +251,7 @@ TEST_CASE("what nobody gathers goes in the order of the bundles all the same, an
   CHECK(column.all_done());
   row.check_uses();
 
-  Column kept(options_of("zero1", 2), 6);
+  Column kept(tests::bundled_run("zero1", 2), 6);
   for (const auto& each : kept.rows) {
     each->begin();
     CHECK_FALSE(each->all_ready());
@@ -280,7 +267,7 @@ TEST_CASE("what nobody gathers goes in the order of the bundles all the same, an
 TEST_CASE("parameters off the device pass through places to their tier, which are free again after that") {
   for (const char* sharding : {"ddp", "zero1", "zero3"}) {
     CAPTURE(std::string(sharding));
-    auto options = options_of(sharding, 2);
+    auto options = tests::bundled_run(sharding, 2);
     options.tiers.parameters = options.tiers.optimizer = TierKind::host;
     Column column(options, 7);
     REQUIRE(column.bundles() > 3);

@@ -101,4 +101,25 @@ inline actors::TrainerOptions small_run() {
                                       std::uint64_t seed, const std::map<int, int>& stop_requests = {},
                                       std::int64_t samples = 1 << 20, Devices kind = Devices::inline_);
 
+/// What of a job lies where, and is computed again or fetched ahead, by chance: `draw(least, most)` gives a number. Its
+/// precision is chosen before.
+template <typename Draw>
+void draw_memory(actors::TrainerOptions& options, const Draw& draw) {
+  using actors::TierKind;
+  options.recompute = draw(0, 2);
+  options.prefetch = draw(0, 3);
+  options.reuse = draw(0, 1) == 0;
+  const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
+  if (draw(0, 1) == 0)
+    options.tiers = {
+        .parameters = tier(), .gradients = tier(), .optimizer = TierKind::host, .bucket_elements = 256};
+  if (options.recompute > 0) {
+    options.tiers.activations = tier();
+    options.tiers.checkpoint_places = draw(2, 4);
+  }
+  const bool apart = actors::separate_master(options.precision, options.tiers.parameters_of(true));
+  if (options.tiers.optimizer == TierKind::host && apart && draw(0, 1) == 0)
+    options.tiers.commit = actors::Commit::flip;
+}
+
 }  // namespace ranvier::tests

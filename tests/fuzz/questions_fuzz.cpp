@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           "tokens are the model's");
     }
     for (std::size_t e = 0; e < file->examples(); ++e)
-      fuzz::require(file->right_choice(e) < file->answers_of(e), "one of the answers is right");
+      fuzz::require(file->right_answer(e) < file->answers_of(e), "one of the answers is right");
   });
   return 0;
 }

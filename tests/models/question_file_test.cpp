@@ -59,8 +59,8 @@ TEST_CASE_FIXTURE(Fixture, "questions are read as llm.c writes them") {
   CHECK(file.first_answer(1) == 3);
   CHECK(file.answers_of(0) == 3);
   CHECK(file.answers_of(1) == 2);
-  CHECK(file.right_choice(0) == 2);
-  CHECK(file.right_choice(1) == 0);
+  CHECK(file.right_answer(0) == 2);
+  CHECK(file.right_answer(1) == 0);
   CHECK(file.answer(4).example == 1);
   CHECK(std::ranges::equal(file.answer(2).context, std::vector{1, 2, 3}));
   CHECK(std::ranges::equal(file.answer(2).completion, std::vector{7, 8, 9}));

@@ -12,7 +12,6 @@
 
 using namespace ranvier;
 using actors::Policy;
-using actors::TierKind;
 using runtime::DType;
 using runtime::MemorySpace;
 using tests::check_same_bits;
@@ -100,20 +99,7 @@ TEST_CASE("chunks change no bit, under any order of messages, whatever is sharde
       if (draw(0, 2) > 0) options.deferred_limit = draw(0, 5);
     }
     if (options.policy != Policy::one_f_one_b) options.pipeline_limit = draw(0, 1) * draw(stages, 2 * stages + 1);
-    options.recompute = draw(0, 2);
-    options.prefetch = draw(0, 3);
-    options.reuse = draw(0, 1) == 0;
-    const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };
-    if (draw(0, 1) == 0)
-      options.tiers = {
-          .parameters = tier(), .gradients = tier(), .optimizer = TierKind::host, .bucket_elements = 256};
-    if (options.recompute > 0) {
-      options.tiers.activations = tier();
-      options.tiers.checkpoint_places = draw(2, 4);
-    }
-    const bool apart = actors::separate_master(options.precision, options.tiers.parameters_of(true));
-    if (options.tiers.optimizer == TierKind::host && apart && draw(0, 1) == 0)
-      options.tiers.commit = actors::Commit::flip;
+    tests::draw_memory(options, draw);
     CAPTURE(to_string(options.sharding));
     CAPTURE(rows);
     CAPTURE(stages);

@@ -169,7 +169,7 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
       scores.push_back(loss / static_cast<double>(end - begin));
     }
     const auto best = static_cast<std::size_t>(std::min_element(scores.begin(), scores.end()) - scores.begin());
-    right += best == asked->right_choice(e);
+    right += best == asked->right_answer(e);
   }
   CHECK(right > 0);
   CHECK(right < static_cast<int>(asked->examples()));
