@@ -86,6 +86,14 @@ function(ranvier_room room)
   if(ranvier_undefined)
     target_compile_options(ranvier_${room} PRIVATE -fsanitize=undefined -fsanitize-undefined-trap-on-error)
   endif()
+  # What computes tensors (*_cpu.cpp) is optimised as far as the compiler can. The rest gains nothing by the last step, which
+  # takes a sixth of the time in which it is compiled.
+  if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
+    set(release "$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>")
+    target_compile_options(ranvier_${room} PRIVATE "$<${release}:-O2>")
+    list(FILTER arg_SOURCES INCLUDE REGEX "_cpu\\.cpp$")
+    set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_OPTIONS "$<${release}:-O3>")
+  endif()
   ranvier_join(ranvier_${room})
 endfunction()
 

@@ -8,34 +8,37 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 namespace ranvier::models::cuda {
 
 using Sums = float[4];
 using Left = std::uint32_t[4];
 
-template <typename T>
-float element_of(std::uint32_t pair, int which) {
-  return to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pair >> (16 * which))));
-}
-
 /// mma.m16n8k16: element (row, k) of the left operand is in lane 4 (row % 8) + k % 8 / 2, in its pair
 /// row / 8 + 2 (k / 8); element (k, column) of the right one in lane 4 column + k % 8 / 2, in its pair k / 8.
 template <typename T>
 void multiply_add(Sums& sums, const Left& left, std::uint32_t b0, std::uint32_t b1) {
-  const std::uint32_t own[] = {left[0], left[1], left[2], left[3], b0, b1};
+  constexpr int depth = 16, right = 8;  // numbers of the left operand come first in a lane's
+  const std::uint32_t pairs[] = {left[0], left[1], left[2], left[3], b0, b1};
+  float own[2 * std::size(pairs)];
+  for (std::size_t i = 0; i < std::size(own); ++i) {
+    own[i] = to_float(std::bit_cast<T>(static_cast<std::uint16_t>(pairs[i / 2] >> (16 * (i % 2)))));
+  }
   const auto& all = emulation::exchange(own, sizeof own);
   const int lane = emulation::lane(), g = lane / 4, c = lane % 4;
-  const auto pairs = [&](int of_lane) {
-    return static_cast<const std::uint32_t*>(all[static_cast<std::size_t>(of_lane)]);
-  };
-  for (int e = 0; e < 4; ++e) {
-    const int row = g + 8 * (e / 2), column = 2 * c + e % 2;
-    for (int k = 0; k < 16; ++k) {
-      const float a = element_of<T>(pairs(row % 8 * 4 + k % 8 / 2)[row / 8 + 2 * (k / 8)], k % 2);
-      const float b = element_of<T>(pairs(column * 4 + k % 8 / 2)[4 + k / 8], k % 2);
-      sums[e] += a * b;
+  float a[2][depth], b[2][depth];  // of the rows g and g + 8, of the columns 2 c and 2 c + 1
+  for (int k = 0; k < depth; ++k) {
+    const auto numbers = [&](int line) {
+      return static_cast<const float*>(all[static_cast<std::size_t>(4 * line + k % 8 / 2)]);
+    };
+    for (int half = 0; half < 2; ++half) {
+      a[half][k] = numbers(g)[2 * (half + 2 * (k / 8)) + k % 2];
+      b[half][k] = numbers(2 * c + half)[right + 2 * (k / 8) + k % 2];
     }
+  }
+  for (int k = 0; k < depth; ++k) {
+    for (int e = 0; e < 4; ++e) sums[e] += a[e / 2][k] * b[e % 2][k];
   }
 }
 
