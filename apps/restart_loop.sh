@@ -70,7 +70,7 @@ while :; do
       fi
       ;;
     *)
-      echo "$0: status $status: not started again; apps/README.md says what it means" >&2
+      echo "$0: status $status: not started again; apps/guides/resuming.md says what it means" >&2
       exit "$status"
       ;;
   esac

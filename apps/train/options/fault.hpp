@@ -1,4 +1,4 @@
-// Makes a run fail on purpose, to see how it does: RANVIER_FAULT=rank:step:WHAT; see apps/README.md.
+// Makes a run fail on purpose, to see how it does: RANVIER_FAULT=rank:step:WHAT; see apps/guides/trouble.md.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
