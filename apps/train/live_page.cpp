@@ -42,7 +42,7 @@ LivePage::LivePage(const std::string& serve)
       url_(url_of(address_of(serve), server_.port(), token_)) {}
 
 void LivePage::end(bool stopped) {
-  tell([&] { run_.end(stopped); }, 3s);
+  tell([&] { run_.end(stopped); }, 5s);
 }
 
 void LivePage::fail(const std::string& message) {
@@ -51,8 +51,9 @@ void LivePage::fail(const std::string& message) {
 
 void LivePage::tell(const std::function<void()>& what, std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto quiet = 1s;                         // pages ask again at once, on busy machines a little later
-  const bool watched = server_.open_requests() > 0;  // an open page always has one that waits
+  constexpr auto quiet = 2s;  // pages ask again at once, on busy machines a little later
+  // An open page has one that waits, but for a moment after each answer.
+  const bool watched = server_.open_requests() > 0 || run_.ranks_wanted();
   what();
   if (!watched) return;
   const auto begin = Clock::now();

@@ -18,8 +18,8 @@ class LivePage {
   /// `serve`: as the flag has it. Throws Error as PageServer does.
   explicit LivePage(const std::string& serve);
 
-  // Tell how the run ended, and return once open pages have heard it and asked for what they show last. Where none is
-  // open they return at once.
+  // Tell how the run ended, and return once open pages have heard it and asked for what they show last. Where
+  // nobody has looked lately they return at once.
   void end(bool stopped);
   void fail(const std::string& message);
 

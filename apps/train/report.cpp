@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -362,6 +363,18 @@ struct Share {
   bool always = true;
 };
 
+/// Whose lines fit on a screen, beside what else the end says.
+constexpr std::size_t most_ranks_alone = 16;
+
+/// The ranks that each line of the end's table is about: one, or, where these are too many, all of a stage.
+std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, std::size_t ranks) {
+  const bool alone = ranks <= most_ranks_alone;
+  std::vector<std::vector<std::size_t>> lines(alone ? ranks : static_cast<std::size_t>(grid.shape().g_inter));
+  for (std::size_t r = 0; r < ranks; ++r)
+    lines[alone ? r : static_cast<std::size_t>(grid.position(static_cast<int>(r)).stage)].push_back(r);
+  return lines;
+}
+
 }  // namespace
 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
@@ -372,7 +385,14 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
       {"for files", &RankTotals::files, false}, {"for checkpoints", &RankTotals::checkpoint, false},
       {"sending", &RankTotals::send},           {"gathering", &RankTotals::gather},
       {"reducing", &RankTotals::reduce}};
-  std::vector<TextTable::Column> columns{{"rank"}, {"stage"}, {"row"}};
+  const runtime::Grid grid(options.grid, options.grid.ranks());
+  const bool alone = ranks.size() <= most_ranks_alone;
+  std::vector<TextTable::Column> columns;
+  if (alone) {
+    columns = {{"rank"}, {"stage"}, {"row"}};
+  } else {
+    columns = {{"stage"}, {"ranks"}};
+  }
   std::vector<Share> shown;
   for (const Share& share : all) {
     const bool any =
@@ -384,22 +404,34 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
   for (const char* title : {"planned", "resident"}) columns.push_back({title});
   TextTable table(std::move(columns));
   double computed = 0, total = 0;
-  const runtime::Grid grid(options.grid, options.grid.ranks());
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankTotals& rank = ranks[r];
-    const auto position = grid.position(static_cast<int>(r));
-    TextTable::Row row{fmt::format("{}", r), fmt::format("{}", position.stage), fmt::format("{}", position.row)};
+  for (const std::vector<std::size_t>& members : ranks_of_lines(grid, ranks.size())) {
+    const auto sum_of = [&](double RankTotals::* seconds) {
+      return std::accumulate(members.begin(), members.end(), 0.0,
+                             [&](double sum, std::size_t r) { return sum + ranks[r].*seconds; });
+    };
+    const auto most_of = [&](std::size_t RankTotals::* bytes) {
+      std::size_t most = 0;
+      for (const std::size_t r : members) most = std::max(most, ranks[r].*bytes);
+      return most;
+    };
+    const auto position = grid.position(static_cast<int>(members.front()));
+    TextTable::Row row;
+    if (alone) row.push_back(fmt::format("{}", members.front()));
+    row.push_back(fmt::format("{}", position.stage));
+    row.push_back(fmt::format("{}", alone ? static_cast<std::size_t>(position.row) : members.size()));
+    const double seconds = sum_of(&RankTotals::seconds);
     for (const Share& share : shown)
-      row.push_back(rank.seconds > 0 ? fmt::format("{:.1f}%", 100 * rank.*share.seconds / rank.seconds) : "–");
-    row.push_back(in_mebibytes(rank.planned_bytes));
-    row.push_back(in_mebibytes(rank.peak_resident_bytes));
+      row.push_back(seconds > 0 ? fmt::format("{:.1f}%", 100 * sum_of(share.seconds) / seconds) : "–");
+    row.push_back(in_mebibytes(most_of(&RankTotals::planned_bytes)));
+    row.push_back(in_mebibytes(most_of(&RankTotals::peak_resident_bytes)));
     table.add(std::move(row));
-    computed += rank.forward + rank.backward + rank.weights;
-    total += rank.seconds;
+    computed += sum_of(&RankTotals::forward) + sum_of(&RankTotals::backward) + sum_of(&RankTotals::weights);
+    total += seconds;
   }
   std::string text =
-      "share of the time that each rank computed, waited, and communicated (mostly while it computed)\n" +
-      table.text();
+      fmt::format("share of the time that {} computed, waited, and communicated (mostly while {} computed)\n{}",
+                  alone ? "each rank" : "a stage's ranks", alone ? "it" : "they", table.text());
+  if (!alone) text += "memory is that of the stage's rank with the most of it\n";
   if (total > 0) {
     text += fmt::format("stages idle {:.1f}% of the time", 100 * (1 - computed / total));
     if (options.grid.g_inter > 1) text += fmt::format("; the pipeline's bubble is {}", bubble_text(options));

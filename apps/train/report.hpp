@@ -23,6 +23,7 @@ namespace ranvier::apps {
 /// What the end of a batch is on a rank of the stage that has the most of it, as operations.
 [[nodiscard]] std::string operations_line(const std::vector<actors::RankPlan>& stages);
 
+/// A line for each rank, or, of more than 16, for each stage.
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

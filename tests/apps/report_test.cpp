@@ -207,3 +207,44 @@ TEST_CASE(
     CHECK(most.steps + most.squares <= at_8_rows);
   }
 }
+
+TEST_CASE(
+    "an end has a line for each rank, or of many ranks one for each stage: shares of all its time, most memory") {
+  for (const int rows : {2, 64}) {
+    CAPTURE(rows);
+    actors::TrainerOptions options;
+    options.grid = {4, rows};
+    options.batch_size = rows;
+    const runtime::Grid grid(options.grid, options.grid.ranks());
+    std::vector<apps::RankTotals> ranks(static_cast<std::size_t>(options.grid.ranks()));
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const auto position = grid.position(static_cast<int>(r));
+      // The first row of each stage waits for a fifth of its time, all others for none of it.
+      ranks[r] = {.seconds = 10, .forward = 2, .backward = 4, .wait = position.row == 0 ? 2.0 : 0.0};
+      ranks[r].planned_bytes = static_cast<std::size_t>(100 * position.stage + position.row) << 20;
+      ranks[r].peak_resident_bytes = std::size_t{7} << 20;
+    }
+    const std::vector<std::string> lines = lines_of(apps::end_table(ranks, options));
+    const auto last = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.starts_with(" ") && line.find("300.0 MiB") != std::string::npos;
+    });
+    const std::string stages_idle = "stages idle 40.0% of the time; the pipeline's bubble is ";
+    CHECK(std::any_of(lines.begin(), lines.end(),
+                      [&](const std::string& line) { return line.starts_with(stages_idle); }));
+    std::istringstream words(rows == 2 ? lines.at(2 + 7) : lines.at(2 + 3));
+    std::vector<std::string> cells;
+    for (std::string word; words >> word;) cells.push_back(word);
+    if (rows == 2) {
+      CHECK(last != lines.end());  // the last stage's first row has a line of its own
+      CHECK(lines.size() <= 2 + 8 + 2);
+      CHECK(cells == std::vector<std::string>{"7", "3", "1", "20.0%", "40.0%", "0.0%", "0.0%", "0.0%", "0.0%",
+                                              "0.0%", "301.0", "MiB", "7.0", "MiB"});
+    } else {
+      CHECK(last == lines.end());
+      CHECK(lines.at(1).find("ranks") != std::string::npos);
+      CHECK(lines.size() <= 2 + 4 + 3);
+      CHECK(cells == std::vector<std::string>{"3", "64", "20.0%", "40.0%", "0.0%", "0.3%", "0.0%", "0.0%", "0.0%",
+                                              "363.0", "MiB", "7.0", "MiB"});
+    }
+  }
+}

@@ -2,21 +2,26 @@
 # What the page of a run costs its steps: two ranks with a thread each, with --serve and a client that reads what the page
 # reads, once a second (the page: every two), and without either, in turns.
 #
-#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--build build/release] [-- FLAGS OF ranvier-train]
+#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--apart yes] [--build build/release] [-- FLAGS OF ranvier-train]
+#
+# With --apart yes the client has a core of its own, the last one, as a browser on another machine has: one rank with a
+# thread and the page's own thread are bound to the first core.
 #
 # One JSON line: `seconds` of a step without the page (the median of all rounds' steps but each run's first two), how many
 # times as long a step took with it, as the median of the rounds' ratios of medians (`over_none`), the least and the most
 # of these ratios, the answers that the client read, and the share of one core that the page's thread took meanwhile
 # (`thread`), which is measured more finely than steps can be.
 source "$(dirname "$0")/measuring.sh"
-rounds=5 steps=60 build=build/release
-read_flags rounds steps build -- "$@"
+rounds=5 steps=60 apart=no build=build/release
+read_flags rounds steps apart build -- "$@"
+ranks=2 first=() last=()
+if [ "$apart" = yes ]; then ranks=1 first=(taskset -c 0) last=(taskset -cp $(($(nproc) - 1))); fi
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 
 train() {  # <metrics> <flags…>
-  mpirun --oversubscribe --bind-to none -n 2 "$build/apps/ranvier-train" --data "$folder/text" --g-inter 2 --layers 6 \
-    --hidden 256 --sequence-length 128 --batch-size 16 --microbatch-size 4 --threads 1 --steps "$steps" \
-    --validation-split 0 --metrics "$1" --overwrite "${@:2}" "${more[@]}" >"$folder/log" 2>&1
+  mpirun --oversubscribe --bind-to none -n "$ranks" "${first[@]}" "$build/apps/ranvier-train" --data "$folder/text" \
+    --g-inter "$ranks" --layers 6 --hidden 256 --sequence-length 128 --batch-size 16 --microbatch-size 4 --threads 1 \
+    --steps "$steps" --validation-split 0 --metrics "$1" --overwrite "${@:2}" "${more[@]}" >"$folder/log" 2>&1
 }
 get() {  # <port> <path>
   exec 3<>"/dev/tcp/127.0.0.1/$1" || return
@@ -25,6 +30,7 @@ get() {  # <port> <path>
   exec 3>&-
 }
 look() {  # as long as the page is there: writes a line for each answer
+  [ "$apart" = no ] || "${last[@]}" "$BASHPID" >"$folder/bound"
   local port=
   while [ -z "$port" ]; do
     sleep 0.1
