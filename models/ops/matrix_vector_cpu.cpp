@@ -11,9 +11,9 @@ namespace {
 
 using simd::Floats;
 
-/// a[K] · x[K] in sums none of which waits for another: four of floats, eight of halves, of which a step has as many bytes.
-/// Rows come one after another: a processor fetches memory that is read in order ahead, and several rows at a time come
-/// half as fast. To ask for what comes next halves the rate of halves on Zen 4, and gave a tenth on Zen 5.
+/// a[K] · x[K] in sums none of which waits for another: four of floats, eight of halves, so that a step has as many
+/// bytes. Rows come one after another: a processor fetches memory that is read in order ahead, and several rows at a
+/// time come half as fast. To ask for what comes next halves the rate of halves on Zen 4, and gave a tenth on Zen 5.
 template <typename T>
 float product(const T* a, const float* x, std::size_t k) {
   constexpr std::size_t parts = 16 / sizeof(T);
