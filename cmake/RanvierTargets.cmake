@@ -65,7 +65,8 @@ if(RANVIER_JOIN)
   target_link_options(ranvier_flags INTERFACE -Wl,--gc-sections)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, Ranvier::<room>. CUDA_SOURCES and
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, or of some of its programs,
+# Ranvier::<room>. CUDA_SOURCES and
 # CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
 # CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
 function(ranvier_room room)

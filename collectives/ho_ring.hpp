@@ -7,14 +7,8 @@
 //   reduce-scatter   2 n (k-1)      E (P-1)/P       E (n-1)         E (P-k)/P
 //   all-reduce       3 n (k-1)      2 E (P-1)/P     2 E (n-1)       2 E (P-k)/P
 //
-// A step of the all-gather moves a piece inside and, but for the last k-1 steps, the (k-1)-th part of a piece
-// across: with a for a piece inside and b for one across, it takes (n-1) max((k-1) a, b) + (k-1) a, where H-Ring
-// takes (n-1) b + n (k-1) a. The reduce-scatter is an all-gather backwards that moves halves of pieces, so that
-// what goes inside and what goes across in one step are never the same elements. One rank per node, or one node:
-// a ring.
-//
-// The sum of the piece of rank (i, o): S(o), where S(m) = (value of (i, m) + S(m-1)) + R(m) along the nodes o+1,
-// o+2, …, o, without an S(m-1) at the first of them; R(m) is the sum in node m over ranks i+1, i+2, …, i-1.
+// The reduce-scatter is an all-gather backwards that moves halves of pieces, so that what goes inside and what goes
+// across in one step are never the same elements. One rank per node, or one node: a ring. README.md has the times.
 #pragma once
 
 #include "collectives/plan.hpp"
@@ -24,6 +18,8 @@ namespace ranvier::collectives {
 
 [[nodiscard]] Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                       int only = every_rank);
+/// The sum of the piece of rank (i, o): S(o), where S(m) = (value of (i, m) + S(m-1)) + R(m) along the nodes o+1, o+2,
+/// …, o, without an S(m-1) at the first of them; R(m) is the sum in node m over ranks i+1, i+2, …, i-1.
 [[nodiscard]] Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
                                           int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,

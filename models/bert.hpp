@@ -1,22 +1,7 @@
 // BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019) for masked language modelling, or to tell which class a text
 // is of: learned positions, post-LayerNorm, attention that sees all of a sample, GELU (erf form), biases everywhere,
 // and a head (product, GELU, norm) whose last product is with the words' table, or one (product, tanh, product) of
-// each sample's first position. Parameter names and layouts are those of the Hugging Face checkpoints; linear weights
-// are [out, in].
-//
-// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp):
-// the head computes those positions alone, where it is told how many a sample has at most. With classes a target is a
-// sample's (text/labelled_source.hpp).
-//
-// Layers: one embedding, `layers` blocks, one head. Units of BERT: "bert.embeddings.word_embeddings" (shared by
-// embedding and head), "bert.embeddings", "bert.encoder.layer.0" …, "cls.predictions"; of RoBERTa "roberta.…" and
-// "lm_head". With classes the head's unit is "classifier" of either, with BERT's pooler.
-//
-// With tiles (as of GPT-2, gpt.hpp) the blocks' matrices are in units of their own: "bert.encoder.layer.0" (norms and
-// biases), "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices, one after another),
-// "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first matrix,
-// and the columns of the second that go with them), "bert.embeddings.word_embeddings.0" … (rows). What embedding and
-// head have beside the words' table stays whole.
+// each sample's first position.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -63,7 +48,22 @@ struct NamedBert {
 };
 [[nodiscard]] const std::vector<NamedBert>& named_berts();
 
-/// Throws ErrorCode::usage for sizes that make no model (models/bert_sizes.hpp).
+/// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for sizes that make no model (bert_sizes.hpp).
+///
+/// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp):
+/// the head computes those positions alone, where it is told how many a sample has at most. With classes a target is
+/// a sample's (text/labelled_source.hpp).
+///
+/// Parameter names and layouts are those of the Hugging Face checkpoints; linear weights are [out, in]. Units of
+/// BERT: "bert.embeddings.word_embeddings" (shared by embedding and head), "bert.embeddings", "bert.encoder.layer.0"
+/// …, "cls.predictions"; of RoBERTa "roberta.…" and "lm_head". With classes the head's unit is "classifier" of
+/// either, with BERT's pooler.
+///
+/// With tiles (as of GPT-2, gpt.hpp) the blocks' matrices are in units of their own: "bert.encoder.layer.0" (norms
+/// and biases), "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices, one after another),
+/// "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first
+/// matrix, and the columns of the second that go with them), "bert.embeddings.word_embeddings.0" … (rows). What
+/// embedding and head have beside the words' table stays whole.
 [[nodiscard]] Architecture make_bert(const BertOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

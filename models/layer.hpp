@@ -4,79 +4,22 @@
 //
 // Letters: B samples of a microbatch, T positions of a sample, C channels.
 //
-// Everything of a call lies in device memory, but `loss`, which the host reads too and is pinned. A layer's input
-// and output have B · output_elements() elements of the run's dtype, sample by sample. The first layer of a model
-// reads what the sample source gives (tokens, int32 [B, T], or values) and has no input gradient; the last one
-// writes the microbatch's loss and has no output gradient.
-//
-// A call may come in several *parts*, which follow one another on the stream: only the units of a part are there while
-// it runs, so a layer of large operators that are cut into tiles needs no more than a tile of them at a time
-// (ZeRO-Infinity §5.1.3).
-//
 // A layer instance is shared by all microbatches, and calls of several of them interleave: what must be kept
 // between calls of one microbatch lies in `saved` (forward to backward) and `deferred` (backward_input to
 // backward_weight). Calls return at once; the work runs on the stream.
 #pragma once
 
+#include "models/unit.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ranvier::models {
-
-struct Initializer {
-  enum class Kind { zeros, ones, normal, uniform };
-  Kind kind = Kind::zeros;
-  float scale = 0;  ///< normal: standard deviation; uniform: half the width around zero
-
-  bool operator==(const Initializer&) const = default;
-};
-
-/// Where a parameter that is some rows and columns of a matrix in weights files begins.
-struct Tile {
-  std::vector<std::size_t> tensor_shape;  ///< rows and columns of the whole
-  std::size_t first_row = 0;
-  std::size_t first_column = 0;
-
-  bool operator==(const Tile&) const = default;
-};
-
-struct ParameterSpec {
-  std::string name;                ///< of the tensor in weights files: "h.0.attn.c_attn.weight"
-  std::vector<std::size_t> shape;  ///< of the tensor, or of the tile of it
-  Initializer initializer;
-  bool decays = false;              ///< whether weight decay touches it
-  std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
-  std::optional<Tile> tile;         ///< none: the whole tensor. Tiles of one tensor have its name
-
-  [[nodiscard]] std::size_t elements() const;  ///< product of the shape
-  [[nodiscard]] const std::vector<std::size_t>& tensor_shape() const { return tile ? tile->tensor_shape : shape; }
-  bool operator==(const ParameterSpec&) const = default;
-};
-
-/// Parameters that are stored, reduced, sharded and moved together, flattened one after another. Layers that
-/// declare a unit of the same name share it (GPT-2's tied embedding).
-struct UnitSpec {
-  static constexpr std::size_t alignment = 32;  ///< every parameter starts at a multiple of so many elements
-
-  std::string name;  ///< "wte", "h.3"
-  std::vector<ParameterSpec> parameters;
-  bool trained = true;  ///< false: frozen, so there are no gradients of it anywhere
-  /// Not 0: the elements are moving averages. What layers write as gradients is then each microbatch's share of the
-  /// batch's mean of what is averaged, without the loss scale, and a step is p = (1 - averaged) · p + averaged · Σ. It
-  /// has neither a learning rate nor weight decay, and no part in the gradients' norm.
-  float averaged = 0;
-
-  [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements
-  [[nodiscard]] std::size_t elements() const;                     ///< with the gaps
-  bool operator==(const UnitSpec&) const = default;
-};
 
 /// The largest microbatch, for planning.
 struct MicrobatchShape {
@@ -107,6 +50,10 @@ struct ForwardDetails {
   int position = 0;
 };
 
+/// Everything of a call lies in device memory, but `loss`, which the host reads too and is pinned. A layer's input
+/// and output have B · output_elements() elements of the run's dtype, sample by sample. The first layer of a model
+/// reads what the sample source gives (tokens, int32 [B, T], or values) and has no input gradient; the last one
+/// writes the microbatch's loss and has no output gradient.
 struct LayerCall {
   runtime::StreamView stream;
   MicrobatchShape shape;  ///< B and T of this microbatch, either of which may be fewer than planned
@@ -144,7 +91,10 @@ struct LayerCall {
                            ///< how many elements of the microbatch have the greatest logit at their target
 };
 
-/// The parts of each call, in order: which of the layer's units a part reads, or writes gradients of, by index.
+/// A call may come in several parts, which follow one another on the stream: only the units of a part are there while
+/// it runs, so that a layer of large operators that are cut into tiles needs no more than a tile of them at a time
+/// (ZeRO-Infinity §5.1.3). Those of each call, in order: which of the layer's units a part reads, or writes gradients
+/// of, by index.
 struct LayerParts {
   using Units = std::vector<std::vector<std::size_t>>;
   Units forward;

@@ -7,14 +7,7 @@
 //   tier.start(arena);                                 // takes the space, or throws
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
 //
-// Bytes move in whole blocks of 4096, which is what files ask for that are read past the system's cache: offsets
-// and addresses are multiples of it, and so are lengths. Plan slots with whole_blocks(): an item of a plan whose
-// slots are whole blocks starts on one.
-//
-// Several transfers may run at a time, in any order. Those that overlap in a region or in memory must not: wait for
-// `done`. Memory stays valid until `done` was called or the tier is gone. A region holds zeros at first.
-//
-// A transfer that fails stops the loop with ErrorCode::io and never calls its `done`. Loop thread only.
+// Loop thread only.
 #pragma once
 
 #include "runtime/arena.hpp"
@@ -34,6 +27,9 @@ struct Region {
 
 class Tier {
  public:
+  /// Bytes move in whole blocks, which is what files ask for that are read past the system's cache: offsets, addresses
+  /// and lengths are multiples of it. Plan slots with whole_blocks(): an item of a plan whose slots are whole blocks
+  /// starts on one.
   static constexpr std::size_t block_bytes = 4096;
   [[nodiscard]] static constexpr std::size_t whole_blocks(std::size_t bytes) {
     return (bytes + block_bytes - 1) / block_bytes * block_bytes;
@@ -53,6 +49,10 @@ class Tier {
   virtual void plan(runtime::MemoryPlan& plan) = 0;
   /// Takes the space. `arena` is made from the plan and outlives the tier.
   virtual void start(const runtime::Arena& arena) = 0;
+
+  // Several transfers may run at a time, in any order. Those that overlap in a region or in memory must not: wait for
+  // `done`. Memory stays valid until `done` was called or the tier is gone. A region holds zeros at first. A transfer
+  // that fails stops the loop with ErrorCode::io and never calls its `done`.
 
   /// Brings to.size() bytes from `offset` of the region; calls `done` on the loop, after this returned.
   void fetch(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);

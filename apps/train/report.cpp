@@ -366,9 +366,8 @@ struct Share {
 /// Whose lines fit on a screen, beside what else the end says.
 constexpr std::size_t most_ranks_alone = 16;
 
-/// The ranks that each line of the end's table is about: one, or, where these are too many, all of a stage.
-std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, std::size_t ranks) {
-  const bool alone = ranks <= most_ranks_alone;
+/// The ranks that each line of the end's table is about: one (`alone`), or all of a stage.
+std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, std::size_t ranks, bool alone) {
   std::vector<std::vector<std::size_t>> lines(alone ? ranks : static_cast<std::size_t>(grid.shape().g_inter));
   for (std::size_t r = 0; r < ranks; ++r)
     lines[alone ? r : static_cast<std::size_t>(grid.position(static_cast<int>(r)).stage)].push_back(r);
@@ -387,12 +386,8 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
       {"reducing", &RankTotals::reduce}};
   const runtime::Grid grid(options.grid, options.grid.ranks());
   const bool alone = ranks.size() <= most_ranks_alone;
-  std::vector<TextTable::Column> columns;
-  if (alone) {
-    columns = {{"rank"}, {"stage"}, {"row"}};
-  } else {
-    columns = {{"stage"}, {"ranks"}};
-  }
+  using Columns = std::vector<TextTable::Column>;
+  Columns columns = alone ? Columns{{"rank"}, {"stage"}, {"row"}} : Columns{{"stage"}, {"ranks"}};
   std::vector<Share> shown;
   for (const Share& share : all) {
     const bool any =
@@ -404,7 +399,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
   for (const char* title : {"planned", "resident"}) columns.push_back({title});
   TextTable table(std::move(columns));
   double computed = 0, total = 0;
-  for (const std::vector<std::size_t>& members : ranks_of_lines(grid, ranks.size())) {
+  for (const std::vector<std::size_t>& members : ranks_of_lines(grid, ranks.size(), alone)) {
     const auto sum_of = [&](double RankTotals::* seconds) {
       return std::accumulate(members.begin(), members.end(), 0.0,
                              [&](double sum, std::size_t r) { return sum + ranks[r].*seconds; });

@@ -1,7 +1,6 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "models/memory_layout.hpp"
-#include "models/ops/prefetch.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -28,7 +27,8 @@ struct Arrays {
   std::size_t scores;  ///< [T], of the query with each key; then their exponentials
 };
 
-/// Rows of one array and then those of another, fetched a little before they are read.
+/// Rows of one array and then those of another, fetched a little before they are read: a processor cannot guess what
+/// comes after a short array. The place need not be memory of this program.
 class RowsAhead {
  public:
   template <typename T>
@@ -42,10 +42,13 @@ class RowsAhead {
   void fetch(std::size_t j) const {
     const std::size_t at = j * row_bytes_ + prefetched_bytes;
     const std::uintptr_t place = at < bytes_ ? rows_ + at : next_ + (at - bytes_);
-    for (std::size_t line = 0; line < row_bytes_; line += 64) prefetch<1>(place + line);
+    for (std::size_t line = 0; line < row_bytes_; line += 64)
+      __builtin_prefetch(reinterpret_cast<const void*>(place + line));
   }
 
  private:
+  static constexpr std::size_t prefetched_bytes = 4096;  // how far ahead of what is read
+
   std::uintptr_t rows_, next_;
   std::size_t row_bytes_, bytes_;
 };

@@ -2,7 +2,7 @@
 # What the page of a run costs its steps: two ranks with a thread each, with --serve and a client that reads what the page
 # reads, once a second (the page: every two), and without either, in turns.
 #
-#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--apart yes] [--build build/release] [-- FLAGS OF ranvier-train]
+#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--apart no|yes] [--build build/release] [-- FLAGS OF ranvier-train]
 #
 # With --apart yes the client has a core of its own, the last one, as a browser on another machine has: one rank with a
 # thread and the page's own thread are bound to the first core.
@@ -14,8 +14,11 @@
 source "$(dirname "$0")/measuring.sh"
 rounds=5 steps=60 apart=no build=build/release
 read_flags rounds steps apart build -- "$@"
-ranks=2 first=() last=()
-if [ "$apart" = yes ]; then ranks=1 first=(taskset -c 0) last=(taskset -cp $(($(nproc) - 1))); fi
+case "$apart" in
+  no) ranks=2 first=() ;;
+  yes) ranks=1 first=(taskset -c 0) ;;
+  *) read_flags -- --help ;;  # prints the usage and ends
+esac
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 
 train() {  # <metrics> <flags…>
@@ -30,7 +33,7 @@ get() {  # <port> <path>
   exec 3>&-
 }
 look() {  # as long as the page is there: writes a line for each answer
-  [ "$apart" = no ] || "${last[@]}" "$BASHPID" >"$folder/bound"
+  [ "$apart" = no ] || taskset -cp $(($(nproc) - 1)) "$BASHPID" >"$folder/bound"
   local port=
   while [ -z "$port" ]; do
     sleep 0.1
