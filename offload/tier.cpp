@@ -2,7 +2,6 @@
 
 #include "runtime/error.hpp"
 
-#include <cstdint>
 #include <utility>
 
 namespace ranvier::offload {
@@ -34,11 +33,13 @@ void Tier::check(const char* what, Region region, std::size_t offset, const std:
 
 void Tier::fetch(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
   check("fetch", region, offset, to.data(), to.size());
+  fetched_ += to.size();
   fetch_blocks(region, offset, to, std::move(done));
 }
 
 void Tier::store(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done) {
   check("store", region, offset, from.data(), from.size());
+  stored_ += from.size();
   store_blocks(region, offset, from, std::move(done));
 }
 

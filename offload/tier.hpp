@@ -14,6 +14,7 @@
 #include "runtime/event_loop.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,10 @@ class Tier {
   /// Puts from.size() bytes there, likewise. `from` may change once `done` was called, not before.
   void store(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
 
+  /// That were asked for so far.
+  [[nodiscard]] std::uint64_t fetched_bytes() const noexcept { return fetched_; }
+  [[nodiscard]] std::uint64_t stored_bytes() const noexcept { return stored_; }
+
   /// For people, once started: "io_uring, O_DIRECT, 32 × 1.0 MiB, /nvme0, /nvme1".
   [[nodiscard]] virtual std::string description() const = 0;
 
@@ -83,6 +88,7 @@ class Tier {
   void check(const char* what, Region region, std::size_t offset, const std::byte* data, std::size_t bytes) const;
 
   std::vector<Reserved> regions_;
+  std::uint64_t fetched_ = 0, stored_ = 0;
   bool started_ = false;
 };
 

@@ -262,6 +262,10 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
       [this, staged, begin, blocks, over] { store_file(staged->region, staged->offset + begin, blocks, over); });
 }
 
+FileBytes Tiers::file_bytes() const noexcept {
+  return files_ ? FileBytes{files_->fetched_bytes(), files_->stored_bytes()} : FileBytes{};
+}
+
 std::string Tiers::description() const { return files_ ? files_->description() : std::string(); }
 bool Tiers::lose_next_request() noexcept {
   if (files_) files_->lose_next_request();

@@ -72,6 +72,11 @@ class TierPlan {
   runtime::MemoryId staging_, checksums_;
 };
 
+/// Bytes of files so far.
+struct FileBytes {
+  std::uint64_t read = 0, written = 0;
+};
+
 class Tiers {
  public:
   /// Runs of memory that a transfer fills, or takes, one after another.
@@ -108,6 +113,8 @@ class Tiers {
   /// A region in host memory itself: work on host threads needs no copy of it.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
 
+  /// Zeros where there are none.
+  [[nodiscard]] FileBytes file_bytes() const noexcept;
   /// For people: where files are, and what the system refused; empty: no files.
   [[nodiscard]] std::string description() const;
   /// As FileTier::lose_next_request(); false: there are no files.

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -48,15 +49,30 @@ namespace {
 
 class PhantomStream;
 
-/// Nanoseconds of work: alone on the node, and while all its cores are busy.
+/// Nanoseconds of work: alone on the node, and while all its cores are busy. And what of it the link to the host has.
 struct WorkTime {
   double alone = 0, crowded = 0;
+  CopyWay way = CopyWay::none;
+  double link_bytes = 0;  // that cross it
 
   WorkTime& operator+=(const WorkTime& more) {
     alone += more.alone;
     crowded += more.crowded;
     return *this;
   }
+};
+
+/// Between a device and its host: each way one copy at a time, in the order in which they begin.
+class HostLink {
+ public:
+  /// When a copy is over that could begin at `now`.
+  Duration end_of(CopyWay way, Duration now, Duration takes) {
+    Duration& free = free_[way == CopyWay::to_host ? 1 : 0];
+    return free = std::max(free, now) + takes;
+  }
+
+ private:
+  std::array<Duration, 2> free_{};
 };
 
 /// One record of an event.
@@ -113,6 +129,7 @@ class ComputingPhantom final : public PhantomDevice {
     return std::make_unique<ComputingPhantom>(time_, cores_, space_, host);
   }
   [[nodiscard]] Duration busy() const noexcept override { return busy_; }
+  [[nodiscard]] HostLinkBytes host_link_bytes() const noexcept override { return link_bytes_; }
   void hold(Duration until) override {
     const Duration from = std::max(time_.now(), held_until_);
     if (until <= from) return;
@@ -129,12 +146,18 @@ class ComputingPhantom final : public PhantomDevice {
     const bool narrow = width == StreamWidth::one && options_.narrow_costs != nullptr;
     const CostModel& costs = *(narrow ? options_.narrow_costs : options_.costs);
     const auto time = static_cast<double>(costs.duration(cost).count());
-    return {time, options_.crowding ? time * options_.crowding(cost) : time};
+    return {.alone = time,
+            .crowded = options_.crowding ? time * options_.crowding(cost) : time,
+            .way = cost.way,
+            .link_bytes = cost.way == CopyWay::none ? 0 : cost.bytes};
   }
   [[nodiscard]] WorkTime time_of(const WorkTime& usual) {
     double slowness = options_.slowness;
     if (options_.jitter > 0) slowness *= std::max(least_jitter_, jitter_(random_));
-    return {usual.alone * slowness, usual.crowded * slowness};
+    return {.alone = usual.alone * slowness,
+            .crowded = usual.crowded * slowness,
+            .way = usual.way,
+            .link_bytes = usual.link_bytes};
   }
 
  private:
@@ -150,6 +173,8 @@ class ComputingPhantom final : public PhantomDevice {
   std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
   std::size_t next_ = 0;  // of the addresses that the host does not reach
   Duration busy_{};
+  HostLink link_;
+  HostLinkBytes link_bytes_;
   Duration held_until_{}, stretch_{};  // of the wide stream
   bool whole_taken_ = false;
 };
@@ -259,8 +284,13 @@ void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::functi
 void PhantomStream::add(const WorkTime& usual) {
   count_done();
   const WorkTime time = device_.time_of(usual);
+  if (time.way == CopyWay::to_device) device_.link_bytes_.to_device += time.link_bytes;
+  if (time.way == CopyWay::to_host) device_.link_bytes_.to_host += time.link_bytes;
   if (time.alone <= 0) return;
-  if (!items_.empty() && items_.back().kind == Item::Kind::work) {
+  const auto joins = [&](const Item& last) {
+    return last.kind == Item::Kind::work && last.time.way == CopyWay::none && time.way == CopyWay::none;
+  };
+  if (!items_.empty() && joins(items_.back())) {
     items_.back().time += time;
   } else if (idle()) {
     begin(time);
@@ -296,11 +326,13 @@ void PhantomStream::begin(const WorkTime& time) {
   const Duration began = device_.time_.now();
   if (whole) device_.begin_stretch();
   const VirtualCores::Work work{Duration(std::llround(time.alone)), Duration(std::llround(time.crowded))};
-  device_.cores_.run(work, threads, [this, whole, began] {
+  auto done = [this, whole, began] {
     if (!whole) return end();
     device_.busy_ += device_.time_.now() - began;
     stretch();
-  });
+  };
+  if (time.way == CopyWay::none) return device_.cores_.run(work, threads, std::move(done));
+  device_.time_.at(device_.link_.end_of(time.way, began, work.alone), std::move(done));
 }
 
 /// Ends work when nothing holds the device any more.

@@ -1,5 +1,6 @@
 // A device that computes nothing: its memory is address space that nobody may touch for long, its streams are queues in
-// virtual time, and work on them takes what its cost says. Order, waits and overlap are those of a real device, so the
+// virtual time, and work on them takes what its cost says. Copies between it and its host share the link between the
+// two: one at a time each way, whatever streams they are on. Order, waits and overlap are those of a real device, so the
 // actors that run on it take the steps of a real run. Work that states no cost is refused (ErrorCode::internal).
 //
 // Memory is zeros to whoever reads it, as on any device; of a device that is apart, the host must not even look. One
@@ -55,10 +56,16 @@ struct PhantomDeviceOptions {
 /// The least factor of a jitter: three standard deviations below what is usual, and what is drawn below counts as that.
 [[nodiscard]] double least_jitter(double jitter);
 
+/// What copies between a device and its host have been given, or done, so far.
+struct HostLinkBytes {
+  double to_device = 0, to_host = 0;
+};
+
 class PhantomDevice : public Device {
  public:
   /// How long its wide stream has had work under way, without the time that it was held.
   [[nodiscard]] virtual Duration busy() const noexcept = 0;
+  [[nodiscard]] virtual HostLinkBytes host_link_bytes() const noexcept = 0;
   /// Its wide stream computes nothing from now until then: what is under way ends later by that, what comes begins
   /// later. Times that overlap count once.
   virtual void hold(Duration until) = 0;

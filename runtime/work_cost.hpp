@@ -6,6 +6,7 @@
 #include "runtime/dtype.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace ranvier::runtime {
@@ -39,12 +40,16 @@ struct ProductShape {
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
+/// Of a host_copy. The link between a device and its host carries one copy at a time each way.
+enum class CopyWay : std::uint8_t { none, to_device, to_host };
+
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
   DType dtype = DType::f32;  ///< of the operands
   double flops = 0;  ///< multiplications and additions that are done; attention: of the pairs that its mask leaves
   double bytes = 0;  ///< read and written, each array once
-  ProductShape shape;  ///< of a product
+  ProductShape shape;           ///< of a product
+  CopyWay way = CopyWay::none;  ///< none: whatever else is on the link, it takes no longer for that
 };
 
 /// 2mnk flops; bytes of A, B and C, C also read where it is added to.

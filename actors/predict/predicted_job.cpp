@@ -247,7 +247,11 @@ std::unique_ptr<Consensus> PredictedJob::make_consensus(int rank, runtime::Trans
 PredictedJob::Moment PredictedJob::moment(int rank) {
   const Ranks& of = ranks_[static_cast<std::size_t>(rank)];
   const runtime::Trace& trace = of.rank->context().trace;
-  Moment moment{.time = trace.now(), .busy = of.device->busy(), .sent = cluster_.network().sent(rank)};
+  Moment moment{.time = trace.now(),
+                .busy = of.device->busy(),
+                .sent = cluster_.network().sent(rank),
+                .link = of.device->host_link_bytes(),
+                .files = of.rank->context().tiers.file_bytes()};
   for (int kind = 0; kind < runtime::span_kinds; ++kind)
     moment.seconds[static_cast<std::size_t>(kind)] = trace.seconds(static_cast<SpanKind>(kind));
   return moment;
@@ -337,6 +341,11 @@ Prediction PredictedJob::run() {
     prediction.rank_nccl_bytes_intra.push_back(traffic.nccl_intra);
     prediction.rank_nccl_bytes_inter.push_back(traffic.nccl_inter);
     messages += traffic.messages;
+    prediction.rank_link_bytes_to_device.push_back(of.after.link.to_device - of.before.link.to_device);
+    prediction.rank_link_bytes_to_host.push_back(of.after.link.to_host - of.before.link.to_host);
+    prediction.rank_file_bytes_read.push_back(static_cast<double>(of.after.files.read - of.before.files.read));
+    prediction.rank_file_bytes_written.push_back(
+        static_cast<double>(of.after.files.written - of.before.files.written));
     StagePrediction& stage = prediction.stages[static_cast<std::size_t>(grid.position(r).stage)];
     stage.add(times_of(of), 1.0 / options_.grid.g_data);
     if (how_.trace) prediction.trace.push_back(of.rank->context().trace.chrome_events());

@@ -48,6 +48,8 @@ class PredictedJob {
     std::array<double, runtime::span_kinds> seconds{};
     runtime::Duration busy{};
     runtime::VirtualNetwork::Sent sent;
+    runtime::HostLinkBytes link;
+    offload::FileBytes files;
   };
   struct Ranks {
     std::unique_ptr<runtime::PhantomDevice> device;

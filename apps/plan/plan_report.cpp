@@ -18,15 +18,30 @@ namespace {
 
 namespace json = boost::json;
 
-/// Of the rank that sends most, in messages and by NCCL.
-double most(const std::vector<double>& messages, const std::vector<double>& nccl) {
-  double most = 0;
-  for (std::size_t r = 0; r < messages.size(); ++r)
-    most = std::max(most, messages[r] + (r < nccl.size() ? nccl[r] : 0.0));
-  return most;
-}
-double most_in_nodes(const Prediction& p) { return most(p.rank_bytes_intra, p.rank_nccl_bytes_intra); }
-double most_between(const Prediction& p) { return most(p.rank_bytes_inter, p.rank_nccl_bytes_inter); }
+/// What a link carries for each rank in a step; messages and NCCL together.
+struct LinkColumn {
+  const char* title;
+  const char* key;
+  std::vector<double> Prediction::* bytes;
+  std::vector<double> Prediction::* more = nullptr;
+
+  /// Of the rank with the most.
+  [[nodiscard]] double most(const Prediction& p) const {
+    double most = 0;
+    for (std::size_t r = 0; r < (p.*bytes).size(); ++r) {
+      const bool both = more != nullptr && r < (p.*more).size();
+      most = std::max(most, (p.*bytes)[r] + (both ? (p.*more)[r] : 0.0));
+    }
+    return most;
+  }
+};
+constexpr LinkColumn link_columns[] = {
+    {"in nodes", "bytes_in_nodes", &Prediction::rank_bytes_intra, &Prediction::rank_nccl_bytes_intra},
+    {"between nodes", "bytes_between_nodes", &Prediction::rank_bytes_inter, &Prediction::rank_nccl_bytes_inter},
+    {"host to GPU", "bytes_to_device", &Prediction::rank_link_bytes_to_device},
+    {"GPU to host", "bytes_to_host", &Prediction::rank_link_bytes_to_host},
+    {"files read", "file_bytes_read", &Prediction::rank_file_bytes_read},
+    {"files written", "file_bytes_written", &Prediction::rank_file_bytes_written}};
 
 std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
 
@@ -74,6 +89,26 @@ json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>&
   return all;
 }
 
+/// Without links that none of them uses.
+std::string links_table(const Ranking& ranking) {
+  std::vector<LinkColumn> used;
+  for (const LinkColumn& column : link_columns) {
+    if (std::any_of(ranking.best.begin(), ranking.best.end(),
+                    [&](const Ranked& ranked) { return column.most(ranked.prediction) > 0; }))
+      used.push_back(column);
+  }
+  if (used.empty()) return {};
+  std::string text = fmt::format("\nbytes of a step by link, of the rank with the most\n{:>3} ", "");
+  for (const LinkColumn& column : used) text += right(column.title, 15);
+  text += '\n';
+  for (std::size_t i = 0; i < ranking.best.size(); ++i) {
+    text += fmt::format("{:>3} ", i + 1);
+    for (const LinkColumn& column : used) text += right(amount(column.most(ranking.best[i].prediction)), 15);
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<double> cost_per_million(const Prediction& prediction, const ReportContext& context) {
@@ -86,23 +121,22 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   for (const Ranked& ranked : ranking.best)
     widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
-      "the best of {} on {}, {} a step; bytes are a rank's, the rank with the most\n{:>3}  {} {} "
-      "{} {} {} {} {} {} {} {} {}\n",
+      "the best of {} on {}, {} a step; memory is that of the rank with the most\n{:>3}  {} {} "
+      "{} {} {} {} {} {} {}\n",
       count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
       count_of(static_cast<std::size_t>(context.batch_size), "sample"), "", left("candidate", widest),
       right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11),
-      right("host", 11), right("disk", 11), right("in nodes", 11), right("between", 11),
-      right(fmt::format("cost/M {}s", context.item), 14));
+      right("host", 11), right("disk", 11), right(fmt::format("cost/M {}s", context.item), 14));
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const Ranked& ranked = ranking.best[i];
     const Prediction& p = ranked.prediction;
-    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {} {} {}\n", i + 1, left(ranked.candidate.text(), widest),
+    text += fmt::format("{:>3}  {} {} {} {} {} {} {} {} {}\n", i + 1, left(ranked.candidate.text(), widest),
                         right(rate(p, context), 13), right(milliseconds(p.step_seconds), 12), right(mfu(p), 7),
                         right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
-                        right(amount(static_cast<double>(p.file_bytes)), 11), right(amount(most_in_nodes(p)), 11),
-                        right(amount(most_between(p)), 11), right(cost(p, context), 14));
+                        right(amount(static_cast<double>(p.file_bytes)), 11), right(cost(p, context), 14));
   }
+  text += links_table(ranking);
   text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
   for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
   text += '\n';
@@ -236,11 +270,10 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
                    {"device_bytes_of_all", p.device_bytes_of_all},
                    {"host_bytes", p.host_bytes},
                    {"file_bytes", p.file_bytes},
-                   {"bytes_in_nodes", most_in_nodes(p)},
-                   {"bytes_between_nodes", most_between(p)},
                    {"device_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.device)},
                    {"other_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.elsewhere)},
                    {"stages", std::move(stages)}};
+  for (const LinkColumn& column : link_columns) all[column.key] = column.most(p);
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   return all;
 }

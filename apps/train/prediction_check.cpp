@@ -28,9 +28,10 @@ constexpr std::size_t most_stages = 16;  // of which each has a line
 /// What is compared, predicted or measured.
 struct Figures {
   double step_seconds = 0;
-  std::vector<double> busy;                 ///< by stage, the share of a step
-  double bytes_intra = 0, bytes_inter = 0;  ///< of messages in a step, of all ranks
-  double device_bytes = 0;                  ///< of the rank with the most
+  std::vector<double> busy;                  ///< by stage, the share of a step
+  double bytes_intra = 0, bytes_inter = 0;   ///< of messages in a step, of all ranks
+  double bytes_read = 0, bytes_written = 0;  ///< of files that hold states, likewise
+  double device_bytes = 0;                   ///< of the rank with the most
 };
 
 Figures predicted_figures(const actors::Prediction& prediction) {
@@ -38,6 +39,8 @@ Figures predicted_figures(const actors::Prediction& prediction) {
                   .busy = {},
                   .bytes_intra = sum(prediction.rank_bytes_intra),
                   .bytes_inter = sum(prediction.rank_bytes_inter),
+                  .bytes_read = sum(prediction.rank_file_bytes_read),
+                  .bytes_written = sum(prediction.rank_file_bytes_written),
                   .device_bytes = static_cast<double>(prediction.device_bytes)};
   for (const actors::StagePrediction& stage : prediction.stages) {
     const double computed = stage.known_seconds();
@@ -57,6 +60,8 @@ Figures measured_figures(const std::vector<RankTotals>& ranks, const runtime::Gr
     if (step.seconds > 0) figures.busy[stage] += step.busy_seconds / step.seconds / shape.g_data;
     figures.bytes_intra += step.bytes_intra;
     figures.bytes_inter += step.bytes_inter;
+    figures.bytes_read += step.bytes_read;
+    figures.bytes_written += step.bytes_written;
     figures.device_bytes = std::max(figures.device_bytes, static_cast<double>(ranks[r].device_bytes));
   }
   return figures;
@@ -71,13 +76,15 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-/// What NCCL carries in a step, of all ranks. It does not say what it sends, so nothing is measured beside it.
-struct NcclBytes {
-  double intra = 0, inter = 0;
+/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. Neither says what it carries, so nothing
+/// is measured beside it.
+struct UnmeasuredBytes {
+  double nccl_intra = 0, nccl_inter = 0;
+  double to_device = 0, to_host = 0;
 };
 
 std::string table(const std::string& profile, const Figures& predicted, const Figures& measured,
-                  const NcclBytes& nccl) {
+                  const UnmeasuredBytes& unmeasured) {
   std::string text = fmt::format("predicted from the profile '{}', beside a usual step of this run\n", profile) +
                      line("", "predicted", "measured", "off by");
   const auto milliseconds = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
@@ -101,17 +108,23 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
   };
   bytes("sent inside nodes", predicted.bytes_intra, measured.bytes_intra);
   bytes("sent between nodes", predicted.bytes_inter, measured.bytes_inter);
-  if (nccl.intra > 0) text += line("NCCL, inside nodes", readable(nccl.intra), "", "");
-  if (nccl.inter > 0) text += line("NCCL, between nodes", readable(nccl.inter), "", "");
+  const auto said_only = [&](const char* what, double said) {
+    if (said > 0) text += line(what, readable(said), "", "");
+  };
+  said_only("NCCL, inside nodes", unmeasured.nccl_intra);
+  said_only("NCCL, between nodes", unmeasured.nccl_inter);
+  said_only("copied to GPUs", unmeasured.to_device);
+  said_only("copied to hosts", unmeasured.to_host);
+  bytes("read from files", predicted.bytes_read, measured.bytes_read);
+  bytes("written to files", predicted.bytes_written, measured.bytes_written);
   bytes("memory of a device", predicted.device_bytes, measured.device_bytes);
   return text;
 }
 
 json::object to_json(const Figures& figures) {
-  return {{"step_seconds", figures.step_seconds},
-          {"busy", json::array(figures.busy.begin(), figures.busy.end())},
-          {"bytes_intra", figures.bytes_intra},
-          {"bytes_inter", figures.bytes_inter},
+  return {{"step_seconds", figures.step_seconds},  {"busy", json::array(figures.busy.begin(), figures.busy.end())},
+          {"bytes_intra", figures.bytes_intra},    {"bytes_inter", figures.bytes_inter},
+          {"file_bytes_read", figures.bytes_read}, {"file_bytes_written", figures.bytes_written},
           {"device_bytes", figures.device_bytes}};
 }
 
@@ -144,15 +157,22 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& pl
 PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                         const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const Figures predicted = predicted_figures(prediction), measured = measured_figures(ranks, grid);
-  const NcclBytes nccl{sum(prediction.rank_nccl_bytes_intra), sum(prediction.rank_nccl_bytes_inter)};
+  const UnmeasuredBytes unmeasured{.nccl_intra = sum(prediction.rank_nccl_bytes_intra),
+                                   .nccl_inter = sum(prediction.rank_nccl_bytes_inter),
+                                   .to_device = sum(prediction.rank_link_bytes_to_device),
+                                   .to_host = sum(prediction.rank_link_bytes_to_host)};
   json::object said = to_json(predicted);
-  if (nccl.intra + nccl.inter > 0) {
-    said["nccl_bytes_intra"] = nccl.intra;
-    said["nccl_bytes_inter"] = nccl.inter;
+  if (unmeasured.nccl_intra + unmeasured.nccl_inter > 0) {
+    said["nccl_bytes_intra"] = unmeasured.nccl_intra;
+    said["nccl_bytes_inter"] = unmeasured.nccl_inter;
+  }
+  if (unmeasured.to_device + unmeasured.to_host > 0) {
+    said["bytes_to_device"] = unmeasured.to_device;
+    said["bytes_to_host"] = unmeasured.to_host;
   }
   const json::object record{
       {"profile", profile.name}, {"predicted", std::move(said)}, {"measured", to_json(measured)}};
-  return {.text = table(profile.name, predicted, measured, nccl),
+  return {.text = table(profile.name, predicted, measured, unmeasured),
           .record = json::serialize(json::object{{"prediction", record}})};
 }
 

@@ -2,7 +2,8 @@
 
 namespace ranvier::apps {
 
-void StepMeter::step(const runtime::Trace& trace, std::span<const std::uint64_t> sent) {
+void StepMeter::step(const runtime::Trace& trace, std::span<const std::uint64_t> sent,
+                     const offload::FileBytes& files) {
   using runtime::SpanKind;
   std::array<double, figures> now{};
   now[seconds] = runtime::seconds(trace.now());
@@ -12,6 +13,8 @@ void StepMeter::step(const runtime::Trace& trace, std::span<const std::uint64_t>
     const bool beside = nodes_[peer] == nodes_[static_cast<std::size_t>(rank_)];
     now[beside ? intra : inter] += static_cast<double>(sent[peer]);
   }
+  now[read] = static_cast<double>(files.read);
+  now[written] = static_cast<double>(files.written);
   if (ended_ > 0) {
     for (std::size_t i = 0; i < figures; ++i) usual_[i].add(now[i] - last_[i]);
   }
@@ -24,6 +27,8 @@ StepMeter::UsualStep StepMeter::usual() const {
           .busy_seconds = usual_[busy].value(),
           .bytes_intra = usual_[intra].value(),
           .bytes_inter = usual_[inter].value(),
+          .bytes_read = usual_[read].value(),
+          .bytes_written = usual_[written].value(),
           .steps = ended_ > 0 ? ended_ - 1 : 0};
 }
 

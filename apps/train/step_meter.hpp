@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/watch/recent_median.hpp"
+#include "offload/tiers.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/trace.hpp"
 
@@ -18,21 +19,22 @@ class StepMeter {
  public:
   struct UsualStep {
     double seconds = 0;
-    double busy_seconds = 0;                  ///< of passes and the optimizer
-    double bytes_intra = 0, bytes_inter = 0;  ///< sent to other ranks of this node, and of others
-    std::size_t steps = 0;                    ///< that were measured
+    double busy_seconds = 0;                   ///< of passes and the optimizer
+    double bytes_intra = 0, bytes_inter = 0;   ///< sent to other ranks of this node, and of others
+    double bytes_read = 0, bytes_written = 0;  ///< of files that hold states
+    std::size_t steps = 0;                     ///< that were measured
   };
 
   /// `nodes`: of every rank. They outlive it.
   StepMeter(int rank, std::span<const int> nodes) : rank_(rank), nodes_(nodes) {}
 
-  /// A step has ended, and `sent` bytes in all went to each rank so far.
-  void step(const runtime::Trace& trace, std::span<const std::uint64_t> sent);
+  /// A step has ended, and so far `sent` bytes in all went to each rank, and `files` to and from files.
+  void step(const runtime::Trace& trace, std::span<const std::uint64_t> sent, const offload::FileBytes& files);
   /// `steps` is 0 where there was none but the first.
   [[nodiscard]] UsualStep usual() const;
 
  private:
-  enum Figure { seconds, busy, intra, inter, figures };
+  enum Figure { seconds, busy, intra, inter, read, written, figures };
 
   int rank_;
   std::span<const int> nodes_;

@@ -302,7 +302,8 @@ actors::TrainerHooks Training::hooks() {
   return {.step =
               [this](const actors::StepResult& result) {
                 step_clock_.done(result.step);
-                step_meter_.step(rank_->context().trace, run_.transport.sent_bytes());
+                step_meter_.step(rank_->context().trace, run_.transport.sent_bytes(),
+                                 rank_->context().tiers.file_bytes());
                 if (result.has_losses) last_loss_ = result.loss;
                 if (rank_watch_ != nullptr) rank_watch_->step_done(result.step);
                 close_memory(*devices_.compute, runtime::MemorySpace::device);

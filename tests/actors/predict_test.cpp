@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <memory>
 #include <set>
 #include <string>
@@ -434,6 +435,15 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtu
           CHECK(there.bubble >= 0);
           CHECK(there.bubble < 1);
           CHECK(there.messages > 0);
+          const auto sum = [](const std::vector<double>& all) {
+            return std::accumulate(all.begin(), all.end(), 0.0);
+          };
+          CHECK(there.rank_file_bytes_read.size() == 8);
+          CHECK((sum(there.rank_file_bytes_read) > 0) == (tier == TierKind::nvme));
+          CHECK((sum(there.rank_file_bytes_written) > 0) == (tier == TierKind::nvme));
+          // Of a GPU what messages and tiers have on the host crosses the link; the inputs at least.
+          CHECK((sum(there.rank_link_bytes_to_device) > 0) == gpu);
+          CHECK((sum(there.rank_link_bytes_to_host) > 0) == gpu);
           if (tier == TierKind::nvme) {
             CHECK(there.file_bytes > 0);
             profile.read_bytes_per_second = profile.write_bytes_per_second = 1e6;

@@ -193,6 +193,18 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
   CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
 }
 
+TEST_CASE("ranvier-plan says what each link carries, and leaves out those that carry nothing") {
+  const std::string text = run_plan(parse(small_job({"--best", "1"})), invented_tools()).text;
+  CAPTURE(text);
+  CHECK(has(text,
+            "\nbytes of a step by link, of the rank with the most\n        host to GPU\n  1         5.0 MiB\n"));
+  const auto json =
+      boost::json::parse(run_plan(parse(small_job({"--json", "--best", "1"})), invented_tools()).text);
+  const auto& best = json.at("best").at(0);
+  CHECK(best.at("bytes_to_device").as_double() == 5 << 20);
+  CHECK(best.at("file_bytes_read").as_double() == 0);
+}
+
 TEST_CASE("what was predicted without a search has no bound") {
   const auto words = small_job({"--json", "--bandwidth-times", "2", "--microbatch-size", "2", "--shard", "zero1"});
   const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);

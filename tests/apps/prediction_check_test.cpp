@@ -32,6 +32,8 @@ std::vector<RankTotals> four_ranks() {
                      .busy_seconds = 0.1 + 0.02 * static_cast<double>(r),
                      .bytes_intra = 1 << 20,
                      .bytes_inter = r < 2 ? 1 << 19 : 0.0,
+                     .bytes_read = 3 << 20,
+                     .bytes_written = r == 0 ? 1 << 20 : 0.0,
                      .steps = 3};
     ranks[r].device_bytes = (r + 1) << 20;
   }
@@ -46,6 +48,8 @@ actors::Prediction prediction() {
       {.forward_seconds = 0.05, .backward_seconds = 0.1, .optimizer_seconds = 0.002, .step_seconds = 0.19}};
   made.rank_bytes_intra = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
   made.rank_bytes_inter = {1 << 19, 1 << 19, 0, 0};
+  made.rank_file_bytes_read = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
+  made.rank_file_bytes_written = {0, 0, 1 << 19, 0};
   made.device_bytes = 4 << 20;
   return made;
 }
@@ -62,6 +66,7 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
   CHECK(meter.usual().steps == 0);
   using std::chrono::milliseconds;
   std::array<std::uint64_t, 3> sent{};
+  offload::FileBytes files;
   for (const int factor : {9, 1, 1, 50, 1}) {
     const auto begin = clock.time;
     clock.time += milliseconds(10 * factor);
@@ -70,7 +75,9 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
     trace.add(SpanKind::wait, runtime::Trace::Lane::compute, begin, begin + milliseconds(5));
     sent[0] += 100 * static_cast<std::uint64_t>(factor);
     sent[2] += 7 * static_cast<std::uint64_t>(factor);
-    meter.step(trace, sent);
+    files.read += 11 * static_cast<std::uint64_t>(factor);
+    files.written += 3 * static_cast<std::uint64_t>(factor);
+    meter.step(trace, sent, files);
   }
   const StepMeter::UsualStep step = meter.usual();
   CHECK(step.steps == 4);
@@ -78,6 +85,8 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
   CHECK(step.busy_seconds == doctest::Approx(3e-3));
   CHECK(step.bytes_intra == 100);
   CHECK(step.bytes_inter == 7);
+  CHECK(step.bytes_read == 11);
+  CHECK(step.bytes_written == 3);
 }
 
 TEST_CASE("what was predicted stands beside what was measured, with how far it is off") {
@@ -90,12 +99,30 @@ TEST_CASE("what was predicted stands beside what was measured, with how far it i
   CHECK(has(check.text, "stage 1 computes             80.0%       75.0%       +5.0\n"));
   CHECK(has(check.text, "sent inside nodes          4.0 MiB     4.0 MiB      +0.0%\n"));
   CHECK(has(check.text, "sent between nodes         1.0 MiB     1.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "read from files           12.0 MiB    12.0 MiB      +0.0%\n"));
+  CHECK(has(check.text, "written to files         512.0 KiB     1.0 MiB     -50.0%\n"));
   CHECK(has(check.text, "memory of a device         4.0 MiB     4.0 MiB      +0.0%\n"));
+  CHECK(!has(check.text, "copied to"));
   const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
   CHECK(record.at("profile") == "test-cpu");
   CHECK(record.at("predicted").at("step_seconds").as_double() == doctest::Approx(0.19));
   CHECK(record.at("measured").at("step_seconds").as_double() == doctest::Approx(0.2));
   CHECK(record.at("measured").at("busy").as_array().size() == 2);
+  CHECK(record.at("measured").at("file_bytes_read").as_double() == 12 << 20);
+  CHECK(record.at("predicted").at("file_bytes_written").as_double() == 1 << 19);
+}
+
+TEST_CASE("what crosses the links of GPUs is said, and nothing beside it") {
+  actors::Prediction made = prediction();
+  made.rank_link_bytes_to_device = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
+  made.rank_link_bytes_to_host = {1 << 20, 0, 0, 0};
+  const PredictionCheck check = compare(made, {2, 2}, tests::plan_profile(true), four_ranks());
+  CAPTURE(check.text);
+  CHECK(has(check.text, "copied to GPUs             4.0 MiB"));
+  CHECK(has(check.text, "copied to hosts            1.0 MiB"));
+  const auto record = boost::json::parse(check.record).as_object().at("prediction").as_object();
+  CHECK(record.at("predicted").at("bytes_to_device").as_double() == 4 << 20);
+  CHECK(!record.at("measured").as_object().contains("bytes_to_device"));
 }
 
 TEST_CASE("what NCCL carries is said beside messages, and counts as none of them") {

@@ -4,6 +4,7 @@
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
 
+#include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -57,6 +58,24 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts besi
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
   const auto lines = lines_of(read_file(metrics));
   CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "what states in files are read and written is predicted to the byte") {
+  const std::string metrics = file("metrics.jsonl");
+  const Outcome outcome =
+      run(2,
+          small_run(text, {"--g-data", "2", "--shard", "zero3", "--offload", "infinity-nvme", "--nvme",
+                           folder.path().string(), "--profile", profile, "--metrics", metrics}),
+          60s);
+  INFO(outcome.output);
+  REQUIRE(outcome.status == 0);
+  const auto record = boost::json::parse(lines_of(read_file(metrics)).back()).at("prediction");
+  for (const char* what : {"file_bytes_read", "file_bytes_written"}) {
+    CHECK(record.at("measured").at(what).as_double() > 0);
+    CHECK(record.at("predicted").at(what) == record.at("measured").at(what));
+  }
+  for (const char* what : {"read from files", "written to files"})
+    CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a rank that is made slow is predicted as slow") {

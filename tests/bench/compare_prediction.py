@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Predicted beside measured on this machine: the same trainings in virtual time and for real.
 
-usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [--steps 4] [--only REGEX]
+usage: tests/bench/compare_prediction.py [--build build/release] [--rounds 2] [--steps 6] [--only REGEX]
                                          [--profile FILE] [--keep FOLDER] [--measure] [--table]
 
 First `ranvier-bench profile` measures the machine, with as many ranks as cores have room for, once for ranks of one
 thread and once for two, unless --profile has it; then each case runs `rounds` times in turns. Prints a JSON line per
-case: seconds of a step, predicted and measured (the median of all steps but each run's first), and their ratio; at the
-end the median and the worst error, how well the order of all cases is predicted (Spearman's rank correlation), of the
-pairs whose measured times differ by more than rounds of the same case do, how many are in the predicted order, and the
-five fastest as measured and as predicted, of all cases and of those alike in ranks, threads, type and links, with what
-the one that is predicted to be the fastest loses to the fastest. Ranks and their threads are no more than cores unless
-the case says so. Cases on emulated hosts need tests/cluster/run.sh, and are left out where the
-machine does not allow it. With --keep FOLDER an interrupted comparison goes on where it was, case by case.
+case: seconds of a step, predicted and measured (the median of all steps but each run's first two, which touch weights
+and states for the first time), and their ratio; at the end the median and the worst error, how well the order of all
+cases is predicted (Spearman's rank correlation), of the pairs whose measured times differ by more than rounds of the
+same case do, how many are in the predicted order, and the five fastest as measured and as predicted, of all cases and
+of those alike in ranks, threads, type and links, with what the one that is predicted to be the fastest loses to the
+fastest. Ranks and their threads are no more than cores unless the case says so. Cases on emulated hosts need
+tests/cluster/run.sh, and are left out where the machine does not allow it. With --keep FOLDER an interrupted
+comparison goes on where it was, case by case.
 """
 
 import argparse
@@ -141,7 +142,7 @@ class Measurements:
              *SHAPE.split(), *flags.format(folder=self.folder).split(), "--steps", str(steps), "--validation-split",
              "0", "--metrics", metrics, "--trace", trace, "--overwrite"], env=environment)
         with open(metrics, encoding="utf-8") as lines:
-            seconds = [line["seconds"] for line in map(json.loads, lines) if "seconds" in line][1:]
+            seconds = [line["seconds"] for line in map(json.loads, lines) if "seconds" in line][2:]
         self.seconds.setdefault(name, []).append(seconds)
         with open(self.record, "a", encoding="utf-8") as record:
             record.write(json.dumps({"case": name, "seconds": seconds}) + "\n")
@@ -227,7 +228,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(TOP, "build/release"))
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--only", default="")
     parser.add_argument("--profile", help="of this machine, where it was measured before")
     parser.add_argument("--keep", help="a folder for profiles and steps: what is in it is not measured again")
