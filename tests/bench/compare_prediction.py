@@ -29,7 +29,8 @@ import tempfile
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 CORES = os.cpu_count() or 1
-SHAPE = "--layers 6 --hidden 384 --heads 6 --sequence-length 256"
+SHAPE = "--layers 6 --hidden 384 --heads 6 --sequence-length 256"  # where a case has no other one
+LLAMA = "--model llama --layers 4 --hidden 512 --heads 8 --kv-heads 4 --ffn-size 1408 --sequence-length 128"
 
 # name, ranks, flags, rate of hosts (none: one host)
 CASES: list[tuple[str, int, str, str]] = [
@@ -58,11 +59,22 @@ CASES: list[tuple[str, int, str, str]] = [
     ("1 x 4 on two cores, mics", 4,
      "--g-data 4 --batch-size 16 --microbatch-size 2 --threads 1 --shard mics --group-size 2", ""),
     ("4 x 1 on two cores", 4, "--g-inter 4 --batch-size 16 --microbatch-size 2 --threads 1", ""),
+    *[(f"1 x 4 on two cores, {shard}", 4,
+       f"--g-data 4 --batch-size 16 --microbatch-size 2 --threads 1 --shard {shard} --group-size 2", "")
+      for shard in ("paro-iig", "paro-nig", "paro-igg")],
+    ("LLaMA of 4 x 512", 1, LLAMA + " --batch-size 16 --microbatch-size 4 --threads 1", ""),
+    ("LLaMA of 4 x 512, 2 x 1", 2, LLAMA + " --g-inter 2 --batch-size 16 --microbatch-size 2 --threads 1", ""),
+    ("LLaMA of 4 x 512, 1 x 2, bf16, zero3", 2,
+     LLAMA + " --g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero3 --precision bf16", ""),
     *[(f"{name}, hosts at {rate}", 2, flags, rate) for rate in ("200mbit", "1gbit") for name, flags in [
         ("2 x 1", "--g-inter 2 --batch-size 16 --microbatch-size 4 --threads 1"),
         ("1 x 2, ddp", "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1"),
         ("1 x 2, zero3", "--g-data 2 --batch-size 16 --microbatch-size 4 --threads 1 --shard zero3")]],
 ]
+
+
+def shape_of(flags: str) -> list[str]:
+    return [] if "--layers" in flags else SHAPE.split()
 
 
 def run(command: list[str], **more) -> str:
@@ -139,7 +151,7 @@ class Measurements:
         environment = os.environ | {"RANVIER_PROFILE": "none"}
         start = hosts(rate) if rate else [*MPIRUN, "-n", str(ranks)]
         run([*start, os.path.join(self.build, "apps/ranvier-train"), "--data", os.path.join(self.folder, "text"),
-             *SHAPE.split(), *flags.format(folder=self.folder).split(), "--steps", str(steps), "--validation-split",
+             *shape_of(flags), *flags.format(folder=self.folder).split(), "--steps", str(steps), "--validation-split",
              "0", "--metrics", metrics, "--trace", trace, "--overwrite"], env=environment)
         with open(metrics, encoding="utf-8") as lines:
             seconds = [line["seconds"] for line in map(json.loads, lines) if "seconds" in line][2:]
@@ -151,7 +163,7 @@ class Measurements:
 def predicted(build: str, folder: str, case: tuple[str, int, str, str], profile: str) -> dict:
     _, ranks, flags, rate = case
     node = 1 if rate else ranks
-    answer = json.loads(run([os.path.join(build, "apps/ranvier-plan"), *SHAPE.split(),
+    answer = json.loads(run([os.path.join(build, "apps/ranvier-plan"), *shape_of(flags),
                              *flags.format(folder=folder).split(), "--vocab-size", "256", "--world", str(ranks),
                              "--node-size", str(node), "--profile", profile, "--best", "1", "--json"]))
     if not answer["best"]:
@@ -188,7 +200,8 @@ def order(rows: list[tuple[str, float, float]], noise: float) -> dict:
 def kind_of(case: tuple[str, int, str, str]) -> str:
     """What a plan for given ranks does not choose."""
     _, ranks, flags, rate = case
-    return (f"ranks {ranks}, threads {threads_of(flags)}, {'bf16' if 'bf16' in flags else 'fp32'}"
+    return (f"{'LLaMA, ' if '--layers' in flags else ''}ranks {ranks}, threads {threads_of(flags)}, "
+            f"{'bf16' if 'bf16' in flags else 'fp32'}"
             f"{', hosts at ' + rate if rate else ''}")
 
 
