@@ -1,7 +1,7 @@
 // A device that computes nothing: its memory is address space that nobody may touch for long, its streams are queues in
-// virtual time, and work on them takes what its cost says. Copies between it and its host share the link between the
-// two: one at a time each way, whatever streams they are on. Order, waits and overlap are those of a real device, so the
-// actors that run on it take the steps of a real run. Work that states no cost is refused (ErrorCode::internal).
+// virtual time, and work on them takes what its cost says. Order, waits and overlap are those of a real device, so the
+// actors that run on it take the steps of a real run. Work that states no cost is refused (ErrorCode::internal). Copies
+// between it and its host share the link between the two: one at a time each way, whatever streams they are on.
 //
 // Memory is zeros to whoever reads it, as on any device; of a device that is apart, the host must not even look. One
 // thread.
