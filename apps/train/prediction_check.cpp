@@ -76,8 +76,8 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. Neither says what it carries, so nothing
-/// is measured beside it.
+/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. Neither says what it carries, so that
+/// nothing is measured beside it.
 struct UnmeasuredBytes {
   double nccl_intra = 0, nccl_inter = 0;
   double to_device = 0, to_host = 0;
