@@ -65,10 +65,9 @@ if(RANVIER_JOIN)
   target_link_options(ranvier_flags INTERFACE -Wl,--gc-sections)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): the library of one folder, or of some of its programs,
-# Ranvier::<room>. CUDA_SOURCES and
-# CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with calls of libraries.
-# CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): Ranvier::<room>, the library of one folder, or of some of its
+# programs. CUDA_SOURCES and CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with
+# calls of libraries. CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
 function(ranvier_room room)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE;CUDA_SOURCES;CUDA_PRIVATE" ${ARGN})
   if(RANVIER_WITH_CUDA)

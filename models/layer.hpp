@@ -93,8 +93,8 @@ struct LayerCall {
 
 /// A call may come in several parts, which follow one another on the stream: only the units of a part are there while
 /// it runs, so that a layer of large operators that are cut into tiles needs no more than a tile of them at a time
-/// (ZeRO-Infinity §5.1.3). Those of each call, in order: which of the layer's units a part reads, or writes gradients
-/// of, by index.
+/// (ZeRO-Infinity §5.1.3). For each kind of call its parts in order; for each part the indices of the units that it
+/// reads, or whose gradients it writes.
 struct LayerParts {
   using Units = std::vector<std::vector<std::size_t>>;
   Units forward;

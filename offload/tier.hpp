@@ -60,7 +60,7 @@ class Tier {
   /// Puts from.size() bytes there, likewise. `from` may change once `done` was called, not before.
   void store(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
 
-  /// That were asked for so far.
+  /// Bytes of all fetches, and of all stores, so far, with those under way.
   [[nodiscard]] std::uint64_t fetched_bytes() const noexcept { return fetched_; }
   [[nodiscard]] std::uint64_t stored_bytes() const noexcept { return stored_; }
 

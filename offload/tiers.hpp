@@ -72,7 +72,7 @@ class TierPlan {
   runtime::MemoryId staging_, checksums_;
 };
 
-/// Bytes of files so far.
+/// Bytes that were read from files, and written to them, so far; whole blocks.
 struct FileBytes {
   std::uint64_t read = 0, written = 0;
 };
@@ -113,7 +113,7 @@ class Tiers {
   /// A region in host memory itself: work on host threads needs no copy of it.
   [[nodiscard]] std::span<std::byte> memory(TierRegion region) const;
 
-  /// Zeros where there are none.
+  /// Of this rank's files; zeros where it has none.
   [[nodiscard]] FileBytes file_bytes() const noexcept;
   /// For people: where files are, and what the system refused; empty: no files.
   [[nodiscard]] std::string description() const;

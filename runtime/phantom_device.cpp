@@ -49,11 +49,12 @@ namespace {
 
 class PhantomStream;
 
-/// Nanoseconds of work: alone on the node, and while all its cores are busy. And what of it the link to the host has.
+/// Nanoseconds of work: alone on the node, and while all its cores are busy; and what it copies over the link to the
+/// host.
 struct WorkTime {
   double alone = 0, crowded = 0;
-  CopyWay way = CopyWay::none;
-  double link_bytes = 0;  // that cross it
+  CopyDirection direction = CopyDirection::none;
+  double link_bytes = 0;
 
   WorkTime& operator+=(const WorkTime& more) {
     alone += more.alone;
@@ -65,9 +66,9 @@ struct WorkTime {
 /// Between a device and its host: each way one copy at a time, in the order in which they begin.
 class HostLink {
  public:
-  /// When a copy is over that could begin at `now`.
-  Duration end_of(CopyWay way, Duration now, Duration takes) {
-    Duration& free = free_[way == CopyWay::to_host ? 1 : 0];
+  /// When a copy ends that is ready to begin at `now`, after those that asked before it.
+  Duration end_of(CopyDirection direction, Duration now, Duration takes) {
+    Duration& free = free_[direction == CopyDirection::to_host ? 1 : 0];
     return free = std::max(free, now) + takes;
   }
 
@@ -148,15 +149,15 @@ class ComputingPhantom final : public PhantomDevice {
     const auto time = static_cast<double>(costs.duration(cost).count());
     return {.alone = time,
             .crowded = options_.crowding ? time * options_.crowding(cost) : time,
-            .way = cost.way,
-            .link_bytes = cost.way == CopyWay::none ? 0 : cost.bytes};
+            .direction = cost.direction,
+            .link_bytes = cost.direction == CopyDirection::none ? 0 : cost.bytes};
   }
   [[nodiscard]] WorkTime time_of(const WorkTime& usual) {
     double slowness = options_.slowness;
     if (options_.jitter > 0) slowness *= std::max(least_jitter_, jitter_(random_));
     return {.alone = usual.alone * slowness,
             .crowded = usual.crowded * slowness,
-            .way = usual.way,
+            .direction = usual.direction,
             .link_bytes = usual.link_bytes};
   }
 
@@ -284,11 +285,12 @@ void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::functi
 void PhantomStream::add(const WorkTime& usual) {
   count_done();
   const WorkTime time = device_.time_of(usual);
-  if (time.way == CopyWay::to_device) device_.link_bytes_.to_device += time.link_bytes;
-  if (time.way == CopyWay::to_host) device_.link_bytes_.to_host += time.link_bytes;
+  if (time.direction == CopyDirection::to_device) device_.link_bytes_.to_device += time.link_bytes;
+  if (time.direction == CopyDirection::to_host) device_.link_bytes_.to_host += time.link_bytes;
   if (time.alone <= 0) return;
   const auto joins = [&](const Item& last) {
-    return last.kind == Item::Kind::work && last.time.way == CopyWay::none && time.way == CopyWay::none;
+    return last.kind == Item::Kind::work && last.time.direction == CopyDirection::none &&
+           time.direction == CopyDirection::none;
   };
   if (!items_.empty() && joins(items_.back())) {
     items_.back().time += time;
@@ -331,8 +333,8 @@ void PhantomStream::begin(const WorkTime& time) {
     device_.busy_ += device_.time_.now() - began;
     stretch();
   };
-  if (time.way == CopyWay::none) return device_.cores_.run(work, threads, std::move(done));
-  device_.time_.at(device_.link_.end_of(time.way, began, work.alone), std::move(done));
+  if (time.direction == CopyDirection::none) return device_.cores_.run(work, threads, std::move(done));
+  device_.time_.at(device_.link_.end_of(time.direction, began, work.alone), std::move(done));
 }
 
 /// Ends work when nothing holds the device any more.

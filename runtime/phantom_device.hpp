@@ -56,7 +56,7 @@ struct PhantomDeviceOptions {
 /// The least factor of a jitter: three standard deviations below what is usual, and what is drawn below counts as that.
 [[nodiscard]] double least_jitter(double jitter);
 
-/// What copies between a device and its host have been given, or done, so far.
+/// Bytes of all copies between a device and its host so far, with those that are queued.
 struct HostLinkBytes {
   double to_device = 0, to_host = 0;
 };

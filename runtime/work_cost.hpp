@@ -41,15 +41,15 @@ struct ProductShape {
 };
 
 /// Of a host_copy. The link between a device and its host carries one copy at a time each way.
-enum class CopyWay : std::uint8_t { none, to_device, to_host };
+enum class CopyDirection : std::uint8_t { none, to_device, to_host };
 
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
   DType dtype = DType::f32;  ///< of the operands
   double flops = 0;  ///< multiplications and additions that are done; attention: of the pairs that its mask leaves
   double bytes = 0;  ///< read and written, each array once
-  ProductShape shape;           ///< of a product
-  CopyWay way = CopyWay::none;  ///< none: whatever else is on the link, it takes no longer for that
+  ProductShape shape;                             ///< of a product
+  CopyDirection direction = CopyDirection::none;  ///< none: it does not wait for the link
 };
 
 /// 2mnk flops; bytes of A, B and C, C also read where it is added to.

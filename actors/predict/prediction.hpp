@@ -76,8 +76,9 @@ struct Prediction {
   std::vector<StagePrediction> stages;
   std::vector<double> rank_bytes_intra, rank_bytes_inter;            ///< sent in messages by each rank in a step
   std::vector<double> rank_nccl_bytes_intra, rank_nccl_bytes_inter;  ///< likewise, in NCCL's rings
-  std::vector<double> rank_link_bytes_to_device, rank_link_bytes_to_host;  ///< likewise, between a GPU and its host
-  std::vector<double> rank_file_bytes_read, rank_file_bytes_written;       ///< likewise, of states in files
+  std::vector<double> rank_link_bytes_to_device,
+      rank_link_bytes_to_host;                                        ///< copied between each rank's GPU and host
+  std::vector<double> rank_file_bytes_read, rank_file_bytes_written;  ///< of states in files, by each rank
   double bubble = 0;  ///< share of the step in which an average rank computes nothing
   std::size_t device_bytes = 0, host_bytes = 0, file_bytes = 0;  ///< of the rank that needs most
   double device_bytes_of_all = 0;                                ///< of all ranks together

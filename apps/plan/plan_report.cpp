@@ -18,7 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// What a link carries for each rank in a step; messages and NCCL together.
+/// A column of the table of links: what each rank has on one of them in a step, messages and NCCL together.
 struct LinkColumn {
   const char* title;
   const char* key;
@@ -89,7 +89,7 @@ json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>&
   return all;
 }
 
-/// Without links that none of them uses.
+/// Of the links that at least one of the best uses; empty where nothing was simulated.
 std::string links_table(const Ranking& ranking) {
   std::vector<LinkColumn> used;
   for (const LinkColumn& column : link_columns) {
@@ -273,7 +273,8 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
                    {"device_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.device)},
                    {"other_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.elsewhere)},
                    {"stages", std::move(stages)}};
-  for (const LinkColumn& column : link_columns) all[column.key] = column.most(p);
+  for (const LinkColumn& column : link_columns)
+    all[column.key] = (p.*column.bytes).empty() ? json::value(nullptr) : json::value(column.most(p));
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
   return all;
 }

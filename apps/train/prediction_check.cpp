@@ -76,8 +76,8 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. Neither says what it carries, so that
-/// nothing is measured beside it.
+/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. It is only predicted: NCCL does not
+/// say what it sends, and a run does not count its copies.
 struct UnmeasuredBytes {
   double nccl_intra = 0, nccl_inter = 0;
   double to_device = 0, to_host = 0;
@@ -113,10 +113,10 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
   };
   said_only("NCCL, inside nodes", unmeasured.nccl_intra);
   said_only("NCCL, between nodes", unmeasured.nccl_inter);
-  said_only("copied to GPUs", unmeasured.to_device);
-  said_only("copied to hosts", unmeasured.to_host);
-  bytes("read from files", predicted.bytes_read, measured.bytes_read);
-  bytes("written to files", predicted.bytes_written, measured.bytes_written);
+  said_only("host to GPU", unmeasured.to_device);
+  said_only("GPU to host", unmeasured.to_host);
+  bytes("files read", predicted.bytes_read, measured.bytes_read);
+  bytes("files written", predicted.bytes_written, measured.bytes_written);
   bytes("memory of a device", predicted.device_bytes, measured.device_bytes);
   return text;
 }

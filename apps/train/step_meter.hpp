@@ -28,7 +28,7 @@ class StepMeter {
   /// `nodes`: of every rank. They outlive it.
   StepMeter(int rank, std::span<const int> nodes) : rank_(rank), nodes_(nodes) {}
 
-  /// A step has ended, and so far `sent` bytes in all went to each rank, and `files` to and from files.
+  /// A step has ended. `sent`: bytes to each rank so far; `files`: bytes of files so far.
   void step(const runtime::Trace& trace, std::span<const std::uint64_t> sent, const offload::FileBytes& files);
   /// `steps` is 0 where there was none but the first.
   [[nodiscard]] UsualStep usual() const;

@@ -34,7 +34,7 @@ WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::siz
   const bool to_host = device.host_reaches(to);
   if (!device.apart() || to_host == device.host_reaches(from)) return elementwise_cost(2 * bytes);
   WorkCost cost = memory_cost(WorkKind::host_copy, DType::f32, bytes);
-  cost.way = to_host ? CopyWay::to_host : CopyWay::to_device;
+  cost.direction = to_host ? CopyDirection::to_host : CopyDirection::to_device;
   return cost;
 }
 

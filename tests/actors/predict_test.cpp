@@ -441,7 +441,7 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtu
           CHECK(there.rank_file_bytes_read.size() == 8);
           CHECK((sum(there.rank_file_bytes_read) > 0) == (tier == TierKind::nvme));
           CHECK((sum(there.rank_file_bytes_written) > 0) == (tier == TierKind::nvme));
-          // Of a GPU what messages and tiers have on the host crosses the link; the inputs at least.
+          // What a GPU's messages and tiers have on the host crosses the link, and at least the samples do.
           CHECK((sum(there.rank_link_bytes_to_device) > 0) == gpu);
           CHECK((sum(there.rank_link_bytes_to_host) > 0) == gpu);
           if (tier == TierKind::nvme) {

@@ -134,6 +134,7 @@ TEST_CASE("without simulations a plan has the memory of one with them, and its b
     }
     CHECK(same->at("step_seconds").as_double() >= ranked.at("bound_seconds").as_double());
     CHECK(same->at("bubble").is_null());
+    CHECK(same->at("file_bytes_read").is_null());
     CHECK(ranked.at("bubble").is_double());
     const auto of_a_second = [](const auto& each) {
       return each.at("mfu").as_double() * each.at("step_seconds").as_double();

@@ -195,7 +195,7 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
   CHECK(json.at("left_out").as_object().size() > 0);
   CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
   CHECK(best[0].at("bytes_to_device").as_double() == 5 << 20);
-  CHECK(best[0].at("file_bytes_read").as_double() == 0);
+  CHECK(best[0].at("file_bytes_read").is_null());  // nobody said
 }
 
 TEST_CASE("what was predicted without a search has no bound") {

@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(Fixture, "what states in files are read and written is predict
     CHECK(record.at("measured").at(what).as_double() > 0);
     CHECK(record.at("predicted").at(what) == record.at("measured").at(what));
   }
-  for (const char* what : {"read from files", "written to files"})
+  for (const char* what : {"files read", "files written"})
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
 }
 

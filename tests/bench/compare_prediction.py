@@ -10,8 +10,8 @@ case: seconds of a step, predicted and measured (the median of all steps but eac
 and states for the first time), and their ratio; at the end the median and the worst error, how well the order of all
 cases is predicted (Spearman's rank correlation), of the pairs whose measured times differ by more than rounds of the
 same case do, how many are in the predicted order, and the five fastest as measured and as predicted, of all cases and
-of those alike in ranks, threads, type and links, with what the one that is predicted to be the fastest loses to the
-fastest. Ranks and their threads are no more than cores unless the case says so. Cases on emulated hosts need
+of those alike in model, ranks, threads, type and links, with what the one that is predicted to be the fastest loses
+to the fastest. Ranks and their threads are no more than cores unless the case says so. Cases on emulated hosts need
 tests/cluster/run.sh, and are left out where the machine does not allow it. With --keep FOLDER an interrupted
 comparison goes on where it was, case by case.
 """
@@ -249,6 +249,8 @@ def main() -> int:
     parser.add_argument("--bench", help="ranvier-bench, if not that of --build")
     parser.add_argument("--table", action="store_true", help="rows of a table in Markdown")
     options = parser.parse_args()
+    if options.steps < 3:
+        parser.error("--steps: take 3 at least, as the first two do not count")
     check = [os.path.join(TOP, "tests/cluster/run.sh"), "--check"]
     has_hosts = subprocess.run(check, capture_output=True).returncode == 0
     cases = [case for case in CASES if re.search(options.only, case[0]) and (has_hosts or not case[3])]

@@ -204,10 +204,10 @@ TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {
 TEST_CASE("copies between a phantom GPU and its host share the link, each way by itself") {
   Machines machines({.node_of = {0}});
   PhantomDevice& gpu = machines.add_device(0, {.apart = true});
-  const auto copy = [](CopyWay way, Duration time) {
+  const auto copy = [](CopyDirection direction, Duration time) {
     WorkCost cost = work(time, WorkKind::host_copy);
     cost.bytes = megabyte;
-    cost.way = way;
+    cost.direction = direction;
     return cost;
   };
   std::vector<std::unique_ptr<Stream>> streams;
@@ -216,24 +216,24 @@ TEST_CASE("copies between a phantom GPU and its host share the link, each way by
     for (const WorkCost& cost : costs) made.launch(cost, nullptr);
     machines.note(made, name);
   };
-  // In turns, as either asks for the link when its copy before is over.
-  stream("first", {copy(CopyWay::to_device, 1ms), copy(CopyWay::to_device, 1ms)});
-  stream("second", {copy(CopyWay::to_device, 1ms), work(5ms), copy(CopyWay::to_device, 1ms)});
-  stream("back", {copy(CopyWay::to_host, 2ms)});
-  stream("no way", {copy(CopyWay::none, 2ms)});
+  // In turns: each stream asks for the link when its own earlier copy is over.
+  stream("first", {copy(CopyDirection::to_device, 1ms), copy(CopyDirection::to_device, 1ms)});
+  stream("second", {copy(CopyDirection::to_device, 1ms), work(5ms), copy(CopyDirection::to_device, 1ms)});
+  stream("back", {copy(CopyDirection::to_host, 2ms)});
+  stream("no direction", {copy(CopyDirection::none, 2ms)});
   stream("compute", {work(3ms)});
   machines.run();
   CHECK(machines.times["first"] == 3ms);
   CHECK(machines.times["second"] == 8ms);
   CHECK(machines.times["back"] == 2ms);
-  CHECK(machines.times["no way"] == 2ms);
+  CHECK(machines.times["no direction"] == 2ms);
   CHECK(machines.times["compute"] == 3ms);
   CHECK(gpu.host_link_bytes().to_device == 4 * megabyte);
   CHECK(gpu.host_link_bytes().to_host == megabyte);
   // What a key repeats crosses the link again.
   const std::uint64_t key = 1;
   for (int i = 0; i < 2; ++i)
-    streams[0]->repeat({&key, 1}, [&] { streams[0]->launch(copy(CopyWay::to_host, 1ms), nullptr); });
+    streams[0]->repeat({&key, 1}, [&] { streams[0]->launch(copy(CopyDirection::to_host, 1ms), nullptr); });
   machines.run();
   CHECK(gpu.host_link_bytes().to_host == 3 * megabyte);
 }

@@ -202,7 +202,8 @@ def report(machine, skipped):
             f"By `tests/bench/schedules/machine.py` on {CORES} cores: what each stage idles in a usual step, in",
             "percent of it, from the first stage on, and beside it the same job in virtual time, by a profile of the",
             "machine. A rank that is slow sleeps after each piece of work, and leaves its core to others meanwhile.",
-            *crowded, "Of several runs the fastest counts. Six layers cannot be cut into eight slices unevenly.",
+            *crowded, *(["Of several runs the fastest counts."] if any(len(r) > 1 for r in machine.runs.values()) else []),
+            "Six layers cannot be cut into eight slices unevenly.",
             "Layers of uneven stages, with what comes before and after blocks:", "",
             *(f"- {model}, {ranks} ranks: {layers[0]}" + (f", in two chunks {layers[1]}" if layers[1] else "")
               for (model, ranks), layers in UNEVEN.items()), "",
