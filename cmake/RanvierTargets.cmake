@@ -66,8 +66,8 @@ if(RANVIER_JOIN)
 endif()
 
 # ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): Ranvier::<room>, the library of one folder, or of some of its
-# programs. CUDA_SOURCES and CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp with
-# calls of libraries. CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
+# programs. CUDA_SOURCES and CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp
+# with calls of libraries. CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
 function(ranvier_room room)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE;CUDA_SOURCES;CUDA_PRIVATE" ${ARGN})
   if(RANVIER_WITH_CUDA)

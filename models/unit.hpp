@@ -47,8 +47,8 @@ struct UnitSpec {
   std::vector<ParameterSpec> parameters;
   bool trained = true;  ///< false: frozen, so there are no gradients of it anywhere
   /// Not 0: the elements are moving averages. What layers write as gradients is then each microbatch's share of the
-  /// batch's mean of what is averaged, without the loss scale, and a step is p = (1 - averaged) · p + averaged · Σ. It
-  /// has neither a learning rate nor weight decay, and no part in the gradients' norm.
+  /// batch's mean of what is averaged, without the loss scale, and a step is p = (1 - averaged) · p + averaged · Σ.
+  /// It has neither a learning rate nor weight decay, and no part in the gradients' norm.
   float averaged = 0;
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements

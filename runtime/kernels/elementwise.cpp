@@ -31,8 +31,9 @@ bool on_cuda(StreamView stream) { return stream.device().kind() == DeviceKind::c
 /// Of so many bytes: read and written, or between a device and its host.
 WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::size_t bytes) {
   const Device& device = stream.device();
+  if (!device.apart()) return elementwise_cost(2 * bytes);
   const bool to_host = device.host_reaches(to);
-  if (!device.apart() || to_host == device.host_reaches(from)) return elementwise_cost(2 * bytes);
+  if (to_host == device.host_reaches(from)) return elementwise_cost(2 * bytes);
   WorkCost cost = memory_cost(WorkKind::host_copy, DType::f32, bytes);
   cost.direction = to_host ? CopyDirection::to_host : CopyDirection::to_device;
   return cost;
