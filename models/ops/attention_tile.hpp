@@ -28,13 +28,7 @@ struct FloatUnits {
   static constexpr std::size_t width = 1;
   static constexpr std::size_t stair = 16;  ///< attention's diagonal is cut into squares of this size
 
-  static Floats spread(Unit unit) {
-#if defined(__AVX512F__)
-    return _mm512_set1_ps(unit);
-#else
-    return simd::broadcast(unit);
-#endif
-  }
+  static Floats spread(Unit unit) { return simd::broadcast(unit); }
   static Floats multiply_add(Floats a, Floats b, Floats sum) { return a * b + sum; }
 };
 
@@ -80,7 +74,7 @@ struct Right {
 
 // As many sums as hide the latency of a multiply-add and leave registers for the operands. Blocks of attention
 // divide by both.
-inline constexpr std::size_t tile_rows = lanes == 16 ? 8 : 4;
+inline constexpr std::size_t tile_rows = lanes == 16 ? 8 : 6;
 inline constexpr std::size_t tile_vectors = 2;
 
 /// The sums of a tile, of which `rows` rows count.

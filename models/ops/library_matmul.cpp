@@ -187,13 +187,15 @@ void library_matmul(const LibraryMatmul& product, void* c, const void* a, const 
 LibraryRows library_rows(DType dtype) {
   // With AVX-512 all products of several rows without gaps go to kernels that cut K by N and K alone; the older ones
   // look at M.
-  if (!has(dnnl::cpu_isa::avx512_core)) return {.alike = false};
+  if (!library_has_avx512()) return {.alike = false};
   if (!in_matrix_registers(dtype)) return {};
   if constexpr (is_version_3) return {.alike = false};  // it looks at M
   // oneDNN 2.6 cuts K where up to 256 rows of a, 384 columns of b and their sums fill more than three quarters of the
   // second-level cache, of which every processor with these registers has 2 MiB.
   return {.longest_k = 640, .longest_k_by_64 = 832};
 }
+
+bool library_has_avx512() { return has(dnnl::cpu_isa::avx512_core); }
 
 bool library_has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <limits>
 
-#include <cstddef>
-
 namespace ranvier::models {
 
 struct LibraryMatmul {
@@ -37,6 +35,9 @@ struct LibraryRows {
   std::size_t longest_k_by_64 = longest_k;
 };
 [[nodiscard]] LibraryRows library_rows(runtime::DType dtype);
+
+/// Whether the library multiplies in vectors of 16 floats.
+[[nodiscard]] bool library_has_avx512();
 
 /// Whether the processor has instructions for products of bf16, so that they are faster than in f32.
 [[nodiscard]] bool library_has_bf16();

@@ -1,5 +1,5 @@
-// Matrix products, all row-major, through a library (oneDNN on the CPU, but for bf16 in matrix registers; cuBLASLt on a
-// GPU). Letters: M, N, K as usual.
+// Matrix products, all row-major, through a library (oneDNN on the CPU, but for bf16 in matrix registers and half
+// precision without AVX-512; cuBLASLt on a GPU). Letters: M, N, K as usual.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -51,7 +51,7 @@ OnCpu<decltype(column_sums)> column_sums_cpu;
 OnCuda<decltype(column_sums)> column_sums_cuda;
 /// For types that the processor cannot multiply: by way of f32 copies of the operands.
 OnCpu<decltype(matmul)> matmul_cpu_widened;
-/// By the library also where kernels of our own are there (amx_matmul_cpu.hpp).
+/// By the library also where kernels of our own are there (amx_matmul_cpu.hpp, vector_matmul_cpu.hpp).
 OnCpu<decltype(matmul)> matmul_cpu_by_library;
 /// For what the library refuses: by a kernel of our own, which takes everything and is slow.
 OnCuda<decltype(matmul)> matmul_cuda_plain;

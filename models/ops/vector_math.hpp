@@ -35,7 +35,8 @@ using Words [[gnu::vector_size(lanes * 4)]] = std::uint32_t;
 using Ints [[gnu::vector_size(lanes * 4)]] = std::int32_t;
 using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 
-[[nodiscard]] inline Floats broadcast(float value) { return Floats{} + value; }
+/// A sum with 0 would take an addition, because it makes 0 of -0.
+[[nodiscard]] inline Floats broadcast(float value) { return value - Floats{}; }
 
 /// a > b ? a : b, so that b counts where one of them is NaN; GCC 12 makes two instructions of that.
 [[nodiscard]] inline Floats max(Floats a, Floats b) {

@@ -2,6 +2,7 @@
 // took none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
 // that caches hold what they would hold there. Each is cut into the tiles that the library multiplies fastest, and
 // every operand lies ready in the layout that those tiles want: nothing is copied, converted or added in between.
+// Where the library has no products of bf16, these are those of fp32.
 //
 // Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions, F
 // channels inside the MLP.
@@ -46,7 +47,7 @@ class ProductCeiling {
   ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::ModelSizes& sizes,
                  runtime::DType dtype, int samples, int microbatches)
       : stream_(stream),
-        dtype_(dtype),
+        dtype_(dtype == runtime::DType::bf16 && !models::library_has_bf16() ? runtime::DType::f32 : dtype),
         layers_(value(sizes, models::Size::layers)),
         microbatches_(static_cast<std::size_t>(microbatches)) {
     list(sizes, static_cast<std::size_t>(samples), static_cast<std::size_t>(device.threads()));

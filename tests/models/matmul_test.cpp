@@ -1,5 +1,6 @@
 #include "models/ops/amx_matmul_cpu.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/vector_matmul_cpu.hpp"
 
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
@@ -25,6 +26,15 @@ constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
 
 using Product = void (*)(runtime::ComputePool&, const MatmulShape&, const MatmulArrays&);
 
+constexpr Product all_products[] = {matmul_cpu, matmul_cpu_widened, vector_matmul_cpu};
+
+bool takes(Product product, const MatmulShape& shape) { return product != vector_matmul_cpu || shape.k != 0; }
+
+bool are_the_same(Product product, const MatmulShape& shape, DType dtype) {
+  if (product == matmul_cpu_by_library) return !amx_multiplies(shape, dtype) && !vectors_multiply(shape, dtype);
+  return product == vector_matmul_cpu && vectors_multiply(shape, dtype);
+}
+
 void check_against_plain(Product product, const MatmulShape& shape, DType dtype, DType c_dtype,
                          runtime::ComputePool& pool) {
   const TypedArray a(dtype, shape.m * shape.k, 1), b(dtype, shape.k * shape.n, 2), bias(dtype, shape.n, 3);
@@ -49,7 +59,7 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(6, 181);
-  for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
+  for (const Product product : all_products)
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
                                     {2, 3, 0},
@@ -61,8 +71,8 @@ TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and 
         for (const int layout : {0, 1, 2, 3})
           for (const int wide : {1, 2, 4, 7})
             for (const int mode : {0, 1, 2}) {  // plain, with bias, accumulating
-              if (!share.takes()) continue;
               MatmulShape shape{m, n, k, (layout & 1) != 0, (layout & 2) != 0};
+              if (!takes(product, shape) || !share.takes()) continue;
               const std::size_t a_row = shape.transpose_a ? m : k, b_row = shape.transpose_b ? k : n;
               if ((wide & 1) != 0) shape.a_stride = a_row + 5;
               if ((wide & 2) != 0) shape.b_stride = b_row + 3;
@@ -143,7 +153,7 @@ TEST_CASE("rows of columns of wider arrays have the same bits for any number of 
 TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(2, 14);
-  for (const Product product : {&matmul_cpu, &matmul_cpu_widened})
+  for (const Product product : all_products)
     for (const DType dtype : all_dtypes)
       for (const bool half_result : {false, true})
         for (const auto& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
@@ -159,7 +169,7 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
                                       {1, 2, 33792}})
           for (const bool transpose_a : {false, true})
             for (const bool transpose_b : {false, true}) {
-              if (!share.takes()) continue;
+              if (!takes(product, {m, n, k}) || !share.takes()) continue;
               CAPTURE(to_string(dtype));
               CAPTURE(half_result);
               CAPTURE(m);
@@ -187,9 +197,10 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
   for (const DType dtype : all_dtypes)
     for (const auto& [m, n, k] :
          {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 3000}, {40, 4200, 30}})
-      for (const bool transpose_a : {false, true})
-        for (const bool transpose_b : {false, true}) {
-          if (!share.takes()) continue;
+      for (const int layout : {0, 1, 2, 3})
+        for (const Product multiply : {matmul_cpu, vector_matmul_cpu}) {
+          if (are_the_same(multiply, {m, n, k}, dtype) || !share.takes()) continue;
+          const bool transpose_a = (layout & 1) != 0, transpose_b = (layout & 2) != 0;
           CAPTURE(to_string(dtype));
           CAPTURE(m);
           CAPTURE(n);
@@ -201,13 +212,13 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
           for (const int threads : {1, 2, 3}) {
             runtime::ComputePool pool(threads);
             auto& to = threads == 1 ? expected : c;
-            matmul_cpu(pool, {m, n, k, transpose_a, transpose_b},
-                       {.c = to.data(),
-                        .c_dtype = dtype,
-                        .a = a.data(),
-                        .b = b.data(),
-                        .dtype = dtype,
-                        .bias = bias.data()});
+            multiply(pool, {m, n, k, transpose_a, transpose_b},
+                     {.c = to.data(),
+                      .c_dtype = dtype,
+                      .a = a.data(),
+                      .b = b.data(),
+                      .dtype = dtype,
+                      .bias = bias.data()});
             CHECK(same_bits(to, expected));
           }
         }
@@ -235,8 +246,8 @@ TEST_CASE("rows of a product have the same bits however many rows are multiplied
           CAPTURE(k);
           CAPTURE(transpose_b);
           CAPTURE(accumulate);
-          for (const auto multiply : {matmul_cpu, matmul_cpu_by_library}) {
-            if (multiply == matmul_cpu_by_library && !amx_multiplies({m, n, k}, dtype)) continue;  // the same one
+          for (const Product multiply : {matmul_cpu, matmul_cpu_by_library, vector_matmul_cpu}) {
+            if (are_the_same(multiply, {m, n, k}, dtype)) continue;
             TypedArray all = before;
             multiply(pool, {m, n, k, false, transpose_b},
                      {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype, .accumulate = accumulate});

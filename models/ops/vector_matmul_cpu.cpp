@@ -1,0 +1,288 @@
+// The loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality",
+// 2015): part by part of N and K, b is packed into panels as wide as a tile. One of them stays in the first cache while
+// the rows of a block of a, which stays in the second, pass it. Rows of floats are read where they lie.
+#include "models/ops/vector_matmul_cpu.hpp"
+
+#include "models/ops/attention_tile.hpp"
+#include "models/ops/library_matmul.hpp"
+#include "models/ops/scratch.hpp"
+#include "models/ops/transpose.hpp"
+#include "models/ops/vector_math.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace ranvier::models {
+namespace {
+
+using runtime::DType;
+using runtime::Share;
+using simd::lanes;
+
+constexpr std::size_t height = 6, vectors = 2, width = vectors * lanes;  // of a tile: 12 registers of sums
+constexpr std::size_t deepest = 384;                                     // a panel of b has 24 KiB then
+constexpr std::size_t block_rows = 16 * height;                          // of a: up to 144 KiB
+constexpr std::size_t widest = 768;   // columns of b that are packed at a time: up to 1.1 MiB
+constexpr std::size_t tallest = 768;  // rows whose sums wait in floats
+
+constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+struct Memory {
+  Scratch a, b, sums, bias, strip;
+};
+
+/// An operand as it is stored.
+struct Stored {
+  const void* data;
+  DType dtype;
+  std::size_t stride;
+  bool transposed;
+
+  /// f(pointer to element (row, column) of the operand as it is stored)
+  template <typename F>
+  void at(std::size_t row, std::size_t column, const F& f) const {
+    runtime::with_float_type(
+        dtype, [&](auto type) { f(static_cast<const decltype(type)*>(data) + row * stride + column); });
+  }
+};
+
+template <typename T>
+void widen(float* to, const T* from, std::size_t n) {
+  simd::for_lanes(0, n,
+                  [&](std::size_t i, auto count) { simd::store(to + i, simd::load(from + i, count), count); });
+}
+
+/// The lanes from[i …] as far as `end`, and zeros.
+template <typename T>
+simd::Floats load_some(const T* from, std::size_t i, std::size_t end) {
+  if (i + lanes <= end) return simd::load(from + i);
+  return i < end ? simd::load(from + i, end - i) : simd::Floats{};
+}
+
+/// to[panels, K, width] = rows `depth` and columns `columns` of b, filled up with zeros.
+void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& strip) {
+  const std::size_t k = depth.end - depth.begin;
+  if (!b.transposed) {
+    constexpr std::size_t together = 4;  // panels, so that rows are read by more than a cache line
+    b.at(depth.begin, 0, [&](const auto* from) {
+      for (std::size_t first = columns.begin; first < columns.end;
+           first += together * width, to += together * width * k) {
+        const std::size_t end = std::min(columns.end, first + together * width);
+        for (std::size_t i = 0; i < k; ++i) {
+          const auto* const row = from + i * b.stride;
+          float* place = to + i * width;
+          for (std::size_t column = first; column < end; column += width, place += k * width)
+            for (std::size_t v = 0; v < width; v += lanes) simd::store(place + v, load_some(row, column + v, end));
+        }
+      }
+    });
+    return;
+  }
+  for (std::size_t column = columns.begin; column < columns.end; column += width, to += k * width) {
+    const std::size_t count = std::min(width, columns.end - column);
+    if (count < width) std::fill_n(to, k * width, 0.0f);
+    b.at(column, depth.begin, [&]<typename T>(const T* from) {
+      const float* rows = nullptr;
+      std::size_t stride = b.stride;
+      if constexpr (std::is_same_v<T, float>) {
+        rows = from;
+      } else {
+        stride = k;
+        auto* const wide = strip.get<float>(count * k);
+        for (std::size_t row = 0; row < count; ++row) widen(wide + row * k, from + row * b.stride, k);
+        rows = wide;
+      }
+      transpose(reinterpret_cast<std::uint32_t*>(to), width, reinterpret_cast<const std::uint32_t*>(rows), stride,
+                count, k);
+    });
+  }
+}
+
+/// A block of a as tiles take it: element (row, k) of the tile that begins at `row` is first[row · row_stride + …].
+struct Block {
+  const float* data;
+  std::size_t row_stride, step;  ///< of a tile's rows and of K
+  std::size_t tile_stride;       ///< from a tile to the next
+};
+
+/// Rows `rows` of a and the part `depth` of K: where they lie, or packed.
+Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
+  const std::size_t m = rows.end - rows.begin, k = depth.end - depth.begin;
+  if (!a.transposed && a.dtype == DType::f32) {
+    const auto* const data = static_cast<const float*>(a.data) + rows.begin * a.stride + depth.begin;
+    return {data, a.stride, 1, height * a.stride};
+  }
+  if (!a.transposed) {
+    const std::size_t stride = (ceil_divide(k, 16) | 1) * 16;  // an odd number of cache lines
+    auto* const to = memory.a.get<float>(block_rows * ((ceil_divide(deepest, 16) | 1) * 16));
+    a.at(rows.begin, depth.begin, [&](const auto* from) {
+      for (std::size_t row = 0; row < m; ++row) widen(to + row * stride, from + row * a.stride, k);
+    });
+    return {to, stride, 1, height * stride};
+  }
+  auto* const to = memory.a.get<float>(block_rows * deepest);
+  a.at(depth.begin, rows.begin, [&](const auto* from) {
+    alignas(64) float row[block_rows] = {};  // of a as it is stored, which tiles take apart
+    for (std::size_t i = 0; i < k; ++i, from += a.stride) {
+      widen(row, from, m);
+      for (std::size_t first = 0; first < m; first += height)
+        std::memcpy(to + first * k + i * height, row + first, height * sizeof(float));
+    }
+  });
+  return {to, 1, height, height * k};
+}
+
+/// Where the sums of a part of K go.
+template <typename C>
+struct Result {
+  C* c;
+  std::size_t stride, columns;
+  const float* bias;  ///< or null
+  bool adds;          ///< to what c holds
+  float* waiting;     ///< sums of earlier parts, which do not lie in c; or null
+  float* waits;       ///< where they wait for later ones instead of in c; or null
+  std::size_t waiting_stride;
+
+  /// Into the cache, while the tile is multiplied.
+  void fetch(std::size_t row, std::size_t column, std::size_t rows) const {
+    for (std::size_t r = 0; r < rows; ++r) __builtin_prefetch(c + (row + r) * stride + column, 1);
+  }
+
+  template <std::size_t rows>
+  void put(std::size_t row, std::size_t column, simd::Floats (&tile)[rows][vectors]) const {
+    const auto each = [&](const auto& work) {
+#pragma GCC unroll 8
+      for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 8
+        for (std::size_t v = 0; v < vectors; ++v) work(tile[r][v], row + r, column + v * lanes);
+    };
+    if (waiting != nullptr)
+      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
+        sum += simd::load(waiting + i * waiting_stride + j);
+      });
+    if (bias != nullptr)
+      each([&](simd::Floats& sum, std::size_t /*i*/, std::size_t j) { sum += load_some(bias, j, columns); });
+    if (waits != nullptr) {
+      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
+        simd::store(waits + i * waiting_stride + j, sum);
+      });
+    } else if (column + width <= columns) {
+      if (adds)
+        each([&](simd::Floats& sum, std::size_t i, std::size_t j) { sum += simd::load(c + i * stride + j); });
+      each([&](simd::Floats& sum, std::size_t i, std::size_t j) { simd::store(c + i * stride + j, sum); });
+    } else {
+      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
+        if (j >= columns) return;
+        C* const place = c + i * stride + j;
+        const std::size_t count = std::min(lanes, columns - j);
+        simd::store(place, adds ? simd::load(place, count) + sum : sum, count);
+      });
+    }
+  }
+};
+
+/// A function of its own: among what its caller keeps, its loop would have no registers left for addresses.
+template <std::size_t rows, typename C>
+[[gnu::noinline]] void multiply_tile(const float* a, std::size_t a_stride, std::size_t step, const float* b,
+                                     std::size_t k, std::size_t row, std::size_t column, const Result<C>& result) {
+  result.fetch(row, column, rows);
+  simd::Floats sums[rows][vectors] = {};
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < k; ++i) {
+    simd::Floats factors[vectors];
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) factors[v] = simd::load(b + v * lanes);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < rows; ++r) {
+      const simd::Floats factor = tile::FloatUnits::spread(a[r * a_stride]);
+#pragma GCC unroll 8
+      for (std::size_t v = 0; v < vectors; ++v)
+        sums[r][v] = tile::FloatUnits::multiply_add(factor, factors[v], sums[r][v]);
+    }
+    a += step;
+    b += width;
+  }
+  result.put(row, column, sums);
+}
+
+template <std::size_t rows = height, typename C>
+void multiply_rows(std::size_t count, const float* a, std::size_t a_stride, std::size_t step, const float* b,
+                   std::size_t k, std::size_t row, std::size_t column, const Result<C>& result) {
+  if (count == rows) return multiply_tile<rows>(a, a_stride, step, b, k, row, column, result);
+  if constexpr (rows > 1) multiply_rows<rows - 1>(count, a, a_stride, step, b, k, row, column, result);
+}
+
+/// Rows and columns of c, up to `tallest` and `widest` of them.
+template <typename C>
+void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored& a, const Stored& b,
+              std::size_t c_stride, Share rows, Share columns, Memory& memory) {
+  const std::size_t n = columns.end - columns.begin, panels = ceil_divide(n, width);
+  const std::size_t part = ceil_divide(shape.k, ceil_divide(shape.k, deepest));
+  const bool gathers = !std::is_same_v<C, float> && part < shape.k;
+  auto* const sums = gathers ? memory.sums.get<float>((rows.end - rows.begin) * panels * width) : nullptr;
+  const float* bias = nullptr;
+  if (arrays.bias != nullptr) {
+    auto* const wide = memory.bias.get<float>(widest);
+    runtime::with_float_type(arrays.dtype, [&](auto type) {
+      widen(wide, static_cast<const decltype(type)*>(arrays.bias) + columns.begin, n);
+    });
+    bias = wide;
+  }
+  auto* const packed = memory.b.get<float>(panels * width * part);
+  for (std::size_t begin = 0; begin < shape.k; begin += part) {
+    const Share depth{begin, std::min(shape.k, begin + part)};
+    const std::size_t k = depth.end - begin;
+    const bool first = begin == 0, last = depth.end == shape.k;
+    const Result<C> result{.c = static_cast<C*>(arrays.c) + rows.begin * c_stride + columns.begin,
+                           .stride = c_stride,
+                           .columns = n,
+                           .bias = first ? bias : nullptr,
+                           .adds = gathers ? last && arrays.accumulate : arrays.accumulate || !first,
+                           .waiting = first ? nullptr : sums,
+                           .waits = last ? nullptr : sums,
+                           .waiting_stride = panels * width};
+    pack_b(packed, b, depth, columns, memory.strip);
+    for (std::size_t top = rows.begin; top < rows.end; top += block_rows) {
+      const Share taken{top, std::min(rows.end, top + block_rows)};
+      const Block block = block_of(a, taken, depth, memory);
+      for (std::size_t panel = 0; panel < panels; ++panel)
+        for (std::size_t row = top, tile = 0; row < taken.end; row += height, ++tile)
+          multiply_rows(std::min(height, taken.end - row), block.data + tile * block.tile_stride, block.row_stride,
+                        block.step, packed + panel * k * width, k, row - rows.begin, panel * width, result);
+    }
+  }
+}
+
+}  // namespace
+
+bool vectors_multiply(const MatmulShape& shape, DType dtype) {
+  static const bool faster = !library_has_avx512();
+  return dtype != DType::f32 && shape.k != 0 && faster;
+}
+
+void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
+  const auto stride_of = [](std::size_t given, std::size_t row) { return given != 0 ? given : row; };
+  const Stored a{arrays.a, arrays.dtype, stride_of(shape.a_stride, shape.transpose_a ? shape.m : shape.k),
+                 shape.transpose_a};
+  const Stored b{arrays.b, arrays.dtype, stride_of(shape.b_stride, shape.transpose_b ? shape.k : shape.n),
+                 shape.transpose_b};
+  const std::size_t c_stride = stride_of(shape.c_stride, shape.n);
+  pool.run([&](int thread, int threads) {
+    static thread_local Memory memory;
+    Share rows{0, shape.m}, columns{0, shape.n};
+    // Rows, as in the operations before and after, whose results are then in the thread's own cache; but for few rows
+    // not every thread packs all of b.
+    const bool by_columns = shape.m < 16 * height * static_cast<std::size_t>(threads) && shape.n > shape.m;
+    (by_columns ? columns : rows) =
+        runtime::share_of(by_columns ? shape.n : shape.m, thread, threads, by_columns ? width : height);
+    runtime::with_float_type(arrays.c_dtype, [&](auto type) {
+      for (std::size_t column = columns.begin; column < columns.end; column += widest)
+        for (std::size_t row = rows.begin; row < rows.end; row += tallest)
+          multiply<decltype(type)>(shape, arrays, a, b, c_stride, {row, std::min(rows.end, row + tallest)},
+                                   {column, std::min(columns.end, column + widest)}, memory);
+    });
+  });
+}
+
+}  // namespace ranvier::models
