@@ -13,8 +13,8 @@ namespace {
 
 using simd::Floats;
 
-/// Float sums are made over so many elements, double sums over those.
-constexpr std::size_t block = 1024;
+/// Float sums are made over so many elements, 64 in each lane, double sums over those.
+constexpr std::size_t block = 64 * simd::lanes;
 
 template <typename T>
 float row_max(const T* logits, std::size_t n) {
