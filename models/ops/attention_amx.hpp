@@ -1,11 +1,11 @@
-// The products of attention_tile.hpp in the processor's matrix registers (amx.hpp).
+// The products of vector_tile.hpp in the processor's matrix registers (amx.hpp).
 //
 // Operands lie as they do for pairs in vectors, so that what a matrix register is too large for is done in those: the
 // rows that are left of 16, and sums over other than multiples of 32 numbers.
 #pragma once
 
 #include "models/ops/amx.hpp"
-#include "models/ops/attention_tile.hpp"
+#include "models/ops/vector_tile.hpp"
 
 #if RANVIER_AMX
 

@@ -5,7 +5,7 @@
 
 #include "models/ops/attention_amx.hpp"
 #include "models/ops/attention_cpu.hpp"
-#include "models/ops/attention_tile.hpp"
+#include "models/ops/vector_tile.hpp"
 #include "models/ops/attention_workspace.hpp"
 #include "models/ops/transpose.hpp"
 

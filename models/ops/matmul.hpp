@@ -1,5 +1,5 @@
-// Matrix products, all row-major, through a library (oneDNN on the CPU, but for bf16 in matrix registers and half
-// precision without AVX-512; cuBLASLt on a GPU). Letters: M, N, K as usual.
+// Matrix products, all row-major, through a library (oneDNN on the CPU, but for bf16 in matrix registers and processors
+// without AVX-512; cuBLASLt on a GPU). Letters: M, N, K as usual.
 #pragma once
 
 #include "models/ops/backends.hpp"

@@ -271,7 +271,7 @@ void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, 
 
 void matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {
   if (amx_multiplies(shape, arrays.dtype)) return amx_matmul_cpu(pool, shape, arrays);
-  if (vectors_multiply(shape, arrays.dtype)) return vector_matmul_cpu(pool, shape, arrays);
+  if (vectors_multiply(shape)) return vector_matmul_cpu(pool, shape, arrays);
   matmul_cpu_by_library(pool, shape, arrays);
 }
 

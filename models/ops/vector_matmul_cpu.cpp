@@ -1,9 +1,9 @@
 // The loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality",
 // 2015): part by part of N and K, b is packed into panels as wide as a tile. One of them stays in the first cache while
-// the rows of a block of a, which stays in the second, pass it. Rows of floats are read where they lie.
+// the rows of a block of a, which stays in the second, pass it.
 #include "models/ops/vector_matmul_cpu.hpp"
 
-#include "models/ops/attention_tile.hpp"
+#include "models/ops/vector_tile.hpp"
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
@@ -20,9 +20,9 @@ using runtime::DType;
 using runtime::Share;
 using simd::lanes;
 
-constexpr std::size_t height = 6, vectors = 2, width = vectors * lanes;  // of a tile: 12 registers of sums
-constexpr std::size_t deepest = 384;                                     // a panel of b has 24 KiB then
-constexpr std::size_t block_rows = 16 * height;                          // of a: up to 144 KiB
+constexpr std::size_t height = tile::tile_rows, width = tile::tile_vectors * lanes;  // of a tile: 6 and 16
+constexpr std::size_t deepest = 384;                                                 // a panel of b has 24 KiB then
+constexpr std::size_t block_rows = 16 * height;                                      // of a: up to 144 KiB
 constexpr std::size_t widest = 768;   // columns of b that are packed at a time: up to 1.1 MiB
 constexpr std::size_t tallest = 768;  // rows whose sums wait in floats
 
@@ -82,36 +82,27 @@ void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& str
   for (std::size_t column = columns.begin; column < columns.end; column += width, to += k * width) {
     const std::size_t count = std::min(width, columns.end - column);
     if (count < width) std::fill_n(to, k * width, 0.0f);
-    b.at(column, depth.begin, [&]<typename T>(const T* from) {
-      const float* rows = nullptr;
-      std::size_t stride = b.stride;
-      if constexpr (std::is_same_v<T, float>) {
-        rows = from;
-      } else {
-        stride = k;
-        auto* const wide = strip.get<float>(count * k);
-        for (std::size_t row = 0; row < count; ++row) widen(wide + row * k, from + row * b.stride, k);
-        rows = wide;
-      }
-      transpose(reinterpret_cast<std::uint32_t*>(to), width, reinterpret_cast<const std::uint32_t*>(rows), stride,
-                count, k);
+    auto* const rows = strip.get<float>(width * k);
+    b.at(column, depth.begin, [&](const auto* from) {
+      for (std::size_t row = 0; row < count; ++row) widen(rows + row * k, from + row * b.stride, k);
     });
+    transpose(reinterpret_cast<std::uint32_t*>(to), width, reinterpret_cast<const std::uint32_t*>(rows), k, count,
+              k);
   }
 }
 
-/// A block of a as tiles take it: element (row, k) of the tile that begins at `row` is first[row · row_stride + …].
+/// A block of a in floats.
 struct Block {
-  const float* data;
-  std::size_t row_stride, step;  ///< of a tile's rows and of K
-  std::size_t tile_stride;       ///< from a tile to the next
+  tile::Left<float> tile;   ///< the first
+  std::size_t tile_stride;  ///< from a tile to the next
 };
 
-/// Rows `rows` of a and the part `depth` of K: where they lie, or packed.
+/// Rows `rows` of a and the part `depth` of K: where they lie, or widened and packed.
 Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   const std::size_t m = rows.end - rows.begin, k = depth.end - depth.begin;
   if (!a.transposed && a.dtype == DType::f32) {
     const auto* const data = static_cast<const float*>(a.data) + rows.begin * a.stride + depth.begin;
-    return {data, a.stride, 1, height * a.stride};
+    return {{data, a.stride, 1}, height * a.stride};
   }
   if (!a.transposed) {
     const std::size_t stride = (ceil_divide(k, 16) | 1) * 16;  // an odd number of cache lines
@@ -119,7 +110,7 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
     a.at(rows.begin, depth.begin, [&](const auto* from) {
       for (std::size_t row = 0; row < m; ++row) widen(to + row * stride, from + row * a.stride, k);
     });
-    return {to, stride, 1, height * stride};
+    return {{to, stride, 1}, height * stride};
   }
   auto* const to = memory.a.get<float>(block_rows * deepest);
   a.at(depth.begin, rows.begin, [&](const auto* from) {
@@ -130,7 +121,7 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
         std::memcpy(to + first * k + i * height, row + first, height * sizeof(float));
     }
   });
-  return {to, 1, height, height * k};
+  return {{to, 1, height}, height * k};
 }
 
 /// Where the sums of a part of K go.
@@ -143,75 +134,51 @@ struct Result {
   float* waiting;     ///< sums of earlier parts, which do not lie in c; or null
   float* waits;       ///< where they wait for later ones instead of in c; or null
   std::size_t waiting_stride;
+};
 
-  /// Into the cache, while the tile is multiplied.
-  void fetch(std::size_t row, std::size_t column, std::size_t rows) const {
-    for (std::size_t r = 0; r < rows; ++r) __builtin_prefetch(c + (row + r) * stride + column, 1);
-  }
+/// Puts the sums of the tile at `top` and `left`.
+template <typename C>
+struct PutPart {
+  const Result<C>& to;
+  std::size_t top, left;
 
-  template <std::size_t rows>
-  void put(std::size_t row, std::size_t column, simd::Floats (&tile)[rows][vectors]) const {
+  template <std::size_t rows, std::size_t vectors>
+  void operator()(std::size_t /*row*/, std::size_t /*column*/, const tile::Sums<vectors>& sums) const {
+    simd::Floats tile[rows][vectors];
     const auto each = [&](const auto& work) {
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 8
-        for (std::size_t v = 0; v < vectors; ++v) work(tile[r][v], row + r, column + v * lanes);
+        for (std::size_t v = 0; v < vectors; ++v) work(tile[r][v], r, v);
     };
-    if (waiting != nullptr)
-      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
-        sum += simd::load(waiting + i * waiting_stride + j);
+    const auto place = [&](std::size_t r, std::size_t v) {
+      return to.c + (top + r) * to.stride + left + v * lanes;
+    };
+    const auto in = [&](float* waiting, std::size_t r, std::size_t v) {
+      return waiting + (top + r) * to.waiting_stride + left + v * lanes;
+    };
+    each([&](simd::Floats& sum, std::size_t r, std::size_t v) { sum = sums[r][v]; });
+    if (to.waiting != nullptr)
+      each([&](simd::Floats& sum, std::size_t r, std::size_t v) { sum += simd::load(in(to.waiting, r, v)); });
+    if (to.bias != nullptr)
+      each([&](simd::Floats& sum, std::size_t /*r*/, std::size_t v) {
+        sum += load_some(to.bias, left + v * lanes, to.columns);
       });
-    if (bias != nullptr)
-      each([&](simd::Floats& sum, std::size_t /*i*/, std::size_t j) { sum += load_some(bias, j, columns); });
-    if (waits != nullptr) {
-      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
-        simd::store(waits + i * waiting_stride + j, sum);
-      });
-    } else if (column + width <= columns) {
-      if (adds)
-        each([&](simd::Floats& sum, std::size_t i, std::size_t j) { sum += simd::load(c + i * stride + j); });
-      each([&](simd::Floats& sum, std::size_t i, std::size_t j) { simd::store(c + i * stride + j, sum); });
+    if (to.waits != nullptr) {
+      each([&](simd::Floats& sum, std::size_t r, std::size_t v) { simd::store(in(to.waits, r, v), sum); });
+    } else if (left + width <= to.columns) {
+      if (to.adds) each([&](simd::Floats& sum, std::size_t r, std::size_t v) { sum += simd::load(place(r, v)); });
+      each([&](simd::Floats& sum, std::size_t r, std::size_t v) { simd::store(place(r, v), sum); });
     } else {
-      each([&](simd::Floats& sum, std::size_t i, std::size_t j) {
-        if (j >= columns) return;
-        C* const place = c + i * stride + j;
-        const std::size_t count = std::min(lanes, columns - j);
-        simd::store(place, adds ? simd::load(place, count) + sum : sum, count);
+      each([&](simd::Floats& sum, std::size_t r, std::size_t v) {
+        const std::size_t column = left + v * lanes;
+        if (column >= to.columns) return;
+        const std::size_t count = std::min(lanes, to.columns - column);
+        simd::store(place(r, v), to.adds ? simd::load(place(r, v), count) + sum : sum, count);
       });
     }
   }
 };
-
-/// A function of its own: among what its caller keeps, its loop would have no registers left for addresses.
-template <std::size_t rows, typename C>
-[[gnu::noinline]] void multiply_tile(const float* a, std::size_t a_stride, std::size_t step, const float* b,
-                                     std::size_t k, std::size_t row, std::size_t column, const Result<C>& result) {
-  result.fetch(row, column, rows);
-  simd::Floats sums[rows][vectors] = {};
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < k; ++i) {
-    simd::Floats factors[vectors];
-#pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) factors[v] = simd::load(b + v * lanes);
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < rows; ++r) {
-      const simd::Floats factor = tile::FloatUnits::spread(a[r * a_stride]);
-#pragma GCC unroll 8
-      for (std::size_t v = 0; v < vectors; ++v)
-        sums[r][v] = tile::FloatUnits::multiply_add(factor, factors[v], sums[r][v]);
-    }
-    a += step;
-    b += width;
-  }
-  result.put(row, column, sums);
-}
-
-template <std::size_t rows = height, typename C>
-void multiply_rows(std::size_t count, const float* a, std::size_t a_stride, std::size_t step, const float* b,
-                   std::size_t k, std::size_t row, std::size_t column, const Result<C>& result) {
-  if (count == rows) return multiply_tile<rows>(a, a_stride, step, b, k, row, column, result);
-  if constexpr (rows > 1) multiply_rows<rows - 1>(count, a, a_stride, step, b, k, row, column, result);
-}
 
 /// Rows and columns of c, up to `tallest` and `widest` of them.
 template <typename C>
@@ -247,18 +214,23 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored
       const Share taken{top, std::min(rows.end, top + block_rows)};
       const Block block = block_of(a, taken, depth, memory);
       for (std::size_t panel = 0; panel < panels; ++panel)
-        for (std::size_t row = top, tile = 0; row < taken.end; row += height, ++tile)
-          multiply_rows(std::min(height, taken.end - row), block.data + tile * block.tile_stride, block.row_stride,
-                        block.step, packed + panel * k * width, k, row - rows.begin, panel * width, result);
+        for (std::size_t row = top; row < taken.end; row += height) {
+          tile::Left<float> left = block.tile;
+          left.data += (row - top) / height * block.tile_stride;
+          tile::tile_column<tile::FloatUnits, tile::tile_vectors>(
+              0, std::min(height, taken.end - row), 0, k, left,
+              tile::Right<float>{packed + panel * k * width, width},
+              PutPart<C>{result, row - rows.begin, panel * width});
+        }
     }
   }
 }
 
 }  // namespace
 
-bool vectors_multiply(const MatmulShape& shape, DType dtype) {
-  static const bool faster = !library_has_avx512();
-  return dtype != DType::f32 && shape.k != 0 && faster;
+bool vectors_multiply(const MatmulShape& shape) {
+  static const bool better = !library_has_avx512();
+  return shape.k != 0 && better;
 }
 
 void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays) {

@@ -1,6 +1,6 @@
-// Products of bf16 and fp16 on processors without AVX-512, whose library has none, by a kernel of our own: operands are
-// widened as they are packed, and multiplied in vectors of floats. Every element's sum runs over K in the same order,
-// whatever M, N and the number of threads, and gaps between rows cost nothing.
+// Products by a kernel of our own, for processors without AVX-512: there the library has none of half precision, and in
+// fp32 it is no faster and less exact. Operands are packed into floats, and multiplied in vectors of those. Every
+// element's sum runs over K in the same order, whatever M, N and the number of threads; gaps between rows cost nothing.
 #pragma once
 
 #include "models/ops/matmul.hpp"
@@ -8,10 +8,10 @@
 
 namespace ranvier::models {
 
-/// Whether vector_matmul_cpu is the faster one here: for half precision on processors without AVX-512.
-[[nodiscard]] bool vectors_multiply(const MatmulShape& shape, runtime::DType dtype);
+/// Whether products go to vector_matmul_cpu on this processor, of whatever type they are.
+[[nodiscard]] bool vectors_multiply(const MatmulShape& shape);
 
-/// As matmul_cpu, of any type and on any processor. K is not 0.
+/// As matmul_cpu, on any processor. K is not 0.
 void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArrays& arrays);
 
 }  // namespace ranvier::models

@@ -30,9 +30,10 @@ constexpr Product all_products[] = {matmul_cpu, matmul_cpu_widened, vector_matmu
 
 bool takes(Product product, const MatmulShape& shape) { return product != vector_matmul_cpu || shape.k != 0; }
 
-bool are_the_same(Product product, const MatmulShape& shape, DType dtype) {
-  if (product == matmul_cpu_by_library) return !amx_multiplies(shape, dtype) && !vectors_multiply(shape, dtype);
-  return product == vector_matmul_cpu && vectors_multiply(shape, dtype);
+/// As another one of the list.
+bool is_tried_elsewhere(Product product, const MatmulShape& shape, DType dtype) {
+  if (product == matmul_cpu_by_library) return !amx_multiplies(shape, dtype) && !vectors_multiply(shape);
+  return product == vector_matmul_cpu && vectors_multiply(shape);
 }
 
 void check_against_plain(Product product, const MatmulShape& shape, DType dtype, DType c_dtype,
@@ -199,7 +200,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
          {std::array<std::size_t, 3>{100, 96, 64}, {257, 384, 128}, {33, 64, 1000}, {96, 80, 3000}, {40, 4200, 30}})
       for (const int layout : {0, 1, 2, 3})
         for (const Product multiply : {matmul_cpu, vector_matmul_cpu}) {
-          if (are_the_same(multiply, {m, n, k}, dtype) || !share.takes()) continue;
+          if (is_tried_elsewhere(multiply, {m, n, k}, dtype) || !share.takes()) continue;
           const bool transpose_a = (layout & 1) != 0, transpose_b = (layout & 2) != 0;
           CAPTURE(to_string(dtype));
           CAPTURE(m);
@@ -247,7 +248,7 @@ TEST_CASE("rows of a product have the same bits however many rows are multiplied
           CAPTURE(transpose_b);
           CAPTURE(accumulate);
           for (const Product multiply : {matmul_cpu, matmul_cpu_by_library, vector_matmul_cpu}) {
-            if (are_the_same(multiply, {m, n, k}, dtype)) continue;
+            if (is_tried_elsewhere(multiply, {m, n, k}, dtype)) continue;
             TypedArray all = before;
             multiply(pool, {m, n, k, false, transpose_b},
                      {.c = all.data(), .a = a.data(), .b = b.data(), .dtype = dtype, .accumulate = accumulate});

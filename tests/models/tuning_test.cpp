@@ -52,7 +52,7 @@ void check_gradients(const Options& options, const Tuning& tuning, Make make) {
     names.insert(tensor);
     std::vector<double> error;
     for (std::size_t i = 0; i < gradient.size(); ++i) error.push_back(gradient[i] - expected.at(tensor)[i]);
-    CHECK(norm(error) <= 2e-5 * norm(expected.at(tensor)));
+    CHECK(norm(error) <= 1e-5 * norm(expected.at(tensor)));
   }
   CHECK(names == names_of(make(options, tuning), true));
 }

@@ -1,5 +1,5 @@
-// Products of small matrices in registers, as attention needs them: a tile's rows take their factors one at a
-// time from anywhere (a row stride and a step), its columns are vectors.
+// Products of small matrices in registers, as attention needs them, and large ones without AVX-512: a tile's rows
+// take their factors one at a time from anywhere (a row stride and a step), its columns are vectors.
 //
 // Factors come in units of 32 bits: a float, or a pair of neighbouring bf16 along the sum, which the processor
 // multiplies and adds to a float in one instruction.
@@ -72,8 +72,8 @@ struct Right {
   std::size_t stride = 0;
 };
 
-// As many sums as hide the latency of a multiply-add and leave registers for the operands. Blocks of attention
-// divide by both.
+// As many sums as hide the latency of a multiply-add and leave registers for the operands: 16 of 32 registers, or 12 of
+// 16. Rows that are left over make lower tiles.
 inline constexpr std::size_t tile_rows = lanes == 16 ? 8 : 6;
 inline constexpr std::size_t tile_vectors = 2;
 
