@@ -120,7 +120,7 @@ struct HalfError {
 template <typename Options>
 void check_follows_fp32(const Options& half, const Options& whole, const ReferenceSamples& samples, HalfError error,
                         const Skips& skips = {}) {
-  ModelRun run(device_of(2, true), half, 3), exact(device_of(2, true), whole, 3);
+  ModelRun run(device_of(2, true), half, samples.samples), exact(device_of(2, true), whole, samples.samples);
   exact.set_parameters(run.reference_parameters());
   const float loss_scale = half.precision.compute == runtime::DType::f16 ? 1024 : 1;
   const double loss = run.forward(samples, 1.0 / 100, loss_scale);
