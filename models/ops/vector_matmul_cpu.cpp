@@ -217,9 +217,11 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored
         for (std::size_t row = top; row < taken.end; row += height) {
           tile::Left<float> left = block.tile;
           left.data += (row - top) / height * block.tile_stride;
+          const std::size_t count = std::min(height, taken.end - row);
+          for (std::size_t r = 0; r < count; ++r)  // into the cache, while the tile is multiplied
+            __builtin_prefetch(result.c + (row - rows.begin + r) * c_stride + panel * width, 1);
           tile::tile_column<tile::FloatUnits, tile::tile_vectors>(
-              0, std::min(height, taken.end - row), 0, k, left,
-              tile::Right<float>{packed + panel * k * width, width},
+              0, count, 0, k, left, tile::Right<float>{packed + panel * k * width, width},
               PutPart<C>{result, row - rows.begin, panel * width});
         }
     }

@@ -89,6 +89,7 @@ template <typename Units, std::size_t rows, std::size_t vectors, typename Finish
   Sums<vectors> sums = {};
   const auto* left = a.data + row * a.row_stride;
   const auto* right = b.data + column;
+#pragma GCC unroll(lanes == 16 ? 1 : 4)
   for (std::size_t k = 0; k < n; ++k) {
     Floats factors[vectors];
 #pragma GCC unroll 8
