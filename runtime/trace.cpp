@@ -83,6 +83,7 @@ const char* to_string(SpanKind kind) noexcept {
 Trace::Trace(int rank, const Clock& clock, std::size_t capacity)
     : rank_(rank), clock_(&clock), start_(clock.now()), capacity_(capacity) {
   expect(capacity >= 1, "a trace of {} spans", capacity);
+  ring_.reserve(capacity);  // growing would copy it under the lock; pages that no span has reached take no memory
 }
 
 std::int64_t Trace::step() const {

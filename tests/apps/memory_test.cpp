@@ -153,7 +153,8 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
     for (std::size_t r = 0; r < few.size(); ++r) {
       MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, "
                    << (many[r].resident_bytes / MiB) << " MiB after 1000");
-      // Heaps and stacks reach their height in the first hundreds of steps; 4 KiB a step would be more than this.
+      // The trace's ring fills up to its 2 MiB, heaps and stacks reach their height in the first hundreds of steps; 4
+      // KiB a step would be more than this.
       CHECK(many[r].resident_bytes <= few[r].resident_bytes + 3 * MiB);
     }
   }
