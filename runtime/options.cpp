@@ -113,8 +113,14 @@ void OptionTable::parse(int argc, const char* const* argv) {
 }
 
 void OptionTable::read_flags(int argc, const char* const* argv) {
+  // Boost looks through all that it is told of at every word: it is told of the options that words name.
+  std::vector<std::string_view> named;
+  for (int i = 1; i < argc; ++i)
+    if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
+  std::sort(named.begin(), named.end());
   po::options_description description;
   for (const auto& [option, concern, shown, text, origin] : options_) {
+    if (!std::binary_search(named.begin(), named.end(), std::string_view(option.name))) continue;
     auto* value = po::value<std::string>();
     if (option.binding.is_switch) value->implicit_value("on");
     description.add_options()(option.name.c_str(), value);
@@ -227,6 +233,13 @@ bool OptionTable::knows(std::string_view name) const {
 bool OptionTable::given(std::string_view name) const {
   return std::any_of(options_.begin(), options_.end(),
                      [&](const Declared& one) { return one.option.name == name && !one.origin.empty(); });
+}
+
+std::vector<std::string> OptionTable::given() const {
+  std::vector<std::string> names;
+  for (const auto& declared : options_)
+    if (!declared.origin.empty()) names.push_back(declared.option.name);
+  return names;
 }
 
 std::vector<OptionFacts> OptionTable::facts() const {

@@ -74,6 +74,8 @@ class OptionTable {
 
   /// Whether the last parse() met the option, as a flag or as a key.
   [[nodiscard]] bool given(std::string_view name) const;
+  /// Those that it met, in the order of their declaration.
+  [[nodiscard]] std::vector<std::string> given() const;
 
   [[nodiscard]] std::string help(std::string_view usage) const;
   [[nodiscard]] std::vector<OptionFacts> facts() const;

@@ -454,8 +454,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
          "--bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
-  for (const runtime::ResolvedOption& option : table.resolved())
-    if (table.given(option.name)) options.given.push_back(option.name);
+  options.given = table.given();
   for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
   return options;
 }

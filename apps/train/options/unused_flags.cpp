@@ -16,7 +16,7 @@ namespace {
 struct Rule {
   bool unused;
   std::initializer_list<std::string_view> flags;
-  std::string why;
+  std::string_view why;
 };
 
 std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::string_view flag) {
@@ -83,13 +83,14 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "off a GPU (--device cuda)"},
       {gpu, {"threads"}, "on a GPU"},
   };
-  const auto values = resolved(options);
+  std::vector<runtime::ResolvedOption> values;  // for the first note: most runs have none
   std::vector<std::string> notes;
   for (const Rule& rule : rules) {
     if (!rule.unused) continue;
     for (const std::string_view flag : rule.flags) {
-      if (table.given(flag))
-        notes.push_back(fmt::format("--{}{} has no effect {}", flag, value_of(values, flag), rule.why));
+      if (!table.given(flag)) continue;
+      if (values.empty()) values = table.resolved();
+      notes.push_back(fmt::format("--{}{} has no effect {}", flag, value_of(values, flag), rule.why));
     }
   }
   // Resolved otherwise: half of a rise that ends with the run is a rate that somebody did not ask for.
