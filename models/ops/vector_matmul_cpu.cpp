@@ -60,6 +60,13 @@ simd::Floats load_some(const T* from, std::size_t i, std::size_t end) {
   return i < end ? simd::load(from + i, end - i) : simd::Floats{};
 }
 
+/// Pieces of rows that lie far apart are nothing that the processor foresees: asks for one that is packed soon.
+template <typename T>
+void prefetch_row(const T* row, std::size_t stride, std::size_t n) {
+  constexpr std::size_t ahead = 12, line = 64 / sizeof(T);
+  for (std::size_t i = 0; i < n; i += line) __builtin_prefetch(row + ahead * stride + i);
+}
+
 /// to[panels, K, width] = rows `depth` and columns `columns` of b, filled up with zeros.
 void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& strip) {
   const std::size_t k = depth.end - depth.begin;
@@ -71,6 +78,7 @@ void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& str
         const std::size_t end = std::min(columns.end, first + together * width);
         for (std::size_t i = 0; i < k; ++i) {
           const auto* const row = from + i * b.stride;
+          prefetch_row(row + first, b.stride, end - first);
           float* place = to + i * width;
           for (std::size_t column = first; column < end; column += width, place += k * width)
             for (std::size_t v = 0; v < width; v += lanes) simd::store(place + v, load_some(row, column + v, end));
@@ -114,11 +122,20 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   }
   auto* const to = memory.a.get<float>(block_rows * deepest);
   a.at(depth.begin, rows.begin, [&](const auto* from) {
-    alignas(64) float row[block_rows] = {};  // of a as it is stored, which tiles take apart
+    constexpr std::size_t covered = ceil_divide(height, lanes) * lanes;
     for (std::size_t i = 0; i < k; ++i, from += a.stride) {
-      widen(row, from, m);
-      for (std::size_t first = 0; first < m; first += height)
-        std::memcpy(to + first * k + i * height, row + first, height * sizeof(float));
+      prefetch_row(from, a.stride, m);
+      for (std::size_t first = 0; first < m; first += height) {
+        float* const place = to + first * k + i * height;
+        // Whole vectors: what they put behind the tile's rows is where the next i's rows come.
+        if (i * height + covered <= k * height && first + covered <= m) {
+          for (std::size_t v = 0; v < covered; v += lanes) simd::store(place + v, simd::load(from + first + v));
+          continue;
+        }
+        float piece[covered];
+        for (std::size_t v = 0; v < covered; v += lanes) simd::store(piece + v, load_some(from, first + v, m));
+        std::memcpy(place, piece, height * sizeof(float));
+      }
     }
   });
   return {{to, 1, height}, height * k};
