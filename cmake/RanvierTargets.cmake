@@ -94,10 +94,6 @@ function(ranvier_room room)
     list(FILTER arg_SOURCES INCLUDE REGEX "_cpu\\.cpp$")
     set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_OPTIONS "$<${release}:-O3>")
   endif()
-  # Without optimisation products would take most of the time of tests with sanitizers.
-  if(RANVIER_SANITIZE AND room STREQUAL "models")
-    set_property(SOURCE ops/vector_matmul_cpu.cpp APPEND PROPERTY COMPILE_OPTIONS -O2)
-  endif()
   ranvier_join(ranvier_${room})
 endfunction()
 

@@ -122,20 +122,12 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   }
   auto* const to = memory.a.get<float>(block_rows * deepest);
   a.at(depth.begin, rows.begin, [&](const auto* from) {
-    constexpr std::size_t covered = ceil_divide(height, lanes) * lanes;
+    alignas(64) float row[block_rows] = {};  // of a as it is stored, which tiles take apart
     for (std::size_t i = 0; i < k; ++i, from += a.stride) {
       prefetch_row(from, a.stride, m);
-      for (std::size_t first = 0; first < m; first += height) {
-        float* const place = to + first * k + i * height;
-        // Whole vectors: what they put behind the tile's rows is where the next i's rows come.
-        if (i * height + covered <= k * height && first + covered <= m) {
-          for (std::size_t v = 0; v < covered; v += lanes) simd::store(place + v, simd::load(from + first + v));
-          continue;
-        }
-        float piece[covered];
-        for (std::size_t v = 0; v < covered; v += lanes) simd::store(piece + v, load_some(from, first + v, m));
-        std::memcpy(place, piece, height * sizeof(float));
-      }
+      widen(row, from, m);
+      for (std::size_t first = 0; first < m; first += height)
+        std::memcpy(to + first * k + i * height, row + first, height * sizeof(float));
     }
   });
   return {{to, 1, height}, height * k};
