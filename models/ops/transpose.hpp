@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/ops/vector_math.hpp"
+#include "runtime/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -65,6 +66,16 @@ inline void transpose_blocks(T* to, std::size_t to_stride, const T* from, std::s
                   reinterpret_cast<const T*>(&block[b].rows[c % lanes]) + c / lanes * lanes, lanes * sizeof(T));
 }
 
+/// Asks for cache lines of the rows that are transposed next, which are too many for the processor to foresee. Each of
+/// the blocks side by side in a line of `line` elements asks for its share of the rows.
+template <std::size_t line, typename T>
+inline void fetch(const T* from, std::size_t stride, runtime::Share rows, std::size_t column) {
+  constexpr std::size_t width = Block<T>::width;
+  static_assert(line % width == 0);
+  const std::size_t begin = rows.begin + column % line, end = std::min(rows.end, begin + width);
+  for (std::size_t r = begin; r < end; ++r) __builtin_prefetch(from + r * stride + column / line * line, 0, 2);
+}
+
 }  // namespace detail
 
 /// to[columns, rows] = fromᵀ with from[rows, columns]; strides are the elements from a row to its next.
@@ -76,25 +87,24 @@ void transpose(T* to, std::size_t to_stride, const T* from, std::size_t from_str
   // Whole cache lines of `to` at a time: where its stride is a large power of two, its rows take each other's places in
   // the cache.
   constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));
-  for (std::size_t j0 = 0; j0 < columns; j0 += line) {
-    const std::size_t j1 = std::min(columns, j0 + line);
-    for (std::size_t i = 0; i < rows;) {
-      const std::size_t height = i + line <= rows ? line : std::min(lanes, rows - i);
-      for (std::size_t j = j0; j < j1; j += width) {
-        T* const place = to + j * to_stride + i;
-        const T* const block = from + i * from_stride + j;
-        if (height == line && j + width <= columns) {
-          detail::transpose_blocks<line / lanes>(place, to_stride, block, from_stride);
-        } else if (height == lanes && j + width <= columns) {
-          detail::transpose_blocks<1>(place, to_stride, block, from_stride);
-        } else {
-          for (std::size_t r = 0; r < height; ++r)
-            for (std::size_t c = 0; c < std::min(j1 - j, width); ++c)
-              place[c * to_stride + r] = block[r * from_stride + c];
-        }
+  for (std::size_t i = 0; i < rows;) {
+    const std::size_t height = i + line <= rows ? line : std::min(lanes, rows - i);
+    const runtime::Share next{i + height, std::min(rows, i + height + line)};
+    for (std::size_t j = 0; j < columns; j += width) {
+      T* const place = to + j * to_stride + i;
+      const T* const block = from + i * from_stride + j;
+      detail::fetch<line>(from, from_stride, next, j);
+      if (height == line && j + width <= columns) {
+        detail::transpose_blocks<line / lanes>(place, to_stride, block, from_stride);
+      } else if (height == lanes && j + width <= columns) {
+        detail::transpose_blocks<1>(place, to_stride, block, from_stride);
+      } else {
+        for (std::size_t r = 0; r < height; ++r)
+          for (std::size_t c = 0; c < std::min(columns - j, width); ++c)
+            place[c * to_stride + r] = block[r * from_stride + c];
       }
-      i += height;
     }
+    i += height;
   }
 }
 

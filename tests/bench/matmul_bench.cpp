@@ -1,9 +1,11 @@
 // Rates of every matrix product of a GPT's training step, as a share of what the library reaches on this
-// machine in its best layout. One JSON line per case.
+// machine in its best layout. Then rates of the copies that transpose operands of gradients, out of memory, as a share
+// of plain copies. One JSON line per case.
 //
 //   matmul_bench [threads] [hidden] [tokens] [vocabulary]
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/matmul.hpp"
+#include "models/ops/transpose.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 
@@ -13,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -59,6 +62,38 @@ void fill(std::byte* to, DType dtype, std::size_t n) {
   });
 }
 
+/// Blocks as matmul_cpu copies them, one after the other through more memory than caches hold.
+template <typename T>
+void time_transposed_copies(runtime::ComputePool& pool, const char* dtype) {
+  constexpr std::size_t rows = 1024, columns = 512, stride = 3 * columns, arrays = 16;
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  const std::vector<T> from(threads * arrays * rows * stride, T{1});
+  std::vector<T> to(threads * rows * columns);
+  const auto seconds = [&](auto copy) {
+    return quickest([&] {
+      pool.run([&](int thread, int) {
+        const auto number = static_cast<std::size_t>(thread);
+        T* const place = to.data() + number * rows * columns;
+        for (std::size_t array = 0; array < arrays; ++array)
+          for (std::size_t column = 0; column < stride; column += columns)
+            copy(place, from.data() + (number * arrays + array) * rows * stride + column);
+      });
+    });
+  };
+  const double transposed =
+      seconds([&](T* place, const T* block) { transpose(place, rows, block, stride, rows, columns); });
+  const double plain = seconds([&](T* place, const T* block) {
+    for (std::size_t row = 0; row < rows; ++row)
+      std::memcpy(place + row * columns, block + row * stride, columns * sizeof(T));
+  });
+  const double bytes = static_cast<double>(from.size() * sizeof(T));
+  fmt::print(
+      R"({{"bench": "matmul", "case": "transposed copy", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
+      R"("of_plain_copy": {:.3f}}})"
+      "\n",
+      dtype, threads, bytes / transposed * 1e-9, plain / transposed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -84,7 +119,9 @@ int main(int argc, char** argv) {
 
   const auto device = runtime::make_cpu_device({.threads = threads});
   runtime::ComputePool pool(threads);
-  const std::size_t largest = std::max({t * std::max(4 * c, v), 4 * c * c, v * c});
+  constexpr LibraryMatmul ceiling_product{.m = 512, .n = 384, .k = 384};
+  const std::size_t largest = std::max({t * std::max(4 * c, v), 4 * c * c, v * c,
+                                        static_cast<std::size_t>(threads) * ceiling_product.m * ceiling_product.n});
   const auto a = device->allocate(largest * 4, runtime::MemorySpace::device);
   const auto b = device->allocate(largest * 4, runtime::MemorySpace::device);
   const auto result = device->allocate(largest * 4, runtime::MemorySpace::device);
@@ -93,7 +130,8 @@ int main(int argc, char** argv) {
     fill(a.data(), dtype, largest);
     fill(b.data(), dtype, largest);
     const bool native = dtype != DType::f16 && (dtype == DType::f32 || library_has_bf16());
-    const LibraryMatmul best{.m = 512, .n = 384, .k = 384, .dtype = native ? dtype : DType::f32};
+    LibraryMatmul best = ceiling_product;
+    best.dtype = native ? dtype : DType::f32;
     const double ceiling = threads * flops({.m = best.m, .n = best.n, .k = best.k}) / quickest([&] {
                              pool.run([&](int thread, int) {
                                const auto i = static_cast<std::size_t>(thread);
@@ -125,4 +163,6 @@ int main(int argc, char** argv) {
                to_string(dtype), threads, total_flops / total_seconds * 1e-9, total_flops / total_seconds / ceiling,
                ceiling * 1e-9);
   }
+  time_transposed_copies<std::uint32_t>(pool, "f32");
+  time_transposed_copies<std::uint16_t>(pool, "bf16");
 }
