@@ -252,12 +252,16 @@ void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArray
   });
 }
 
-/// sums[width] += each of `rows` rows, in order, `stride` elements apart.
+/// sums[width] += each of `rows` rows, in order, `stride` elements apart. In half precision a thread's pieces of rows
+/// are too short for the processor to foresee the next ones: they are asked for.
 template <std::size_t at_once = 8, typename T>
 void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, std::size_t width) {
+  constexpr std::size_t ahead = 16, line = 64 / sizeof(T);
   std::size_t row = 0;
   for (; row + at_once <= rows; row += at_once) {
     simd::for_lanes(0, width, [&](std::size_t j, auto count) {
+      if (sizeof(T) < sizeof(float) && j % line == 0)
+        for (std::size_t r = 0; r < at_once; ++r) __builtin_prefetch(from + (row + ahead + r) * stride + j);
       simd::Floats sum = simd::load(sums + j, count);
 #pragma GCC unroll 8
       for (std::size_t r = 0; r < at_once; ++r) sum += simd::load(from + (row + r) * stride + j, count);

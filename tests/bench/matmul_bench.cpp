@@ -1,6 +1,6 @@
 // Rates of every matrix product of a GPT's training step, as a share of what the library reaches on this
-// machine in its best layout. Then rates of the copies that transpose operands of gradients, out of memory, as a share
-// of plain copies. One JSON line per case.
+// machine in its best layout. Then rates of copies that transpose operands of gradients and of sums for
+// biases, both out of memory, as shares of what copying and reading alone reach. One JSON line per case.
 //
 //   matmul_bench [threads] [hidden] [tokens] [vocabulary]
 #include "models/ops/library_matmul.hpp"
@@ -64,7 +64,7 @@ void fill(std::byte* to, DType dtype, std::size_t n) {
 
 /// Blocks as matmul_cpu copies them, one after the other through more memory than caches hold.
 template <typename T>
-void time_transposed_copies(runtime::ComputePool& pool, const char* dtype) {
+void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
   constexpr std::size_t rows = 1024, columns = 512, stride = 3 * columns, arrays = 16;
   const auto threads = static_cast<std::size_t>(pool.threads());
   const std::vector<T> from(threads * arrays * rows * stride, T{1});
@@ -91,7 +91,34 @@ void time_transposed_copies(runtime::ComputePool& pool, const char* dtype) {
       R"({{"bench": "matmul", "case": "transposed copy", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
       R"("of_plain_copy": {:.3f}}})"
       "\n",
-      dtype, threads, bytes / transposed * 1e-9, plain / transposed);
+      to_string(dtype), threads, bytes / transposed * 1e-9, plain / transposed);
+}
+
+/// Gradients of biases, from arrays that no cache holds, beside the largest word of each thread's half of them.
+template <typename T>
+void time_column_sums(runtime::ComputePool& pool, DType dtype) {
+  constexpr std::size_t rows = 1024, columns = 384, arrays = 64, words = rows * columns * sizeof(T) / 8;
+  const std::vector<std::uint64_t> from(arrays * words, 1);
+  std::vector<float> sums(columns);
+  std::vector<std::uint64_t> largest(arrays * static_cast<std::size_t>(pool.threads()));
+  const double summed = quickest([&] {
+    for (std::size_t array = 0; array < arrays; ++array)
+      column_sums_cpu(pool, sums.data(), DType::f32, from.data() + array * words, dtype, rows, columns, true);
+  });
+  const double read = quickest([&] {
+    for (std::size_t array = 0; array < arrays; ++array)
+      pool.run([&](int thread, int threads) {
+        const auto share = runtime::share_of(words, thread, threads);
+        const auto first = from.begin() + static_cast<std::ptrdiff_t>(array * words);
+        largest[array * static_cast<std::size_t>(threads) + static_cast<std::size_t>(thread)] = *std::max_element(
+            first + static_cast<std::ptrdiff_t>(share.begin), first + static_cast<std::ptrdiff_t>(share.end));
+      });
+  });
+  fmt::print(
+      R"({{"bench": "matmul", "case": "column sums", "dtype": "{}", "threads": {}, "gb_per_second": {:.1f}, )"
+      R"("of_reading": {:.3f}}})"
+      "\n",
+      to_string(dtype), pool.threads(), static_cast<double>(from.size() * 8) / summed * 1e-9, read / summed);
 }
 
 }  // namespace
@@ -163,6 +190,8 @@ int main(int argc, char** argv) {
                to_string(dtype), threads, total_flops / total_seconds * 1e-9, total_flops / total_seconds / ceiling,
                ceiling * 1e-9);
   }
-  time_transposed_copies<std::uint32_t>(pool, "f32");
-  time_transposed_copies<std::uint16_t>(pool, "bf16");
+  time_transposed_copies<std::uint32_t>(pool, DType::f32);
+  time_transposed_copies<std::uint16_t>(pool, DType::bf16);
+  time_column_sums<float>(pool, DType::f32);
+  time_column_sums<runtime::Bf16>(pool, DType::bf16);
 }
