@@ -255,8 +255,10 @@ void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, con
     static thread_local Memory memory;
     Share rows{0, shape.m}, columns{0, shape.n};
     // Rows, as in the operations before and after, whose results are then in the thread's own cache; but for few rows
-    // not every thread packs all of b.
-    const bool by_columns = shape.m < 16 * height * static_cast<std::size_t>(threads) && shape.n > shape.m;
+    // not every thread packs all of b. Gradients of weights, which no operation waits for, are shared so that less is
+    // packed: all of a and a share of b, or the other way round.
+    const bool few_rows = shape.m < 16 * height * static_cast<std::size_t>(threads);
+    const bool by_columns = (few_rows || shape.transpose_a) && shape.n > shape.m;
     (by_columns ? columns : rows) =
         runtime::share_of(by_columns ? shape.n : shape.m, thread, threads, by_columns ? width : height);
     runtime::with_float_type(arrays.c_dtype, [&](auto type) {
