@@ -94,13 +94,13 @@ void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
       to_string(dtype), threads, bytes / transposed * 1e-9, plain / transposed);
 }
 
-/// Gradients of biases, from arrays that no cache holds, beside the largest word of each thread's half of them.
+/// Gradients of biases, from more memory than caches hold, beside a search for its largest word, which reads as much.
 template <typename T>
 void time_column_sums(runtime::ComputePool& pool, DType dtype) {
   constexpr std::size_t rows = 1024, columns = 384, arrays = 64, words = rows * columns * sizeof(T) / 8;
   const std::vector<std::uint64_t> from(arrays * words, 1);
   std::vector<float> sums(columns);
-  std::vector<std::uint64_t> largest(arrays * static_cast<std::size_t>(pool.threads()));
+  std::vector<std::uint64_t> largest(static_cast<std::size_t>(pool.threads()));
   const double summed = quickest([&] {
     for (std::size_t array = 0; array < arrays; ++array)
       column_sums_cpu(pool, sums.data(), DType::f32, from.data() + array * words, dtype, rows, columns, true);
@@ -110,7 +110,7 @@ void time_column_sums(runtime::ComputePool& pool, DType dtype) {
       pool.run([&](int thread, int threads) {
         const auto share = runtime::share_of(words, thread, threads);
         const auto first = from.begin() + static_cast<std::ptrdiff_t>(array * words);
-        largest[array * static_cast<std::size_t>(threads) + static_cast<std::size_t>(thread)] = *std::max_element(
+        largest[static_cast<std::size_t>(thread)] = *std::max_element(
             first + static_cast<std::ptrdiff_t>(share.begin), first + static_cast<std::ptrdiff_t>(share.end));
       });
   });
