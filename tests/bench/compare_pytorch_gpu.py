@@ -10,9 +10,9 @@ autocast over fp32 parameters, and the faster of its AdamWs; ranvier-train keeps
 weights. A step is one microbatch of `batch` samples on either side. `padded`: PyTorch's model has a vocabulary of the
 next multiple of 128, as those who want it fast give it; ratios are to the faster one. Either side is compared by tokens
 per second; FLOP are 6 per parameter and token and 12 · layers · hidden · length per token for attention, of all T × T.
-`ranvier_mfu` is the share of the rate of a large matrix product that ranvier-train measured in the same run. --model:
-another one, in bf16. --limit: seconds of each run, after which it counts as failed. What each run came to goes to
-stderr at once.
+`ranvier_mfu` is the share of the data sheet's rate, `ranvier_measured_mfu` that of a large matrix product's rate in the
+same run. --model: another one, in bf16. --limit: seconds per run, after which it counts as failed. Each run has a JSON
+line of its own as soon as it ends (`compare_pytorch_gpu_run`).
 """
 
 import argparse
@@ -51,7 +51,7 @@ def run_pytorch(case, options, padded, compiled):
 
 
 def run_ranvier(case, options, folder):
-    """Tokens per second and the share of the matrix products' rate; None if it failed."""
+    """The training's Outcome; None if it failed."""
     name, precision = case.rsplit("-", 1)
     remembers = options.products_file and precision != "fp32"  # whose products are never measured
     flags = {"products_file": options.products_file} if remembers else {}
@@ -65,8 +65,7 @@ def run_ranvier(case, options, folder):
         return None
 
     probe = measure(5)
-    done = probe and measure(2 + max(5, round(options.seconds / probe.steady("seconds"))))
-    return done and (done.steady("tokens_per_second"), done.steady("mfu") or 0)
+    return probe and measure(2 + max(5, round(options.seconds / probe.steady("seconds"))))
 
 
 def main():
@@ -104,15 +103,17 @@ def main():
 
         def keep(who, rate):
             if rate is not None:
-                print(f"{case}: {who} {rate:.1f} tokens/s", file=sys.stderr, flush=True)
+                print(json.dumps({"bench": "compare_pytorch_gpu_run", "case": case, "who": who,
+                                  "tokens_per_second": round(rate, 1)}), flush=True)
                 rates[who].append(rate)
 
-        shares = []
+        shares = {"mfu": [], "measured_mfu": []}
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(options.repeats):
                 if ranvier := run_ranvier(case, options, Path(folder)):
-                    keep("ranvier", ranvier[0])
-                    shares.append(ranvier[1])
+                    keep("ranvier", ranvier.steady("tokens_per_second"))
+                    for share, values in shares.items():
+                        values += [value] if (value := ranvier.steady(share)) is not None else []
                 for vocabulary in vocabularies:
                     if result := run_pytorch(case, options, vocabulary == "padded", options.compile):
                         results.append(result)
@@ -131,7 +132,8 @@ def main():
             "ratio": round(ranvier / pytorch, 3) if ranvier and pytorch else None,
             "ranvier_tflops": round(ranvier * tflops, 1) if ranvier else None,
             "pytorch_tflops": round(pytorch * tflops, 1) if pytorch else None,
-            "ranvier_mfu": round(statistics.median(shares), 3) if shares else None,
+            **{f"ranvier_{share}": round(statistics.median(values), 3) if values else None
+               for share, values in shares.items()},
             "pytorch_eager_tokens_per_second": round(eager["tokens_per_second"], 1) if eager else None,
             "ranvier_runs": [round(rate, 1) for rate in rates["ranvier"]],
             "pytorch_runs": [round(rate, 1) for which in vocabularies for rate in rates[which]]}), flush=True)

@@ -7,6 +7,8 @@ import signal
 import statistics
 import struct
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Model:
-    """A step is one microbatch of `batch` samples."""
+    """A microbatch has `batch` samples."""
     layers: int
     hidden: int
     heads: int
@@ -26,6 +28,7 @@ class Model:
 
     @property
     def tokens(self):
+        """Tokens per microbatch."""
         return self.batch * self.length
 
     @property
@@ -44,7 +47,8 @@ MODELS = {
     "774M": Model(36, 1280, 20, 50257, 1024, 16),
     "1.5B": Model(48, 1600, 25, 50257, 1024, 16),
     "1.3B": Model(24, 2048, 16, 50257, 2048, 4),
-    # 16 bytes a parameter: 122 GiB are planned, where a GPU has 139.
+    "3B": Model(30, 2816, 22, 50257, 1024, 8, ("--gradient-dtype", "half")),
+    # 16 bytes per parameter: 122 GiB are planned, of 139 of a large GPU.
     "7B": Model(32, 4096, 32, 50257, 1024, 8, ("--gradient-dtype", "half")),
     # To try scripts where computing is slow.
     "tiny": Model(2, 64, 2, 250, 32, 2),
@@ -56,14 +60,20 @@ def parse_model(text):
     return Model(*map(int, text.split(",")))
 
 
-def used_bytes(gpu=0):
-    """What nvidia-smi sees taken of the GPU, or None."""
+def memory_bytes(kind, gpu=0):
+    """The GPU's `used`, `free` or `total` memory as nvidia-smi prints it, or None."""
     try:
-        done = subprocess.run(["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+        done = subprocess.run(["nvidia-smi", "-i", str(gpu), f"--query-gpu=memory.{kind}",
+                               "--format=csv,noheader,nounits"],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return int(done.stdout) << 20
     except (OSError, ValueError):
         return None
+
+
+def gpu_number(device):
+    """1 for cuda:1."""
+    return int(device.partition(":")[2] or 0)
 
 
 def write_tokens(model, path, steps=16):
@@ -79,13 +89,13 @@ def environment():
     return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
-def command_of(trainer, model, folder, **flags):
-    """A training in bf16; `flags` are more of them, or other values."""
+def command_of(trainer, model, folder, microbatches=1, **flags):
+    """A training in bf16 with so many microbatches per step; `flags` are more of them, or other values."""
     tokens = folder / f"{model.vocabulary}x{model.tokens}.bin"
     write_tokens(model, tokens)
     flags = {
         "data": tokens, "tokenizer": "none", "layers": model.layers, "hidden": model.hidden, "heads": model.heads,
-        "vocab-size": model.vocabulary, "sequence-length": model.length, "batch-size": model.batch,
+        "vocab-size": model.vocabulary, "sequence-length": model.length, "batch-size": model.batch * microbatches,
         "microbatch-size": model.batch, "precision": "bf16", "device": "cuda:0",
     } | {name.replace("_", "-"): value for name, value in flags.items()}
     command = [str(trainer)]
@@ -103,8 +113,8 @@ class Outcome:
     used_bytes: int | None  # the most that nvidia-smi saw taken above what was before, the driver's context included
 
     def steady(self, key, skip=2):
-        """Median of a step's `key`, without the first steps where there are more."""
-        values = [line[key] for line in self.lines if line[key] is not None]
+        """Median of a step's `key`, without the first steps if there are more; None if no step has it."""
+        values = [line[key] for line in self.lines if line.get(key) is not None]
         return statistics.median(values[skip:] or values) if values else None
 
     @property
@@ -123,7 +133,7 @@ class Watch:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self):
-        self.before = used_bytes(self.gpu)
+        self.before = memory_bytes("used", self.gpu)
         self.thread = threading.Thread(target=self.look)
         if self.before is not None:
             self.thread.start()
@@ -131,7 +141,7 @@ class Watch:
 
     def look(self):
         while not self.ended.wait(0.3):
-            self.most = max(self.most, used_bytes(self.gpu) or 0)
+            self.most = max(self.most, memory_bytes("used", self.gpu) or 0)
 
     def __exit__(self, *_):
         self.ended.set()
@@ -143,6 +153,24 @@ class Watch:
         return None if self.before is None or not self.most else self.most - self.before
 
 
+STOPPED = 75  # exit status of a training that was asked to stop (runtime/exit_code.hpp)
+RESERVE_MIB = 1024  # that the trainer leaves to the driver and to libraries (runtime/cuda_memory.hpp)
+
+
+def reason_to_leave_out(trainer, model, folder, more=(), **flags):
+    """Why a training does not fit, by the trainer's own plan (--dry-run) for the memory that is free; None if it fits."""
+    command = command_of(trainer, model, folder, **flags) + list(more)
+    free = memory_bytes("free", gpu_number(command[command.index("--device") + 1]))
+    if "--device-memory" not in command:
+        if free is None:
+            return None
+        command += ["--device-memory", f"{max((free >> 20) - RESERVE_MIB, 1)}MiB"]
+    done = subprocess.run(command + ["--dry-run"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line.endswith("does not fit")]
+    return "; ".join(lines) or None
+
+
 def train(trainer, model, folder, limit=None, more=(), **flags):
     """One training. After `limit` seconds it is asked to end with its step, 30 s later it is made to."""
     metrics = folder / "metrics.jsonl"
@@ -150,7 +178,7 @@ def train(trainer, model, folder, limit=None, more=(), **flags):
     command = command_of(trainer, model, folder, metrics=metrics, **flags) + list(more)
     device = command[command.index("--device") + 1]
     begin = time.monotonic()
-    with Watch(int(device.partition(":")[2] or 0)) as watch:
+    with Watch(gpu_number(device)) as watch:
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, text=True)
         try:
@@ -164,4 +192,54 @@ def train(trainer, model, folder, limit=None, more=(), **flags):
                 log, _ = process.communicate()
             log += f"\nended after {limit} s, its limit"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
+    lines = [line for line in lines if "step" in line]
     return Outcome(lines, log, process.returncode, time.monotonic() - begin, watch.above)
+
+
+
+def options_of(parser):
+    """Arguments of a script that trains; `more` holds those after a --, which are ranvier-train's."""
+    parser.add_argument("trainer")
+    parser.add_argument("--steps", type=int, default=parser.get_default("steps") or 20)
+    parser.add_argument("--limit", type=float, default=90)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--products-file")
+    parser.add_argument("--metrics", type=Path)
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options = parser.parse_args(sys.argv[1:end])
+    options.more = sys.argv[end + 1:]
+    return options
+
+
+def print_figure(options, name, figure, evaluate, least_steps=1, **flags):
+    """Trains MODELS[name] and prints `figure` as a JSON line, with the values that `evaluate` returns for the Outcome.
+
+    A training that does not fit is not started and has the reason in `left_out`, one that fails has it in `failed`.
+    Returns whether it failed. The lines of all steps are added to --metrics.
+    """
+    model = MODELS[name]
+    flags |= {"device": options.device, "steps": options.steps}
+    if options.products_file:
+        flags["products_file"] = options.products_file
+    figure |= {"model": name, "parameters": model.parameters, "tokens_per_step": model.tokens * flags["microbatches"],
+               "flags": " ".join(options.more)}
+    with tempfile.TemporaryDirectory() as folder:
+        if reason := reason_to_leave_out(options.trainer, model, Path(folder), options.more, **flags):
+            print(json.dumps(figure | {"left_out": reason}), flush=True)
+            return False
+        done = train(options.trainer, model, Path(folder), options.limit, options.more, **flags)
+    figure |= {"steps": len(done.lines), "run_seconds": round(done.seconds, 1)}
+    failed = done.status not in (0, STOPPED) or len(done.lines) < least_steps
+    if failed:
+        print(done.log[-3000:], file=sys.stderr)
+        figure["failed"] = done.log[-400:].strip()
+    else:
+        in_steps = sum(line["seconds"] for line in done.lines)
+        figure |= {"start_seconds": round(done.seconds - in_steps, 1),
+                   "tokens_per_second": round(done.steady("tokens_per_second"), 1), "mfu": done.steady("mfu"),
+                   "measured_mfu": done.steady("measured_mfu"), "measured_bytes": done.used_bytes} | evaluate(done)
+    print(json.dumps(figure), flush=True)
+    if options.metrics:
+        with options.metrics.open("a") as file:
+            file.writelines(json.dumps({"model": name, "flags": figure["flags"]} | line) + "\n" for line in done.lines)
+    return failed

@@ -1,7 +1,8 @@
 """50 steps of ranvier-train on the cpu device, on the cuda device in fp32 and bf16, and of PyTorch on the same GPU,
 from the same weights on the same tokens: the losses beside each other.
 
-usage: compare_losses.py TRAINER FOLDER [--tiny]      FOLDER is emptied and filled; --tiny: for an emulated GPU
+usage: compare_losses.py TRAINER FOLDER [--tiny] [-- FLAGS OF ranvier-train]
+       FOLDER is emptied and filled; --tiny: for an emulated GPU
 
 fp32 must agree within rounding, which 50 steps let grow; bf16 must learn the same.
 """
@@ -21,14 +22,15 @@ import compare
 import gpt2
 import safetensors
 
-TINY = "--tiny" in sys.argv
+END = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+TINY = "--tiny" in sys.argv[:END]
+FLAGS = dict(zip((flag.removeprefix("--") for flag in sys.argv[END + 1::2]), sys.argv[END + 2::2]))
 STEPS = 4 if TINY else 50
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}  # relative, of every step's loss
 CASE = compare.Case(1, 1, layers=4, hidden=128, heads=2, vocabulary=256, length=128, batch_size=8, microbatch_size=4,
                     tokens="tokens.txt")
 if TINY:
     CASE = dataclasses.replace(CASE, layers=1, hidden=64, length=16, batch_size=2, microbatch_size=1)
-MORE = {"device_memory": "64MiB"} if TINY else {}  # too little to time a matrix product before the first step
 
 
 def pytorch(folder, device, precision):
@@ -49,7 +51,7 @@ def main():
     compare.make_weights(CASE, folder / "initial.safetensors", random)
 
     def ranvier(**flags):
-        return compare.run_trainer(CASE, trainer, folder, steps=STEPS, **MORE, **flags)[0]
+        return compare.run_trainer(CASE, trainer, folder, steps=STEPS, **FLAGS, **flags)[0]
 
     losses = {("ranvier cpu", "fp32"): ranvier(device="cpu"),
               ("ranvier cuda", "fp32"): ranvier(device="cuda"),
@@ -69,7 +71,7 @@ def main():
         worst = max(abs(a - b) / abs(b) for a, b in zip(values, expected, strict=True))
         within = worst <= LIMITS[precision]
         failed |= not within
-        print(json.dumps({"who": who, "precision": precision, "first_loss": values[0], "last_loss": values[-1],
+        print(json.dumps({"bench": "compare_losses", "who": who, "precision": precision, "first_loss": values[0], "last_loss": values[-1],
                           "worst_relative_difference": worst, "limit": LIMITS[precision], "within": within}))
     sys.exit(failed)
 

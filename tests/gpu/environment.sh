@@ -37,13 +37,22 @@ nvidia_libraries() {
 }
 LD_LIBRARY_PATH=$(nvidia_libraries | paste -sd :)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
+# Python with PyTorch and NumPy; empty: none. It is only looked for: an import takes seconds.
+torch_python=
+for python in build/reference-python/bin/python python3 /usr/bin/python3; do
+  "$python" -c 'import importlib.util as i, sys; sys.exit(not (i.find_spec("numpy") and i.find_spec("torch")))' 2>/dev/null ||
+    continue
+  torch_python=$python
+  break
+done
+export torch_python
 # Open MPI refuses to start where it finds neither, also jobs of one machine, which use none.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent=false
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 binaries_run() {
   [ -n "$binaries" ] || return 1
-  unpack "$binaries" "$build"
+  if [ -d "$binaries" ]; then cp -asf "$(realpath "$binaries")/." "$build"; else unpack "$binaries" "$build"; fi
   "$build/apps/ranvier-train" --version && return
   echo "run.sh: what --binaries brought does not run here (above)" >&2
   return 1

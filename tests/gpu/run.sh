@@ -1,62 +1,94 @@
 #!/usr/bin/env bash
-# Builds for this machine's GPU, or takes what was built elsewhere, and runs stages: tests, comparisons with the cpu
-# device and with PyTorch, measurements. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
-# cmake/install_dependencies.sh, which may lie in an archive instead. README.md has a plan for half an hour.
+# Builds for this machine's GPU, or takes programs that were built elsewhere, and runs stages: tests, comparisons with
+# the cpu device and with PyTorch, measurements. Needs CUDA 12.4 or newer, CMake, a C++ compiler, and the libraries of
+# cmake/install_dependencies.sh, which may come from an archive instead. README.md has the recipe.
 #
-# usage: tests/gpu/run.sh [--packages ARCHIVE.tar.xz|FOLDER] [--binaries ARCHIVE.tar.xz] [--build FOLDER]
-#                         [--results FOLDER] [--only STAGE,…|all|none] [--limit SECONDS] [--budget SECONDS]
-#                         [--others FOLDER] [--without-cudnn] [--tiny]
-#   --packages       what tests/gpu/packages.sh packed elsewhere, or that unpacked
-#   --binaries       what tests/gpu/binaries.sh built elsewhere; where it does not run, all is built here
-#   --build          where to build, or to unpack those; build/gpu
-#   --results        where every stage adds what it finds as it goes: log, figures.jsonl, summary and a few more;
-#                    build/gpu.results
-#   --only           these stages, in this order, instead of tests,train; none: only build. `check` always comes first
-#     check        what this machine has; whether programs, two ranks and attention by cuDNN run. Ends all if not
-#     tests        what is labelled `gpu`
-#     train        the same small model on either device, text drawn from it, and 50 steps beside PyTorch
-#     memcheck     the tests of kernels again under compute-sanitizer
-#     racecheck    the same for races in shared memory
-#     ops          every operation beside a copy and a large matrix product (tests/bench/ops_bench_cuda.cpp)
-#     sizes        GPT-2 small to 7 B, 20 steps each (tests/bench/sizes_on_one_gpu.py)
-#     ncu          one step of GPT-2 small under Nsight Compute (tests/bench/step_under_ncu.py)
-#     pytorch      training beside PyTorch with torch.compile (tests/bench/compare_pytorch_gpu.py)
-#     others       every program of --others FOLDER: what it says of its tokens per second
-#     ranks        two ranks on one GPU as two stages; four as 2 x 2 (tests/bench/stages_on_one_gpu.sh)
-#     tiers        GPT-2 small with states on the host and in files (tests/bench/tiers.sh)
-#     large        7 B with optimizer states in the host's memory (tests/bench/optimizer_on_host_gpu.sh)
-#     faults       what a user sees of a GPU that is not there or too small, and of a rank that dies
-#   --limit          seconds of each stage instead of its own, after which it is ended and the next one begins
-#   --budget         seconds of them all: what is left limits a stage, too, and without any it is not begun
-#   --others         a folder of programs, each started there without arguments by the stage `others`
-#   --without-cudnn  measure although attention by cuDNN is not to be had
-#   --tiny           models and counts so small that an emulated GPU is fast enough (tests/gpu/rehearse.sh)
-# Fails at its end if a stage failed.
+# usage: tests/gpu/run.sh --help
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages= binaries= build=build/gpu results= only=tests,train limit= budget= others= without_cudnn= tiny=
-declare -A limits=([check]=90 [tests]=200 [train]=120 [memcheck]=150 [racecheck]=150 [ops]=90 [sizes]=330 [ncu]=100
-                   [pytorch]=330 [others]=200 [ranks]=120 [tiers]=150 [large]=330 [faults]=90)
-all_stages=(check tests train memcheck racecheck ops sizes ncu pytorch others ranks tiers large faults)
+usage() {
+  cat <<'END'
+usage: tests/gpu/run.sh [--call A|B|C] [--packages ARCHIVE.tar.xz|FOLDER] [--binaries ARCHIVE.tar.xz|FOLDER]
+                        [--build FOLDER] [--results FOLDER] [--only STAGE,…|all|none] [--limit SECONDS]
+                        [--budget SECONDS] [--others FOLDER] [--tiny]
+  --call           one of the three calls of the recipe, with its stages, budget and limits
+  --packages       archive of tests/gpu/packages.sh, or the folder that it unpacks to
+  --binaries       archive of tests/gpu/binaries.sh, or such a folder; if it does not run, all is built here
+  --build          folder to build in, or to unpack those into; build/gpu
+  --results        folder that every stage adds its results to: log, figures.jsonl, summary and a few more;
+                   build/gpu.results
+  --only           stages, in this order, instead of tests,train; none: only build. `check` always comes first
+    check        lists this machine's tools and starts programs, two ranks and cuDNN; ends the call if they fail
+    tests        tests with the label `gpu`, a process per file
+    train        the same small model on either device, text drawn from it, and 50 steps compared with PyTorch
+    gpt2         GPT-2 small, 10 steps (tests/bench/sizes_on_one_gpu.py)
+    ops          every operation in bf16 as a share of a copy or a product (tests/bench/ops_bench_cuda.cpp)
+    sizes        1.5B and 7B, 8 microbatches per step, with either backward pass of cuDNN's attention
+    ncu          one step of GPT-2 small under Nsight Compute (tests/bench/step_under_ncu.py)
+    pytorch      GPT-2 small compared with PyTorch and torch.compile (tests/bench/compare_pytorch_gpu.py)
+    memcheck     tests of our own kernels under compute-sanitizer
+    racecheck    the same for races in shared memory
+    host_states  3B with optimizer states on the host and on the device (tests/bench/optimizer_on_host_gpu.py)
+    faults       a GPU that is missing or too small, and a rank that dies: the message and the end
+    more_sizes   774M, 1.3B and 3B as in `sizes`
+    more_pytorch 774M and 1.5B as in `pytorch`
+    ops_fp32     `ops` in fp32
+    others       every program of --others FOLDER: the tokens per second that it prints
+    ranks        two ranks on one GPU as two stages; four as 2 x 2 (tests/bench/stages_on_one_gpu.sh)
+    tiers        GPT-2 small with states on the host and in files (tests/bench/tiers.sh)
+    large        7B with optimizer states on the host: 84 GB of pinned memory
+  --limit          seconds per stage instead of its own limit, after which it is ended and the next one begins
+  --budget         seconds for all stages: the rest of it limits a stage, too; a stage without any is not begun
+  --others         a folder of programs, each started there without arguments by the stage `others`
+  --tiny           models and counts so small that an emulated GPU is fast enough (tests/gpu/rehearse.sh)
+Fails at its end if a stage failed.
+END
+}
+
+# Budget in seconds, then stages with their limits, the most valuable first. Unpacking takes the rest of the budget.
+declare -A calls=(
+  [A]="360 check:60 tests:115 train:60 gpt2:45 ops:60"
+  [B]="540 check:30 sizes:250 ncu:90 pytorch:150"
+  [C]="420 check:30 memcheck:90 racecheck:90 host_states:130 faults:60"
+)
+# Limits in seconds of stages without --call.
+declare -A limits=([check]=60 [tests]=200 [train]=120 [gpt2]=60 [ops]=90 [sizes]=330 [ncu]=100 [pytorch]=200 [memcheck]=150
+                   [racecheck]=150 [host_states]=200 [faults]=90 [more_sizes]=200 [more_pytorch]=300 [ops_fp32]=60
+                   [others]=200 [ranks]=120 [tiers]=150 [large]=300)
+all_stages=(check tests train gpt2 ops sizes ncu pytorch memcheck racecheck host_states faults more_sizes more_pytorch
+            ops_fp32 others ranks tiers large)
+call= packages= binaries= build=build/gpu results= only= limit= budget= others= tiny=
 while [ $# -gt 0 ]; do
   case "$1" in
-    --packages | --binaries | --build | --results | --only | --limit | --budget | --others)
+    --call | --packages | --binaries | --build | --results | --only | --limit | --budget | --others)
       [ $# -ge 2 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
       printf -v "${1#--}" %s "$2"
       shift 2 ;;
-    --without-cudnn) without_cudnn=yes; shift ;;
     --tiny) tiny=yes; shift ;;
-    *) echo "run.sh: unknown argument '$1'; it takes --packages, --binaries, --build, --results, --only, --limit," \
-            "--budget, --others, --without-cudnn and --tiny" >&2
+    --help) usage; exit ;;
+    *) echo "run.sh: unknown argument '$1'; it takes --call, --packages, --binaries, --build, --results, --only," \
+            "--limit, --budget, --others and --tiny" >&2
        exit 2 ;;
   esac
 done
-case "$only" in
-  all) stages=("${all_stages[@]:1}") ;;
-  none) stages=() ;;
-  *) IFS=, read -ra stages <<<"$only" ;;
-esac
+if [ -n "$call" ]; then
+  [ -n "${calls[$call]:-}" ] || { echo "run.sh: --call $call: A, B or C" >&2; exit 2; }
+  [ -z "$only" ] || { echo "run.sh: --call $call has its own stages: remove --only $only" >&2; exit 2; }
+  read -ra stages <<<"${calls[$call]}"
+  : "${budget:=$((stages[0] * ${tiny:+4 *} 1))}"
+  stages=("${stages[@]:1}")
+  for i in "${!stages[@]}"; do
+    limits[${stages[i]%:*}]=${stages[i]#*:}
+    stages[i]=${stages[i]%:*}
+  done
+else
+  case "${only:=tests,train}" in
+    all) stages=("${all_stages[@]}") ;;
+    none) stages=() ;;
+    *) IFS=, read -ra stages <<<"check,$only" ;;
+  esac
+fi
 for stage in "${stages[@]}"; do
   [ -n "${limits[$stage]:-}" ] || { echo "run.sh: --only $stage: one of ${all_stages[*]}, or all or none" >&2; exit 2; }
 done
@@ -79,19 +111,18 @@ if ! binaries_run; then
 fi
 [ ${#stages[@]} -gt 0 ] || exit 0
 
-# What stages read. They run in the repository's root.
-export build results others tiny without_cudnn
-products=$build/products.json  # what is measured of a GPU's products once holds for all stages
+# Variables that stages read. They run in the repository's root.
+products=$build/products.json  # remembers which of the GPU's products were the fastest, for all stages
 figures=$results/figures.jsonl
-slower=1
-[ -z "$tiny" ] || slower=4  # than a GPU, even so
-# So little that no matrix product is timed, which an emulated GPU would need minutes for.
-tiny_flags=${tiny:+--device-memory 64MiB}
-export products figures tiny_flags
-for stage in "${all_stages[@]}"; do limits[$stage]=${limit:-$((limits[$stage] * slower))}; done
+# Tiny: so little memory that no large product is timed, which an emulated GPU would need minutes for.
+common_flags=${tiny:+--device-memory 140MiB}
+export build results others tiny products figures common_flags
+slower=${tiny:+4}  # than a GPU, even so
+for stage in "${all_stages[@]}"; do limits[$stage]=${limit:-$((limits[$stage] * ${slower:-1}))}; done
 
 summarize() {
   python3 tests/gpu/summary.py "$results" >"$results/summary.new" && mv "$results/summary.new" "$results/summary"
+  python3 tests/gpu/summary.py --markdown "$results" >"$results/rows.md"
 }
 
 run_stage() {  # <stage>
@@ -104,7 +135,7 @@ run_stage() {  # <stage>
     return 1
   fi
   echo "== $1, at most $seconds s" | tee -a "$results/log"
-  timeout --kill-after=10 "$seconds" bash -euo pipefail "tests/gpu/stages/$1.sh" 2>&1 </dev/null |
+  timeout --kill-after=5 "$seconds" bash -euo pipefail "tests/gpu/stages/$1.sh" 2>&1 </dev/null |
     tee -a "$results/log" |
     awk -v figures="$figures" '{ print; fflush() } /^\{"/ { print >>figures; fflush(figures) }' ||
     status=${PIPESTATUS[0]}
@@ -117,12 +148,17 @@ run_stage() {  # <stage>
   return "$status"
 }
 
-failed=
-for stage in check "${stages[@]/#check/}"; do
-  [ -n "$stage" ] || continue  # check itself
-  run_stage "$stage" && continue
-  failed+=" $stage"
-  [ "$stage" != check ] || break
+failed= checked=
+for stage in "${stages[@]}"; do
+  [ "$stage" != check ] || [ -z "$checked" ] || continue
+  checked=yes
+  if ! run_stage "$stage"; then
+    failed+=" $stage"
+    [ "$stage" != check ] || break
+  fi
+  if [ "$stage" = check ] && grep '"bench": "check"' "$figures" | tail -1 | grep -q '"attention": "ranvier"'; then
+    common_flags+=" --attention ranvier"  # cuDNN failed
+  fi
 done
 cat "$results/summary"
 [ -z "$failed" ] || { echo "run.sh: failed:$failed" >&2; exit 1; }

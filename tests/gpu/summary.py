@@ -1,10 +1,11 @@
-"""What the stages of run.sh found, as tables: tokens per second beside others', shares of the measured matrix rate,
-memory beside the plan, and what failed.
+"""Tables of the figures that the stages of run.sh wrote: tokens per second, MFU, memory and plan, comparisons, failures.
 
-usage: summary.py FOLDER…      what run.sh --results wrote, of one or several calls
+usage: summary.py [--markdown] FOLDER…      folders that run.sh --results wrote, of one or several calls
+  --markdown   rows for tests/bench/RESULTS.md instead, under its titles and columns
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -66,26 +67,51 @@ def ceilings(figures):
     show("what this GPU reaches on random values", ["", ""], rows)
 
 
+def trained(figures):
+    return [size for size in figures.get("sizes_on_one_gpu", []) if "tokens_per_second" in size]
+
+
+def flags_of(figure):
+    """The flags that tell trainings of one model apart."""
+    return " ".join(f"--{name} {value}" for name, value in re.findall(r"--(attention\S*) (\S+)", figure["flags"]))
+
+
 def trainings(figures):
-    compared = {case["case"]: case for case in figures.get("compare_pytorch_gpu", [])}
-    rows = []
-    for size in figures.get("sizes_on_one_gpu", []):
-        beside = compared.get(f"{size['model']}-bf16", {})
-        if "failed" in size:
-            rows.append([size["model"], "failed"] + [None] * 8)
-            continue
-        rows.append([size["model"], number(size["tokens_per_second"]), size["tflops"], percent(size["mfu"]),
-                     gib(size["planned_bytes"]), gib(size["measured_bytes"]), size["start_seconds"],
-                     number(beside.get("pytorch_tokens_per_second")),
-                     number(beside.get("pytorch_padded_tokens_per_second")), beside.get("ratio")])
-    show("trainings in bf16; TFLOP/s and shares of the measured matrix rate count all of T × T in attention",
-         ["", "tokens/s", "TFLOP/s", "share", "GiB planned", "measured", "start s", "PyTorch tokens/s", "padded", "ratio"],
-         rows)
-    rows = [[case["case"], number(case["ranvier_tokens_per_second"]), number(case["pytorch_tokens_per_second"]),
-             number(case["pytorch_padded_tokens_per_second"]), case["ratio"]] for case in compared.values()]
-    show("beside PyTorch, in turns", ["", "tokens/s", "PyTorch", "padded", "ratio"], rows)
+    rows = [[f"{size['model']} {flags_of(size)}".strip(), size["microbatches"], number(size["tokens_per_second"]),
+             size["tflops"], percent(size["mfu"]), percent(size["measured_mfu"]), gib(size["measured_bytes"]),
+             gib(size["planned_bytes"]), size["start_seconds"]] for size in trained(figures)]
+    show("trainings in bf16; TFLOP/s count all of T × T in attention",
+         ["", "microbatches", "tokens/s", "TFLOP/s", "MFU", "of measured", "GiB", "GiB planned", "start s"], rows)
+    compared = figures.get("compare_pytorch_gpu", [])
+    whole = {case["case"] for case in compared}
+    show("compared with PyTorch, in turns", ["", "tokens/s", "PyTorch", "padded", "ratio"],
+         [[case["case"], number(case["ranvier_tokens_per_second"]), number(case["pytorch_tokens_per_second"]),
+           number(case["pytorch_padded_tokens_per_second"]), case["ratio"]] for case in compared])
+    show("single runs of comparisons that were cut off", ["", "tokens/s"],
+         [[f"{run['case']}: {run['who']}", number(run["tokens_per_second"])]
+          for run in figures.get("compare_pytorch_gpu_run", []) if run["case"] not in whole])
     show("other trainers", ["", "tokens/s"],
          [[other["program"], number(other["tokens_per_second"])] for other in figures.get("others", [])])
+
+
+def left_out(figures):
+    show("left out, as memory is too small", ["", ""],
+         [[f"{run['model']} {flags_of(run)}".strip() if run["bench"] == "sizes_on_one_gpu" else
+           f"{run['model']}, AdamW at {run['step_at']}", run["left_out"]]
+          for bench in ("sizes_on_one_gpu", "optimizer_on_host_gpu") for run in figures.get(bench, [])
+          if "left_out" in run])
+
+
+def checks(figures):
+    rows = []
+    tests = figures.get("tests", [])
+    for tool in dict.fromkeys(test["tool"] for test in tests):
+        files = [test for test in tests if test["tool"] == tool]
+        rows.append([tool or "alone", len(files), sum(test["status"] == 0 for test in files)])
+    show("test files", ["", "done", "passed"], rows)
+    show("losses of 50 steps compared with the cpu device", ["", "", "worst relative difference"],
+         [[loss["who"], loss["precision"], f"{loss['worst_relative_difference']:.1e}"]
+          for loss in figures.get("compare_losses", [])])
 
 
 def operations(figures):
@@ -111,15 +137,19 @@ def operations(figures):
            percent(kernel["sm_share"])] for kernel in figures.get("step_under_ncu", []) if "kernel" in kernel][:15])
 
 
+def stepped(figures):
+    return [run for run in figures.get("optimizer_on_host_gpu", []) if "seconds" in run]
+
+
 def placements(figures):
-    show("where states are", ["", "seconds a step", "beside the device", "losses the same"],
+    show("where states are", ["", "seconds per step", "of the device's", "losses the same"],
          [[tier["placement"], tier["seconds"], tier["over_device"], tier.get("losses_same")]
           for tier in figures.get("tiers", [])])
-    show("states of 7 B on the host", ["", "seconds a step", "without the optimizer", "GiB planned", "measured"],
-         [[f"{large['tokens_a_step']} tokens", large["seconds"], large["seconds_without_optimizer"],
-           gib(large["device_bytes"]), gib(large["measured_bytes"])]
-          for large in figures.get("optimizer_on_host_gpu", [])])
-    show("ranks that share the GPU", ["", "seconds a step", "lost", "losses"],
+    show("optimizer states on the host", ["", "tokens/s", "seconds per step", "without the optimizer", "GiB", "GiB planned"],
+         [[f"{large['model']}, AdamW at {large['step_at']}", number(large["tokens_per_second"]), large["seconds"],
+           large["seconds_without_optimizer"], gib(large["measured_bytes"]), gib(large["device_bytes"])]
+          for large in stepped(figures)])
+    show("ranks that share the GPU", ["", "seconds per step", "lost", "losses"],
          [["one rank", stages["seconds_one_rank"], None, None] for stages in figures.get("stages_on_one_gpu", [])] +
          [["two stages", stages["seconds_two_ranks"], percent(stages["lost"]),
            "the same in fp32" if stages["fp32_same"] else "DIFFERENT in fp32"]
@@ -131,11 +161,16 @@ def placements(figures):
 def failures(figures):
     rows = [[f"stage {stage['stage']}", OUTCOMES.get(stage["status"], f"status {stage['status']}")]
             for stage in figures.get("stage", []) if stage["status"] != 0]
-    rows += [[f"{test['program']}{'' if test['tool'] == 'none' else ' under ' + test['tool']}",
+    rows += [[f"{test['program']}: {test['file']}{' under ' + test['tool'] if test['tool'] else ''}",
               "no GPU" if test["status"] == 77 else f"status {test['status']}"]
              for test in figures.get("tests", []) if test["status"] != 0]
-    rows += [[size["model"], size["failed"].splitlines()[-1][:110] if size["failed"] else "without a word"]
-             for size in figures.get("sizes_on_one_gpu", []) if "failed" in size]
+    rows += [[run["model"], run["failed"].splitlines()[-1][:110] if run["failed"] else "without a word"]
+             for bench in ("sizes_on_one_gpu", "optimizer_on_host_gpu") for run in figures.get(bench, [])
+             if "failed" in run]
+    rows += [["cuDNN", "fails: attention was computed by our own kernels"]
+             for check in figures.get("check", []) if check["attention"] == "ranvier"]
+    rows += [[f"losses of {loss['who']}, {loss['precision']}", f"differ by {loss['worst_relative_difference']:.1e}"]
+             for loss in figures.get("compare_losses", []) if not loss["within"]]
     rows += [[case["case"], f"{who} has no figure"] for case in figures.get("compare_pytorch_gpu", [])
              for who, key in (("ranvier-train", "ranvier_tokens_per_second"), ("PyTorch", "ratio")) if case[key] is None]
     rows += [[f"other trainer {other['program']}", f"status {other['status']}"]
@@ -149,13 +184,54 @@ def failures(figures):
         print("\nnothing failed")
 
 
+def markdown(figures):
+    """Every table of RESULTS.md that has rows: title, columns, rows."""
+    check = figures.get("check", [{}])[-1]
+    where = [check.get("gpu"), check.get("commit")]
+
+    def table(title, columns, rows):
+        if not rows:
+            return
+        columns = [*columns, "GPU", "commit"]
+        print(f"\n### {title}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+        for row in rows:
+            print(f"| {' | '.join('–' if cell in (None, '') else str(cell) for cell in [*row, *where])} |")
+
+    table("Training: `sizes_on_one_gpu.py`",
+          ["model", "flags", "microbatches", "tokens/s", "share of 989 TFLOP/s", "share of the measured rate", "memory, GiB",
+           "plan, GiB"],
+          [[size["model"], flags_of(size), size["microbatches"], number(size["tokens_per_second"]), percent(size["mfu"]),
+            percent(size["measured_mfu"]), gib(size["measured_bytes"]), gib(size["planned_bytes"])]
+           for size in trained(figures)])
+    table("PyTorch: `compare_pytorch_gpu.py`",
+          ["case", "tokens/s", "PyTorch, tokens/s", "PyTorch with a padded vocabulary", "ratio to the faster one"],
+          [[case["case"], number(case["ranvier_tokens_per_second"]), number(case["pytorch_tokens_per_second"]),
+            number(case["pytorch_padded_tokens_per_second"]), case["ratio"]]
+           for case in figures.get("compare_pytorch_gpu", [])])
+    table("Optimizer states on the host: `optimizer_on_host_gpu.py`",
+          ["model", "AdamW at", "tokens per step", "tokens/s", "seconds per step", "without the optimizer", "memory, GiB",
+           "plan, GiB"],
+          [[run["model"], run["step_at"], number(run["tokens_per_step"]), number(run["tokens_per_second"]), run["seconds"],
+            run["seconds_without_optimizer"], gib(run["measured_bytes"]), gib(run["device_bytes"])]
+           for run in stepped(figures)])
+    table("Operations: `ops_bench_cuda`",
+          ["model", "operation", "dtype", "µs", "share of a copy", "share of a product", "share with all of T × T"],
+          [[one["model"], one["operation"], one["dtype"], one["us"], percent(one.get("share_of_copy")),
+            percent(one.get("share_of_matmul")), percent(one.get("share_whole"))]
+           for one in figures.get("operation", [])])
+
+
 def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit("usage: summary.py FOLDER…      what run.sh --results wrote")
-    figures = read(sys.argv[1:])
+    folders = [argument for argument in sys.argv[1:] if argument != "--markdown"]
+    if not folders or folders[0].startswith("-"):
+        sys.exit("usage: summary.py [--markdown] FOLDER…      folders that run.sh --results wrote")
+    figures = read(folders)
+    if "--markdown" in sys.argv:
+        return markdown(figures)
     for check in figures.get("check", []):
-        print(f"{check['gpu']}, attention by {check['attention']}")
-    for part in (stages, ceilings, trainings, operations, placements, failures):
+        print(f"{check['gpu']}, {check['free_mib'] / 1024:.1f} of {check['total_mib'] / 1024:.1f} GiB free, commit "
+              f"{check['commit'] or 'unknown'}, attention by {check['attention']}")
+    for part in (stages, checks, ceilings, trainings, left_out, operations, placements, failures):
         part(figures)
 
 

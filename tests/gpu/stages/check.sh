@@ -1,15 +1,15 @@
-# What this machine has, and whether what all stages need is there: a few seconds before minutes are spent.
+# Lists this machine's tools and starts the programs that all stages need: a few seconds before minutes are spent. A cuDNN that
+# fails is recorded; later stages then compute attention with our own kernels.
 nvidia-smi -L
-nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,clocks.mem,power.limit \
-  --format=csv,noheader
 uname -r
 ldd --version | sed -n 1p
 memory=$(awk '/MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo)
 echo "$(nproc) cores, $memory, $(df -h --output=avail . | tail -1) free here"
 for tool in nvcc compute-sanitizer ncu nsys mpirun cmake ninja; do
-  echo "$tool: $(command -v "$tool" || echo none)"
+  echo "$tool: $(PATH=$PATH:/usr/local/cuda/bin command -v "$tool" || echo none)"
 done
-python3 -c 'import torch; print("PyTorch", torch.__version__)' 2>/dev/null || echo "PyTorch: python3 has none"
+${torch_python:-python3} -c 'import importlib.metadata as m; print("PyTorch", m.version("torch"))' 2>/dev/null ||
+  echo "PyTorch: none; comparisons with it are left out"
 IFS=: read -ra folders <<<"$LD_LIBRARY_PATH"
 for library in cublasLt cudnn nvrtc nccl; do
   found=
@@ -24,20 +24,27 @@ train() {  # <ranks> <flags…>
   mpirun -n "$1" --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 \
     --hidden 64 --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 2 --steps 2 "${@:2}" 2>&1
 }
+must_train() {
+  local said
+  said=$(train "$@") || { echo "$said"; exit 1; }
+  tail -1 <<<"$said"
+}
 train 1 --version
-train 2 --device cpu --threads 1 | tail -1
+must_train 2 --device cpu --threads 1
 # shellcheck disable=SC2086  # words
-train 1 --device cuda --precision fp32 $tiny_flags | tail -1
-attention=ranvier
-if said=$(train 1 --device cuda --precision bf16 --attention cudnn --products first $tiny_flags); then
-  attention=cudnn
+must_train 1 --device cuda --precision fp32 $common_flags
+attention=cudnn
+# shellcheck disable=SC2086  # words
+if said=$(train 1 --device cuda --precision bf16 $common_flags --attention cudnn --products first); then
   grep '^attention' <<<"$said" || true
-elif [ -z "$without_cudnn" ]; then
+else
+  attention=ranvier
   echo "$said"
-  echo "check: attention by cuDNN does not run (above), so that trainings would take our own without a word. A build" \
-    "needs cudnn-frontend's headers (cmake/install_dependencies.sh --cuda, then tests/gpu/packages.sh), a machine" \
-    "libcudnn.so.9. --without-cudnn goes on all the same."
-  exit 1
+  echo "check: cuDNN fails (above): attention is computed by our own kernels from here on. cuDNN needs libcudnn.so.9" \
+    "and a build with cudnn-frontend's headers (cmake/install_dependencies.sh --cuda)."
 fi
-gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | sed -n 1p)
-printf '{"bench": "check", "gpu": "%s", "attention": "%s"}\n' "$gpu" "$attention"
+commit=$(cat "$build/commit" 2>/dev/null || git rev-parse --short HEAD 2>/dev/null || true)
+nvidia-smi --query-gpu=name,driver_version,memory.total,memory.free --format=csv,noheader,nounits | sed -n 1p |
+  awk -F ', ' -v attention="$attention" -v commit="$commit" '{
+    printf "{\"bench\": \"check\", \"gpu\": \"%s\", \"driver\": \"%s\", \"total_mib\": %d, \"free_mib\": %d, ", $1, $2, $3, $4
+    printf "\"commit\": \"%s\", \"attention\": \"%s\"}\n", commit, attention }'

@@ -25,16 +25,16 @@ gpus=$(nvidia-smi -L | grep -c GPU)
 {
   expect "numbered from 0" 1 "cuda:$gpus" --steps 2
   expect "--device-memory" 1 cuda --device-memory 1MiB --steps 2
-  RANVIER_FAULT=1:2:throw expect "rank 1" 2 cuda --g-inter 2 --steps 4 $tiny_flags
-  RANVIER_FAULT=1:2:hang expect "rank 1" 2 cuda --g-inter 2 --steps 4 $tiny_flags
+  RANVIER_FAULT=1:2:throw expect "rank 1" 2 cuda --g-inter 2 --steps 4 $common_flags
+  RANVIER_FAULT=1:2:hang expect "rank 1" 2 cuda --g-inter 2 --steps 4 $common_flags
   sizes=(--layers 96 --hidden 12288 --heads 96)
-  expect "optimizer states" 1 cuda --steps 2
+  expect "optimizer states" 1 cuda --steps 2 $common_flags
 }
 
 # A rank that is killed: the other one does not wait for ever.
 mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 --hidden 64 \
   --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --g-inter 2 --timeout 10 \
-  --device cuda $tiny_flags --metrics "$folder/metrics" >"$folder/log" 2>&1 &
+  --device cuda $common_flags --metrics "$folder/metrics" >"$folder/log" 2>&1 &
 job=$! begin=$SECONDS
 while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
 begin=$SECONDS

@@ -1,4 +1,7 @@
-# 7 B parameters whose optimizer states are in the host's memory: 84 GB of it.
-sizes=(--batch 32 --steps 3 --limit 140)
-[ -z "$tiny" ] || sizes=(--layers 2 --hidden 64 --heads 1 --vocabulary 250 --length 32 --batch 4 --microbatch 2 --steps 3)
-tests/bench/optimizer_on_host_gpu.sh --build "$build" "${sizes[@]}" -- --products-file "$products" $tiny_flags
+# 7B parameters at 128k tokens per step with optimizer states on the host, AdamW on the device: 84 GB of pinned memory.
+model=7B microbatches=16
+[ -z "$tiny" ] || model=tiny microbatches=2
+# shellcheck disable=SC2086  # words
+python3 tests/bench/optimizer_on_host_gpu.py "$build/apps/ranvier-train" --model "$model" \
+  --microbatches "$microbatches" --steps-at device --limit 270 --products-file "$products" --metrics "$results/metrics.jsonl" \
+  -- $common_flags

@@ -1,2 +1,2 @@
-# The kernels' tests under compute-sanitizer: races in shared memory.
+# Tests of our own kernels under compute-sanitizer: races in shared memory.
 source tests/gpu/stages/sanitizer.sh racecheck

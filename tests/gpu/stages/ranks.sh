@@ -5,7 +5,7 @@ if [ -n "$tiny" ]; then
   sizes=(--layers 2 --hidden 64 --heads 1 --vocabulary 250 --length 32 --batch 4 --microbatch 1 --rounds 1 --steps 3)
   grid=(--layers 2 --hidden 64 --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1)
 fi
-tests/bench/stages_on_one_gpu.sh --build "$build" "${sizes[@]}" --products-file "$products" -- $tiny_flags
+tests/bench/stages_on_one_gpu.sh --build "$build" "${sizes[@]}" --products-file "$products" -- $common_flags
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -14,7 +14,7 @@ for ranks in 1 4; do
   ways=()
   [ "$ranks" -eq 1 ] || ways=(--g-inter 2 --g-data 2 --shard zero3)
   mpirun -n "$ranks" --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" "${grid[@]}" \
-    --steps 4 --precision fp32 --device cuda:0 "${ways[@]}" $tiny_flags --metrics "$folder/$ranks" | tail -2
+    --steps 4 --precision fp32 --device cuda:0 "${ways[@]}" $common_flags --metrics "$folder/$ranks" | tail -2
 done
 paste "$folder/1" "$folder/4" | perl -ne '
   my ($one, $four) = /"loss":\s*([\d.]+)/g;

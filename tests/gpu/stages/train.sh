@@ -1,4 +1,4 @@
-# The same small model on either device, text drawn from it, and 50 steps beside PyTorch.
+# The same small model on either device, text drawn from it, and 50 steps compared with PyTorch.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 steps=50 tokens=200
@@ -18,7 +18,7 @@ close_losses() {  # <metrics> <metrics> <steps> <what>
 cat README.md ./*/*.cpp >"$folder/text"
 for device in cpu cuda; do
   "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps "$steps" --precision fp32 --device "$device" \
-    $tiny_flags --metrics "$folder/$device" --save "$folder/weights" | tail -3
+    $common_flags --metrics "$folder/$device" --save "$folder/weights" | tail -3
 done
 close_losses "$folder/cpu" "$folder/cuda" "$steps" "losses of $steps steps"
 for device in cpu cuda; do
@@ -37,7 +37,7 @@ if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
   cmp <(losses "$folder/plans.ring") <(losses "$folder/nccl.ring") && echo "plans give the same losses by NCCL"
   close_losses "$folder/plans.ring" "$folder/nccl.auto" 20 "those of NCCL itself"
 fi
-echo "-- beside PyTorch"
-status=0  # what reference/run.sh says of a machine without PyTorch is no failure here
-tests/reference/run.sh ../gpu/compare_losses.py "$build/apps/ranvier-train" "$folder/losses" ${tiny:+--tiny} || status=$?
-[ "$status" -eq 77 ] || exit "$status"
+[ -n "$torch_python" ] || exit 0
+echo "-- compared with PyTorch"
+# shellcheck disable=SC2086  # words
+"$torch_python" tests/gpu/compare_losses.py "$build/apps/ranvier-train" "$folder/losses" ${tiny:+--tiny} -- $common_flags
