@@ -115,7 +115,7 @@ fi
 products=$build/products.json  # remembers which of the GPU's products were the fastest, for all stages
 figures=$results/figures.jsonl
 # Tiny: so little memory that no large product is timed, which an emulated GPU would need minutes for.
-common_flags=${tiny:+--device-memory 140MiB}
+common_flags=${tiny:+--device-memory 200MiB}
 export build results others tiny products figures common_flags
 slower=${tiny:+4}  # than a GPU, even so
 for stage in "${all_stages[@]}"; do limits[$stage]=${limit:-$((limits[$stage] * ${slower:-1}))}; done

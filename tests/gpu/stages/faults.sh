@@ -38,7 +38,9 @@ mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$
 job=$! begin=$SECONDS
 while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
 begin=$SECONDS
-rank=$(pgrep -P "$job" -n ranvier-train) && kill -KILL "$rank"
+rank=$(awk -v job="$job" 'FNR == 1 { ours = /ranvier-train/ } /^Pid:/ { pid = $2 } /^PPid:/ && ours && $2 == job { last = pid }
+  END { print last }' /proc/[0-9]*/status 2>/dev/null || true)  # pgrep is not everywhere
+[ -z "$rank" ] || kill -KILL "$rank"
 while kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 20)); do sleep 0.2; done
 ended=true
 if kill "$job" 2>/dev/null; then ended=false failed=1; fi
