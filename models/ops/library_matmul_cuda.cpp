@@ -10,8 +10,12 @@
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/error.hpp"
+#include "runtime/log_file.hpp"
+
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -19,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +41,7 @@ using Kind = Epilogue::Kind;
 
 constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
 constexpr double hopeless = 1.5;         // times the best so far: not measured any further
+constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr auto most_measuring = std::chrono::milliseconds(100);  // of a product; the most promising ones come first
 
 /// What the library is asked for.
@@ -133,6 +139,24 @@ cublasLtEpilogue_t epilogue_of(const LibraryProduct& p) {
   return p.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/// Warns of a failure of the library, which ends nothing: another algorithm or our own kernel computes the product.
+void warn(const LibraryProduct& p, const std::string& failure) {
+  constexpr int most_warnings = 4;  // per process: a measurement tries hundreds of algorithms
+  static std::atomic<int> warnings{0};
+  const int before = warnings++;
+  if (before >= most_warnings) return;
+  runtime::say_on_stderr(fmt::format(
+      "ranvier: warning: product of {} × {} × {} in {}: {}; another algorithm or our own kernel computes it{}\n",
+      p.m, p.n, p.k, to_string(p.dtype), failure,
+      before + 1 < most_warnings ? "" : "; further warnings of this kind are not printed"));
+}
+
+bool is_captured(cudaStream_t queue) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  runtime::cuda::check(cudaStreamIsCapturing(queue, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 /// A product that is ready to run: only addresses are missing.
 class Plan {
  public:
@@ -156,13 +180,16 @@ class Plan {
   void refuse() { possible_ = false; }
   [[nodiscard]] const cublasLtMatmulAlgo_t& algorithm() const { return algorithm_; }
 
-  /// False if it turns out not to be possible.
-  bool run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays, const Epilogue& epilogue,
-           std::byte* workspace) {
-    const cublasStatus_t status = try_run(library, queue, arrays, epilogue, workspace);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return possible_ = false;
-    check(status, "cublasLtMatmul");
-    return true;
+  /// False if it turns out not to be possible. Throws ErrorCode::device if the GPU no longer works, and while the
+  /// stream is captured: the caller of the capture then queues the product without one (graph_cache_cuda.hpp).
+  bool run(cublasLtHandle_t library, cudaStream_t queue, const LibraryProduct& p, const MatmulArrays& arrays,
+           const Epilogue& epilogue, std::byte* workspace) {
+    const std::string failure = failure_of_run(library, queue, arrays, epilogue, workspace);
+    if (failure.empty()) return true;
+    if (is_captured(queue)) fail(ErrorCode::device, "{}", failure);
+    cuda::expect_working_gpu(queue);
+    warn(p, failure);
+    return possible_ = false;
   }
 
   /// From now on the fastest of the library's answers that work; its time, or none if there is no such answer.
@@ -177,16 +204,15 @@ class Plan {
       if (best && std::chrono::steady_clock::now() - begin > most_measuring) break;
       use({answer});
       if (!possible_) continue;
-      bool works = true;
+      std::string failure;
       const auto attempt = [&] {
-        works = works && try_run(library, queue, arrays, epilogue, workspace) == CUBLAS_STATUS_SUCCESS;
+        if (failure.empty()) failure = failure_of_run(library, queue, arrays, epilogue, workspace);
       };
       attempt();
-      const double seconds =
-          works ? stopwatch.seconds_of(attempt, best ? hopeless * *best : std::numeric_limits<double>::infinity())
-                : 0;
-      if (!works) {  // whatever the reason, it is not this one
+      const double seconds = failure.empty() ? stopwatch.seconds_of(attempt, best ? hopeless * *best : endless) : 0;
+      if (!failure.empty()) {
         cuda::expect_working_gpu(queue);
+        warn(p, failure);
         continue;
       }
       if (!first) first = seconds;
@@ -215,14 +241,21 @@ class Plan {
     point(p.has_bias ? some_array(p.alignments[3]) : nullptr, some_array(p.alignments[4]));
   }
 
-  cublasStatus_t try_run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays,
-                         const Epilogue& epilogue, std::byte* workspace) {
-    point(arrays.bias, epilogue.array);
+  /// Queues the product. Empty if that worked.
+  std::string failure_of_run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays,
+                             const Epilogue& epilogue, std::byte* workspace) {
     const bool adds = epilogue_ == Kind::sum;
     const float one = 1, old = arrays.accumulate || adds ? 1.0f : 0.0f;
-    return cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(),
-                              &old, adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(),
-                              &algorithm_, workspace, cuda::stream_workspace_bytes, queue);
+    try {
+      point(arrays.bias, epilogue.array);
+      check(cublas_lt().matmul(library, description_.get(), &one, arrays.b, first_.get(), arrays.a, second_.get(),
+                               &old, adds ? epilogue.array : arrays.c, result_.get(), arrays.c, result_.get(),
+                               &algorithm_, workspace, cuda::stream_workspace_bytes, queue),
+            "cublasLtMatmul");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
   }
 
   void point(const void* bias, void* array) {
@@ -235,9 +268,20 @@ class Plan {
       description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, array);
   }
 
-  /// The library's answers, those that it expects to be the fastest first.
+  /// The library's answers, those that it expects to be the fastest first; none if it fails.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const LibraryProduct& p,
                                                           const Search& search) const {
+    try {
+      return answers(library, p, search);
+    } catch (const Error& error) {
+      warn(p, error.what());
+      return {};
+    }
+  }
+
+  /// Throws if the library fails.
+  std::vector<cublasLtMatmulHeuristicResult_t> answers(cublasLtHandle_t library, const LibraryProduct& p,
+                                                       const Search& search) const {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, search.workspace_bytes);
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, search.reductions);
@@ -268,10 +312,23 @@ class Plan {
   bool possible_ = false;
 };
 
+/// Null if the library fails to describe the product. `more`: as Plan's constructors take it.
+template <typename... More>
+std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const LibraryProduct& p, More... more) {
+  try {
+    return std::make_unique<Plan>(library, p, more...);
+  } catch (const Error& error) {
+    warn(p, error.what());
+    return nullptr;
+  }
+}
+
+bool is_possible(const std::unique_ptr<Plan>& plan) { return plan != nullptr && plan->possible(); }
+
 /// Of one GPU.
 struct Library {
   cublasLtHandle_t handle = nullptr;
-  std::map<LibraryProduct, std::unique_ptr<Plan>> plans;
+  std::map<LibraryProduct, std::unique_ptr<Plan>> plans;  ///< null: make_plan()'s
   bool measures = false;
 };
 
@@ -292,12 +349,12 @@ bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape, c
   auto known = library->plans.find(product);
   if (known == library->plans.end()) {
     if (product.epilogue != Kind::none) return false;
-    known = library->plans.emplace(product, std::make_unique<Plan>(library->handle, product)).first;
-    if (library->measures && product.dtype != DType::f32)
+    known = library->plans.emplace(product, make_plan(library->handle, product)).first;
+    if (library->measures && product.dtype != DType::f32 && known->second != nullptr)
       (void)known->second->measure(library->handle, queue, product, arrays, epilogue, workspace);
   }
-  Plan& plan = *known->second;
-  return plan.possible() && plan.run(library->handle, queue, arrays, epilogue, workspace);
+  return is_possible(known->second) &&
+         known->second->run(library->handle, queue, product, arrays, epilogue, workspace);
 }
 
 bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
@@ -314,9 +371,10 @@ void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, co
   std::byte* const workspace = cuda::stream_workspace(stream);
   const auto library = hold_library(stream);
   const LibraryProduct product = product_of(shape, arrays, epilogue);
-  auto plan = std::make_unique<Plan>(library->handle, product);
-  const auto seconds = plan->measure(library->handle, queue, product, arrays, epilogue, workspace);
-  if (apart) {
+  auto plan = make_plan(library->handle, product);
+  std::optional<double> seconds;
+  if (plan != nullptr) seconds = plan->measure(library->handle, queue, product, arrays, epilogue, workspace);
+  if (plan != nullptr && apart) {
     Stopwatch stopwatch(queue);
     const double seconds_apart = stopwatch.seconds_of(apart);
     if (!seconds || *seconds + stopwatch.seconds_of(rest) > worth_a_change * seconds_apart) plan->refuse();
@@ -340,7 +398,7 @@ ProductChoices measure_products(runtime::StreamView stream, const std::function<
   for (const auto& [product, plan] : library->plans) {
     if (product.dtype == DType::f32) continue;
     ProductChoice& choice = result.choices.emplace_back(ProductChoice{product, {}});
-    if (plan->possible()) choice.algorithm = std::bit_cast<ProductChoice::Algorithm>(plan->algorithm());
+    if (is_possible(plan)) choice.algorithm = std::bit_cast<ProductChoice::Algorithm>(plan->algorithm());
   }
   return result;
 }
@@ -352,8 +410,8 @@ std::size_t adopt_products(runtime::StreamView stream, const ProductChoices& cho
   for (const auto& [product, algorithm] : choices.choices) {
     std::optional<cublasLtMatmulAlgo_t> chosen;
     if (algorithm) chosen = std::bit_cast<cublasLtMatmulAlgo_t>(*algorithm);
-    auto plan = std::make_unique<Plan>(library->handle, product, chosen ? &*chosen : nullptr);
-    if (chosen && !plan->possible()) continue;
+    auto plan = make_plan(library->handle, product, chosen ? &*chosen : nullptr);
+    if (chosen && !is_possible(plan)) continue;
     library->plans[product] = std::move(plan);
     ++adopted;
   }

@@ -23,9 +23,10 @@ struct Epilogue {
   void* array = nullptr;
 };
 
-/// False, and nothing is done, where cuBLASLt has no algorithm; with an epilogue also where none was measured to be
-/// worth it. Sums in float without TF32; the same bits for the same shape, strides, alignment and algorithm on the
-/// same kind of GPU. The bias is of c_dtype.
+/// False, and nothing is done, if cuBLASLt has no algorithm or fails, which it warns of on stderr; with an epilogue
+/// also if none was measured to be worth it. Throws ErrorCode::device if the GPU no longer works. Sums in float
+/// without TF32; the same bits for the same shape, strides, alignment and algorithm on the same kind of GPU. The bias
+/// has c_dtype.
 [[nodiscard]] bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape,
                                        const MatmulArrays& arrays, const Epilogue& epilogue = {});
 

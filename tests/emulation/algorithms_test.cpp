@@ -17,31 +17,44 @@ using runtime::DType;
 
 namespace {
 
-/// "N:F": the library has N algorithms, of which the first F fail.
+/// How the library fails, in the words of cublas_lt.cpp.
 struct Algorithms {
   explicit Algorithms(const char* description) { setenv("EMULATED_CUBLAS_LT", description, 1); }
   ~Algorithms() { unsetenv("EMULATED_CUBLAS_LT"); }
 };
 
-/// The algorithm that is measured to be the fastest for a product of m rows, which no other test has.
-std::optional<std::uint64_t> measured(runtime::StreamView stream, std::size_t m, DType result) {
-  constexpr std::size_t n = 16, k = 8;
-  const TypedArray a(DType::bf16, m * k, 1), b(DType::bf16, k * n, 2);
-  TypedArray c(result, m * n);
-  const auto run = [&] {
+/// A product of m rows, which no other test has.
+struct Product {
+  Product(std::size_t rows, DType dtype, DType result)
+      : m(rows), a(dtype, m * k, 1), b(dtype, k * n, 2), c(result, m * n) {}
+
+  void run(runtime::StreamView stream) {
     DeviceCopies at(stream);
-    matmul(stream, {m, n, k}, {.c = at(c), .c_dtype = result, .a = at(a), .b = at(b), .dtype = DType::bf16});
+    matmul(stream, {m, n, k}, {.c = at(c), .c_dtype = c.dtype(), .a = at(a), .b = at(b), .dtype = a.dtype()});
     at.fetch();
-  };
-  const ProductChoices choices = measure_products(stream, run);
-  run();
-  for (std::size_t i = 0; i < m; ++i) {
-    for (std::size_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (std::size_t l = 0; l < k; ++l) sum += a[i * k + l] * b[l * n + j];
-      CHECK(c[i * n + j] == doctest::Approx(sum).epsilon(1e-2));
+  }
+
+  void check() const {
+    for (std::size_t i = 0; i < m; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::size_t l = 0; l < k; ++l) sum += a[i * k + l] * b[l * n + j];
+        CHECK(c[i * n + j] == doctest::Approx(sum).epsilon(1e-2));
+      }
     }
   }
+
+  static constexpr std::size_t n = 16, k = 8;
+  std::size_t m;
+  TypedArray a, b, c;
+};
+
+/// The algorithm that is measured to be the fastest for a product of bf16.
+std::optional<std::uint64_t> measured(runtime::StreamView stream, std::size_t m, DType result) {
+  Product product(m, DType::bf16, result);
+  const ProductChoices choices = measure_products(stream, [&] { product.run(stream); });
+  product.run(stream);
+  product.check();
   for (const ProductChoice& choice : choices.choices) {
     if (choice.product.m == m && choice.product.c_dtype == result && choice.algorithm)
       return choice.algorithm->front();
@@ -64,6 +77,34 @@ TEST_CASE("a product of which every algorithm fails is done by our own kernels")
   on_one_device([](runtime::StreamView stream) {
     const Algorithms library("3:3");
     CHECK(measured(stream, 102, DType::bf16) == std::nullopt);
+  });
+}
+
+TEST_CASE("a product that the library fails to describe or to find an algorithm for is done by our own kernels") {
+  on_one_device([](runtime::StreamView stream) {
+    std::size_t m = 110;
+    for (const char* fails : {"description", "heuristic"}) {
+      CAPTURE(fails);
+      const Algorithms library(fails);
+      CHECK(measured(stream, ++m, DType::bf16) == std::nullopt);
+      Product unmeasured(++m, DType::f32, DType::f32);
+      unmeasured.run(stream);
+      unmeasured.check();
+    }
+  });
+}
+
+TEST_CASE("a product whose only algorithm fails outside of measurements is done by our own kernels from then on") {
+  on_one_device([](runtime::StreamView stream) {
+    Product product(120, DType::f32, DType::f32);
+    {
+      const Algorithms library("2:2");
+      product.run(stream);
+      product.check();
+    }
+    const TypedArray first = product.c;
+    product.run(stream);
+    CHECK(same_bits(first, product.c));
   });
 }
 

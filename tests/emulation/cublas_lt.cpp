@@ -1,6 +1,10 @@
 // cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp. It has
-// two algorithms, or EMULATED_CUBLAS_LT=N:F: N, of which the first F fail when they are run; and one more, which
-// adds in place.
+// two algorithms, and one more, which adds in place. EMULATED_CUBLAS_LT lets it fail:
+//
+//   N:F          it has N algorithms, of which the first F fail when they are run
+//   description  no product can be described
+//   heuristic    no algorithm is found, for an internal reason
+//   gpu          algorithms fail when they are run, and nothing works on the GPU from then on
 #include "models/ops/cublas_lt_cuda.hpp"
 #include "runtime/error.hpp"
 #include "tests/emulation/stream.hpp"
@@ -12,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace ranvier::models::cuda {
 namespace {
@@ -33,17 +38,21 @@ struct Product {
 
 constexpr std::uint64_t in_place = 1000;  // an algorithm is its first word; others count from 1
 
+std::string_view failing_part() {
+  const char* const given = std::getenv("EMULATED_CUBLAS_LT");
+  return given == nullptr ? "" : given;
+}
+
 struct Algorithms {
   std::uint64_t all = 2, failing = 0;
 };
 Algorithms algorithms() {
-  Algorithms result;
-  if (const char* const given = std::getenv("EMULATED_CUBLAS_LT"); given != nullptr) {
-    char* end = nullptr;
-    result.all = std::strtoull(given, &end, 10);
-    result.failing = std::strtoull(end + 1, nullptr, 10);
-  }
-  return result;
+  const std::string_view given = failing_part();
+  if (given == "gpu") return {.all = 2, .failing = 2};
+  const std::size_t colon = given.find(':');
+  if (colon == std::string_view::npos) return {};
+  return {.all = std::strtoull(given.data(), nullptr, 10),
+          .failing = std::strtoull(given.data() + colon + 1, nullptr, 10)};
 }
 
 template <typename Opaque, typename T>
@@ -156,7 +165,10 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, cons
                         const void* beta, const void* c_array, cublasLtMatrixLayout_t c_layout, void* d_array,
                         cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                         cudaStream_t stream) {
-  if (algorithm->data[0] <= algorithms().failing) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (algorithm->data[0] <= algorithms().failing) {
+    if (failing_part() == "gpu") emulation::break_gpu();
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  }
   const Multiplication multiplication{product(description),
                                       matrix(a_layout),
                                       matrix(b_layout),
@@ -177,6 +189,7 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t description, cons
 
 cublasStatus_t set_attribute(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute,
                              const void* from, std::size_t bytes) {
+  if (failing_part() == "description") return CUBLAS_STATUS_INVALID_VALUE;
   Product& p = product(description);
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
@@ -211,6 +224,7 @@ cublasStatus_t answer(cublasLtHandle_t, cublasLtMatmulDesc_t description, cublas
                       cublasLtMatmulPreference_t preference, int most, cublasLtMatmulHeuristicResult_t* results,
                       int* count) {
   *count = 0;
+  if (failing_part() == "heuristic") return CUBLAS_STATUS_INTERNAL_ERROR;
   if (!fits(product(description), matrix(a), matrix(b), matrix(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto add = [&](std::uint64_t algorithm) {
     if (*count == most) return;

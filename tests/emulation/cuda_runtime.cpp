@@ -172,6 +172,8 @@ void queue(cudaStream_t stream, std::function<void()> work) {
   if (!has_failed) work();
 }
 
+void break_gpu() { has_failed = is_known = true; }
+
 bool is_alive(cudaStream_t stream) {
   const std::lock_guard lock(streams().mutex);
   return stream == nullptr || streams().alive.contains(stream);
@@ -267,6 +269,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   not_captured(captures, "another capture begins");
   captures = behind(stream).is_captured = true;
   return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const bool is_captured = stream != nullptr && behind(stream).is_captured;
+  return *status = is_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone, health();
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   captures = behind(stream).is_captured = false;

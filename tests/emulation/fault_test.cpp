@@ -55,6 +55,24 @@ TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the
   CHECK(count(outcome.output, "of it are optimizer states, which --optimizer-tier host") == 1);
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "products that cuBLASLt fails to compute do not end a run, unless the GPU no longer works") {
+  const auto train = [&](const char* fails) {
+    const Flags flags{"--device",    "cuda",    "--precision",     "bf16",
+                      "--attention", "ranvier", "--device-memory", "140MiB"};
+    return run(1, small_run(text, flags), 60s, {{"EMULATED_CUBLAS_LT", fails}});
+  };
+  const Outcome without_it = train("2:2");
+  INFO(without_it.output);
+  CHECK(without_it.status == 0);
+  CHECK(count(without_it.output,
+              "cublasLtMatmul: refused by the emulated cuBLASLt; another algorithm or our own") >= 1);
+  const Outcome broken = train("gpu");
+  INFO(broken.output);
+  CHECK(broken.status == 72);
+  CHECK(count(broken.output, "an illegal memory access was encountered") == 1);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message that names rank, GPU and error") {
   const Outcome outcome = train(4, "fail=2:300", {"--g-inter", "2", "--g-data", "2", "--device-memory", "140MiB"});
   INFO(outcome.output);

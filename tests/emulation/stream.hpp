@@ -30,6 +30,9 @@ class WatchedCopies {
 /// What no stream may be asked for during a capture ends the program with a line on stderr.
 void queue(cudaStream_t stream, std::function<void()> work);
 
+/// As after a kernel that read where nothing is, and of which everybody knows: every call fails from now on.
+void break_gpu();
+
 /// Whether it was made and is not destroyed. Null is: the default stream.
 [[nodiscard]] bool is_alive(cudaStream_t stream);
 
