@@ -6,6 +6,7 @@
 // it to on_failure.
 #include "runtime/arena.hpp"
 #include "runtime/cpu_memory.hpp"
+#include "runtime/cuda_gpu.hpp"
 #include "runtime/cuda_memory.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/device.hpp"
@@ -328,18 +329,24 @@ class CudaStream final : public Stream {
   std::unique_ptr<OrderedWorker<Item>> worker_;
 };
 
-CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
+/// Throws ErrorCode::device if there is no GPU of this number.
+cudaDeviceProp driver_properties(int ordinal) {
   const int count = cuda_device_count();
-  if (options.ordinal < 0 || options.ordinal >= count) {
-    fail(ErrorCode::device, "cuda:{}: this process sees {} GPU{}, numbered from 0{}", options.ordinal, count,
+  if (ordinal < 0 || ordinal >= count) {
+    fail(ErrorCode::device, "cuda:{}: this process sees {} GPU{}, numbered from 0{}", ordinal, count,
          count == 1 ? "" : "s",
          std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
   }
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  return properties;
+}
+
+CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
   expect(options.sharers >= 1, "a GPU is shared by {} ranks", options.sharers);
   graphs_ = options.graphs;
+  const cudaDeviceProp of_driver = driver_properties(options.ordinal);
   cuda::check(cudaSetDevice(options.ordinal), "cudaSetDevice");
-  cudaDeviceProp of_driver{};
-  cuda::check(cudaGetDeviceProperties(&of_driver, options.ordinal), "cudaGetDeviceProperties");
   properties_ = {
       .ordinal = options.ordinal, .multiprocessors = of_driver.multiProcessorCount, .name = of_driver.name};
   description_ = fmt::format("cuda:{}, {}", options.ordinal, of_driver.name);
@@ -498,6 +505,11 @@ std::unique_ptr<Device> make_cuda_device(const CudaDeviceOptions& options) {
 void close_cuda_memory(Device& device, MemorySpace space) {
   (void)cuda_device(device);
   dynamic_cast<CudaDevice&>(device).close(space);
+}
+
+CudaGpu cuda_gpu(int ordinal) {
+  const cudaDeviceProp properties = driver_properties(ordinal);
+  return {.name = properties.name, .compute_capability = 10 * properties.major + properties.minor};
 }
 
 std::size_t cuda_free_bytes(const Device& device) { return cuda_device(device).memory().free_bytes; }

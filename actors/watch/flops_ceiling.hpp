@@ -1,6 +1,6 @@
-// The rate that MFU is a share of: what the devices of all ranks were measured to compute at most. A measurement is of
-// a few moments, and a machine is slower at some than at others; so a step that was faster raises the ceiling to its
-// own rate, and no share is above 1. A value; one thread at a time.
+// Measured rate of all ranks' devices together, which measured MFU is a share of. A measurement takes moments, and a
+// machine is slower in some of them. So a faster step raises the ceiling to its own rate, and no share is above 1. A
+// value; one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -105,7 +106,7 @@ std::string describe_raises(const FlopsCeiling& ceiling) {
                                                   : fmt::format("{} steps from {} to {} were", ceiling.raises(),
                                                                 ceiling.first_step(), ceiling.last_step());
   return fmt::format(
-      "MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
+      "measured MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
       "{:.0f}% of that",
       format_count(ceiling.measured()), steps, format_count(ceiling.value()),
       100 * ceiling.value() / ceiling.measured());
@@ -131,9 +132,10 @@ Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
 
 Reporter::~Reporter() { clear_bar(); }
 
-void Reporter::start(runtime::Duration now, double peak_flops) {
+void Reporter::start(runtime::Duration now, const PeakRates& peak) {
   last_ = now;
-  ceiling_ = FlopsCeiling(peak_flops);
+  ceiling_ = FlopsCeiling(peak.measured);
+  data_sheet_ = peak.data_sheet;
 }
 
 void Reporter::bad_step(const BadStep& bad) {
@@ -168,7 +170,10 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
 
   const double tokens_per_second = options_.tokens_per_step / elapsed;
   const double flops_per_second = options_.flops_per_step / elapsed;
-  const double mfu = ceiling_.share(result.step, flops_per_second);
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  const double share = ceiling_.share(result.step, flops_per_second);
+  const double measured_mfu = ceiling_.value() > 0 ? share : unknown;
+  const double mfu = !data_sheet_ ? measured_mfu : *data_sheet_ > 0 ? flops_per_second / *data_sheet_ : unknown;
   if (has_line(result)) {
     clear_bar();
     const std::string loss =
@@ -179,12 +184,15 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
       line += fmt::format("  scale {:<8}  skips {:<4}", format_fitting(result.loss_scale, 0, 8), result.skips);
     const std::string rate =
         tokens_per_second < 1 ? format_fitting(tokens_per_second, 5, 7) : format_count(tokens_per_second);
-    line += fmt::format("  {:>8} ms  {:>7} {}/s  MFU {:>5.1f}%  mem {}  ETA {}",
-                        format_fitting(elapsed * 1e3, 1, 8), rate, counts_tokens() ? "tok" : options_.item + "s",
-                        mfu * 100, runtime::format_bytes(memory_bytes_),
-                        format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
+    const bool shows_measured = !std::isfinite(mfu) && std::isfinite(measured_mfu);
+    const double shown = shows_measured ? measured_mfu : mfu;
+    line += fmt::format(
+        "  {:>8} ms  {:>7} {}/s  {} {:>6}  mem {}  ETA {}", format_fitting(elapsed * 1e3, 1, 8), rate,
+        counts_tokens() ? "tok" : options_.item + "s", shows_measured ? "measured MFU" : "MFU",
+        std::isfinite(shown) ? fmt::format("{:.1f}%", 100 * shown) : "-", runtime::format_bytes(memory_bytes_),
+        format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
-    if (const auto& raised = ceiling_.raised()) {
+    if (const auto& raised = ceiling_.raised(); raised && shown == measured_mfu) {
       line += fmt::format("  (faster than measured: 100% is now {}FLOP/s, not {}FLOP/s)", format_count(raised->to),
                           format_count(raised->from));
     }
@@ -202,10 +210,11 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   if (records()) {
     held_ = fmt::format(
         R"({{"step":{},"loss":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},"tokens":{},"seconds":{},)"
-        R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"memory":{{{}}})",
+        R"("tokens_per_second":{},"model_flops_per_second":{},"mfu":{},"measured_mfu":{},"memory":{{{}}})",
         result.step, result.has_losses ? number(result.loss) : "null", number(result.gradient_norm),
         number(result.learning_rate), number(result.loss_scale), result.skipped, options_.tokens_per_step,
-        number(elapsed), number(tokens_per_second), number(flops_per_second), number(mfu), memory_json_);
+        number(elapsed), number(tokens_per_second), number(flops_per_second), number(mfu), number(measured_mfu),
+        memory_json_);
     held_ += slow;
     if (steps_ == 1 && !options_.configuration.empty()) held_ += ",\"configuration\":" + options_.configuration;
     if (!result.evaluation_follows && !result.sample_follows) write_held();

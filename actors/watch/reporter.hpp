@@ -24,6 +24,15 @@
 
 namespace ranvier::actors {
 
+/// Rates that shares of the devices' arithmetic are taken of: FLOP per second of all ranks' devices together, in the
+/// precision of the run.
+struct PeakRates {
+  double measured = 0;  ///< by large matrix products before training; 0: unknown
+  /// Dense rate on the GPUs' data sheets; 0: unknown. None: the devices have no data sheet, and MFU is the share of the
+  /// measured rate.
+  std::optional<double> data_sheet = {};
+};
+
 class Reporter {
  public:
   struct Options {
@@ -48,8 +57,8 @@ class Reporter {
   Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics);
   ~Reporter();
 
-  /// The first step begins at `now`. `peak_flops`: FLOP per second of all ranks' devices together; 0: unknown.
-  void start(runtime::Duration now, double peak_flops);
+  /// The first step begins at `now`.
+  void start(runtime::Duration now, const PeakRates& peak);
   void step(const StepResult& result, runtime::Duration now);
   void evaluation(const EvaluationResult& result, runtime::Duration now);
   /// `text` may be any bytes; what no terminal should get is replaced.
@@ -103,6 +112,7 @@ class Reporter {
   bool sample_follows_ = false;
   runtime::Duration last_{};  // when the step that is being computed began
   FlopsCeiling ceiling_;
+  std::optional<double> data_sheet_;
   std::size_t steps_ = 0;
   std::size_t checks_ = 0;
   double check_seconds_ = 0;

@@ -8,6 +8,7 @@
 #include "apps/program/profile_places.hpp"
 #include "apps/program/say_error.hpp"
 #include "runtime/atomic_file.hpp"
+#include "runtime/cuda_build.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <algorithm>
@@ -118,10 +119,17 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
   apps::together(rank.session(), [&] {
     if (rank.session().rank() == 0) path = profile_path(rank.session(), options);
   });
+  std::optional<runtime::CudaGpu> gpu;
+  if constexpr (runtime::with_cuda) {
+    apps::together(rank.session(), [&] {
+      if (options.device == apps::DeviceFlag::cuda)
+        gpu = runtime::cuda_gpu(apps::gpu_of_rank(rank.session(), options.gpu).ordinal);
+    });
+  }
   constexpr double share = 0.75;  // of the seconds: single measurements take longer than they are meant to
   const std::string text = to_json(apps::measure_profile(
       rank, node_of,
-      {.name = options.profile_name, .directories = options.nvme, .seconds = share * options.seconds}));
+      {.name = options.profile_name, .directories = options.nvme, .gpu = gpu, .seconds = share * options.seconds}));
   apps::together(rank.session(), [&] {
     if (rank.session().rank() != 0) return;
     if (path == on_stdout) {

@@ -1,5 +1,6 @@
 #include "apps/generate/generate_options.hpp"
 
+#include "apps/program/default_precision.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "runtime/options.hpp"
 
@@ -42,9 +43,9 @@ OptionTable declare(GenerateOptions& options) {
              text(options.ignored_tensors)});
   table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),
              "config.json's"});
-  table.add(
-      {"precision", "TYPE", "of weights and cache in memory: fp32, bf16 or fp16",
-       choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}})});
+  table.add({"precision", "TYPE", "Type of weights and cache in memory: fp32, bf16 or fp16",
+             choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}),
+             default_precision_text});
   table.add({"tokenizer", "bytes|PATH",
              "bytes, or a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and "
              "vocab.bpe, vocab.txt or .tiktoken",
@@ -86,6 +87,7 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   GenerateOptions options;
   OptionTable table = declare(options);
   table.parse(argc, argv);
+  options.precision_given = table.given("precision");
   if (options.inquiry.any()) return options;
   if (options.weights.empty())
     fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a Hugging Face folder");

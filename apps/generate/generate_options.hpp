@@ -26,7 +26,8 @@ struct GenerateOptions {
   bool begins_text = true;  ///< by what the tokenizer puts before texts
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
-  runtime::DType precision = runtime::DType::f32;
+  runtime::DType precision = runtime::DType::f32;  ///< if precision_given
+  bool precision_given = false;                    ///< else the device's default
   DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;  ///< of cuda; none: the first
   int threads = 0;         ///< 0: one per core

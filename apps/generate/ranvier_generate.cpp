@@ -1,5 +1,6 @@
 // ranvier-generate: writes text that a trained model draws. Text goes to stdout, all else to stderr.
 #include "apps/generate/generate_options.hpp"
+#include "apps/program/default_precision.hpp"
 #include "apps/program/say_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
@@ -90,7 +91,9 @@ Model load(const GenerateOptions& options) {
     fail(ErrorCode::usage,
          "--weights {} are of a {}, which reads images: give those of a GPT-2, a LLaMA or its kin", options.weights,
          models::family_name(sizes));
-  models::set_precision(sizes, {options.precision, options.precision});
+  const runtime::DType precision =
+      options.precision_given ? options.precision : apps::default_precision(options.device, options.gpu);
+  models::set_precision(sizes, {precision, precision});
   // Where positions cost no parameters a model is for more of them than its cache has room for here.
   if (!models::learns_positions(sizes)) {
     int& length = *models::find_size(sizes, models::Size::sequence_length);
@@ -108,7 +111,7 @@ Model load(const GenerateOptions& options) {
         if (adapter) adapter->add(unit, first, out);
       });
   fmt::print(stderr, "{}: {}, {:.2f}M parameters in {}, loaded in {:.1f} s; {}\n", file.path().string(),
-             architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(options.precision),
+             architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(precision),
              seconds_since(begin), model.device->description());
   if (!file.ignored().empty())
     fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(),

@@ -121,12 +121,13 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   for (const Ranked& ranked : ranking.best)
     widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
-      "the best of {} on {}, {} a step; memory is that of the rank with the most\n{:>3}  {} {} "
+      "the best of {} on {} in {}, {} per step; memory of the rank with the most\n{:>3}  {} {} "
       "{} {} {} {} {} {} {}\n",
       count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
-      count_of(static_cast<std::size_t>(context.batch_size), "sample"), "", left("candidate", widest),
-      right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7), right("device", 11),
-      right("host", 11), right("disk", 11), right(fmt::format("cost/M {}s", context.item), 14));
+      to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"), "",
+      left("candidate", widest), right("rate", 13), right("step", 12), right("MFU", 7), right("bubble", 7),
+      right("device", 11), right("host", 11), right("disk", 11),
+      right(fmt::format("cost/M {}s", context.item), 14));
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const Ranked& ranked = ranking.best[i];
     const Prediction& p = ranked.prediction;
@@ -216,6 +217,10 @@ std::optional<std::string> none_runs(const Ranking& ranking) {
   return fmt::format("none of {} candidates can run: {}", ranking.candidates, reasons);
 }
 
+const char* narrower(const ReportContext& context) {
+  return context.precision == runtime::DType::f32 ? "--precision bf16, " : "";
+}
+
 std::string why_none(const Ranking& ranking) {
   if (const auto why = none_runs(ranking)) return *why;
   return ranking.closest ? fmt::format("nothing fits: {}", ranking.closest->lacks) : std::string("nothing fits");
@@ -227,14 +232,16 @@ std::string nothing_fits(const Ranking& ranking, const ReportContext& context) {
     text += fmt::format("nearest: {}\n  {} ({:.1f}% of what there is)\n", ranking.closest->candidate.text(),
                         ranking.closest->lacks, 100 * ranking.closest->fullness);
   }
-  return text +
-         "what helps: more ranks (--world), --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a "
-         "smaller --batch-size or model\n";
+  return text + fmt::format(
+                    "use more ranks (--world), {}--offload infinity-nvme with --nvme DIR, --tile, a smaller "
+                    "--batch-size or model\n",
+                    narrower(context));
 }
 
 BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
   BarPlot plot{
-      .title = fmt::format("{} ranks on {}", context.world, context.profile->name),
+      .title =
+          fmt::format("{} ranks on {}, {}", context.world, context.profile->name, to_string(context.precision)),
       .about = fmt::format("predicted {}s a second, the best of {} candidates", context.item, ranking.candidates),
       .series = {},
       .groups = {}};
@@ -284,11 +291,17 @@ json::object to_json(const Ranking& ranking, const ReportContext& context) {
   for (const auto& [why, count] : ranking.left_out) left_out[why] = count;
   json::array best;
   for (const Ranked& ranked : ranking.best) best.push_back(to_json(ranked, context));
-  json::object all{{"profile", context.profile->name},  {"world", context.world},
-                   {"batch_size", context.batch_size},  {"candidates", ranking.candidates},
-                   {"planned", ranking.search.planned}, {"simulated", ranking.search.simulated},
-                   {"cut", ranking.search.cut},         {"open", ranking.search.open},
-                   {"left_out", std::move(left_out)},   {"best", std::move(best)}};
+  json::object all{{"profile", context.profile->name},
+                   {"precision", to_string(context.precision)},
+                   {"world", context.world},
+                   {"batch_size", context.batch_size},
+                   {"candidates", ranking.candidates},
+                   {"planned", ranking.search.planned},
+                   {"simulated", ranking.search.simulated},
+                   {"cut", ranking.search.cut},
+                   {"open", ranking.search.open},
+                   {"left_out", std::move(left_out)},
+                   {"best", std::move(best)}};
   if (ranking.closest)
     all["closest"] = json::object{{"candidate", ranking.closest->candidate.text()},
                                   {"fullness", ranking.closest->fullness},
@@ -303,10 +316,10 @@ std::string prediction_text(const Ranked& ranked, const ReportContext& context) 
 
 std::string config_text(const Ranked& ranked, const ReportContext& context) {
   std::string text = fmt::format(
-      "# for {} ranks on {}: {}\n# predicted: {}; {} on the device of a rank\n"
+      "# for {} ranks on {} in {}: {}\n# predicted: {}; {} on the device of a rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
-      context.world, context.profile->name, ranked.candidate.text(), prediction_text(ranked, context),
-      amount(static_cast<double>(ranked.prediction.device_bytes)), context.world);
+      context.world, context.profile->name, to_string(context.precision), ranked.candidate.text(),
+      prediction_text(ranked, context), amount(static_cast<double>(ranked.prediction.device_bytes)), context.world);
   for (const GivenFlag& flag : ranked.config) text += fmt::format("{} = {}\n", flag.name, flag.value);
   return text;
 }
@@ -318,8 +331,8 @@ std::string cases_table(const std::vector<Case>& cases) {
     if (one.best) candidate = std::max(candidate, one.best->candidate.text().size() - 1);
   }
   const double first = cases.front().best ? cases.front().best->prediction.tokens_per_second : 0;
-  std::string text = fmt::format("{}  {} {} {} {} {} {}  {}\n", left("what if", label), right("rate", 13),
-                                 right("×", 6), right("MFU", 7), right("bubble", 7),
+  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left("what if", label), right("in", 5),
+                                 right("rate", 13), right("×", 6), right("MFU", 7), right("bubble", 7),
                                  right(fmt::format("cost/M {}s", cases.front().context.item), 14),
                                  right("unchanged", 13), "best candidate");
   for (const Case& one : cases) {
@@ -329,7 +342,8 @@ std::string cases_table(const std::vector<Case>& cases) {
       continue;
     }
     const Prediction& p = one.best->prediction;
-    text += fmt::format("{}  {} {} {} {} {} {}  {}\n", left(one.label, label), right(rate(p, one.context), 13),
+    text += fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left(one.label, label),
+                        right(std::string(to_string(one.context.precision)), 5), right(rate(p, one.context), 13),
                         right(first > 0 ? fmt::format("{:.2f}", p.tokens_per_second / first) : "–", 6),
                         right(mfu(p), 7), right(bubble(p), 7), right(cost(p, one.context), 14), right(kept, 13),
                         one.best->candidate.text());
@@ -355,7 +369,7 @@ BarPlot cases_plot(const std::vector<Case>& cases) {
 }
 
 json::object to_json(const Case& one) {
-  json::object all{{"case", one.label}};
+  json::object all{{"case", one.label}, {"precision", to_string(one.context.precision)}};
   if (one.best) all["best"] = to_json(*one.best, one.context);
   if (!one.best) all["why_none"] = one.why_none;
   if (one.kept) all["unchanged"] = to_json(*one.kept, one.context);

@@ -17,6 +17,7 @@ struct ReportContext {
   const runtime::MachineProfile* profile = nullptr;
   int world = 1;
   int batch_size = 1;
+  runtime::DType precision = runtime::DType::f32;
   double price_per_hour = 0;  ///< of a device; 0: not known
   std::string item = "token";
 };
@@ -36,6 +37,8 @@ struct ReportContext {
 [[nodiscard]] std::optional<std::string> none_runs(const Ranking& ranking);
 /// A line about a search that found no candidate: as the above, or what lacks to the one that came nearest.
 [[nodiscard]] std::string why_none(const Ranking& ranking);
+/// "--precision bf16, " among flags that save memory; empty in half precision.
+[[nodiscard]] const char* narrower(const ReportContext& context);
 /// Where nothing fits: the candidate that came nearest, and what would help.
 [[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);

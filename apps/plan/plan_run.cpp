@@ -42,6 +42,7 @@ ReportContext context_of(const PlanOptions& options, const Planner& planner) {
   return {.profile = &profile,
           .world = planner.world(),
           .batch_size = planner.batch_size(),
+          .precision = planner.precision(),
           .price_per_hour = options.price > 0 ? options.price : profile.price_per_hour,
           .item = planner.job().item};
 }

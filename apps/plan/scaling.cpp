@@ -70,6 +70,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
   ScalingPoint point{.context = {.profile = &profile,
                                  .world = planner.world(),
                                  .batch_size = planner.batch_size(),
+                                 .precision = planner.precision(),
                                  .price_per_hour = price_per_hour,
                                  .item = planner.job().item},
                      .best = {},
@@ -107,10 +108,11 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
 std::string scaling_table(const std::vector<ScalingPoint>& points) {
   const ReportContext& first = points.front().context;
   std::string text = fmt::format(
-      "{} samples a step on {}; shares of the step: what messages take, what waits for other ranks' work, and what "
-      "more memory would save\n{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} best candidate\n",
-      first.batch_size, first.profile->name, "ranks", "rate", "of a rank", "ideal", "MFU", "compute", "links",
-      "order", "memory", "limit");
+      "{} samples per step on {} in {}; shares of the step: messages, waits for other ranks' work, and the gain "
+      "from "
+      "more memory\n{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} best candidate\n",
+      first.batch_size, first.profile->name, to_string(first.precision), "ranks", "rate", "per rank", "ideal",
+      "MFU", "compute", "links", "order", "memory", "limit");
   for (const ScalingPoint& point : points) {
     if (!point.best) {
       text += fmt::format("{:>6}  {}\n", point.context.world, point.why_none);
@@ -120,9 +122,10 @@ std::string scaling_table(const std::vector<ScalingPoint>& points) {
     const std::string per_second = unit(point.context) + "/s";
     text += fmt::format("{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} {}\n", point.context.world,
                         fmt::format("{} {}", actors::format_count(p.tokens_per_second), per_second),
-                        actors::format_count(of_rank(point)), percent(of_ideal(points, point)), percent(p.mfu),
-                        percent(1 - p.bubble), percent(point.shares.links), percent(point.shares.order),
-                        percent(point.shares.memory), point.shares.limit(), point.best->candidate.text());
+                        actors::format_count(of_rank(point)), percent(of_ideal(points, point)),
+                        p.mfu > 0 ? percent(p.mfu) : "–", percent(1 - p.bubble), percent(point.shares.links),
+                        percent(point.shares.order), percent(point.shares.memory), point.shares.limit(),
+                        point.best->candidate.text());
   }
   return text;
 }

@@ -148,16 +148,16 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
 }
 
 [[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
-  constexpr const char* what_helps =
-      "what helps: more ranks, --precision bf16, --offload infinity-nvme with --nvme DIR, --tile, a smaller "
-      "--batch-size or model";
+  const std::string remedies = fmt::format(
+      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, a smaller --batch-size or model",
+      narrower(context));
   if (ranking.closest)
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: {}",
-         context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), what_helps);
+         context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
   if (const auto why = none_runs(ranking))
     fail(ErrorCode::usage, "--plan auto: {}: give other values or fewer flags, or leave --plan out", *why);
   fail(ErrorCode::memory, "--plan auto: in their simulations none of {} candidates fits {} ranks: {}",
-       ranking.candidates, context.world, what_helps);
+       ranking.candidates, context.world, remedies);
 }
 
 std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<FlagChange>& changes,
@@ -289,6 +289,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   const ReportContext context{.profile = &profile,
                               .world = planner.world(),
                               .batch_size = planner.batch_size(),
+                              .precision = planner.precision(),
                               .price_per_hour = 0,
                               .item = planner.job().item};
   if (ranking.best.empty()) refuse(ranking, context);
@@ -318,9 +319,8 @@ std::vector<std::string> changed_arguments(const std::string& program, const std
 }
 
 PlannedArguments planned_arguments(MpiSession& session, int argc, const char* const* argv,
+                                   const std::vector<GivenFlag>& given, runtime::DType precision,
                                    const JobBuilder& build) {
-  std::vector<GivenFlag> given;
-  together(session, [&] { given = given_train_flags(argc, argv); });
   const bool inquires =
       std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_inquiry(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
@@ -346,7 +346,10 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
         .read_profile = runtime::read_machine_profile,
         .find_profile =
             [places = profile_places()](const ProfileSubject& subject) { return find_profile(places, subject); }};
-    plan = plan_start(given, here, tools, build);
+    std::vector<GivenFlag> to_plan = given;
+    if (value_of(given, "precision") == nullptr)
+      to_plan.push_back({"precision", std::string(to_string(precision))});
+    plan = plan_start(to_plan, here, tools, build);
   });
   if (session.rank() == 0) {
     fmt::print("{}\n", plan.text);

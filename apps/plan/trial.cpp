@@ -1,6 +1,7 @@
 #include "apps/plan/trial.hpp"
 
 #include "actors/pipeline/chunk_order.hpp"
+#include "apps/program/default_precision.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "apps/train/plan/text_samples.hpp"
@@ -134,6 +135,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     if (auto one = taken(given_, flag); one && profile.gpu) device_flags_.push_back(std::move(*one));
   if (profile.gpu) device_.device = DeviceFlag::cuda;
   read_device_flags(device_flags_, device_);
+  if (!is_given("precision")) given_.push_back({"precision", std::string(to_string(default_precision(profile)))});
 
   // The model depends neither on the grid nor on where states live: a job of one rank has it.
   std::vector<GivenFlag> of_model = given_;

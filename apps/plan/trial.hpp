@@ -63,8 +63,8 @@ struct Trial {
 
 class Planner {
  public:
-  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless the ranks are there. `build` makes
-  /// the job; null: ranvier-train's. Throws ErrorCode::usage for flags that ranvier-train would refuse, or that a
+  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless `here` has the ranks; without
+  /// --precision the default of the profile's device. `build` makes the job; null: ranvier-train's. Throws ErrorCode::usage for flags that ranvier-train would refuse, or that a
   /// profile contradicts. The profile outlives the planner.
   Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile, std::optional<RanksHere> here = {},
           const JobBuilder& build = {});
@@ -79,6 +79,7 @@ class Planner {
   [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
+  [[nodiscard]] runtime::DType precision() const noexcept { return job_.architecture.precision.compute; }
   /// Of every candidate.
   [[nodiscard]] int chunks_per_rank() const noexcept { return chunks_per_rank_; }
   /// Of every candidate, by slice; empty: balanced.

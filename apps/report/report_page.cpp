@@ -172,10 +172,12 @@ std::string plots(const std::vector<RunFile>& runs) {
     }
     return line_plot(title, lines, scientific);
   };
+  const bool any_mfu = std::any_of(runs.begin(), runs.end(),
+                                   [](const RunFile& run) { return std::isfinite(mean_of(run, Figure::mfu)); });
   return "<div class=\"plots\">\n" + of("Loss (points: validation)", Figure::loss) +
          of("Norm of gradients", Figure::norm) + of("Throughput a second", Figure::throughput) +
          of("Seconds of a step", Figure::seconds) + of("Learning rate", Figure::learning_rate, true) +
-         of("MFU", Figure::mfu) + "</div>\n";
+         (any_mfu ? of("MFU", Figure::mfu) : of("Measured MFU", Figure::measured_mfu)) + "</div>\n";
 }
 
 /// Flags of runs, those that differ first.
@@ -290,6 +292,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
     });
   }
   row("MFU", [](const RunFile& run) { return percent(mean_of(run, Figure::mfu)); });
+  row("measured MFU", [](const RunFile& run) { return percent(mean_of(run, Figure::measured_mfu)); });
   row("last loss", [](const RunFile& run) { return number(last_loss(run)); });
   using Evaluation = History::Evaluation;
   const auto less = [](double a, double b) { return a < b; };

@@ -189,7 +189,8 @@ constexpr std::array columns{"step",
                              "tokens_per_second",
                              "model_flops_per_second",
                              "mfu",
-                             "seconds"};
+                             "seconds",
+                             "measured_mfu"};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;

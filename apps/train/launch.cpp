@@ -7,6 +7,7 @@
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/watched_reads.hpp"
 #include "apps/train/live_page.hpp"
+#include "apps/train/precision_choice.hpp"
 #include "apps/train/run.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "runtime/blocking_watch.hpp"
@@ -34,10 +35,11 @@ namespace {
 using runtime::BlockingWatch;
 using runtime::MpiSession;
 
-TrainOptions parse(const PlannedArguments& given, int ranks) {
+TrainOptions parse(const PlannedArguments& given, int ranks, const ChosenPrecision& precision) {
   std::vector<const char*> arguments;
   for (const std::string& word : given.words) arguments.push_back(word.c_str());
-  TrainOptions options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
+  TrainOptions options =
+      parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, precision);
   if (!given.config.empty()) options.run.config = given.config;  // which no output may replace
   return options;
 }
@@ -199,8 +201,11 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     watch_set_up(*session, watch, BlockingWatch::Options().timeout,
                  [](int rank) { return fmt::format("rank {}", rank); });
     watch->does("reads its flags");
-    const PlannedArguments arguments = planned_arguments(*session, argc, argv, build);
-    together(*session, [&] { options = parse(arguments, session->ranks()); });
+    std::vector<GivenFlag> given;
+    together(*session, [&] { given = given_train_flags(argc, argv); });
+    const ChosenPrecision precision = choose_precision(*session, given);
+    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, precision.dtype, build);
+    together(*session, [&] { options = parse(arguments, session->ranks(), precision); });
     compare_options(*session, options);
     if (options.run.request == Request::inquiry) {
       if (session->rank() == 0)

@@ -114,7 +114,7 @@ int Run::execute() {
   nccl_->connect();
   say_files(run_, rank);
   watch_time_limit();
-  training_->execute(peak_.best());
+  training_->execute({.measured = peak_.best(), .data_sheet = data_sheet_});
   const bool stopped_early = rank.trainer().stopped_early();
   if (rank.trainer().rollback()) {
     // A wish that came after the bad step's agreement holds, too: nobody repeats it to the run that would go on.
@@ -223,7 +223,9 @@ void Run::choose() {
 
 void Run::measure_peak() {
   const auto stream = devices_.compute->make_stream("peak", runtime::StreamWidth::whole);
-  peak_.measure(run_.session, *stream, plan_.trainer.precision.compute);
+  const runtime::DType dtype = plan_.trainer.precision.compute;
+  peak_.measure(run_.session, *stream, dtype);
+  data_sheet_ = data_sheet_flops(run_.session, options_.device.device, options_.device.gpu, dtype);
   if constexpr (runtime::with_cuda) {
     if (options_.device.device == DeviceFlag::cuda) models::cuda::release_stream_workspace(*stream);
   }

@@ -82,7 +82,8 @@ class Run {
   Devices devices_;
   std::optional<NcclConnection> nccl_;
   PeakFlops peak_;
-  ProfileOfRun profile_;  // on rank 0
+  std::optional<double> data_sheet_;  // data_sheet_flops()
+  ProfileOfRun profile_;              // on rank 0
   std::optional<Training> training_;
   std::optional<actors::Rollback> rollback_;
   bool took_checkpoints_ = false;

@@ -223,7 +223,7 @@ void Training::save_weights_of_steps() {
        .result = tell});
 }
 
-void Training::execute(double peak) {
+void Training::execute(const actors::PeakRates& peak) {
   const auto describe = [this](int rank) { return describe_rank(run_.options, rank); };
   actors::Watchdog watchdog(run_.loop, run_.transport, rank_->context().trace,
                             {.timeout = run_.timeout(),

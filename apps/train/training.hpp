@@ -49,10 +49,9 @@ class Training {
   /// refuse the run afterwards.
   void open_outputs();
 
-  /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. `peak` is what the devices of all ranks
-  /// compute at most. Throws Error on the rank where something fails; until this object is destroyed, memory that
+  /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. Throws Error on the rank where something fails; until this object is destroyed, memory that
   /// messages, files and devices may still use is there.
-  void execute(double peak);
+  void execute(const actors::PeakRates& peak);
 
   [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }
   /// What this rank writes of each checkpoint; 0: none are taken.

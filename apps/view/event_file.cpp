@@ -181,7 +181,7 @@ void EventFile::take(std::string_view line) {
   const json::value* step = record.if_contains("step");
   if (step == nullptr || !step->is_int64()) return;
   const double now = wall_time_now();
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> tags{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> tags{{
       {"loss", "loss/train"},
       {"validation_loss", "loss/validation"},
       {"validation_perplexity", "evaluation/perplexity"},
@@ -193,6 +193,7 @@ void EventFile::take(std::string_view line) {
       {"tokens_per_second", "speed/throughput"},
       {"seconds", "speed/seconds of a step"},
       {"mfu", "speed/MFU"},
+      {"measured_mfu", "speed/measured MFU"},
   }};
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, tag] : tags)

@@ -106,7 +106,8 @@ void History::step(std::int64_t step, const json::object& record) {
   const std::int64_t before = series_.last_step();
   const double forgotten =
       series_.add(step, {number_of(record, "loss"), number_of(record, "grad_norm"), number_of(record, "lr"),
-                         number_of(record, "tokens_per_second"), seconds, number_of(record, "mfu")});
+                         number_of(record, "tokens_per_second"), seconds, number_of(record, "mfu"),
+                         number_of(record, "measured_mfu")});
   const double tokens = if_number(record, "tokens").value_or(0);
   if (before >= step) {  // those from here on are done again
     const std::int64_t again = before - step + 1;

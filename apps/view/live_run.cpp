@@ -245,7 +245,7 @@ LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t
     };
     list("", [](const JoinedValue& value) { return value.mean; });
     const auto figure = static_cast<Figure>(f);
-    if (figure == Figure::learning_rate || figure == Figure::mfu) continue;
+    if (figure == Figure::learning_rate || figure == Figure::mfu || figure == Figure::measured_mfu) continue;
     list("_least", [](const JoinedValue& value) { return static_cast<double>(value.least); });
     list("_most", [](const JoinedValue& value) { return static_cast<double>(value.most); });
   }

@@ -69,7 +69,11 @@ std::string LiveRun::make_prometheus() const {
   all.one("step_seconds", "gauge", "Time that the last step took.", last("seconds"));
   all.one(fmt::format("{}s_per_second", about_.item), "gauge", "Throughput of the last step.",
           last("tokens_per_second"));
-  all.one("mfu_ratio", "gauge", "Model FLOP per second over what the devices reach.", last("mfu"));
+  all.one("mfu_ratio", "gauge",
+          "Model FLOP per second over the GPUs' dense rate on their data sheet, on CPUs over the measured one.",
+          last("mfu"));
+  all.one("measured_mfu_ratio", "gauge", "Model FLOP per second over the measured rate of large matrix products.",
+          last("measured_mfu"));
   all.one(fmt::format("trained_{}s", about_.item), "gauge",
           "What was trained on, without steps that were done again.", totals.tokens);
   all.one("bad_steps_total", "counter", "Steps that nothing should be learned from.",

@@ -11,10 +11,10 @@
 namespace ranvier::apps {
 
 /// What is drawn over steps.
-enum class Figure : std::uint8_t { loss, norm, learning_rate, throughput, seconds, mfu };
-inline constexpr std::size_t figure_count = 6;
-inline constexpr std::array<std::string_view, figure_count> figure_names{"loss",       "norm",    "lr",
-                                                                         "throughput", "seconds", "mfu"};
+enum class Figure : std::uint8_t { loss, norm, learning_rate, throughput, seconds, mfu, measured_mfu };
+inline constexpr std::size_t figure_count = 7;
+inline constexpr std::array<std::string_view, figure_count> figure_names{
+    "loss", "norm", "lr", "throughput", "seconds", "mfu", "measured_mfu"};
 
 /// One value, or several joined. `count` is 0 where no step had one; the others say nothing then.
 struct JoinedValue {

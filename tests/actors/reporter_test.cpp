@@ -27,12 +27,12 @@ namespace {
 
 /// A reporter of steps of 1000 FLOP, by a clock that the test moves.
 struct Run {
-  explicit Run(double peak_flops)
+  explicit Run(double measured, std::optional<double> data_sheet = {})
       : reporter({.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 3}, .quiet = true},
                  ranvier::runtime::MemoryPlan(),
                  std::make_unique<ranvier::runtime::LogFile>("--metrics", (folder.path() / "metrics").string(),
                                                              ranvier::runtime::LogFile::Start::anew)) {
-    reporter.start(now, peak_flops);
+    reporter.start(now, {.measured = measured, .data_sheet = data_sheet});
   }
 
   void step(ranvier::runtime::Duration takes) {
@@ -47,11 +47,12 @@ struct Run {
     for (std::string line; std::getline(metrics, line);) all.push_back(boost::json::parse(line));
     return all;
   }
-  /// The `mfu` of every step there.
-  [[nodiscard]] std::vector<double> shares() {
+  /// The `mfu` of every step there, or another share; -1: null.
+  [[nodiscard]] std::vector<double> shares(const char* key = "mfu") {
     std::vector<double> all;
     for (const boost::json::value& line : lines()) {
-      if (const auto* mfu = line.as_object().if_contains("mfu")) all.push_back(mfu->to_number<double>());
+      if (const auto* mfu = line.as_object().if_contains(key))
+        all.push_back(mfu->is_null() ? -1 : mfu->to_number<double>());
     }
     return all;
   }
@@ -117,7 +118,7 @@ std::string output_of(bool terminal, const std::function<void()>& say) {
 void ten_steps(const Reporter::Options& options) {
   Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
   ranvier::runtime::Duration now = 0s;
-  reporter.start(now, 4000);
+  reporter.start(now, {.measured = 4000});
   for (std::int64_t step = 1; step <= 10; ++step) {
     StepResult result{.step = step, .loss = 3};
     if (step == 5) {
@@ -233,7 +234,7 @@ TEST_CASE("columns stay where they are, however large or small numbers become") 
         .steps = 1000000, .tokens_per_step = 1, .flops_per_step = 1, .shows_loss_scale = true};
     Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
     ranvier::runtime::Duration now = 0s;
-    reporter.start(now, 0);
+    reporter.start(now, {});
     std::int64_t step = 0;
     for (const double value :
          {1e-7, 0.5, 9.99999, 12.3456, 99.99999, 123.456, 1e5, 12345678.9, 1e12, 1e38, 1 / 0.0}) {
@@ -297,7 +298,8 @@ TEST_CASE("a step that beats the ceiling raises it to its own rate, and later st
   CHECK(ceiling.measured() == 200);
   CHECK(ceiling.value() == 400);
   CHECK(describe_raises(ceiling) ==
-        "MFU: 100% was 200FLOP/s as measured before training; 2 steps from 7 to 9 were faster and raised it to "
+        "measured MFU: 100% was 200FLOP/s as measured before training; 2 steps from 7 to 9 were faster and raised "
+        "it to "
         "400FLOP/s, 200% of that");
 }
 
@@ -317,9 +319,50 @@ TEST_CASE("no step of the metrics file uses more than all that the devices compu
   const std::vector<double> shares = run.shares(), expected{0.5, 1, 1, 0.5, 1, 0.5};
   REQUIRE(shares.size() == expected.size());
   for (std::size_t i = 0; i < shares.size(); ++i) CHECK(shares[i] == Approx(expected[i]));
+  CHECK(run.shares("measured_mfu") == shares);
   CHECK(describe_raises(run.reporter.ceiling()) ==
-        "MFU: 100% was 4kFLOP/s as measured before training; 2 steps from 3 to 5 were faster and raised it to "
+        "measured MFU: 100% was 4kFLOP/s as measured before training; 2 steps from 3 to 5 were faster and raised "
+        "it to "
         "10kFLOP/s, 250% of that");
+}
+
+TEST_CASE("MFU of a GPU is the share of its data sheet's rate, beside that of the measured one") {
+  Run known(4000, 8000.0);
+  for (const auto takes : {500ms, 200ms}) known.step(takes);
+  CHECK(known.shares() == std::vector<double>{0.25, 0.625});
+  CHECK(known.shares("measured_mfu") == std::vector<double>{0.5, 1});
+  Run unknown_gpu(4000, 0.0);
+  unknown_gpu.step(500ms);
+  CHECK(unknown_gpu.shares() == std::vector<double>{-1});
+  CHECK(unknown_gpu.shares("measured_mfu") == std::vector<double>{0.5});
+  Run unmeasured(0, 8000.0);
+  unmeasured.step(500ms);
+  CHECK(unmeasured.shares() == std::vector<double>{0.25});
+  CHECK(unmeasured.shares("measured_mfu") == std::vector<double>{-1});
+}
+
+TEST_CASE("a step's line has MFU, or the measured share by its name where MFU is not known") {
+  const auto line = [](const PeakRates& peak) {
+    return output_of(false, [&] {
+      Reporter reporter({.steps = 2, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 1}},
+                        ranvier::runtime::MemoryPlan(), nullptr);
+      reporter.start(0s, peak);
+      reporter.step({.step = 1}, 500ms);
+      reporter.step({.step = 2}, 600ms);
+    });
+  };
+  const auto has = [](const std::string& text, const char* words) { return text.find(words) != text.npos; };
+  const std::string raised = "(faster than measured: 100% is now 10kFLOP/s, not 4kFLOP/s)";
+  const std::string cpu = line({.measured = 4000});
+  CHECK(has(cpu, "tok/s  MFU  50.0%  mem"));
+  CHECK(has(cpu, raised.c_str()));
+  const std::string gpu = line({.measured = 4000, .data_sheet = 8000.0});
+  CHECK(has(gpu, "tok/s  MFU  25.0%  mem"));
+  CHECK_FALSE(has(gpu, "faster than measured"));
+  const std::string unknown = line({.measured = 4000, .data_sheet = 0.0});
+  CHECK(has(unknown, "tok/s  measured MFU  50.0%  mem"));
+  CHECK(has(unknown, raised.c_str()));
+  CHECK(has(line({}), "tok/s  MFU      -  mem"));
 }
 
 TEST_CASE("a step's time is that between results, however late the reporter hears of them") {

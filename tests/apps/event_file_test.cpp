@@ -31,7 +31,7 @@ TEST_CASE("an event file has a run's scalars and texts, and what voids steps tha
   {
     EventFile file(folder.path() / "logs", 7);
     file.configuration({{"seed", "1"}, {"train", "a|b"}});
-    file.take(R"({"step":300,"loss":2.5,"grad_norm":0.5,"lr":1e-3,"skipped":false,"mfu":null})"
+    file.take(R"({"step":300,"loss":2.5,"grad_norm":0.5,"lr":1e-3,"skipped":false,"mfu":null,"measured_mfu":0.25})"
               "\n");
     file.take(R"({"step":300,"validation_loss":3.25,"sample":"one\ntwo"})");
     file.take(R"({"checkpoint":300,"bytes":1})");
@@ -56,7 +56,8 @@ TEST_CASE("an event file has a run's scalars and texts, and what voids steps tha
   CHECK(field(records[3], 2) == "300");
   CHECK(scalars_of(records[3]) == std::map<std::string, float>{{"loss/train", 2.5F},
                                                                {"optimizer/gradient norm", 0.5F},
-                                                               {"optimizer/learning rate", 1e-3F}});
+                                                               {"optimizer/learning rate", 1e-3F},
+                                                               {"speed/measured MFU", 0.25F}});
   CHECK(scalars_of(records[4]) == std::map<std::string, float>{{"loss/validation", 3.25F}});
   CHECK(text(records[5]) == "sample:     one\n    two");
   // Another run in the same second has a file of its own.

@@ -31,7 +31,7 @@ struct Fixture {
     for (int step = 1; step <= steps; ++step)
       text += fmt::format(
           R"({{"step":{},"loss":{},"grad_norm":1,"lr":0.001,"loss_scale":1,"skipped":false,"tokens":100,"seconds":0.5,)"
-          R"("tokens_per_second":200,"mfu":0.25,"memory":{{"parameters":1048576,"nvme":0}}{}}})"
+          R"("tokens_per_second":200,"mfu":0.25,"measured_mfu":0.5,"memory":{{"parameters":1048576,"nvme":0}}{}}})"
           "\n",
           step, 1 + 9.0 / step,
           step == 1       ? R"(,"configuration":{"seed":"1","data":"<b>"})"
@@ -87,6 +87,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   CHECK(value(rows, "goodput, a second", 0) == "200");
   CHECK(value(rows, "goodput, a second", 1) == "100");  // as long again was waited for a checkpoint
   CHECK(value(rows, "time that counted", 1) == "50.0%");
+  CHECK(value(rows, "MFU") == "25.0%");
+  CHECK(value(rows, "measured MFU") == "50.0%");
   CHECK(value(rows, "last loss", 1) == "1.0905");  // mean of steps 99 and 100
   CHECK(value(rows, "best validation loss") == "1.5");
   CHECK(value(rows, "ranks waited") == "no row");
@@ -213,10 +215,10 @@ TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all 
   CHECK(
       folder.read("all.csv") ==
       "run,step,loss,validation_loss,validation_accuracy,hellaswag_accuracy,grad_norm,lr,loss_scale,skipped,tokens,"
-      "tokens_per_second,model_flops_per_second,mfu,seconds\n"
-      "\"a \"\"b\"\"\",1,10,,,,1,0.001,1,0,100,200,,0.25,0.5\n"
-      "\"a \"\"b\"\"\",2,5.5,,,,1,0.001,1,0,100,200,,0.25,0.5\n"
-      "\"a \"\"b\"\"\",3,4,1.5,,,1,0.001,1,0,100,200,,0.25,0.5\n");
+      "tokens_per_second,model_flops_per_second,mfu,seconds,measured_mfu\n"
+      "\"a \"\"b\"\"\",1,10,,,,1,0.001,1,0,100,200,,0.25,0.5,0.5\n"
+      "\"a \"\"b\"\"\",2,5.5,,,,1,0.001,1,0,100,200,,0.25,0.5,0.5\n"
+      "\"a \"\"b\"\"\",3,4,1.5,,,1,0.001,1,0,100,200,,0.25,0.5,0.5\n");
 }
 
 TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is refused") {

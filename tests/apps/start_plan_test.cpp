@@ -165,7 +165,7 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
   const auto none = error_of([&] { static_cast<void>(plan(given, little)); });
   CHECK(none.code() == ErrorCode::memory);
   CHECK(says(none, "nothing fits 4 ranks: the memory of a node needs"));
-  CHECK(says(none, "what helps: more ranks"));
+  CHECK(says(none, "use more ranks, --precision bf16, "));
 }
 
 TEST_CASE("directories for states are used where that is chosen, and left out where not") {

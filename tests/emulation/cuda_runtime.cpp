@@ -7,6 +7,8 @@
 //   no-driver     there is none
 //   old-driver    it is for an older CUDA
 //   memory=N      of so many bytes
+//   name=NAME     of that name
+//   volta         compute capability 7.0; volta=R: on rank R of MPI only
 //   fail=R:N      on rank R of MPI the Nth kernel reads where nothing is: as on a GPU, whoever waits for it learns
 //   of it,
 //                 and from then on every call fails
@@ -60,9 +62,16 @@ struct Machine {
   int driver_version = CUDART_VERSION;
   std::size_t memory_bytes = std::size_t{1} << 34;
   long long failing_kernel = -1;
+  std::string name = "emulated";
+  int capability = 80;  ///< times ten
 };
 
 long long number(std::string_view text) { return std::atoll(std::string(text).c_str()); }
+
+long long rank() {
+  const char* given = std::getenv("OMPI_COMM_WORLD_RANK");
+  return number(given == nullptr ? "0" : given);
+}
 
 Machine described_machine() {
   Machine machine;
@@ -78,11 +87,13 @@ Machine described_machine() {
     machine.driver_version = kind == "no-driver" ? 0 : 11080;
   } else if (kind == "memory") {
     machine.memory_bytes = static_cast<std::size_t>(number(value));
+  } else if (kind == "name") {
+    machine.name = value;
+  } else if (kind == "volta" && (value.empty() || number(value) == rank())) {
+    machine.capability = 70;
   } else if (kind == "fail") {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     const std::size_t colon = value.find(':');
-    if (number(rank == nullptr ? "0" : rank) == number(value.substr(0, colon)))
-      machine.failing_kernel = number(value.substr(colon + 1));
+    if (rank() == number(value.substr(0, colon))) machine.failing_kernel = number(value.substr(colon + 1));
   }
   return machine;
 }
@@ -193,8 +204,9 @@ cudaError_t cudaGetDevice(int* ordinal) { return *ordinal = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int ordinal) { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
-  std::strcpy(properties->name, "emulated");
-  properties->major = 8;
+  std::strncpy(properties->name, machine().name.c_str(), sizeof properties->name - 1);
+  properties->major = machine().capability / 10;
+  properties->minor = machine().capability % 10;
   properties->multiProcessorCount = 3;
   return cudaSuccess;
 }

@@ -14,9 +14,10 @@ TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes")
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   const auto generate = [&](const std::string& device, const std::string& more) {
-    const Generated result =
-        run_generator(RANVIER_GENERATOR,
-                      "--weights " + model + " --prompt the --tokens 12 --device " + device + " " + more, folder);
+    const Generated result = run_generator(
+        RANVIER_GENERATOR,
+        "--weights " + model + " --prompt the --tokens 12 --precision fp32 --device " + device + " " + more,
+        folder);
     INFO(result.report);
     REQUIRE(result.status == 0);
     return result.text;
@@ -27,4 +28,16 @@ TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes")
     CHECK(on_gpu.size() > 12);
     CHECK(on_gpu == generate("cpu", way));
   }
+}
+
+TEST_CASE_FIXTURE(SmallText, "a GPU writes text in bf16 unless told otherwise") {
+  const std::string model = file("model");
+  REQUIRE(run(1, small_run(text, {"--save", model, "--steps", "1"}), 60s).status == 0);
+  const auto report = [&](const std::string& more) {
+    return run_generator(RANVIER_GENERATOR, "--weights " + model + " --prompt the --tokens 2 " + more, folder)
+        .report;
+  };
+  CHECK(report("--device cuda").find(" parameters in bf16, ") != std::string::npos);
+  CHECK(report("--device cuda --precision fp16").find(" parameters in fp16, ") != std::string::npos);
+  CHECK(report("--device cpu").find(" parameters in fp32, ") != std::string::npos);
 }

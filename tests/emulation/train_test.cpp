@@ -31,7 +31,7 @@ struct Result {
 
 struct Fixture : SmallText {
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const Environment& environment = {}) const {
-    Flags flags{"--metrics", metrics, "--device-memory", room, "--products", "first"};
+    Flags flags{"--metrics", metrics, "--device-memory", room, "--products", "first", "--precision", "fp32"};
     flags.insert(flags.end(), more.begin(), more.end());
     std::filesystem::remove(metrics);
     return run(ranks, small_run(text, flags), 120s, environment);
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains a wide residual network as the cpu devi
     return metric(metrics, "loss");
   };
   const auto expected = losses({}),
-             found = losses({"--device", "cuda", "--device-memory", room, "--products", "first"});
+             found = losses({"--device", "cuda", "--device-memory", room, "--precision", "fp32"});
   REQUIRE(found.size() == 2);
   for (std::size_t step = 0; step < found.size(); ++step)
     CHECK(std::stod(found[step]) == doctest::Approx(std::stod(expected.at(step))).epsilon(1e-5));
@@ -234,7 +234,7 @@ TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {
 TEST_CASE_FIXTURE(Fixture, "messages straight from a GPU's memory leave every bit alone") {
   const auto weights = [&](int ranks, const char* way, Flags flags) {
     flags.insert(flags.end(), {"--device", "cuda", "--device-memory", room, "--layers", "2", "--steps", "2",
-                               "--p2p", way, "--save", file("weights")});
+                               "--precision", "fp32", "--p2p", way, "--save", file("weights")});
     const Outcome outcome = run(ranks, small_run(text, flags), 120s);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);

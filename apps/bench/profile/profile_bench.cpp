@@ -4,6 +4,8 @@
 #include "apps/bench/profile/file_bench.hpp"
 #include "apps/bench/profile/kernel_cases.hpp"
 #include "apps/bench/profile/product_cases.hpp"
+#include "apps/program/data_sheet.hpp"
+#include "apps/program/default_precision.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -98,7 +100,9 @@ class ProfileBench {
 
   MachineProfile profile() {
     MachineProfile profile = facts();
-    std::vector<DType> dtypes{DType::f32, DType::bf16};
+    std::vector<DType> dtypes{DType::f32};
+    const bool bf16 = !request_.gpu || has_bf16(*request_.gpu);
+    if (rank_.session().smallest(bf16 ? 1 : 0) == 1) dtypes.push_back(DType::bf16);
     if (device_.apart()) dtypes.push_back(DType::f16);
     {
       WorkTimer timer(rank_, device_, scale_.memory_bytes);
@@ -138,6 +142,7 @@ class ProfileBench {
         .cores = cores(),
         .device_memory = device_.apart() ? device_.budget_bytes() : memory / sharers,
         .host_memory = memory};
+    if (request_.gpu) profile.peak_flops_per_second = data_sheet_rates(request_.gpu->name);
     return profile;
   }
 
@@ -177,7 +182,7 @@ class ProfileBench {
       peak = std::max(peak, flops / took);
     }
     profile.rates[dtype][index_of(WorkKind::product)] = rounded_rate(alone_rate(kind, crowding));
-    profile.peak_flops_per_second[dtype] = rounded(peak);
+    if (!request_.gpu) profile.peak_flops_per_second[dtype] = rounded(peak);
   }
 
   void measure_kernels(MachineProfile& profile, WorkTimer& timer, DType dtype, double seconds) {

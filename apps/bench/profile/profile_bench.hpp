@@ -2,9 +2,11 @@
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
+#include "runtime/cuda_gpu.hpp"
 #include "runtime/machine_profile.hpp"
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@ namespace ranvier::apps {
 struct ProfileRequest {
   std::string name;                                ///< empty: what the device calls itself
   std::vector<std::filesystem::path> directories;  ///< for files, one on each disk; none: files are not measured
+  std::optional<runtime::CudaGpu> gpu;             ///< none: ranks compute on CPUs
   double seconds = 40;  ///< it takes about so long, or one repetition of each measurement
 };
 

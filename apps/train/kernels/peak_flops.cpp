@@ -1,7 +1,10 @@
 #include "apps/train/kernels/peak_flops.hpp"
 
+#include "apps/program/data_sheet.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
+#include "runtime/cuda_build.hpp"
+#include "runtime/cuda_gpu.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -94,6 +97,27 @@ void PeakFlops::measure(runtime::MpiSession& session, runtime::StreamView stream
     if (std::find(rates.begin(), rates.end(), 0) != rates.end()) return;
     best_ = std::max(best_, static_cast<double>(std::accumulate(rates.begin(), rates.end(), 0LL)));
   }
+}
+
+std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag device, std::optional<int> gpu,
+                                       runtime::DType dtype) {
+  if (device != DeviceFlag::cuda) return {};
+  long long rate = 0, place = 0;  // this rank's GPU in all machines
+  if constexpr (runtime::with_cuda) {
+    constexpr long long most_gpus = 1 << 16;  // per machine
+    const int ordinal = gpu_of_rank(session, gpu).ordinal;
+    place = session.nodes()[static_cast<std::size_t>(session.rank())] * most_gpus + ordinal;
+    const auto rates = data_sheet_rates(runtime::cuda_gpu(ordinal).name);
+    if (const auto found = rates.find(dtype); found != rates.end()) rate = static_cast<long long>(found->second);
+  }
+  const std::vector<long long> all_rates = session.all(rate), places = session.all(place);
+  double sum = 0;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (all_rates[rank] == 0) return 0.0;
+    const auto first = std::find(places.begin(), places.end(), places[rank]);
+    if (first == places.begin() + static_cast<std::ptrdiff_t>(rank)) sum += static_cast<double>(all_rates[rank]);
+  }
+  return sum;
 }
 
 }  // namespace ranvier::apps

@@ -1,9 +1,12 @@
-// What the devices of all ranks compute at most: the rate that MFU is a share of. Loop thread only.
+// Rates of all ranks' devices together, measured and on their data sheets, which MFU is a share of. Loop thread only.
 #pragma once
 
+#include "apps/program/device_flag.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/mpi_transport.hpp"
 #include "runtime/stream.hpp"
+
+#include <optional>
 
 namespace ranvier::apps {
 
@@ -21,5 +24,11 @@ class PeakFlops {
  private:
   double best_ = 0;
 };
+
+/// Dense FLOP per second of all ranks' GPUs together on their data sheets, the same on each rank. A GPU that several ranks
+/// share counts once. 0: the table (apps/program/data_sheet.hpp) lacks one of them. None: ranks compute on CPUs. All ranks
+/// call it.
+[[nodiscard]] std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag device,
+                                                     std::optional<int> gpu, runtime::DType dtype);
 
 }  // namespace ranvier::apps

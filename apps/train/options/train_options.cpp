@@ -1,6 +1,7 @@
 #include "apps/train/options/train_options.hpp"
 
 #include "actors/checkpoint/snapshot.hpp"
+#include "apps/program/default_precision.hpp"
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
@@ -222,10 +223,11 @@ OptionTable declare(Asked& asked) {
   table.add({"seed", "N", "of weights, dropout and sample order", whole(trainer.seed, 0)});
 
   table.concern("Precision");
-  table.add({"precision", "TYPE", "of activations, messages and working weights: fp32, bf16 or fp16",
+  table.add({"precision", "TYPE", "Type of activations, messages and working weights: fp32, bf16 or fp16",
              choice<runtime::DType>(
                  trainer.precision.compute,
-                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}})});
+                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
+             fmt::format("{}; the checkpoint's in a run that resumes", default_precision_text)});
   table.add({"gradient-dtype", "TYPE", "fp32, or half: that of --precision",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
   table.add({"loss-scale", "X", "the first loss scale of fp16", real(trainer.loss_scale.scale, 1),
@@ -380,7 +382,8 @@ void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps
     fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it", rate.least, rate.peak);
 }
 
-void resolve_precision(TrainOptions& options, bool half_gradients, const OptionTable& table) {
+void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason,
+                       const OptionTable& table) {
   models::Precision& precision = options.trainer.precision;
   actors::LossScale& loss_scale = options.trainer.loss_scale;
   const bool fp16 = precision.compute == runtime::DType::f16;
@@ -393,6 +396,8 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const OptionT
          loss_scale.scale, to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
+  if (reason.empty() || table.given("precision")) return;
+  options.notes.push_back(fmt::format("precision: {} ({})", to_string(precision.compute), reason));
 }
 
 /// A file that would not be used is a misunderstanding: somebody counts on the bits that it keeps.
@@ -409,8 +414,9 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 
 }  // namespace
 
-TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const ChosenPrecision& precision) {
   Asked asked = defaults();
+  asked.options.trainer.precision.compute = precision.dtype;
   auto table = declare(asked);
   table.parse(argc, argv);
   auto& options = asked.options;
@@ -443,7 +449,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks) {
   options.model.sizes =
       models::with_all_sizes(options.model.sizes);  // what 0 stands for, for tables and checkpoints
   resolve_learning_rate(trainer.learning_rate, trainer.steps, table);
-  resolve_precision(options, asked.half_gradients, table);
+  resolve_precision(options, asked.half_gradients, precision.reason, table);
   check_products(options.device, trainer.precision);
   resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
   resolve_checkpoints(options.checkpoint, table);

@@ -145,9 +145,16 @@ struct TrainOptions {
   std::vector<std::string> notes;
 };
 
+/// Precision of a run without --precision (apps/train/precision_choice.hpp).
+struct ChosenPrecision {
+  runtime::DType dtype = runtime::DType::f32;
+  std::string reason;  ///< for the startup output, as in "default of this GPU"; empty: it says nothing
+};
+
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.
 /// With Request::inquiry nothing else is resolved or checked.
-[[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks);
+[[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
+                                               const ChosenPrecision& precision = {});
 
 /// `program` is the one that is asked: each that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);

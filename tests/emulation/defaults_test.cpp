@@ -1,0 +1,112 @@
+// What jobs on GPUs do that no flag says: their precision, and the data sheet that MFU is a share of.
+#include "tests/apps/small_run.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
+
+using namespace ranvier::tests;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Fixture : SmallText {
+  [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& gpu = "") const {
+    Flags flags{"--layers", "1", "--device-memory", "140MiB", "--products", "first", "--attention", "ranvier"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return run(ranks, small_run(text, flags), 60s, {{"RANVIER_EMULATED_GPU", gpu}});
+  }
+  [[nodiscard]] std::string output(int ranks, const Flags& more, const std::string& gpu = "") const {
+    const Outcome outcome = start(ranks, more, gpu);
+    INFO(outcome.output);
+    CHECK(outcome.status == 0);
+    return outcome.output;
+  }
+  [[nodiscard]] std::vector<std::string> losses(Flags more, const std::string& gpu = "") const {
+    std::filesystem::remove(metrics);
+    more.insert(more.end(), {"--metrics", metrics});
+    static_cast<void>(output(1, more, gpu));
+    return metric(metrics, "loss");
+  }
+
+  std::string metrics = file("metrics.jsonl"), checkpoints = file("checkpoints");
+};
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE_FIXTURE(Fixture, "a GPU trains in bf16 unless told otherwise, an older one in fp16, and a CPU in fp32") {
+  const Flags gpu{"--device", "cuda"};
+  CHECK(has(output(1, gpu), "precision: bf16 (default of this GPU; --precision fp32 trains in single precision)"));
+  CHECK(losses(gpu) == losses({"--device", "cuda", "--precision", "bf16"}));
+  CHECK(losses(gpu) != losses({"--device", "cuda", "--precision", "fp32"}));
+  CHECK(has(output(1, gpu, "volta"), "precision: fp16 (default of this GPU, which has no bf16; "));
+  CHECK(losses(gpu, "volta") == losses({"--device", "cuda", "--precision", "fp16"}));
+  CHECK_FALSE(has(output(1, {"--device", "cuda", "--precision", "fp32"}), "precision: "));
+  CHECK_FALSE(has(output(1, {"--device", "cpu"}), "precision: "));
+  CHECK(losses({"--device", "cpu"}) == losses({"--device", "cpu", "--precision", "fp32"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "ranks with different GPUs train in a precision that all of them have") {
+  const std::string mixed = output(2, {"--device", "cuda", "--g-data", "2"}, "volta=1");
+  CHECK(has(mixed, "precision: fp16 (default of this GPU, which has no bf16; "));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a dry run without a GPU plans for one with bf16, or for the GPUs of a profile") {
+  const Flags dry{"--device", "cuda", "--world", "2", "--g-data", "2", "--dry-run"};
+  CHECK(has(output(1, dry, "no-gpu"), "precision: bf16 (default of this GPU; "));
+  Flags old{"--profile", "v100-32g-p3dn"};
+  old.insert(old.end(), dry.begin(), dry.end());
+  CHECK(has(output(1, old, "no-gpu"), "precision: fp16 (default of v100-32g-p3dn; "));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint unless told otherwise") {
+  const auto run_from = [&](const std::string& folder, const std::string& device, Flags more = {}) {
+    more.insert(more.end(), {"--device", device, "--lr-decay", "constant", "--checkpoint", folder});
+    return start(1, more);
+  };
+  for (const auto& [first, precision, second] :
+       {std::tuple{"cuda", "fp32", "cuda"}, {"cuda", "bf16", "cpu"}, {"cpu", "fp32", "cuda"}}) {
+    CAPTURE(first);
+    CAPTURE(second);
+    const std::string folder = checkpoints + first + second + precision;
+    REQUIRE(run_from(folder, first, {"--steps", "2", "--precision", precision}).status == 0);
+    const Outcome resumed = run_from(folder, second, {"--resume", "auto"});
+    INFO(resumed.output);
+    CHECK(resumed.status == 0);
+    CHECK(has(resumed.output, std::string("precision: ") + precision + " (that of " + folder + "/step-00000002"));
+    CHECK(has(resumed.output, "step 4/4"));
+    CHECK_FALSE(has(resumed.output, "--precision fp32 (was"));
+    const Outcome named = run_from(folder, second, {"--resume", folder, "--steps", "6", "--precision", "fp16"});
+    CHECK(named.status != 0);
+    CHECK(has(named.output, "--precision fp16 (was " + std::string(precision) + ")"));
+  }
+  // The default of the device, which the checkpoint has as well, is what it is on a run that begins.
+  const std::string folder = checkpoints + "bf16";
+  REQUIRE(run_from(folder, "cuda", {"--steps", "2"}).status == 0);
+  CHECK(has(run_from(folder, "cuda", {"--resume", folder}).output, "precision: bf16 (default of this GPU; "));
+}
+
+TEST_CASE_FIXTURE(Fixture, "MFU on a GPU is the share of its data sheet's rate in the precision of the run") {
+  const auto rates = [&](int ranks, Flags more, const std::string& gpu) {
+    std::filesystem::remove(metrics);
+    more.insert(more.end(), {"--device", "cuda", "--metrics", metrics});
+    const std::string printed = output(ranks, more, gpu);
+    CHECK(metric(metrics, "measured_mfu").back() == "null");  // the large product has no room
+    if (metric(metrics, "mfu").back() == "null") {
+      CHECK(has(printed, "  MFU      -  "));
+      return 0.0;
+    }
+    CHECK(has(printed, "%  mem "));
+    return std::stod(metric(metrics, "model_flops_per_second").back()) / std::stod(metric(metrics, "mfu").back());
+  };
+  const std::string a100 = "name=NVIDIA A100-SXM4-40GB";
+  CHECK(rates(1, {}, a100) == doctest::Approx(3.12e14));
+  CHECK(rates(1, {"--precision", "fp32"}, a100) == doctest::Approx(1.95e13));
+  CHECK(rates(2, {"--g-data", "2"}, a100) == doctest::Approx(3.12e14));  // both ranks have the same GPU
+  CHECK(rates(1, {}, "name=NVIDIA A100-SXM4-40GB MIG 3g.20gb") == 0);
+}
