@@ -182,7 +182,9 @@ OptionTable declare(PlanOptions& options) {
              "links, the order of work, or memory",
              rank_numbers(options.scale), "none"});
   table.concern("Search");
-  table.add({"best", "N", "candidates to show", runtime::whole(options.best, 1, 1000)});
+  table.add({"best", "N",
+             "Number of plans to show; candidates that differ in one flag and take the same time are one",
+             runtime::whole(options.best, 1, 1000)});
   table.add({"simulations", "N",
              "at most, of each search: the most promising; the result says what might be missed. 0: as many as it "
              "takes to miss nothing. With --scale 8 unless told otherwise",

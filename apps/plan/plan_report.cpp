@@ -1,6 +1,7 @@
 #include "apps/plan/plan_report.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/plan/rows.hpp"
 
 #include <boost/json/array.hpp>
 #include <fmt/format.h>
@@ -89,6 +90,14 @@ json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>&
   return all;
 }
 
+/// A line below the row's own; empty: it has one candidate.
+std::string switches_line(const Ranked& ranked) {
+  std::vector<Candidate> row{ranked.candidate};
+  for (const Ranked& each : ranked.alternatives) row.push_back(each.candidate);
+  const std::string switches = switches_text(row);
+  return switches.empty() ? switches : fmt::format("     same time with {}\n", switches);
+}
+
 /// Of the links that at least one of the best uses; empty where nothing was simulated.
 std::string links_table(const Ranking& ranking) {
   std::vector<LinkColumn> used;
@@ -136,6 +145,7 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
                         right(bubble(p), 7), right(amount(static_cast<double>(p.device_bytes)), 11),
                         right(amount(static_cast<double>(p.host_bytes)), 11),
                         right(amount(static_cast<double>(p.file_bytes)), 11), right(cost(p, context), 14));
+    text += switches_line(ranked);
   }
   text += links_table(ranking);
   text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
@@ -283,6 +293,11 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
   for (const LinkColumn& column : link_columns)
     all[column.key] = (p.*column.bytes).empty() ? json::value(nullptr) : json::value(column.most(p));
   if (const auto cost = cost_per_million(p, context)) all["cost_per_million_tokens"] = *cost;
+  if (!ranked.alternatives.empty()) {
+    json::array others;
+    for (const Ranked& each : ranked.alternatives) others.push_back(to_json(each, context));
+    all["alternatives"] = std::move(others);
+  }
   return all;
 }
 

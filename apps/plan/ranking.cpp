@@ -1,5 +1,6 @@
 #include "apps/plan/ranking.hpp"
 
+#include "apps/plan/rows.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/ranges.h>
@@ -9,6 +10,7 @@
 #include <limits>
 #include <mutex>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -119,13 +121,20 @@ class Ranker {
                             .plan = [this](std::size_t i) { return plan(i); },
                             .simulate = [this](std::size_t i) { return simulate(i); }};
     estimates_ = limits.estimate;
-    ranking_.search = search(candidates_.size(), steps, limits);
+    SearchLimits of_rows = limits;
+    of_rows.limit = [&](std::span<const SearchResult::Found> found) {
+      return rows_limit(candidates_, found, limits.best);
+    };
+    ranking_.search = search(candidates_.size(), steps, of_rows);
     if (estimates_) ranking_.search.simulated = 0;
-    for (const SearchResult::Found& found : ranking_.search.best) {
-      Ranked& ranked = planned_.at(found.candidate);
-      ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
+    for (const PlanRow& row : rows_of(candidates_, ranking_.search.best, limits.best)) {
+      Ranked ranked = take(row.members.front());
+      for (const std::size_t other : std::span(row.members).subspan(1)) ranked.alternatives.push_back(take(other));
       ranking_.best.push_back(std::move(ranked));
     }
+    std::stable_sort(ranking_.best.begin(), ranking_.best.end(), [](const Ranked& a, const Ranked& b) {
+      return a.prediction.step_seconds < b.prediction.step_seconds;
+    });
     return std::move(ranking_);
   }
 
@@ -135,6 +144,13 @@ class Ranker {
     Candidate candidate;
     std::optional<Trial> trial;  ///< none: its flags do not go together
   };
+
+  /// By number in what the search found.
+  Ranked take(std::size_t found) {
+    Ranked& ranked = planned_.at(ranking_.search.best[found].candidate);
+    ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
+    return std::move(ranked);
+  }
 
   void leave_out(const std::string& why) {
     const std::lock_guard lock(mutex_);

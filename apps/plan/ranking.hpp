@@ -20,13 +20,14 @@ using Predictor = std::function<actors::Prediction(const models::Architecture&, 
                                                    const actors::TrainerOptions&, const runtime::MachineProfile&,
                                                    const actors::PredictionOptions&)>;
 
-/// One candidate with what became of it.
+/// One candidate with what became of it, and those that share its row of the ranking.
 struct Ranked {
   Candidate candidate;
   Trial trial;                      ///< without its plans
   std::optional<Bound> bound = {};  ///< none: it was not searched for
   actors::Prediction prediction = {};
   std::vector<GivenFlag> config = {};
+  std::vector<Ranked> alternatives = {};  ///< the fastest first; rows.hpp says which
 };
 
 /// The candidate that came nearest to fitting.
@@ -40,11 +41,11 @@ struct Ranking {
   std::size_t candidates = 0;
   std::map<std::string, std::size_t> left_out;  ///< why, and how many
   SearchResult search;
-  std::vector<Ranked> best;  ///< the fastest first
+  std::vector<Ranked> best;  ///< the candidate that represents each row, the fastest first
   std::optional<Closest> closest;
 };
 
-/// Throws ErrorCode::usage where no grid is possible. Where nothing fits, `best` is empty and `closest` is there.
+/// `limits.best` rows. Throws ErrorCode::usage where no grid is possible. If nothing fits, `best` is empty and `closest` is set.
 [[nodiscard]] Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs,
                                       const Predictor& predict, const SearchLimits& limits,
                                       const actors::PredictionOptions& how = {});

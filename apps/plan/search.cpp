@@ -40,6 +40,8 @@ class Search {
       queue_.pop();
       leave(entry);
     }
+    for (const Entry& entry : cut_) leave(entry);
+    std::erase_if(result_.best, [this](const SearchResult::Found& found) { return found.seconds > limit_; });
     return std::move(result_);
   }
 
@@ -47,12 +49,19 @@ class Search {
   void tell(std::size_t simulating = 0) const {
     if (limits_->progress) limits_->progress({count_, result_.planned, result_.simulated, simulating});
   }
-  [[nodiscard]] double last_of_best() const {
-    return result_.best.size() < limits_->best ? std::numeric_limits<double>::infinity()
-                                               : result_.best.back().seconds;
+  void update_limit() {
+    if (limits_->limit) {
+      limit_ = limits_->limit(result_.best);
+    } else if (result_.best.size() >= limits_->best) {
+      limit_ = result_.best.back().seconds;
+    }
+    const auto back =
+        std::partition(cut_.begin(), cut_.end(), [this](const Entry& entry) { return beaten(entry); });
+    for (auto entry = back; entry != cut_.end(); ++entry) queue_.push(*entry);
+    cut_.erase(back, cut_.end());
   }
   [[nodiscard]] bool beaten(const Entry& entry) const {
-    return !limits_->exhaustive && entry.bound.seconds > last_of_best();
+    return !limits_->exhaustive && entry.bound.seconds > limit_;
   }
   void leave(const Entry& entry) {
     if (beaten(entry)) {
@@ -73,7 +82,7 @@ class Search {
       Entry entry = queue_.top();
       queue_.pop();
       if (beaten(entry)) {
-        ++result_.cut;
+        cut_.push_back(entry);
       } else if (entry.planned) {
         round_.push_back(entry);
       } else {
@@ -110,6 +119,7 @@ class Search {
     result_.simulated += count;
     for (std::size_t i = 0; i < count; ++i)
       if (seconds[i]) add({round_[i].candidate, *seconds[i]}, round_[i].bound.seconds);
+    update_limit();
   }
 
   void add(const SearchResult::Found& found, double bound) {
@@ -120,7 +130,7 @@ class Search {
     best.insert(std::upper_bound(best.begin(), best.end(), found,
                                  [&](const auto& a, const auto& b) { return key(a) < key(b); }),
                 found);
-    if (best.size() > limits_->best) best.pop_back();
+    if (!limits_->limit && best.size() > limits_->best) best.pop_back();
   }
 
   const SearchSteps* steps_;
@@ -129,6 +139,8 @@ class Search {
   SearchResult result_;
   std::priority_queue<Entry, std::vector<Entry>, Later> queue_;
   std::vector<Entry> round_;
+  std::vector<Entry> cut_;  // until the limit rises above their bounds
+  double limit_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace ranvier::apps {
@@ -27,15 +28,6 @@ struct SearchProgress {
   std::size_t simulating = 0;  ///< now
 };
 
-struct SearchLimits {
-  std::size_t best = 10;        ///< that are wanted
-  std::size_t simulations = 0;  ///< at most; 0: as many as it takes
-  int threads = 1;
-  bool exhaustive = false;  ///< simulate everything that is not left out
-  bool estimate = false;    ///< simulate nothing: what plans say that a step may well take stands for its time
-  std::function<void(const SearchProgress&)> progress = {};  ///< called often, by the thread that searches
-};
-
 struct SearchResult {
   struct Found {
     std::size_t candidate = 0;
@@ -48,6 +40,18 @@ struct SearchResult {
   std::size_t open = 0;            ///< not simulated, since there were simulations enough
   double least_open = 0;           ///< the least bound of those
   double largest_bound_share = 0;  ///< of a simulated time: not above 1
+};
+
+struct SearchLimits {
+  std::size_t best = 10;  ///< number of candidates that are wanted, unless `limit` is set
+  /// Seconds above which nothing is wanted, by what was simulated so far, the fastest first; all else is wanted. They may
+  /// rise and fall as more is known. Null: the time of the last of `best`.
+  std::function<double(std::span<const SearchResult::Found>)> limit = {};
+  std::size_t simulations = 0;  ///< at most; 0: as many as it takes
+  int threads = 1;
+  bool exhaustive = false;  ///< simulate everything that is not left out
+  bool estimate = false;    ///< simulate nothing: what plans say that a step may well take stands for its time
+  std::function<void(const SearchProgress&)> progress = {};  ///< called often, by the thread that searches
 };
 
 /// Candidates 0 … `count` - 1. The result does not depend on `threads`. With no limit on simulations the best are

@@ -260,6 +260,15 @@ class Enumeration {
 
 }  // namespace
 
+bool is_default(const GivenFlag& flag) {
+  static const std::set<std::string_view> of_others = {"g-inter", "g-data", "batch-size", "microbatch-size"};
+  static const std::vector<runtime::ResolvedOption> defaults = resolved(TrainOptions());
+  if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
+  if (of_others.contains(flag.name)) return false;
+  return std::any_of(defaults.begin(), defaults.end(),
+                     [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
+}
+
 std::vector<GivenFlag> Candidate::flags() const {
   std::vector<GivenFlag> all{{"g-inter", std::to_string(g_inter)}, {"g-data", std::to_string(g_data)}};
   const auto add = [&all](const char* name, const std::string& value) {

@@ -32,6 +32,9 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
+/// Whether a run without the flag would do the same with any other flags.
+[[nodiscard]] bool is_default(const GivenFlag& flag);
+
 struct SpaceOptions {
   int world = 1;
   int node_size = 1;

@@ -123,16 +123,6 @@ void fit_to(MachineProfile& profile, const MachinesHere& here) {
 /// Where no flag says it, all grids are planned for a batch that all of them divide.
 int default_batch_size(int ranks) { return (least_batch_size + ranks - 1) / ranks * ranks; }
 
-/// What a run would do without the flag, whatever else is given.
-bool is_default(const GivenFlag& flag) {
-  static const std::set<std::string_view> of_others = {"g-inter", "g-data", "batch-size", "microbatch-size"};
-  static const std::vector<runtime::ResolvedOption> defaults = resolved(TrainOptions());
-  if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
-  if (of_others.contains(flag.name)) return false;
-  return std::any_of(defaults.begin(), defaults.end(),
-                     [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
-}
-
 /// From what was given to the flags of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
   static const std::set<std::string_view> of_machines = {"node-size", "threads", "device"};

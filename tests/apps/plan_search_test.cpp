@@ -101,6 +101,25 @@ TEST_CASE("a search that stops early says how many it leaves and how fast one of
   same(threads.run({.best = 10, .simulations = 8, .threads = 4}).best, few.best);
 }
 
+TEST_CASE("a limit that rises again brings back what was cut") {
+  // Eight are a round, after which candidate 8 is above the limit; once 9 is known it is not.
+  constexpr std::size_t count = 10;
+  std::vector<double> seconds(count, 2);
+  seconds[8] = 4;
+  seconds[9] = 1;
+  const auto bound = [](std::size_t i) { return Bound{i == 8 ? 3.0 : 0.5, static_cast<double>(i)}; };
+  const SearchSteps steps{.bound = bound,
+                          .plan = [&](std::size_t i) -> std::optional<Bound> { return bound(i); },
+                          .simulate = [&](std::size_t i) -> std::optional<double> { return seconds[i]; }};
+  const auto limit = [](std::span<const SearchResult::Found> found) { return found.size() <= 8 ? 2.0 : 4.0; };
+  const SearchResult found = search(count, steps, {.limit = limit});
+  REQUIRE(found.best.size() == count);
+  CHECK(found.best.front().candidate == 9);
+  CHECK(found.best.back().candidate == 8);
+  CHECK(found.cut == 0);
+  same(found.best, search(count, steps, {.limit = limit, .exhaustive = true}).best);
+}
+
 TEST_CASE("an error of a simulation ends the search") {
   const SearchSteps steps{.bound = [](std::size_t) { return Bound{}; },
                           .plan = [](std::size_t) -> std::optional<Bound> { return Bound{}; },

@@ -1,0 +1,45 @@
+// The rows of a ranking: candidates that differ in one flag and take the same time share one. Pure; any thread.
+//
+//   2 × 32, zero1, 4 a microbatch, 1f1b
+//   same time with --recompute off|auto
+#pragma once
+
+#include "apps/plan/search.hpp"
+#include "apps/plan/space.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// Candidates that count as one plan.
+struct PlanRow {
+  std::vector<std::size_t>
+      members;         ///< by number in what was found; the one that represents the row first, then the
+                       ///< fastest first
+  double seconds = 0;  ///< of a step, of the fastest
+};
+
+/// At most this much longer than the fastest of a row takes a step of each other one, as a share of its time.
+inline constexpr double row_tolerance = 0.005;
+
+/// The first `most` rows, the fastest first, of what was found of `candidates`, which is the fastest first.
+///
+/// Two candidates share a row if they differ in one flag, or if others of the row lead from one to the other, a flag at a
+/// time; all within row_tolerance of the row's fastest. Grids always differ: they are two flags. The three flags of
+/// collectives' algorithms count as one. A row is represented by the member with the fewest flags that are not
+/// ranvier-train's defaults, of several such by the fastest.
+[[nodiscard]] std::vector<PlanRow> rows_of(std::span<const Candidate> candidates,
+                                           std::span<const SearchResult::Found> found, std::size_t most);
+
+/// Seconds above which a step matters to none of the first `most` rows; infinity while there are fewer.
+[[nodiscard]] double rows_limit(std::span<const Candidate> candidates, std::span<const SearchResult::Found> found,
+                                std::size_t most);
+
+/// Flags in which alternatives differ from the first of them, each with its values there, the first one's first:
+/// "--recompute off|auto, --policy 1f1b|gpipe"; empty: there is one candidate.
+[[nodiscard]] std::string switches_text(std::span<const Candidate> alternatives);
+
+}  // namespace ranvier::apps
