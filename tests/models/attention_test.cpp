@@ -7,6 +7,7 @@
 #include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
+#include "tests/models/plain_attention.hpp"
 #include "tests/models/typed_array.hpp"
 
 #include <doctest/doctest.h>
@@ -26,136 +27,6 @@ using runtime::DType;
 namespace {
 
 constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
-
-using Doubles = std::vector<double>;
-
-/// AttentionBounds on the host; empty: null.
-struct Bounds {
-  std::vector<std::int32_t> first_key, end_key;
-
-  [[nodiscard]] AttentionBounds at(DeviceCopies& copies) const {
-    return {first_key.empty() ? nullptr : copies(first_key), end_key.empty() ? nullptr : copies(end_key)};
-  }
-  [[nodiscard]] AttentionBounds view() const {
-    return {first_key.empty() ? nullptr : first_key.data(), end_key.empty() ? nullptr : end_key.data()};
-  }
-};
-
-/// Attention by its definition, in double.
-struct PlainAttention {
-  AttentionShape shape;
-  Dropout dropout;
-  Bounds bounds = {};
-  std::size_t T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
-              K = static_cast<std::size_t>(shape.stored_key_heads()), D = static_cast<std::size_t>(shape.channels),
-              C = H * D, row = shape.row_channels();
-
-  bool sees(std::size_t b, std::size_t i, std::size_t j) const {
-    if (shape.causal && j > i) return false;
-    if (shape.window > 0 && j + static_cast<std::size_t>(shape.window) <= i) return false;
-    const auto key = static_cast<std::int32_t>(j);
-    if (!bounds.first_key.empty() && key < bounds.first_key[b * T + i]) return false;
-    return bounds.end_key.empty() || key < bounds.end_key[b * T + i];
-  }
-
-  /// Zero of what it does not see.
-  Doubles weights_of(const Doubles& qkv, std::size_t b, std::size_t h, std::size_t i, double* logsumexp) const {
-    Doubles weights(T);
-    double total = 0;
-    for (std::size_t j = 0; j < T; ++j) {
-      if (!sees(b, i, j)) continue;
-      double score = 0;
-      for (std::size_t d = 0; d < D; ++d) score += at(qkv, b, i, 0, h, d) * at(qkv, b, j, 1, h, d);
-      weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
-      total += weights[j];
-    }
-    for (double& weight : weights) weight /= total;
-    if (logsumexp != nullptr) *logsumexp = std::log(total);
-    return weights;
-  }
-
-  double at(const Doubles& qkv, std::size_t b, std::size_t t, std::size_t which, std::size_t h,
-            std::size_t d) const {
-    return qkv[place(b, t, which, h, d)];
-  }
-  /// Of query h, or the key or value that it reads.
-  std::size_t place(std::size_t b, std::size_t t, std::size_t which, std::size_t h, std::size_t d) const {
-    const std::size_t head = which == 0 ? h : H + (which - 1) * K + h * K / H;
-    return (b * T + t) * row + head * D + d;
-  }
-
-  double kept(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
-    if (dropout.rate == 0) return 1;
-    const std::uint64_t element = (h * T + i) * T + j;
-    const auto bits = dropout_bits(dropout, static_cast<std::int64_t>(b), element / 4)[element % 4];
-    return runtime::uniform(bits) >= dropout.rate ? 1 / (1 - static_cast<double>(dropout.rate)) : 0;
-  }
-
-  template <typename Visit>
-  void for_each_row(const Visit& visit) const {
-    for (std::size_t b = 0; b < static_cast<std::size_t>(shape.samples); ++b)
-      for (std::size_t h = 0; h < H; ++h)
-        for (std::size_t i = 0; i < T; ++i) visit(b, h, i);
-  }
-
-  void forward(const Doubles& qkv, Doubles& out, Doubles& logsumexp) const {
-    out.assign(qkv.size() / row * C, 0);
-    logsumexp.assign(static_cast<std::size_t>(shape.samples) * H * T, 0);
-    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
-      const Doubles weights = weights_of(qkv, b, h, i, &logsumexp[(b * H + h) * T + i]);
-      for (std::size_t j = 0; j < T; ++j) {
-        if (weights[j] == 0) continue;
-        const double weight = weights[j] * kept(b, h, i, j);
-        for (std::size_t d = 0; d < D; ++d) out[(b * T + i) * C + h * D + d] += weight * at(qkv, b, j, 2, h, d);
-      }
-    });
-  }
-
-  Doubles backward(const Doubles& qkv, const Doubles& d_out) const {
-    Doubles d_qkv(qkv.size());
-    const double scale = 1 / std::sqrt(static_cast<double>(D));
-    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
-      const Doubles weights = weights_of(qkv, b, h, i, nullptr);
-      Doubles gradients(T);
-      double mean = 0;
-      Doubles kept_weights(T);
-      for (std::size_t j = 0; j < T; ++j) {
-        if (weights[j] == 0) continue;
-        const double factor = kept(b, h, i, j);
-        for (std::size_t d = 0; d < D; ++d)
-          gradients[j] += d_out[(b * T + i) * C + h * D + d] * at(qkv, b, j, 2, h, d) * factor;
-        mean += weights[j] * gradients[j];
-        kept_weights[j] = weights[j] * factor;
-      }
-      for (std::size_t j = 0; j < T; ++j) {
-        if (weights[j] == 0) continue;
-        for (std::size_t d = 0; d < D; ++d) {
-          const double gradient = weights[j] * (gradients[j] - mean) * scale;
-          d_qkv[place(b, i, 0, h, d)] += gradient * at(qkv, b, j, 1, h, d);
-          d_qkv[place(b, j, 1, h, d)] += gradient * at(qkv, b, i, 0, h, d);
-          d_qkv[place(b, j, 2, h, d)] += kept_weights[j] * d_out[(b * T + i) * C + h * D + d];
-        }
-      }
-    });
-    return d_qkv;
-  }
-};
-
-Doubles doubles(const TypedArray& array) {
-  Doubles values(array.size());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = array[i];
-  return values;
-}
-
-/// √ mean square of the difference over that of `expected`.
-double relative_error(const TypedArray& values, const Doubles& expected) {
-  double error = 0, square = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    error += (values[i] - expected[i]) * (values[i] - expected[i]);
-    square += expected[i] * expected[i];
-  }
-  return std::sqrt(error / std::max(square, 1e-30));
-}
 
 double worst_error(const TypedArray& values, const Doubles& expected) {
   double worst = 0;
@@ -179,7 +50,7 @@ struct Results {
 
 Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, const TypedArray& d_out,
             const Dropout& dropout, int threads, AttentionArithmetic arithmetic = AttentionArithmetic::quickest,
-            const Bounds& bounds = {}) {
+            const HostBounds& bounds = {}) {
   Results results{TypedArray(dtype, d_out.size()),
                   TypedArray(DType::f32, static_cast<std::size_t>(shape.samples * shape.heads * shape.positions)),
                   TypedArray(dtype, qkv.size())};
@@ -225,8 +96,8 @@ Dropout some_dropout(float rate) {
 }
 
 /// Documents of `length` positions, of other lengths in other samples, as AttentionBounds describe them.
-Bounds documents(const AttentionShape& shape, int length, bool with_ends) {
-  Bounds bounds;
+HostBounds documents(const AttentionShape& shape, int length, bool with_ends) {
+  HostBounds bounds;
   for (int b = 0; b < shape.samples; ++b)
     for (int i = 0; i < shape.positions; ++i) {
       const int of_sample = length + 3 * b, first = i / of_sample * of_sample;
@@ -237,8 +108,8 @@ Bounds documents(const AttentionShape& shape, int length, bool with_ends) {
 }
 
 /// The last `padding` positions of a sample see themselves alone, and nobody else sees them.
-Bounds padded(const AttentionShape& shape, int padding) {
-  Bounds bounds;
+HostBounds padded(const AttentionShape& shape, int padding) {
+  HostBounds bounds;
   for (int b = 0; b < shape.samples; ++b)
     for (int i = 0; i < shape.positions; ++i) {
       const int end = shape.positions - padding;
@@ -249,7 +120,7 @@ Bounds padded(const AttentionShape& shape, int padding) {
 }
 
 void check_against_plain(const AttentionShape& shape, DType dtype, float rate, AttentionArithmetic arithmetic,
-                         const Bounds& bounds = {}) {
+                         const HostBounds& bounds = {}) {
   CAPTURE(to_string(dtype));
   CAPTURE(shape.positions);
   CAPTURE(shape.heads);
@@ -343,7 +214,7 @@ TEST_CASE("attention equals its definition where heads share keys, and windows, 
            {std::tuple{4, 2, 150, 8}, {3, 1, 67, 5}, {2, 2, 131, 20}, {2, 1, 70, 72}}) {
         AttentionShape shape{
             .samples = 2, .positions = positions, .heads = heads, .channels = channels, .key_heads = key_heads};
-        const auto check = [&](const AttentionShape& of, const Bounds& bounds, float rate = 0) {
+        const auto check = [&](const AttentionShape& of, const HostBounds& bounds, float rate = 0) {
           if (share.takes()) check_against_plain(of, dtype, rate, arithmetic, bounds);
         };
         check(shape, {});
@@ -370,7 +241,7 @@ TEST_CASE("attention with bounds and windows that hide nothing has the bits of a
     const Inputs inputs(shape, dtype, 23);
     for (const bool causal : {true, false}) {
       shape.causal = causal;
-      const auto of = [&](int window, const Bounds& bounds) {
+      const auto of = [&](int window, const HostBounds& bounds) {
         AttentionShape same = shape;
         same.window = window;
         return run(same, dtype, inputs.qkv, inputs.d_out, {}, 2, AttentionArithmetic::quickest, bounds);
@@ -435,7 +306,7 @@ TEST_CASE("attention treats a sample alike, alone and among others") {
   AttentionShape grouped = plain;
   grouped.key_heads = 1;
   for (const DType dtype : all_dtypes)
-    for (const auto& [shape, bounds] : {std::pair{plain, Bounds{}}, {grouped, documents(grouped, 25, true)}}) {
+    for (const auto& [shape, bounds] : {std::pair{plain, HostBounds{}}, {grouped, documents(grouped, 25, true)}}) {
       const Inputs inputs(shape, dtype, 13);
       const Dropout dropout = some_dropout(0.1f);
       const Results all =
@@ -449,7 +320,7 @@ TEST_CASE("attention treats a sample alike, alone and among others") {
         std::copy_n(inputs.d_out.data(n * b), n * size_of(dtype), d_out.data());
         Dropout its_own = dropout;
         its_own.first_sample += static_cast<std::int64_t>(b);
-        Bounds its_bounds;
+        HostBounds its_bounds;
         if (!bounds.first_key.empty()) {
           const auto of_sample = static_cast<std::ptrdiff_t>(90 * b);
           its_bounds.first_key.assign(bounds.first_key.begin() + of_sample,

@@ -1,0 +1,146 @@
+// Attention by its definition, in double: what kernels are compared with.
+#pragma once
+
+#include "models/ops/attention.hpp"
+#include "tests/models/device_copies.hpp"
+#include "tests/models/typed_array.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ranvier::models {
+
+using Doubles = std::vector<double>;
+
+/// AttentionBounds on the host; empty: null.
+struct HostBounds {
+  std::vector<std::int32_t> first_key, end_key;
+
+  [[nodiscard]] AttentionBounds at(DeviceCopies& copies) const {
+    return {first_key.empty() ? nullptr : copies(first_key), end_key.empty() ? nullptr : copies(end_key)};
+  }
+  [[nodiscard]] AttentionBounds view() const {
+    return {first_key.empty() ? nullptr : first_key.data(), end_key.empty() ? nullptr : end_key.data()};
+  }
+};
+
+/// Attention by its definition, in double.
+struct PlainAttention {
+  AttentionShape shape;
+  Dropout dropout;
+  HostBounds bounds = {};
+  std::size_t T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
+              K = static_cast<std::size_t>(shape.stored_key_heads()), D = static_cast<std::size_t>(shape.channels),
+              C = H * D, row = shape.row_channels();
+
+  bool sees(std::size_t b, std::size_t i, std::size_t j) const {
+    if (shape.causal && j > i) return false;
+    if (shape.window > 0 && j + static_cast<std::size_t>(shape.window) <= i) return false;
+    const auto key = static_cast<std::int32_t>(j);
+    if (!bounds.first_key.empty() && key < bounds.first_key[b * T + i]) return false;
+    return bounds.end_key.empty() || key < bounds.end_key[b * T + i];
+  }
+
+  /// Zero of what it does not see.
+  Doubles weights_of(const Doubles& qkv, std::size_t b, std::size_t h, std::size_t i, double* logsumexp) const {
+    Doubles weights(T);
+    double total = 0;
+    for (std::size_t j = 0; j < T; ++j) {
+      if (!sees(b, i, j)) continue;
+      double score = 0;
+      for (std::size_t d = 0; d < D; ++d) score += at(qkv, b, i, 0, h, d) * at(qkv, b, j, 1, h, d);
+      weights[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
+      total += weights[j];
+    }
+    for (double& weight : weights) weight /= total;
+    if (logsumexp != nullptr) *logsumexp = std::log(total);
+    return weights;
+  }
+
+  double at(const Doubles& qkv, std::size_t b, std::size_t t, std::size_t which, std::size_t h,
+            std::size_t d) const {
+    return qkv[place(b, t, which, h, d)];
+  }
+  /// Of query h, or the key or value that it reads.
+  std::size_t place(std::size_t b, std::size_t t, std::size_t which, std::size_t h, std::size_t d) const {
+    const std::size_t head = which == 0 ? h : H + (which - 1) * K + h * K / H;
+    return (b * T + t) * row + head * D + d;
+  }
+
+  double kept(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
+    if (dropout.rate == 0) return 1;
+    const std::uint64_t element = (h * T + i) * T + j;
+    const auto bits = dropout_bits(dropout, static_cast<std::int64_t>(b), element / 4)[element % 4];
+    return runtime::uniform(bits) >= dropout.rate ? 1 / (1 - static_cast<double>(dropout.rate)) : 0;
+  }
+
+  template <typename Visit>
+  void for_each_row(const Visit& visit) const {
+    for (std::size_t b = 0; b < static_cast<std::size_t>(shape.samples); ++b)
+      for (std::size_t h = 0; h < H; ++h)
+        for (std::size_t i = 0; i < T; ++i) visit(b, h, i);
+  }
+
+  void forward(const Doubles& qkv, Doubles& out, Doubles& logsumexp) const {
+    out.assign(qkv.size() / row * C, 0);
+    logsumexp.assign(static_cast<std::size_t>(shape.samples) * H * T, 0);
+    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
+      const Doubles weights = weights_of(qkv, b, h, i, &logsumexp[(b * H + h) * T + i]);
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
+        const double weight = weights[j] * kept(b, h, i, j);
+        for (std::size_t d = 0; d < D; ++d) out[(b * T + i) * C + h * D + d] += weight * at(qkv, b, j, 2, h, d);
+      }
+    });
+  }
+
+  Doubles backward(const Doubles& qkv, const Doubles& d_out) const {
+    Doubles d_qkv(qkv.size());
+    const double scale = 1 / std::sqrt(static_cast<double>(D));
+    for_each_row([&](std::size_t b, std::size_t h, std::size_t i) {
+      const Doubles weights = weights_of(qkv, b, h, i, nullptr);
+      Doubles gradients(T);
+      double mean = 0;
+      Doubles kept_weights(T);
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
+        const double factor = kept(b, h, i, j);
+        for (std::size_t d = 0; d < D; ++d)
+          gradients[j] += d_out[(b * T + i) * C + h * D + d] * at(qkv, b, j, 2, h, d) * factor;
+        mean += weights[j] * gradients[j];
+        kept_weights[j] = weights[j] * factor;
+      }
+      for (std::size_t j = 0; j < T; ++j) {
+        if (weights[j] == 0) continue;
+        for (std::size_t d = 0; d < D; ++d) {
+          const double gradient = weights[j] * (gradients[j] - mean) * scale;
+          d_qkv[place(b, i, 0, h, d)] += gradient * at(qkv, b, j, 1, h, d);
+          d_qkv[place(b, j, 1, h, d)] += gradient * at(qkv, b, i, 0, h, d);
+          d_qkv[place(b, j, 2, h, d)] += kept_weights[j] * d_out[(b * T + i) * C + h * D + d];
+        }
+      }
+    });
+    return d_qkv;
+  }
+};
+
+inline Doubles doubles(const TypedArray& array) {
+  Doubles values(array.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = array[i];
+  return values;
+}
+
+/// √ mean square of the difference over that of `expected`.
+inline double relative_error(const TypedArray& values, const Doubles& expected) {
+  double error = 0, square = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += (values[i] - expected[i]) * (values[i] - expected[i]);
+    square += expected[i] * expected[i];
+  }
+  return std::sqrt(error / std::max(square, 1e-30));
+}
+
+}  // namespace ranvier::models
