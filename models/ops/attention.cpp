@@ -38,19 +38,27 @@ runtime::WorkCost cost_of(const AttentionShape& shape, runtime::DType dtype, std
   return cost;
 }
 
-/// Of the library's backward pass.
-std::size_t library_bytes_of_sample(const AttentionShape& shape, runtime::DType dtype) {
+/// Workspace of the library's backward pass for one head of keys of one sample, and the heads of queries that read it.
+/// The fast pass takes two copies on architecture 80, and one on 90.
+std::size_t library_bytes_of_key_head(const AttentionShape& shape, runtime::DType dtype) {
   constexpr std::size_t tile = 128;
-  const auto heads = static_cast<std::size_t>(shape.heads), D = static_cast<std::size_t>(shape.channels);
+  const auto sharing = static_cast<std::size_t>(shape.heads / shape.stored_key_heads());
+  const auto D = static_cast<std::size_t>(shape.channels);
   const std::size_t padded = (static_cast<std::size_t>(shape.positions) + tile - 1) / tile * tile;
-  const std::size_t of_row = shape.fast_backward ? D * sizeof(float) : padded * size_of(dtype);
-  return heads * padded * (of_row + sizeof(float));
+  std::size_t of_row = sizeof(float) + (shape.fast_backward ? 2 * D * sizeof(float) : padded * size_of(dtype));
+  if (sharing > 1) of_row += 2 * D * size_of(dtype);
+  return sharing * padded * of_row;
 }
 
-/// But for the number of samples.
+std::size_t library_bytes_of_slice(const AttentionShape& shape, runtime::DType dtype, AttentionSlice slice) {
+  return static_cast<std::size_t>(slice.samples) * static_cast<std::size_t>(slice.key_heads) *
+         library_bytes_of_key_head(shape, dtype);
+}
+
+/// Whether library_attention_suits() for some number of samples.
 bool library_suits_some(const AttentionShape& shape, runtime::DType dtype) {
-  return shape.kernels != AttentionKernels::own && shape.stored_key_heads() == shape.heads && shape.causal &&
-         shape.window == 0 && dtype != runtime::DType::f32 && shape.channels <= 128 && shape.channels % 8 == 0;
+  return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
+         shape.channels % 8 == 0;
 }
 
 }  // namespace
@@ -72,13 +80,18 @@ bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) 
 
 std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {
   constexpr std::size_t most = std::size_t{1} << 30, some = 4096;
-  const auto samples = static_cast<std::size_t>(library_attention_samples(shape, dtype, most));
-  return some + samples * library_bytes_of_sample(shape, dtype);
+  return some + library_bytes_of_slice(shape, dtype, library_attention_slice(shape, dtype, most));
 }
 
-int library_attention_samples(const AttentionShape& shape, runtime::DType dtype, std::size_t workspace_bytes) {
-  const std::size_t fit = workspace_bytes / library_bytes_of_sample(shape, dtype);
-  return static_cast<int>(std::min(fit, static_cast<std::size_t>(shape.samples)));
+AttentionSlice library_attention_slice(const AttentionShape& shape, runtime::DType dtype,
+                                       std::size_t workspace_bytes) {
+  const auto key_heads = static_cast<std::size_t>(shape.stored_key_heads());
+  const std::size_t fit = workspace_bytes / library_bytes_of_key_head(shape, dtype);
+  if (fit == 0) return {};
+  const auto whole_samples = std::min(fit / key_heads, static_cast<std::size_t>(shape.samples));
+  if (fit >= key_heads) return {static_cast<int>(whole_samples), shape.stored_key_heads()};
+  const std::size_t slices = (key_heads + fit - 1) / fit;
+  return {std::min(shape.samples, 1), static_cast<int>((key_heads + slices - 1) / slices)};
 }
 
 void attention_forward(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype, void* out,

@@ -58,19 +58,31 @@ struct AttentionBounds {
   [[nodiscard]] bool any() const noexcept { return first_key != nullptr || end_key != nullptr; }
 };
 
-/// Whether the library may compute it: as many heads of keys as of queries, causal, no window, bf16 or f16, D at
-/// most 128 and a multiple of 8, qkv of less than 2^31 elements, and asked for. Never with bounds.
+/// Whether the library may compute it: if asked for, in bf16 or f16, with D at most 128 and a multiple of 8, and qkv of
+/// less than 2^31 elements. Causal or not, with windows and heads that share keys; never with bounds.
 [[nodiscard]] bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype);
 
-/// What of the workspace the library may use. Its deterministic backward pass keeps the gradients of all weights, T
-/// × T of each head in half precision; its fast one keeps those of all queries, T × D in float. Where that were
-/// more than 1 GiB, as many samples as fit are done at a time; where not even one does, our own kernels do that
-/// pass.
+/// Part of the workspace that the library may use: enough for the library_attention_slice() of 1 GiB. If not even one
+/// head of keys fits, it is 4 KiB, and our own kernels do the backward pass.
+///
+/// For each head of queries and sample, the deterministic pass keeps the gradients of the weights, T × T in half
+/// precision. The fast pass keeps two copies of the gradients of the queries, T × D in float. If heads share keys, both
+/// keep gradients of keys and values for each head of queries, T × D in half precision.
 [[nodiscard]] std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype);
 
-/// How many of the samples the library's backward pass can do at a time in so many bytes.
-[[nodiscard]] int library_attention_samples(const AttentionShape& shape, runtime::DType dtype,
-                                            std::size_t workspace_bytes);
+/// Part of attention that the library computes in one call: `samples` with all K heads of keys, or one sample with
+/// `key_heads` of them; with the heads of queries that read these.
+struct AttentionSlice {
+  int samples = 0;
+  int key_heads = 0;  ///< 0: not even one fits
+
+  bool operator==(const AttentionSlice&) const = default;
+};
+
+/// Slices whose backward pass by the library needs at most `workspace_bytes`: as many samples as fit, or, if not even
+/// one fits, heads of one sample in equal numbers.
+[[nodiscard]] AttentionSlice library_attention_slice(const AttentionShape& shape, runtime::DType dtype,
+                                                     std::size_t workspace_bytes);
 
 /// Scratch that either call needs, in bytes. Enough for every smaller B too.
 [[nodiscard]] std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype, int threads);

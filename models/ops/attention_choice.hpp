@@ -35,6 +35,9 @@ struct AttentionTask {
   int samples = 1, positions = 1, heads = 1, channels = 1;  ///< as in AttentionShape
   runtime::DType dtype = runtime::DType::bf16;
   AttentionPass pass = AttentionPass::forward;
+  int key_heads = 1;  ///< K
+  bool causal = true;
+  int window = 0;  ///< less than `positions`; 0: none
 
   auto operator<=>(const AttentionTask&) const = default;
 };

@@ -76,7 +76,7 @@ void attention_forward_cuda(runtime::StreamView stream, const AttentionShape& sh
     const auto run = on_tensor_cores(shape, dtype) ? cuda::tensor_attention_forward : cuda::plain_attention_forward;
     run(runtime::cuda::native(stream), dtype, arrays);
   };
-  const cuda::CudnnAttentionArrays arrays{.qkv = qkv, .out = out, .logsumexp = logsumexp, .workspace = workspace};
+  const cuda::LibraryAttentionArrays arrays{.qkv = qkv, .out = out, .logsumexp = logsumexp, .workspace = workspace};
   if (bounds.any() || !cuda::library_attention(stream, AttentionPass::forward, shape, dtype, dropout, arrays, own))
     own();
 }
@@ -105,12 +105,12 @@ void attention_backward_cuda(runtime::StreamView stream, const AttentionShape& s
         on_tensor_cores(shape, dtype) ? cuda::tensor_attention_backward : cuda::plain_attention_backward;
     run(queue, dtype, arrays);
   };
-  const cuda::CudnnAttentionArrays arrays{.qkv = qkv,
-                                          .out = const_cast<void*>(out),
-                                          .logsumexp = given_logsumexp,
-                                          .d_out = d_out,
-                                          .d_qkv = d_qkv,
-                                          .workspace = workspace};
+  const cuda::LibraryAttentionArrays arrays{.qkv = qkv,
+                                            .out = const_cast<void*>(out),
+                                            .logsumexp = given_logsumexp,
+                                            .d_out = d_out,
+                                            .d_qkv = d_qkv,
+                                            .workspace = workspace};
   const AttentionPass pass = shape.fast_backward ? AttentionPass::fast_backward : AttentionPass::backward;
   if (bounds.any() || !cuda::library_attention(stream, pass, shape, dtype, dropout, arrays, own)) own();
 }

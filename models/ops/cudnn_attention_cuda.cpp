@@ -80,24 +80,26 @@ int architecture_of(runtime::StreamView stream) {
 
 class Graph {
  public:
-  Graph(const AttentionShape& shape, DType dtype, AttentionPass pass, int architecture)
-      : B_(shape.samples), T_(shape.positions), H_(shape.heads), D_(shape.channels) {
+  Graph(const AttentionShape& shape, const CudnnRows& rows, DType dtype, AttentionPass pass, int architecture)
+      : B_(shape.samples),
+        T_(shape.positions),
+        H_(shape.heads),
+        K_(shape.stored_key_heads()),
+        D_(shape.channels),
+        wide_row_((rows.heads + 2 * std::int64_t{rows.key_heads}) * D_),
+        narrow_row_(rows.heads * D_) {
     graph_.set_sm_version(architecture)
         .set_io_data_type(dtype == DType::bf16 ? frontend::DataType_t::BFLOAT16 : frontend::DataType_t::HALF)
         .set_intermediate_data_type(frontend::DataType_t::FLOAT)
         .set_compute_data_type(frontend::DataType_t::FLOAT);
-    const float scale = 1.0f / std::sqrt(static_cast<float>(D_));
-    const auto queries = graph_.tensor(heads("q", q, 3)), keys = graph_.tensor(heads("k", k, 3)),
-               values = graph_.tensor(heads("v", v, 3));
+    const auto queries = graph_.tensor(heads("q", q, H_, wide_row_)),
+               keys = graph_.tensor(heads("k", k, K_, wide_row_)),
+               values = graph_.tensor(heads("v", v, K_, wide_row_));
     if (pass == AttentionPass::forward) {
-      const auto results = graph_.sdpa(queries, keys, values,
-                                       frontend::graph::SDPA_attributes()
-                                           .set_name("attention")
-                                           .set_generate_stats(true)
-                                           .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
-                                           .set_diagonal_band_right_bound(0)
-                                           .set_attn_scale(scale));
-      write(results[0], out, 1);
+      auto attributes = frontend::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
+      set_mask(attributes, shape);
+      const auto results = graph_.sdpa(queries, keys, values, attributes);
+      write(results[0], out, H_, narrow_row_);
       results[1]
           ->set_output(true)
           .set_uid(stats)
@@ -106,18 +108,17 @@ class Graph {
           .set_data_type(frontend::DataType_t::FLOAT);
       return;
     }
+    auto attributes = frontend::graph::SDPA_backward_attributes()
+                          .set_name("attention backward")
+                          .set_deterministic_algorithm(pass == AttentionPass::backward);
+    set_mask(attributes, shape);
     const auto results =
-        graph_.sdpa_backward(queries, keys, values, graph_.tensor(heads("out", out, 1)),
-                             graph_.tensor(heads("d_out", d_out, 1)), graph_.tensor(rows("stats", stats)),
-                             frontend::graph::SDPA_backward_attributes()
-                                 .set_name("attention backward")
-                                 .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
-                                 .set_diagonal_band_right_bound(0)
-                                 .set_attn_scale(scale)
-                                 .set_deterministic_algorithm(pass == AttentionPass::backward));
-    write(results[0], d_q, 3);
-    write(results[1], d_k, 3);
-    write(results[2], d_v, 3);
+        graph_.sdpa_backward(queries, keys, values, graph_.tensor(heads("out", out, H_, narrow_row_)),
+                             graph_.tensor(heads("d_out", d_out, H_, narrow_row_)),
+                             graph_.tensor(logsumexp("stats", stats)), attributes);
+    write(results[0], d_q, H_, wide_row_);
+    write(results[1], d_k, K_, wide_row_);
+    write(results[2], d_v, K_, wide_row_);
   }
 
   /// Empty: it can be executed; otherwise why not.
@@ -141,11 +142,23 @@ class Graph {
   }
 
  private:
-  /// [B, H, T, D] inside [B, T, `parts`·C].
-  [[nodiscard]] Tensor_attributes heads(const char* name, Array uid, std::int64_t parts) const {
-    return Tensor_attributes().set_name(name).set_uid(uid).set_dim({B_, H_, T_, D_}).set_stride(strides(parts));
+  /// cuDNN's left bound, as a window, counts the position itself.
+  template <typename Attributes>
+  void set_mask(Attributes& attributes, const AttentionShape& shape) const {
+    attributes.set_attn_scale(1.0f / std::sqrt(static_cast<float>(D_)))
+        .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT);
+    if (shape.causal) attributes.set_diagonal_band_right_bound(0);
+    if (shape.window > 0) attributes.set_diagonal_band_left_bound(shape.window);
   }
-  [[nodiscard]] Tensor_attributes rows(const char* name, Array uid) const {
+  /// [B, `count`, T, D] inside rows of `row` channels.
+  [[nodiscard]] Tensor_attributes heads(const char* name, Array uid, std::int64_t count, std::int64_t row) const {
+    return Tensor_attributes()
+        .set_name(name)
+        .set_uid(uid)
+        .set_dim({B_, count, T_, D_})
+        .set_stride({T_ * row, D_, row, 1});
+  }
+  [[nodiscard]] Tensor_attributes logsumexp(const char* name, Array uid) const {
     return Tensor_attributes()
         .set_name(name)
         .set_uid(uid)
@@ -153,37 +166,32 @@ class Graph {
         .set_stride({H_ * T_, T_, 1, 1})
         .set_data_type(frontend::DataType_t::FLOAT);
   }
-  void write(const std::shared_ptr<Tensor_attributes>& result, Array uid, std::int64_t parts) const {
-    result->set_output(true).set_uid(uid).set_dim({B_, H_, T_, D_}).set_stride(strides(parts));
-  }
-  [[nodiscard]] std::vector<std::int64_t> strides(std::int64_t parts) const {
-    return {T_ * parts * H_ * D_, D_, parts * H_ * D_, 1};
+  void write(const std::shared_ptr<Tensor_attributes>& result, Array uid, std::int64_t count,
+             std::int64_t row) const {
+    result->set_output(true).set_uid(uid).set_dim({B_, count, T_, D_}).set_stride({T_ * row, D_, row, 1});
   }
 
   frontend::graph::Graph graph_;
-  std::int64_t B_, T_, H_, D_;
+  std::int64_t B_, T_, H_, K_, D_;
+  std::int64_t wide_row_, narrow_row_;  ///< channels from a position of qkv, and of out, to the next
 };
 
 class Planned final : public CudnnAttention {
  public:
-  Planned(std::unique_ptr<Graph> graph, const AttentionShape& shape, DType dtype, AttentionPass pass)
-      : graph_(std::move(graph)),
-        part_bytes_(static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels) *
-                    size_of(dtype)),
-        pass_(pass) {}
+  Planned(std::unique_ptr<Graph> graph, AttentionPass pass) : graph_(std::move(graph)), pass_(pass) {}
 
   void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
     const cudnnHandle_t handle = handle_of(stream);
-    std::unordered_map<std::int64_t, void*> places{{q, part(arrays.qkv, 0)},
-                                                   {k, part(arrays.qkv, 1)},
-                                                   {v, part(arrays.qkv, 2)},
+    std::unordered_map<std::int64_t, void*> places{{q, const_cast<void*>(arrays.q)},
+                                                   {k, const_cast<void*>(arrays.k)},
+                                                   {v, const_cast<void*>(arrays.v)},
                                                    {out, arrays.out},
                                                    {stats, arrays.logsumexp}};
     if (pass_ != AttentionPass::forward) {
       places[d_out] = const_cast<void*>(arrays.d_out);
-      places[d_q] = part(arrays.d_qkv, 0);
-      places[d_k] = part(arrays.d_qkv, 1);
-      places[d_v] = part(arrays.d_qkv, 2);
+      places[d_q] = arrays.d_q;
+      places[d_k] = arrays.d_k;
+      places[d_v] = arrays.d_v;
     }
     try {
       graph_->execute(handle, places, arrays.workspace);
@@ -195,12 +203,7 @@ class Planned final : public CudnnAttention {
   }
 
  private:
-  [[nodiscard]] void* part(const void* qkv, std::size_t which) const {
-    return const_cast<std::byte*>(static_cast<const std::byte*>(qkv)) + which * part_bytes_;
-  }
-
   std::unique_ptr<Graph> graph_;
-  std::size_t part_bytes_;  ///< of C channels
   AttentionPass pass_;
 };
 
@@ -231,14 +234,14 @@ void unbind_cudnn(runtime::StreamView stream) noexcept {
     (void)frontend::detail::set_stream(known->second, nullptr);
 }
 
-CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
-                               AttentionPass pass, std::size_t workspace_bytes) {
+CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, const CudnnRows& rows,
+                               DType dtype, AttentionPass pass, std::size_t workspace_bytes) {
   const cudnnHandle_t handle = handle_of(stream);
   try {
-    auto graph = std::make_unique<Graph>(shape, dtype, pass, architecture_of(stream));
+    auto graph = std::make_unique<Graph>(shape, rows, dtype, pass, architecture_of(stream));
     if (std::string obstacle = graph->build(handle, workspace_bytes); !obstacle.empty())
       return {.attention = nullptr, .obstacle = std::move(obstacle)};
-    return {.attention = std::make_unique<Planned>(std::move(graph), shape, dtype, pass), .obstacle = {}};
+    return {.attention = std::make_unique<Planned>(std::move(graph), pass), .obstacle = {}};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // of the frontend, where it misses a library

@@ -31,14 +31,21 @@ void unbind_cudnn(runtime::StreamView stream) noexcept;
 
 inline constexpr std::size_t cudnn_array_alignment = 16;  // that it asks of arrays
 
-/// Of either pass, in the layouts of attention.hpp; forward writes out and logsumexp, which cuDNN calls its stats: the
-/// natural logarithm of Σ exp of the scaled scores, in float.
+/// Heads in a row of the arrays that attention is part of. A row of queries, keys, values or their gradients has
+/// (H + 2K)·D channels, a row of out or d_out H·D.
+struct CudnnRows {
+  int heads = 1;      ///< H
+  int key_heads = 1;  ///< K
+};
+
+/// Arrays of either pass, each from its first head of the first sample on. Forward writes out and logsumexp, cuDNN's
+/// stats: the natural logarithm of Σ exp of the scaled scores, in float, [B, H, T] of this attention's own heads.
 struct CudnnAttentionArrays {
-  const void* qkv = nullptr;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* out = nullptr;
   float* logsumexp = nullptr;
   const void* d_out = nullptr;
-  void* d_qkv = nullptr;
+  void *d_q = nullptr, *d_k = nullptr, *d_v = nullptr;
   std::byte* workspace = nullptr;  ///< aligned to 256 bytes
 };
 
@@ -61,6 +68,7 @@ struct CudnnPlan {
 /// two: a kernel is compiled. The handle is bound to `stream`. Throws ErrorCode::device where the library itself
 /// cannot be used.
 [[nodiscard]] CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape,
-                                             runtime::DType dtype, AttentionPass pass, std::size_t workspace_bytes);
+                                             const CudnnRows& rows, runtime::DType dtype, AttentionPass pass,
+                                             std::size_t workspace_bytes);
 
 }  // namespace ranvier::models::cuda

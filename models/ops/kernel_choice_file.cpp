@@ -64,9 +64,13 @@ std::string line_of(const ProductChoice& choice) {
 
 std::string line_of(const AttentionChoice& choice) {
   const AttentionTask& t = choice.task;
+  std::string more;
+  if (t.key_heads != t.heads) more += fmt::format(R"("key_heads": {}, )", t.key_heads);
+  if (!t.causal) more += R"("causal": false, )";
+  if (t.window != 0) more += fmt::format(R"("window": {}, )", t.window);
   return fmt::format(
-      R"({{"pass": "{}", "samples": {}, "positions": {}, "heads": {}, "channels": {}, "dtype": "{}", "by": "{}"}})",
-      name_of(passes, t.pass), t.samples, t.positions, t.heads, t.channels, runtime::to_string(t.dtype),
+      R"({{"pass": "{}", "samples": {}, "positions": {}, "heads": {}, "channels": {}, "dtype": "{}", {}"by": "{}"}})",
+      name_of(passes, t.pass), t.samples, t.positions, t.heads, t.channels, runtime::to_string(t.dtype), more,
       name_of(owners, choice.by_library));
 }
 
@@ -169,16 +173,26 @@ class Reader {
     to.push_back(choice(object));
   }
   void add(const json::object& object, std::vector<AttentionChoice>& to) const {
-    expect_members(object, 7);
     AttentionChoice& result = to.emplace_back();
     AttentionTask& t = result.task;
+    std::size_t members = 7;
+    const auto may_have = [&](const char* name) {
+      const bool has = object.contains(name);
+      if (has) ++members;
+      return has;
+    };
     t.pass = named(object, "pass", passes);
-    t.samples = static_cast<int>(number(object, "samples", most_of_attention));
-    t.positions = static_cast<int>(number(object, "positions", most_of_attention));
-    t.heads = static_cast<int>(number(object, "heads", most_of_attention));
-    t.channels = static_cast<int>(number(object, "channels", most_of_attention));
+    t.samples = extent(object, "samples");
+    t.positions = extent(object, "positions");
+    t.heads = extent(object, "heads");
+    t.channels = extent(object, "channels");
     t.dtype = dtype(object, "dtype");
+    t.key_heads = may_have("key_heads") ? extent(object, "key_heads") : t.heads;
+    if (may_have("causal")) t.causal = truth(member(object, "causal"), "causal");
+    if (may_have("window")) t.window = extent(object, "window");
     result.by_library = named(object, "by", owners);
+    expect_members(object, members);
+    if (t.heads % t.key_heads != 0) refuse(fmt::format("has a 'key_heads' that does not divide {}", t.heads));
   }
 
   [[nodiscard]] ProductChoice choice(const json::object& object) const {
@@ -258,6 +272,11 @@ class Reader {
   }
   [[nodiscard]] std::uint64_t number(const json::object& object, const char* name, std::uint64_t limit) const {
     return number(member(object, name), name, limit);
+  }
+  [[nodiscard]] int extent(const json::object& object, const char* name) const {
+    const std::uint64_t value = number(object, name, most_of_attention);
+    if (value == 0) refuse(fmt::format("has a '{}' of 0", name));
+    return static_cast<int>(value);
   }
   [[nodiscard]] bool truth(const json::value& value, const char* name) const {
     if (!value.is_bool()) refuse(fmt::format("has a '{}' that is neither true nor false", name));

@@ -11,7 +11,8 @@
 //   {"pass": "forward", "samples": 16, "positions": 1024, "heads": 12, "channels": 64, "dtype": "bf16", "by":
 //   "cudnn"}, …
 //
-// `algorithm` is the library's own, in hexadecimal; null: not by the library, or its epilogue's work apart. Form 1
+// `algorithm` is the library's own, in hexadecimal; null: not by the library, or its epilogue's work apart. A pass with
+// fewer heads of keys, not causal or with a window also has `key_heads`, `causal` or `window`, before `by`. Form 1
 // had no attention; it is read, and written as form 2 when there is something new. Any thread, but for
 // choose_kernels().
 #pragma once

@@ -2,7 +2,6 @@
 
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/per_gpu_cuda.hpp"
-#include "models/ops/sliced_attention_cuda.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/error.hpp"
@@ -18,9 +17,9 @@
 namespace ranvier::models {
 namespace {
 
-using cuda::CudnnAttention;
-using cuda::CudnnAttentionArrays;
-using cuda::CudnnPlan;
+using cuda::LibraryAttentionArrays;
+using cuda::SlicedAttention;
+using cuda::SlicedPlan;
 using runtime::DType;
 
 constexpr double worth_a_change = 0.97;  // of the time of our own kernels; less is noise
@@ -31,13 +30,29 @@ AttentionShape shape_of(const AttentionTask& task) {
           .positions = task.positions,
           .heads = task.heads,
           .channels = task.channels,
-          .fast_backward = task.pass == AttentionPass::fast_backward};
+          .fast_backward = task.pass == AttentionPass::fast_backward,
+          .key_heads = task.key_heads,
+          .causal = task.causal,
+          .window = task.window};
+}
+
+/// A window of all positions is none.
+AttentionTask task_of(const AttentionShape& shape, DType dtype, AttentionPass pass) {
+  return {.samples = shape.samples,
+          .positions = shape.positions,
+          .heads = shape.heads,
+          .channels = shape.channels,
+          .dtype = dtype,
+          .pass = pass,
+          .key_heads = shape.stored_key_heads(),
+          .causal = shape.causal,
+          .window = shape.window < shape.positions ? shape.window : 0};
 }
 
 /// Of one GPU.
 struct Library {
-  std::map<AttentionTask, std::unique_ptr<CudnnAttention>> passes;  ///< null: our own kernels
-  std::map<AttentionTask, bool> remembered;                         ///< by the library; while choices are measured
+  std::map<AttentionTask, std::unique_ptr<SlicedAttention>> passes;  ///< null: our own kernels
+  std::map<AttentionTask, bool> remembered;                          ///< by the library; while choices are measured
   std::string first_obstacle;
   bool measures = false;
 };
@@ -54,7 +69,7 @@ class StreamLoan {
   runtime::StreamView stream_;
 };
 
-bool has_aligned_arrays(const CudnnAttentionArrays& x) {
+bool has_aligned_arrays(const LibraryAttentionArrays& x) {
   const void* const all[] = {x.qkv, x.out, x.logsumexp, x.d_out, x.d_qkv};
   return std::all_of(std::begin(all), std::end(all), [](const void* array) {
     return reinterpret_cast<std::uintptr_t>(array) % cuda::cudnn_array_alignment == 0;
@@ -78,19 +93,19 @@ std::byte* aligned(std::byte* workspace) {
   return workspace + (workspace_alignment - address % workspace_alignment) % workspace_alignment;
 }
 
-CudnnPlan plan(runtime::StreamView stream, const AttentionTask& task) {
+SlicedPlan plan(runtime::StreamView stream, const AttentionTask& task) {
   cuda::bind_cudnn(stream);
   return cuda::plan_sliced_attention(stream, shape_of(task), task.dtype, task.pass, plan_workspace_bytes(task));
 }
 
 /// Null: our own kernels.
-std::unique_ptr<CudnnAttention> choose(runtime::StreamView stream, Library& library, const AttentionTask& task,
-                                       AttentionKernels kernels, const CudnnAttentionArrays& arrays,
-                                       const std::function<void()>& own) {
+std::unique_ptr<SlicedAttention> choose(runtime::StreamView stream, Library& library, const AttentionTask& task,
+                                        AttentionKernels kernels, const LibraryAttentionArrays& arrays,
+                                        const std::function<void()>& own) {
   const auto remembered = library.remembered.find(task);
   const bool is_remembered = remembered != library.remembered.end();
   if (is_remembered && !remembered->second) return nullptr;
-  CudnnPlan planned = plan(stream, task);
+  SlicedPlan planned = plan(stream, task);
   if (library.first_obstacle.empty()) library.first_obstacle = planned.obstacle;
   if (planned.attention == nullptr || is_remembered || kernels == AttentionKernels::cudnn)
     return std::move(planned.attention);
@@ -110,12 +125,12 @@ std::unique_ptr<CudnnAttention> choose(runtime::StreamView stream, Library& libr
 }  // namespace
 
 bool cuda::library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
-                             DType dtype, const Dropout& dropout, const CudnnAttentionArrays& given,
+                             DType dtype, const Dropout& dropout, const LibraryAttentionArrays& given,
                              const std::function<void()>& own) {
   if (!library_attention_suits(shape, dtype) || dropout.rate != 0 || !has_aligned_arrays(given)) return false;
   const auto library = cuda::gpus<Library>().hold(stream);
-  const AttentionTask task{shape.samples, shape.positions, shape.heads, shape.channels, dtype, pass};
-  CudnnAttentionArrays arrays = given;
+  const AttentionTask task = task_of(shape, dtype, pass);
+  LibraryAttentionArrays arrays = given;
   arrays.workspace = aligned(given.workspace);
   auto known = library->passes.find(task);
   if (known == library->passes.end()) {
@@ -162,21 +177,21 @@ MeasuredAttention measure_attention(runtime::StreamView stream, const std::funct
 bool adopt_attention(runtime::StreamView stream, const AttentionChoices& choices) {
   const auto library = cuda::gpus<Library>().hold(stream);
   const StreamLoan loan(stream);
-  std::map<AttentionTask, CudnnPlan> planned;
+  std::map<AttentionTask, SlicedPlan> planned;
   for (const auto& [task, by_library] : choices.choices) {
     if (!by_library) continue;
     if (choices.of.version != cuda::cudnn_version()) return false;
     const auto known = library->passes.find(task);
     if (known != library->passes.end() && known->second != nullptr) continue;
-    CudnnPlan& here = planned[task] = plan(stream, task);
+    SlicedPlan& here = planned[task] = plan(stream, task);
     if (here.attention == nullptr) {
       library->first_obstacle = here.obstacle;
       return false;
     }
   }
-  std::map<AttentionTask, std::unique_ptr<CudnnAttention>> passes;
+  std::map<AttentionTask, std::unique_ptr<SlicedAttention>> passes;
   for (const auto& [task, by_library] : choices.choices) {
-    std::unique_ptr<CudnnAttention>& here = passes[task];
+    std::unique_ptr<SlicedAttention>& here = passes[task];
     if (!by_library) continue;
     const auto is_new = planned.find(task);
     here = std::move(is_new != planned.end() ? is_new->second.attention : library->passes[task]);

@@ -2,7 +2,7 @@
 // attention_cuda.cu. Loop thread only.
 #pragma once
 
-#include "models/ops/cudnn_attention_cuda.hpp"
+#include "models/ops/sliced_attention_cuda.hpp"
 
 #include <functional>
 
@@ -12,7 +12,7 @@ namespace ranvier::models::cuda {
 /// it, because of the shape, what was chosen, or since the library cannot. While choices are measured
 /// (attention_choice.hpp), a pass that is new runs here and by `own`, several times.
 bool library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
-                       runtime::DType dtype, const Dropout& dropout, const CudnnAttentionArrays& arrays,
+                       runtime::DType dtype, const Dropout& dropout, const LibraryAttentionArrays& arrays,
                        const std::function<void()>& own);
 
 }  // namespace ranvier::models::cuda

@@ -16,8 +16,8 @@ void bind_cudnn(runtime::StreamView) { fail(ErrorCode::device, "{}", cudnn_obsta
 
 void unbind_cudnn(runtime::StreamView) noexcept {}
 
-CudnnPlan plan_cudnn_attention(runtime::StreamView, const AttentionShape&, runtime::DType, AttentionPass,
-                               std::size_t) {
+CudnnPlan plan_cudnn_attention(runtime::StreamView, const AttentionShape&, const CudnnRows&, runtime::DType,
+                               AttentionPass, std::size_t) {
   return {.attention = nullptr, .obstacle = cudnn_obstacle()};
 }
 

@@ -1,80 +1,81 @@
 #include "models/ops/sliced_attention_cuda.hpp"
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 namespace ranvier::models::cuda {
 namespace {
 
-/// How far the next sample lies in each array of a backward pass.
-struct SampleStrides {
-  SampleStrides(const AttentionShape& shape, runtime::DType dtype) {
-    const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads);
-    out = T * H * static_cast<std::size_t>(shape.channels) * size_of(dtype);
-    logsumexp = H * T;
-  }
+const void* moved(const void* array, std::size_t bytes) {
+  return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + bytes;
+}
+void* moved(void* array, std::size_t bytes) {
+  return const_cast<void*>(moved(static_cast<const void*>(array), bytes));
+}
 
-  [[nodiscard]] CudnnAttentionArrays from(const CudnnAttentionArrays& x, int sample) const {
-    const auto skipped = static_cast<std::size_t>(sample);
-    return {.qkv = static_cast<const std::byte*>(x.qkv) + skipped * 3 * out,
-            .out = static_cast<std::byte*>(x.out) + skipped * out,
-            .logsumexp = x.logsumexp + skipped * logsumexp,
-            .d_out = static_cast<const std::byte*>(x.d_out) + skipped * out,
-            .d_qkv = static_cast<std::byte*>(x.d_qkv) + skipped * 3 * out,
-            .workspace = x.workspace};
-  }
-
-  std::size_t out;        ///< bytes; of d_out too, and a third of qkv's and d_qkv's
-  std::size_t logsumexp;  ///< floats
-};
-
-struct Slices {
-  std::unique_ptr<CudnnAttention> attention;
-  int samples;  ///< of each
-  int count;
-};
-
-class Sliced final : public CudnnAttention {
- public:
-  Sliced(const AttentionShape& shape, runtime::DType dtype, std::vector<Slices> slices)
-      : strides_(shape, dtype), slices_(std::move(slices)) {}
-
-  void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
-    int first = 0;
-    for (const Slices& slices : slices_) {
-      for (int i = 0; i < slices.count; ++i, first += slices.samples)
-        slices.attention->run(stream, strides_.from(arrays, first));
-    }
-  }
-
- private:
-  SampleStrides strides_;
-  std::vector<Slices> slices_;
-};
+/// Arrays from a sample and a head of keys on.
+CudnnAttentionArrays arrays_of(const LibraryAttentionArrays& x, const AttentionShape& shape, runtime::DType dtype,
+                               const SlicedAttention::Step& first) {
+  const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),
+             K = static_cast<std::size_t>(shape.stored_key_heads());
+  const auto sample = static_cast<std::size_t>(first.sample), key_head = static_cast<std::size_t>(first.key_head);
+  const std::size_t of_head = static_cast<std::size_t>(shape.channels) * size_of(dtype);
+  const std::size_t head = key_head * (H / K), row = sample * T;
+  const std::size_t q = (row * (H + 2 * K) + head) * of_head, k = (row * (H + 2 * K) + H + key_head) * of_head,
+                    v = k + K * of_head, out = (row * H + head) * of_head;
+  return {.q = moved(x.qkv, q),
+          .k = moved(x.qkv, k),
+          .v = moved(x.qkv, v),
+          .out = moved(x.out, out),
+          .logsumexp = x.logsumexp + (sample * H + head) * T,
+          .d_out = moved(x.d_out, out),
+          .d_q = moved(x.d_qkv, q),
+          .d_k = moved(x.d_qkv, k),
+          .d_v = moved(x.d_qkv, v),
+          .workspace = x.workspace};
+}
 
 }  // namespace
 
-CudnnPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
-                                AttentionPass pass, std::size_t workspace_bytes) {
-  const int most =
-      pass == AttentionPass::forward ? shape.samples : library_attention_samples(shape, dtype, workspace_bytes);
-  if (most == shape.samples) return plan_cudnn_attention(stream, shape, dtype, pass, workspace_bytes);
-  if (most == 0) return {.attention = nullptr, .obstacle = "one sample needs more workspace than is planned"};
-  if (SampleStrides(shape, dtype).logsumexp * sizeof(float) % cudnn_array_alignment != 0)
-    return {.attention = nullptr, .obstacle = "a slice of the samples is not aligned"};
-  const int count = (shape.samples + most - 1) / most, larger = shape.samples % count;
-  std::vector<Slices> all;
-  for (const auto& [samples, times] :
-       {std::pair{shape.samples / count + 1, larger}, {shape.samples / count, count - larger}}) {
-    if (times == 0) continue;
-    AttentionShape slice = shape;
-    slice.samples = samples;
-    CudnnPlan plan = plan_cudnn_attention(stream, slice, dtype, pass, workspace_bytes);
-    if (plan.attention == nullptr) return plan;
-    all.push_back({std::move(plan.attention), samples, times});
+void SlicedAttention::run(runtime::StreamView stream, const LibraryAttentionArrays& arrays) const {
+  for (const Step& step : steps_) plans_[step.plan]->run(stream, arrays_of(arrays, shape_, dtype_, step));
+}
+
+SlicedPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape, runtime::DType dtype,
+                                 AttentionPass pass, std::size_t workspace_bytes) {
+  const int key_heads = shape.stored_key_heads(), sharing = shape.heads / key_heads;
+  const AttentionSlice most = pass == AttentionPass::forward
+                                  ? AttentionSlice{shape.samples, key_heads}
+                                  : library_attention_slice(shape, dtype, workspace_bytes);
+  if (most.samples == 0 || most.key_heads == 0)
+    return {.attention = nullptr, .obstacle = "one head of keys needs more workspace than is planned"};
+  const bool of_heads = most.key_heads < key_heads;
+  const int all = of_heads ? key_heads : shape.samples, largest = of_heads ? most.key_heads : most.samples;
+  const int count = (all + largest - 1) / largest;
+  const std::size_t rows_of_one =
+      static_cast<std::size_t>(of_heads ? sharing : shape.heads) * static_cast<std::size_t>(shape.positions);
+  if (count > 1 && rows_of_one * sizeof(float) % cudnn_array_alignment != 0)
+    return {.attention = nullptr, .obstacle = "a slice of samples or heads is not aligned"};
+  std::vector<std::unique_ptr<CudnnAttention>> plans;
+  std::vector<SlicedAttention::Step> steps;
+  for (int i = 0, first = 0, planned = 0; i < count; ++i) {
+    const int size = all / count + (i < all % count ? 1 : 0);
+    if (size != planned) {
+      AttentionShape slice = shape;
+      slice.samples = of_heads ? 1 : size;
+      slice.key_heads = of_heads ? size : key_heads;
+      slice.heads = slice.key_heads * sharing;
+      CudnnPlan plan = plan_cudnn_attention(stream, slice, {shape.heads, key_heads}, dtype, pass, workspace_bytes);
+      if (plan.attention == nullptr) return {.attention = nullptr, .obstacle = std::move(plan.obstacle)};
+      plans.push_back(std::move(plan.attention));
+      planned = size;
+    }
+    if (of_heads) {
+      for (int sample = 0; sample < shape.samples; ++sample) steps.push_back({plans.size() - 1, sample, first});
+    } else {
+      steps.push_back({plans.size() - 1, first, 0});
+    }
+    first += size;
   }
-  return {.attention = std::make_unique<Sliced>(shape, dtype, std::move(all)), .obstacle = {}};
+  return {.attention = std::make_unique<SlicedAttention>(shape, dtype, std::move(plans), std::move(steps)),
+          .obstacle = {}};
 }
 
 }  // namespace ranvier::models::cuda

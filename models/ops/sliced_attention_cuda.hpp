@@ -1,16 +1,59 @@
-// cuDNN's attention over as many samples at a time as its workspace has room for. Loop thread only, under
+// cuDNN's attention, over as much at a time as its workspace is enough for. Loop thread only, under
 // library_attention_cuda.cpp's lock.
 #pragma once
 
 #include "models/ops/cudnn_attention_cuda.hpp"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace ranvier::models::cuda {
 
-/// plan_cudnn_attention() for all samples at once, or where `workspace_bytes` do not suffice for that, for slices
-/// of them whose sizes differ by one at most. A sample's result depends on no other, so slices change bits only
-/// where cuDNN has another kernel for another number of samples.
-[[nodiscard]] CudnnPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape,
-                                              runtime::DType dtype, AttentionPass pass,
-                                              std::size_t workspace_bytes);
+/// Arrays of attention.hpp, of all samples and heads; d_out and d_qkv for a backward pass only.
+struct LibraryAttentionArrays {
+  const void* qkv = nullptr;
+  void* out = nullptr;
+  float* logsumexp = nullptr;
+  const void* d_out = nullptr;
+  void* d_qkv = nullptr;
+  std::byte* workspace = nullptr;  ///< aligned to 256 bytes
+};
+
+/// One pass, slice after slice.
+class SlicedAttention {
+ public:
+  struct Step {
+    std::size_t plan = 0;
+    int sample = 0, key_head = 0;  ///< first ones of the slice
+  };
+
+  SlicedAttention(const AttentionShape& shape, runtime::DType dtype,
+                  std::vector<std::unique_ptr<CudnnAttention>> plans, std::vector<Step> steps)
+      : shape_(shape), dtype_(dtype), plans_(std::move(plans)), steps_(std::move(steps)) {}
+
+  /// As CudnnAttention::run().
+  void run(runtime::StreamView stream, const LibraryAttentionArrays& arrays) const;
+
+ private:
+  AttentionShape shape_;
+  runtime::DType dtype_;
+  std::vector<std::unique_ptr<CudnnAttention>> plans_;
+  std::vector<Step> steps_;
+};
+
+struct SlicedPlan {
+  std::unique_ptr<SlicedAttention> attention;  ///< null: there is none, since
+  std::string obstacle;                        ///< in cuDNN's words, or ours
+};
+
+/// Plans a pass over everything at once, or, if `workspace_bytes` are too few for a backward pass, over slices
+/// (library_attention_slice()) whose sizes differ by one at most. The result of a sample and of a head of keys depends
+/// on no other, so slices change bits only if cuDNN has another kernel for another size. Throws as
+/// plan_cudnn_attention().
+[[nodiscard]] SlicedPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape,
+                                               runtime::DType dtype, AttentionPass pass,
+                                               std::size_t workspace_bytes);
 
 }  // namespace ranvier::models::cuda

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -34,19 +35,21 @@ void expect_bound(runtime::StreamView stream, const char* call) {
   std::abort();
 }
 
-/// What deterministic backward takes: the gradients of all weights; and otherwise: those of all queries.
+/// Workspace of a backward pass. A deterministic one keeps the gradients of all weights, a fast one the gradients of all
+/// queries. If heads share keys, both keep gradients of keys and values for each head of queries.
 std::size_t needed_bytes(const AttentionShape& shape, DType dtype, AttentionPass pass) {
   if (pass == AttentionPass::forward) return 256;
-  const auto T = static_cast<std::size_t>(shape.positions), padded = (T + 63) / 64 * 64;
-  const std::size_t of_head = pass == AttentionPass::backward
-                                  ? padded * padded * size_of(dtype)
-                                  : T * static_cast<std::size_t>(shape.channels) * sizeof(float);
-  return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.heads) *
-         (of_head + T * sizeof(float));
+  const auto T = static_cast<std::size_t>(shape.positions), padded = (T + 63) / 64 * 64,
+             D = static_cast<std::size_t>(shape.channels);
+  std::size_t of_head = T * sizeof(float);
+  of_head += pass == AttentionPass::backward ? padded * padded * size_of(dtype) : T * D * sizeof(float);
+  if (shape.stored_key_heads() < shape.heads) of_head += 2 * T * D * size_of(dtype);
+  return static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.heads) * of_head;
 }
 
 struct Pass {
   AttentionShape shape;
+  CudnnRows rows;
   DType dtype;
   AttentionPass pass;
   CudnnAttentionArrays arrays;
@@ -57,91 +60,113 @@ struct Pass {
     runtime::with_float_type(dtype, [&](auto type) {
       using T = decltype(type);
       for (int b = 0; b < shape.samples; ++b) {
-        for (int h = 0; h < shape.heads; ++h) pass == AttentionPass::forward ? forward<T>(b, h) : backward<T>(b, h);
+        for (int k = 0; k < shape.stored_key_heads(); ++k)
+          pass == AttentionPass::forward ? forward<T>(b, k) : backward<T>(b, k);
       }
     });
   }
 
  private:
-  [[nodiscard]] std::size_t place(int b, int t, int parts, int part, int h) const {
-    const auto C = static_cast<std::size_t>(shape.heads) * static_cast<std::size_t>(shape.channels);
-    return (static_cast<std::size_t>(b) * static_cast<std::size_t>(shape.positions) + static_cast<std::size_t>(t)) *
-               static_cast<std::size_t>(parts) * C +
-           static_cast<std::size_t>(part) * C +
-           static_cast<std::size_t>(h) * static_cast<std::size_t>(shape.channels);
+  using Vector = std::vector<double>;
+
+  /// First element of a head's row, in an array with rows of `heads_of_row` heads.
+  [[nodiscard]] std::size_t place(int b, int t, int heads_of_row, int h) const {
+    const auto row =
+        static_cast<std::size_t>(b) * static_cast<std::size_t>(shape.positions) + static_cast<std::size_t>(t);
+    return (row * static_cast<std::size_t>(heads_of_row) + static_cast<std::size_t>(h)) *
+           static_cast<std::size_t>(shape.channels);
   }
+  [[nodiscard]] std::size_t wide(int b, int t, int h) const {
+    return place(b, t, rows.heads + 2 * rows.key_heads, h);
+  }
+  [[nodiscard]] std::size_t narrow(int b, int t, int h) const { return place(b, t, rows.heads, h); }
   template <typename T>
-  [[nodiscard]] std::vector<double> row(const void* array, std::size_t first) const {
-    std::vector<double> values;
+  [[nodiscard]] Vector row(const void* array, std::size_t first) const {
+    Vector values;
     for (int d = 0; d < shape.channels; ++d)
       values.push_back(static_cast<double>(
           runtime::to_float(static_cast<const T*>(array)[first + static_cast<std::size_t>(d)])));
     return values;
   }
   template <typename T>
-  static void store(void* array, std::size_t first, const std::vector<double>& values) {
+  static void store(void* array, std::size_t first, const Vector& values) {
     for (std::size_t d = 0; d < values.size(); ++d)
       static_cast<T*>(array)[first + d] = runtime::from_float<T>(static_cast<float>(values[d]));
   }
-  static double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  static double dot(const Vector& a, const Vector& b) {
     double sum = 0;
     for (std::size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
     return sum;
   }
-  static void add(std::vector<double>& to, double factor, const std::vector<double>& from) {
+  static void add(Vector& to, double factor, const Vector& from) {
     for (std::size_t d = 0; d < to.size(); ++d) to[d] += factor * from[d];
   }
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(shape.channels)); }
+  [[nodiscard]] int sharing() const { return shape.heads / shape.stored_key_heads(); }
+  [[nodiscard]] int first_key(int i) const { return shape.window > 0 ? std::max(i + 1 - shape.window, 0) : 0; }
+  [[nodiscard]] int end_key(int i) const { return shape.causal ? i + 1 : shape.positions; }
   [[nodiscard]] std::size_t stats_place(int b, int h, int i) const {
     return static_cast<std::size_t>((b * shape.heads + h) * shape.positions + i);
   }
-
   template <typename T>
-  void forward(int b, int h) const {
-    for (int i = 0; i < shape.positions; ++i) {
-      const auto query = row<T>(arrays.qkv, place(b, i, 3, 0, h));
-      std::vector<double> sums(query.size());
-      double total = 0;
-      for (int j = 0; j <= i; ++j) {
-        const double weight = std::exp(scale() * dot(query, row<T>(arrays.qkv, place(b, j, 3, 1, h))));
-        total += weight;
-        add(sums, weight, row<T>(arrays.qkv, place(b, j, 3, 2, h)));
+  [[nodiscard]] std::vector<Vector> rows_of(const void* array, int b, int k) const {
+    std::vector<Vector> all;
+    for (int t = 0; t < shape.positions; ++t) all.push_back(row<T>(array, wide(b, t, k)));
+    return all;
+  }
+
+  /// Computes the heads of queries that read head k of keys.
+  template <typename T>
+  void forward(int b, int k) const {
+    const std::vector<Vector> keys = rows_of<T>(arrays.k, b, k), values = rows_of<T>(arrays.v, b, k);
+    for (int h = k * sharing(); h < (k + 1) * sharing(); ++h) {
+      for (int i = 0; i < shape.positions; ++i) {
+        const Vector query = row<T>(arrays.q, wide(b, i, h));
+        Vector sums(query.size());
+        double total = 0;
+        for (int j = first_key(i); j < end_key(i); ++j) {
+          const double weight = std::exp(scale() * dot(query, keys[static_cast<std::size_t>(j)]));
+          total += weight;
+          add(sums, weight, values[static_cast<std::size_t>(j)]);
+        }
+        for (double& sum : sums) sum /= total;
+        store<T>(arrays.out, narrow(b, i, h), sums);
+        arrays.logsumexp[stats_place(b, h, i)] = static_cast<float>(std::log(total));
       }
-      for (double& sum : sums) sum /= total;
-      store<T>(arrays.out, place(b, i, 1, 0, h), sums);
-      arrays.logsumexp[stats_place(b, h, i)] = static_cast<float>(std::log(total));
     }
   }
 
   template <typename T>
-  void backward(int b, int h) const {
-    const auto T_ = static_cast<std::size_t>(shape.positions), D = static_cast<std::size_t>(shape.channels);
-    std::vector<std::vector<double>> d_q(T_, std::vector<double>(D)), d_k = d_q, d_v = d_q;
-    for (int i = 0; i < shape.positions; ++i) {
-      const auto query = row<T>(arrays.qkv, place(b, i, 3, 0, h)),
-                 d_out = row<T>(arrays.d_out, place(b, i, 1, 0, h));
-      const double mean = dot(d_out, row<T>(arrays.out, place(b, i, 1, 0, h)));
-      const auto logsumexp = static_cast<double>(arrays.logsumexp[stats_place(b, h, i)]);
-      for (int j = 0; j <= i; ++j) {
-        const auto key = row<T>(arrays.qkv, place(b, j, 3, 1, h));
-        const double weight = std::exp(scale() * dot(query, key) - logsumexp);
-        const double slope = weight * (dot(d_out, row<T>(arrays.qkv, place(b, j, 3, 2, h))) - mean) * scale();
-        add(d_q[static_cast<std::size_t>(i)], slope, key);
-        add(d_k[static_cast<std::size_t>(j)], slope, query);
-        add(d_v[static_cast<std::size_t>(j)], weight, d_out);
+  void backward(int b, int k) const {
+    const std::vector<Vector> keys = rows_of<T>(arrays.k, b, k), values = rows_of<T>(arrays.v, b, k);
+    std::vector<Vector> d_keys(keys.size(), Vector(keys.front().size())), d_values = d_keys;
+    for (int h = k * sharing(); h < (k + 1) * sharing(); ++h) {
+      for (int i = 0; i < shape.positions; ++i) {
+        const Vector query = row<T>(arrays.q, wide(b, i, h)), d_out = row<T>(arrays.d_out, narrow(b, i, h));
+        const double mean = dot(d_out, row<T>(arrays.out, narrow(b, i, h)));
+        const auto logsumexp = static_cast<double>(arrays.logsumexp[stats_place(b, h, i)]);
+        Vector d_query(query.size());
+        for (auto j = static_cast<std::size_t>(first_key(i)); j < static_cast<std::size_t>(end_key(i)); ++j) {
+          const double weight = std::exp(scale() * dot(query, keys[j]) - logsumexp);
+          const double slope = weight * (dot(d_out, values[j]) - mean) * scale();
+          add(d_query, slope, keys[j]);
+          add(d_keys[j], slope, query);
+          add(d_values[j], weight, d_out);
+        }
+        store<T>(arrays.d_q, wide(b, i, h), d_query);
       }
     }
     for (int t = 0; t < shape.positions; ++t) {
-      store<T>(arrays.d_qkv, place(b, t, 3, 0, h), d_q[static_cast<std::size_t>(t)]);
-      store<T>(arrays.d_qkv, place(b, t, 3, 1, h), d_k[static_cast<std::size_t>(t)]);
-      store<T>(arrays.d_qkv, place(b, t, 3, 2, h), d_v[static_cast<std::size_t>(t)]);
+      store<T>(arrays.d_k, wide(b, t, k), d_keys[static_cast<std::size_t>(t)]);
+      store<T>(arrays.d_v, wide(b, t, k), d_values[static_cast<std::size_t>(t)]);
     }
   }
 };
 
 class Emulated final : public CudnnAttention {
  public:
-  Emulated(const AttentionShape& shape, DType dtype, AttentionPass pass) : pass_{shape, dtype, pass, {}} {}
+  Emulated(const AttentionShape& shape, const CudnnRows& rows, DType dtype, AttentionPass pass)
+      : pass_{shape, rows, dtype, pass, {}} {}
 
   void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) override {
     expect_bound(stream, "attention");
@@ -170,12 +195,12 @@ void bind_cudnn(runtime::StreamView stream) { bound = runtime::cuda::native(stre
 
 void unbind_cudnn(runtime::StreamView) noexcept { bound.reset(); }
 
-CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, DType dtype,
-                               AttentionPass pass, std::size_t workspace_bytes) {
+CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape, const CudnnRows& rows,
+                               DType dtype, AttentionPass pass, std::size_t workspace_bytes) {
   expect_bound(stream, "planning");
   if (needed_bytes(shape, dtype, pass) > workspace_bytes)
     return {.attention = nullptr, .obstacle = "it is too large"};
-  return {.attention = std::make_unique<Emulated>(shape, dtype, pass), .obstacle = {}};
+  return {.attention = std::make_unique<Emulated>(shape, rows, dtype, pass), .obstacle = {}};
 }
 
 }  // namespace ranvier::models::cuda

@@ -51,12 +51,19 @@ const AttentionLibrary cudnn{"NVIDIA H200", 91900}, other_cudnn{"NVIDIA H200", 9
 
 AttentionChoices attention_of(const AttentionLibrary& library) {
   const auto choice = [](AttentionPass pass, int samples, bool by_library) {
-    return AttentionChoice{{.samples = samples, .positions = 1024, .heads = 12, .channels = 64, .pass = pass},
-                           by_library};
+    return AttentionChoice{
+        {.samples = samples, .positions = 1024, .heads = 12, .channels = 64, .pass = pass, .key_heads = 12},
+        by_library};
   };
-  return {library,
-          {choice(AttentionPass::forward, 8, false), choice(AttentionPass::backward, 8, true),
-           choice(AttentionPass::fast_backward, 8, true), choice(AttentionPass::forward, 16, true)}};
+  AttentionChoices all{library,
+                       {choice(AttentionPass::forward, 8, false), choice(AttentionPass::backward, 8, true),
+                        choice(AttentionPass::fast_backward, 8, true), choice(AttentionPass::forward, 16, true)}};
+  AttentionChoice masked = choice(AttentionPass::forward, 32, true);
+  masked.task.key_heads = 4, masked.task.window = 256;
+  all.choices.push_back(masked);
+  masked.task.key_heads = 12, masked.task.causal = false, masked.task.window = 0;
+  all.choices.push_back(masked);
+  return all;
 }
 
 /// As it was written before attention had a place in it.
@@ -99,6 +106,33 @@ TEST_CASE_FIXTURE(Fixture, "a file of form 1, without attention, is read, and ke
   CHECK(folder.read("products.json") == form_1());
   open().remember({{}, {attention_of(cudnn)}});
   CHECK(open().all() == KernelChoices{{choices_of(h200)}, {attention_of(cudnn)}});
+}
+
+TEST_CASE_FIXTURE(
+    Fixture, "passes in a file that names neither heads of keys nor a mask have as many, are causal and see all") {
+  const std::string text = R"({"ranvier_products": 2, "measured": [
+
+], "attention": [
+{"gpu": "NVIDIA H200", "cudnn": 91900, "checksum": "c2eb036059576fe6", "passes": [
+{"pass": "forward", "samples": 16, "positions": 1024, "heads": 12, "channels": 64, "dtype": "bf16", "by": "cudnn"}
+]}
+]}
+)";
+  const AttentionTask task{.samples = 16, .positions = 1024, .heads = 12, .channels = 64, .key_heads = 12};
+  const KernelChoices choices = parse_kernel_choices(text, "a test");
+  CHECK(choices == KernelChoices{{}, {{cudnn, {{task, true}}}}});
+  CHECK(to_json(choices) == text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "passes of attention that cannot be are refused") {
+  const auto changed = [](std::string_view from, std::string_view to) {
+    std::string text = to_json({{}, {attention_of(cudnn)}});
+    return text.replace(text.find(from), from.size(), to);
+  };
+  refused(changed("\"key_heads\": 4", "\"key_heads\": 5"), ErrorCode::data, "'key_heads' that does not divide 12");
+  refused(changed("\"window\": 256", "\"window\": 0"), ErrorCode::data, "has a 'window' of 0");
+  refused(changed("\"heads\": 12", "\"heads\": 0"), ErrorCode::data, "has a 'heads' of 0");
+  refused(changed("\"causal\": false", "\"causal\": 0"), ErrorCode::data, "neither true nor false");
 }
 
 TEST_CASE_FIXTURE(Fixture,
