@@ -4,11 +4,13 @@
 #   apps/restart_loop.sh [--failures N] [--pause SECONDS] -- \
 #     mpirun -n 4 ranvier-train --data corpus.txt --checkpoint checkpoints --time-limit 4h
 #
-# It adds --resume auto, so that each run goes on from the newest checkpoint. A run that stopped by itself (exit status 75)
-# is started again at once; one that lost a peer, a device or a process (76, 72, 128 and above, and 1, which is mpirun's
-# own) after a pause that doubles with each failure in a row, at most N of them (10). All other failures are a person's to
-# look at, and end the loop with their status. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on as SIGUSR1, which mpirun gives
-# its ranks the time to take a checkpoint for, and end the loop with 75 after that run.
+# It adds --resume auto, so that each run resumes from the newest checkpoint. A run that stopped by itself (exit status 75)
+# is started again at once if it left a new checkpoint. A run that lost a peer, a device or a process (76, 72, 128 and
+# above, and 1, mpirun's own) or stopped without a new checkpoint is started again after a pause. The pause doubles with
+# each attempt without progress; after N of them in a row (default 10) the loop gives up with the last status. Progress is
+# a new checkpoint in the folder of --checkpoint, or a run of more than an hour if the command names no such folder. All
+# other failures need a person and end the loop with their status. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on as
+# SIGUSR1, which leaves ranks the time to take a checkpoint, and end the loop with 75 after that run.
 set -u
 
 usage() {
@@ -49,8 +51,21 @@ wait_for_run() {
   done
 }
 
+checkpoints=''
+for ((i = 1; i <= $#; ++i)); do
+  case ${!i} in
+    --checkpoint=*) checkpoints=${!i#*=} ;;
+    --checkpoint) next=$((i + 1)) && checkpoints=${!next-} ;;
+  esac
+done
+newest() { ls "$checkpoints" 2>/dev/null | grep -E '^step-[0-9]+(\.[0-9]+)?$' | tail -1; }
+has_progressed() {
+  if [[ -n $checkpoints ]]; then [[ $(newest) != "$before" ]]; else ((SECONDS - began > 3600)); fi
+}
+
 in_a_row=0
 while :; do
+  before=$(newest)
   # A session of its own (setsid), so that a signal to all of the loop's processes does not end the run early.
   setsid "$@" --resume auto &
   run=$!
@@ -61,11 +76,10 @@ while :; do
   run=''
   case $status in
     0) exit 0 ;;
-    75) in_a_row=0 ;;
-    1 | 72 | 76 | 12[89] | 1[3-9]? | 2??)
-      ((in_a_row = SECONDS - began > 3600 ? 1 : in_a_row + 1))
-      if ((in_a_row > failures)); then
-        echo "$0: $failures failures in a row, the last with status $status: giving up" >&2
+    1 | 72 | 75 | 76 | 12[89] | 1[3-9]? | 2??)
+      if has_progressed; then in_a_row=$((status != 75)); else ((++in_a_row)); fi
+      if ((in_a_row > failures)) && [[ -z $stopping ]]; then
+        echo "$0: $in_a_row attempts without a new checkpoint, the last with status $status: giving up" >&2
         exit "$status"
       fi
       ;;
@@ -77,11 +91,11 @@ while :; do
   [[ -z $stopping ]] || exit 75
   if ((in_a_row > 0)); then
     seconds=$((pause << (in_a_row < 6 ? in_a_row - 1 : 5)))
-    echo "$0: status $status, failure $in_a_row of at most $failures in a row: again in $seconds s" >&2
+    echo "$0: status $status, attempt $in_a_row of at most $failures without progress: again in $seconds s" >&2
     sleep "$seconds" &
     wait $!
     [[ -z $stopping ]] || exit 75
   else
-    echo "$0: stopped: going on" >&2
+    echo "$0: stopped: resuming" >&2
   fi
 done

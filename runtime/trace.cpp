@@ -243,9 +243,10 @@ std::string Trace::tail(std::size_t count) const {
   return text;
 }
 
-std::string Trace::chrome_events() const {
+std::string Trace::chrome_events(std::size_t newest) const {
   auto all = spans();
   std::stable_sort(all.begin(), all.end(), [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
+  if (all.size() > newest) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(newest));
 
   // Spans of a row may not overlap in the format: messages in flight together get rows below each other.
   std::array<std::vector<std::int64_t>, lanes> row_ends;

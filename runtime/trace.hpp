@@ -92,9 +92,9 @@ class Trace {
   /// One line per span, oldest first, the last `count` of them.
   [[nodiscard]] std::string tail(std::size_t count) const;
 
-  /// Events of this rank as elements of Chrome's "traceEvents" array, without the brackets; to be joined
+  /// The `newest` spans of this rank as elements of Chrome's "traceEvents" array, without the brackets; to be joined
   /// with those of other ranks.
-  [[nodiscard]] std::string chrome_events() const;
+  [[nodiscard]] std::string chrome_events(std::size_t newest = std::numeric_limits<std::size_t>::max()) const;
 
  private:
   /// A begin() whose end() was not called yet.

@@ -1,19 +1,23 @@
 #include "runtime/trace_file.hpp"
 
-#include "runtime/atomic_file.hpp"
+#include <string_view>
+#include <utility>
 
 namespace ranvier::runtime {
 
-void write_trace_file(const std::filesystem::path& path, std::span<const std::string> events) {
-  std::string text = "{\"traceEvents\":[\n";
+void write_trace_file(const std::filesystem::path& path, std::span<const std::string> events,
+                      AtomicFile::Retry retry) {
+  AtomicFile file(path, std::move(retry));
+  const auto append = [&file](std::string_view text) { file.append(text.data(), text.size()); };
+  std::string_view before = "{\"traceEvents\":[\n";
   for (const std::string& rank : events) {
     if (rank.empty()) continue;
-    if (text.back() != '\n') text += ",\n";
-    text += rank;
+    append(before);
+    append(rank);
+    before = ",\n";
   }
-  text += "\n]}\n";
-  AtomicFile file(path);
-  file.append(text.data(), text.size());
+  if (before != ",\n") append(before);
+  append("\n]}\n");
   file.commit();
 }
 

@@ -102,7 +102,7 @@ void Checkpointer::begin(std::size_t number, std::int64_t step) {
   opened_ = Target::awaited;
   copied_ = false;
   gate_.shut();
-  if (last_step_ && series.options.at_end) target().is_last();
+  if (last_step_) target().is_last();
   if (context_->transport.rank() == 0) {
     shares_missing_ = arriving_.size();
     bytes_ = 0;
@@ -253,6 +253,7 @@ void Checkpointer::conclude(std::string failure, std::string warning) {
   const auto& tell = series_[current_->series].options.result;
   if (tell) {
     tell({.step = current_->step,
+          .last = last_step_ == current_->step,
           .bytes = bytes_,
           .seconds = runtime::seconds(context_->loop.now() - current_->began),
           .waited_seconds = runtime::seconds(most_waited_),

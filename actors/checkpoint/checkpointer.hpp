@@ -9,7 +9,7 @@
 // There may be several series, each with a target and a period of its own (checkpoints to go on from, weights for
 // others). One is under way at a time: what is due meanwhile begins with a step after, the series that is due most
 // seldom first. A checkpoint that fails on any
-// rank is told on rank 0, leaves the ones before as they are, and the training goes on. Loop thread only.
+// rank is reported on rank 0 and leaves earlier ones as they are; training continues. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_target.hpp"
@@ -28,6 +28,7 @@ namespace ranvier::actors {
 /// What became of one, as rank 0 knows it.
 struct CheckpointResult {
   std::int64_t step = 0;
+  bool last = false;          ///< of this run: no later one replaces it
   std::uint64_t bytes = 0;    ///< of data, over all ranks
   double seconds = 0;         ///< from the agreement on the step to the whole
   double waited_seconds = 0;  ///< that steps waited for buckets that were not copied, where it was most

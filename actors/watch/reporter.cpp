@@ -113,7 +113,7 @@ std::string describe_raises(const FlopsCeiling& ceiling) {
 }
 
 Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
-                   std::unique_ptr<runtime::LogFile> metrics)
+                   std::unique_ptr<runtime::RecordFile> metrics)
     : options_(options),
       memory_bytes_(memory.bytes(runtime::MemorySpace::device)),
       metrics_(std::move(metrics)),
@@ -356,8 +356,8 @@ void Reporter::checkpoint(const CheckpointResult& result) {
                  step_text(result.step), runtime::format_bytes(result.bytes), result.seconds,
                  result.waited_seconds);
     } else {
-      print_line(fmt::format("{}  warning: no checkpoint: {}; those before it stay, and the training goes on",
-                             step_text(result.step), result.failure),
+      print_line(fmt::format("{}  warning: no checkpoint: {}; earlier checkpoints stay{}", step_text(result.step),
+                             result.failure, result.last ? "" : ", and training continues"),
                  Colour::warning);
     }
     if (!result.warning.empty())
@@ -385,7 +385,7 @@ void Reporter::finish() {
 }
 
 void Reporter::write(const std::string& line) {
-  if (metrics_) metrics_->write(line);
+  if (metrics_) metrics_->append(line);
   if (options_.records) options_.records(line);
 }
 

@@ -13,7 +13,7 @@
 #include "actors/watch/stragglers.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/record_file.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -54,7 +54,7 @@ class Reporter {
   };
 
   /// `metrics` takes the JSON objects; may be null.
-  Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::LogFile> metrics);
+  Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::RecordFile> metrics);
   ~Reporter();
 
   /// The first step begins at `now`.
@@ -77,8 +77,8 @@ class Reporter {
   [[nodiscard]] double median_step_seconds() const { return recent_seconds_.value(); }
   /// Comparisons of copies of states, and what they took; empty: there were none.
   [[nodiscard]] std::string checks() const;
-  /// Lines of metrics that were not written, in words; empty: all were.
-  [[nodiscard]] std::string lost_metrics() const { return metrics_ ? metrics_->loss() : std::string(); }
+  /// File of the metrics; may be null.
+  [[nodiscard]] runtime::RecordFile* metrics() noexcept { return metrics_.get(); }
   [[nodiscard]] const FlopsCeiling& ceiling() const noexcept { return ceiling_; }
 
  private:
@@ -104,7 +104,7 @@ class Reporter {
   Options options_;
   std::string memory_json_;
   std::size_t memory_bytes_;
-  std::unique_ptr<runtime::LogFile> metrics_;
+  std::unique_ptr<runtime::RecordFile> metrics_;
   bool terminal_;
   bool colours_;
   bool bar_drawn_ = false;

@@ -1,7 +1,7 @@
 // How a program says what ended it. Any thread.
 #pragma once
 
-#include "runtime/log_file.hpp"
+#include "runtime/console.hpp"
 
 #include <fmt/format.h>
 

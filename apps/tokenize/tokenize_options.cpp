@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 namespace ranvier::apps {
 
@@ -53,6 +52,7 @@ OptionTable declare(TokenizeOptions& options) {
   table.add({"output-format", "NAME", "llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
              runtime::choice<TokenOutputFormat>(
                  options.format, {{"llmc", TokenOutputFormat::llmc}, {"megatron", TokenOutputFormat::megatron}})});
+  table.add({"overwrite", "", "replace existing token files", runtime::switch_on(options.overwrite)});
   table.concern("Run");
   table.add(
       {"threads", "N", "that encode; 0: as many as the machine has", runtime::whole(options.threads, 0, 1024)});
@@ -102,7 +102,8 @@ std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& opt
   TokenizeOptions copy = options;
   auto all = declare(copy).resolved();
   std::erase_if(all, [](const runtime::ResolvedOption& option) {
-    return option.concern == "Run" || option.name == "output" || is_inquiry(option.name);
+    return option.concern == "Run" || option.name == "output" || option.name == "overwrite" ||
+           is_inquiry(option.name);
   });
   return all;
 }

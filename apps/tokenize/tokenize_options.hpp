@@ -22,6 +22,7 @@ struct TokenizeOptions {
   models::TokenOutputFormat format = models::TokenOutputFormat::llmc;
   EndOfText end_of_text = EndOfText::between;
   models::SpelledSpecials specials = models::SpelledSpecials::text;
+  bool overwrite = false;
   int threads = 0;  ///< 0: the machine's
   std::size_t checkpoint_bytes = std::size_t{256} << 20;
   Inquiry inquiry;

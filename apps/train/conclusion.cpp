@@ -5,7 +5,6 @@
 #include "apps/train/limits.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
-#include "runtime/log_file.hpp"
 #include "runtime/option_facts.hpp"
 
 #include <fmt/ranges.h>
@@ -89,18 +88,12 @@ void conclude(const RankRun& run, const actors::TrainerOptions& options, Trainin
   if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
   say_trace(training);
-  if (const std::string lost = training.reporter()->lost_metrics(); !lost.empty())
-    runtime::say_on_stderr(fmt::format("ranvier: warning: {}\n", lost));
 }
 
 void say_trace(const Training& training) {
   if (training.trace().empty()) return;
-  const std::string& lost = training.lost_trace();
-  if (lost.empty()) fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
+  fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
   std::fflush(stdout);
-  if (!lost.empty())
-    runtime::say_on_stderr(
-        fmt::format("ranvier: warning: --trace {} was not written: {}\n", training.trace(), lost));
 }
 
 }  // namespace ranvier::apps

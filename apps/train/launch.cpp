@@ -12,8 +12,10 @@
 #include "apps/train/stop_signals.hpp"
 #include "runtime/blocking_watch.hpp"
 #include "runtime/exit_code.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/console.hpp"
 #include "runtime/mpi_transport.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -230,13 +232,20 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     watch->does("compares its files with those of other ranks");
     compare_files(*session, files, options.data.reads);
     int status = 0;
+    std::vector<std::string> missing;
     do {
       run.emplace(*session, *watch, options, job, signals ? &*signals : nullptr, page ? &page->run() : nullptr,
-                  began);
+                  missing, began);
       status = run->execute();
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());
     watch->does("ends", output_patience);
+    together(*session, [&] {
+      if (missing.empty()) return;
+      std::fflush(stdout);
+      fail(ErrorCode::io, "outputs are missing: {}; free space there or use other paths, then run again",
+           fmt::join(missing, "; "));
+    });
     if (page) page->end(status == stopped_exit_code);
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -27,7 +28,9 @@ struct RankRun {
   runtime::BlockingWatch& watch;   ///< of what is done outside of the loop
   StopSignals* signals = nullptr;  ///< null: nothing is trained
   LiveRun* live = nullptr;         ///< null: nobody watches it (--serve), or this is not rank 0
-  std::string id;                  ///< 16 hexadecimal digits, the same on all ranks and others in every run
+  /// Outputs that the flags ask for and that could not be written, with the reason; filled on rank 0.
+  std::vector<std::string>& missing;
+  std::string id;  ///< 16 hexadecimal digits, the same on all ranks and others in every run
 
   /// Whether this rank tells people what happens.
   [[nodiscard]] bool speaks() const noexcept { return session.rank() == 0; }

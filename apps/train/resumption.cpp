@@ -6,7 +6,7 @@
 #include "apps/train/options/option_effects.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/console.hpp"
 
 #include <fmt/ranges.h>
 

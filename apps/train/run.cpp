@@ -63,13 +63,12 @@ void check_shared(const RankRun& run) {
 }  // namespace
 
 Run::Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
-         StopSignals* signals, LiveRun* live, Clock::time_point began)
+         StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
       transport_(session, loop_),
-      run_{session, options_,   job_,
-           loop_,   transport_, watch,
-           signals, live,       broadcast_text(session, models::random_job())},
+      run_{session, options_, job_, loop_,   transport_,
+           watch,   signals,  live, missing, broadcast_text(session, models::random_job())},
       began_(began) {}
 
 Run::~Run() {
@@ -85,6 +84,10 @@ int Run::execute() {
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
   run_.watch.does("looks for a checkpoint to go on from");
   resumption_.emplace(run_);
+  if (resumption_->place().checkpoint.empty() && !options_.trainer.rollback)
+    together(run_.session, [&] {
+      if (run_.speaks()) check_replaced(options_);
+    });
   say_remarks();
   keep_algorithms();
   keep_kernels();
@@ -121,10 +124,12 @@ int Run::execute() {
     const bool wished = run_.session.largest(rank.trainer().wishes_to_stop() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
-    say_trace(*training_);     // rank 0 has it
-    return stopped_exit_code;  // unless this process goes on
+    say_trace(*training_);  // rank 0 has it
+    training_->finish_outputs();
+    return stopped_exit_code;  // unless this process resumes
   }
   if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_, profile_);
+  training_->finish_outputs();
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }
 

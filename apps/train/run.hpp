@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ranvier::apps {
 
@@ -27,10 +28,10 @@ class Run {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All but the options outlive it. `began`: when the program did. `signals`: null for a dry run. `live`: who watches
-  /// the run, or null.
+  /// All but the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`: may be null.
+  /// `missing`: as in RankRun.
   Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
-      StopSignals* signals, LiveRun* live, Clock::time_point began);
+      StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
   ~Run();
 
   /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what

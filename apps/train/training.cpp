@@ -11,7 +11,7 @@
 #include "apps/train/stop_signals.hpp"
 #include "apps/view/live_run.hpp"
 #include "runtime/error.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/console.hpp"
 #include "runtime/process_memory.hpp"
 
 #include <boost/json/serialize.hpp>
@@ -64,6 +64,9 @@ class LoadedPieces final : public runtime::Workplace {
  private:
   const runtime::BlockingWatch& watch_;
 };
+
+/// Of all ranks together, about 128 bytes each: rank 0 has to hold them, and a viewer to open them.
+constexpr std::size_t max_trace_spans = std::size_t{4} << 20;
 
 /// Timeouts; beyond those of a tier's files, which are to be named themselves.
 constexpr int loading_patience = 4;
@@ -156,6 +159,11 @@ void Training::prepare_checkpoints() {
                           .bytes_per_second = static_cast<double>(options.bytes_per_second.value_or(0)),
                           .result = [this](const actors::CheckpointResult& result) {
                             took_checkpoints_ |= result.failure.empty();
+                            const int archive = run_.options.checkpoint.archive_every;
+                            const bool archived = archive > 0 && result.step % archive == 0;
+                            if (!result.failure.empty() && (result.last || archived))
+                              run_.missing.push_back(
+                                  fmt::format("checkpoint of step {}: {}", result.step, result.failure));
                             report([this, result] { reporter_->checkpoint(result); });
                           }});
 }
@@ -207,8 +215,9 @@ void Training::save_weights_of_steps() {
   const auto tell = [this](const actors::CheckpointResult& result) {
     const std::string folder = weights_folder(run_.options.run.save, result.step).string();
     if (!result.failure.empty()) {
-      return runtime::say_on_stderr(fmt::format("ranvier: warning: the weights of step {} were not saved: {}\n",
-                                                result.step, result.failure));
+      run_.missing.push_back(fmt::format("weights of step {}: {}", result.step, result.failure));
+      return runtime::say_on_stderr(
+          fmt::format("ranvier: warning: no weights of step {}: {}\n", result.step, result.failure));
     }
     report([folder, bytes = result.bytes, seconds = result.seconds] {
       fmt::print("weights: {} ({} in {:.1f} s)\n", folder, runtime::format_bytes(bytes), seconds);
@@ -360,6 +369,16 @@ void Training::report(std::function<void()> what) {
   if (reporter_) reports_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
 }
 
+void Training::finish_outputs() {
+  if (!run_.speaks()) return;
+  const auto finish = [this](runtime::RecordFile& file) {
+    file.finish(DiskWait(run_.timeout(), "the records held in memory take", file.held_bytes()));
+    if (const std::string loss = file.loss(); !loss.empty()) run_.missing.push_back(loss);
+  };
+  if (reporter_ && reporter_->metrics() != nullptr) finish(*reporter_->metrics());
+  if (event_file_) finish(event_file_->file());
+}
+
 void Training::trained() {
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
@@ -380,12 +399,22 @@ void Training::saved() {
 }
 
 void Training::collect_trace() {
-  actors::gather(run_.transport, rank_->context().trace.chrome_events(), [this](std::vector<std::string> events) {
-    if (!run_.speaks()) return run_.loop.stop();
-    trace_ = trace_path(run_.options.run.trace, resumption_.place().step);
-    files_.write([this, events = std::move(events)] { lost_trace_ = write_trace(trace_, events); },
-                 [this] { run_.loop.stop(); });
-  });
+  const std::size_t spans = max_trace_spans / static_cast<std::size_t>(run_.session.ranks());
+  actors::gather(
+      run_.transport, rank_->context().trace.chrome_events(spans), [this](std::vector<std::string> events) {
+        if (!run_.speaks()) return run_.loop.stop();
+        const std::string path = trace_path(run_.options.run.trace, resumption_.place().step);
+        const auto failure = std::make_shared<std::string>();
+        files_.write([this, path, failure,
+                      events = std::move(events)] { *failure = write_trace(path, events, run_.timeout()); },
+                     [this, path, failure] {
+                       if (failure->empty())
+                         trace_ = path;
+                       else
+                         run_.missing.push_back("trace: " + *failure);
+                       run_.loop.stop();
+                     });
+      });
 }
 
 }  // namespace ranvier::apps

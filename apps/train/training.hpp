@@ -71,10 +71,11 @@ class Training {
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
   /// Pinned memory that messages went by.
   [[nodiscard]] std::size_t staging_bytes() const { return staged_ ? staged_->staging_bytes() : 0; }
-  /// Where it was; empty: nobody asked.
+  /// Path of the trace that was written; empty: none was.
   [[nodiscard]] const std::string& trace() const noexcept { return trace_; }
-  /// Why --trace was not written; empty: it was, or nobody asked.
-  [[nodiscard]] const std::string& lost_trace() const noexcept { return lost_trace_; }
+  /// Last attempt to write what the disk refused of metrics and event files; adds those that stay incomplete to the
+  /// run's missing outputs. Blocks for up to --timeout each.
+  void finish_outputs();
 
  private:
   void make_reporter();
@@ -86,7 +87,7 @@ class Training {
   /// As --save-every asks for.
   void save_weights_of_steps();
   [[nodiscard]] actors::TrainerHooks hooks();
-  /// On any thread: when the run will have ended if it is asked to now, and what it saves.
+  /// When the run will have ended if it is asked to now, and what it saves. Loop thread only.
   [[nodiscard]] std::string expected_end() const;
   /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
   void report(std::function<void()> what);
@@ -123,7 +124,7 @@ class Training {
   double seconds_ = 0;
   double last_loss_ = 0;
   std::vector<RankTotals> totals_;
-  std::string trace_, lost_trace_;
+  std::string trace_;
 };
 
 }  // namespace ranvier::apps

@@ -2,7 +2,6 @@
 
 #include "apps/view/history.hpp"
 #include "runtime/error.hpp"
-#include "runtime/log_file.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>
@@ -10,13 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <system_error>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace ranvier::apps {
@@ -148,19 +145,16 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const double now = wall_time_now();
-  for (int number = 0; file_ < 0; ++number) {  // a process that goes back to a checkpoint begins another file
-    path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host.data(),
-                                 ::getpid(), number);
-    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file_ < 0 && errno != EEXIST)
-      fail(ErrorCode::io, "--tensorboard {}: {} cannot be made: {}", folder.string(), path_.string(),
-           std::strerror(errno));
-  }
+  std::filesystem::path path;
+  int number = 0;  // a process that rolls back to a checkpoint begins another file
+  do {
+    path = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host.data(),
+                                ::getpid(), number++);
+  } while (std::filesystem::exists(path, failed));
+  file_.emplace("--tensorboard " + folder.string(), path, runtime::RecordFile::Start::from_scratch);
   write(version_event(now));
   if (step > 0) write(restart_event(now, step + 1));
 }
-
-EventFile::~EventFile() { ::close(file_); }
 
 void EventFile::configuration(const std::vector<std::pair<std::string, std::string>>& flags) {
   std::string table = "|flag|value|\n|---|---|\n";
@@ -207,22 +201,6 @@ void EventFile::take(std::string_view line) {
   }
 }
 
-void EventFile::write(const std::string& event) {
-  if (lost_) return;
-  const std::string frame = framed(event);
-  std::size_t done = 0;
-  while (done < frame.size()) {
-    const ssize_t bytes = ::write(file_, frame.data() + done, frame.size() - done);
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) {
-      // A reader takes a frame that is not whole for one that is still written: nothing may come behind it.
-      lost_ = true;
-      return runtime::say_on_stderr(
-          fmt::format("ranvier: warning: --tensorboard: {}: {}: nothing more is written\n", path_.string(),
-                      std::strerror(errno)));
-    }
-    done += static_cast<std::size_t>(bytes);
-  }
-}
+void EventFile::write(const std::string& event) { file_->append(framed(event)); }
 
 }  // namespace ranvier::apps

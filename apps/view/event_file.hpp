@@ -4,8 +4,11 @@
 //   https://www.tensorflow.org/tutorials/load_data/tfrecord: the frames and the masked CRC-32C
 #pragma once
 
+#include "runtime/record_file.hpp"
+
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,21 +37,16 @@ class EventFile {
   /// Makes the folder. `step`: the run goes on after it, and what earlier files have of later ones is void; 0: it
   /// begins. Throws ErrorCode::io with the flag --tensorboard.
   EventFile(const std::filesystem::path& folder, std::int64_t step);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
-  /// A record as --metrics has it. What cannot be written is lost, with one warning on stderr.
+  /// A record as --metrics has it.
   void take(std::string_view record);
   void configuration(const std::vector<std::pair<std::string, std::string>>& flags);
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] runtime::RecordFile& file() noexcept { return *file_; }
 
  private:
   void write(const std::string& event);
 
-  std::filesystem::path path_;
-  int file_ = -1;
-  bool lost_ = false;
+  std::optional<runtime::RecordFile> file_;
 };
 
 }  // namespace ranvier::apps

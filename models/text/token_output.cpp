@@ -58,11 +58,16 @@ void rename_file(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+fs::path token_file_path(const fs::path& name) {
+  const bool complete = name.extension() == ".bin" || name.extension() == ".idx";
+  return complete ? fs::path(name).replace_extension(".bin") : with(name, ".bin");
+}
+
 TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) {
-  fs::path name = options.path;
-  if (name.extension() == ".bin" || name.extension() == ".idx") name.replace_extension();
   const bool megatron = options.format == TokenOutputFormat::megatron;
-  tokens_path_ = with(name, ".bin");
+  tokens_path_ = token_file_path(options.path);
+  fs::path name = tokens_path_;
+  name.replace_extension();
   tokens_partial_ = with(name, ".bin.partial");
   progress_path_ = with(name, ".bin.progress");
   if (megatron) {

@@ -27,6 +27,9 @@ struct TokenOutputOptions {
   std::uint64_t job = 0;  ///< of what the tokens are made, and how
 };
 
+/// NAME.bin of the NAME in TokenOutputOptions.
+[[nodiscard]] std::filesystem::path token_file_path(const std::filesystem::path& name);
+
 class TokenOutput {
  public:
   /// How much of the text has become tokens.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 namespace ranvier::models {
 namespace {
@@ -22,7 +23,9 @@ constexpr std::array names = {"tokenizer.json",
                               "vocab.txt",
                               "tokenizer_config.json",
                               "special_tokens_map.json",
-                              "added_tokens.json"};
+                              "added_tokens.json",
+                              "chat_template.jinja",
+                              "chat_template.json"};
 
 bool is_file(const fs::path& file) {
   std::error_code ignored;
@@ -81,8 +84,12 @@ std::map<std::string, fs::path> tokenizer_files(const fs::path& path) {
       if (extension != ".tiktoken" && is_file(folder / beside)) files[beside] = folder / beside;
     return files;
   }
-  for (const char* name : names)
-    if (is_file(folder / name)) files[name] = folder / name;
+  const std::map<std::string_view, const char*> renamed = {{"encoder.json", "vocab.json"},
+                                                           {"vocab.bpe", "merges.txt"}};
+  for (const char* name : names) {
+    const auto known = renamed.find(name);
+    if (is_file(folder / name)) files[known != renamed.end() ? known->second : name] = folder / name;
+  }
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored))
     if (entry->path().extension() == ".tiktoken") files[entry->path().filename().string()] = entry->path();
   return files;

@@ -25,8 +25,9 @@ namespace ranvier::models {
 /// Whether `folder` has one of these.
 [[nodiscard]] bool has_tokenizer(const std::filesystem::path& folder);
 
-/// Where the tokenizer at such a path is spread, by the names that its files have in a folder of their own: all kinds
-/// that are there, and what transformers keeps beside them (tokenizer_config.json, …).
+/// Files of the tokenizer at such a path, by the names under which transformers' AutoTokenizer finds them in a model's
+/// folder: all kinds that exist, with their companions (tokenizer_config.json, chat_template.jinja, …). GPT-2's
+/// encoder.json and vocab.bpe become vocab.json and merges.txt.
 [[nodiscard]] std::map<std::string, std::filesystem::path> tokenizer_files(const std::filesystem::path& path);
 
 /// Whether a file of this name may belong to a tokenizer.

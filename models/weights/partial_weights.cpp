@@ -1,6 +1,7 @@
 #include "models/weights/partial_weights.hpp"
 
 #include "models/weights/safetensors.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 
 #include <fcntl.h>
@@ -76,6 +77,23 @@ std::set<std::string> files_of(const fs::path& folder) {
   } catch (const Error&) {
     return {};
   }
+}
+
+/// Files in `folder` that belong to the model stored there (tokenizer, configuration of generation) and that `beside`
+/// does not replace. None if it has no model.
+std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
+  std::error_code unknown;
+  if (!fs::exists(folder / WeightLayout::single_name, unknown) &&
+      !fs::exists(folder / WeightLayout::index_name, unknown))
+    return {};
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
+    const std::string name = entry->path().filename().string();
+    if ((is_tokenizer_file(name) || name == "config.json" || name == "generation_config.json") &&
+        !beside.contains(name))
+      found.push_back(entry->path());
+  }
+  return found;
 }
 
 }  // namespace
@@ -229,10 +247,12 @@ void PartialWeights::commit(const FilesBeside& beside) {
     rename_all({{layout_->name(0), place_}});
     write_beside(folder, beside);
   } else {
+    const std::vector<fs::path> outdated = companions(place_, beside);
     const std::vector<fs::path> replaced = replace_weights();
     sync_path(folder, O_RDONLY | O_DIRECTORY);
     std::error_code ignored;
-    for (const fs::path& path : replaced) fs::remove(path, ignored);
+    for (const auto& paths : {replaced, outdated})
+      for (const fs::path& path : paths) fs::remove(path, ignored);
     write_beside(folder, beside);
   }
   sync_path(folder, O_RDONLY | O_DIRECTORY);

@@ -39,7 +39,7 @@ class PartialWeights {
  public:
   /// What `place` is.
   enum class Kind {
-    folder,  ///< of a model: of weights there, those that an index names too, nothing stays but what replaces it
+    folder,  ///< of a model: replaces the weights there, and removes the old model's tokenizer and configurations
     file,    ///< the one file of the layout, under a name of its own
   };
 

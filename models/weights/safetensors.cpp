@@ -227,6 +227,11 @@ std::string shape_text(const std::vector<std::size_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+bool has_weights_extension(const std::filesystem::path& path) {
+  const auto extensions = {".safetensors", ".bin", ".json", ".pt"};
+  return std::find(extensions.begin(), extensions.end(), path.extension()) != extensions.end();
+}
+
 std::size_t StoredTensor::elements() const {
   std::size_t product = 1;
   for (const auto size : shape) product *= size;

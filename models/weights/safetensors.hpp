@@ -36,6 +36,10 @@ struct StoredTensor {
   [[nodiscard]] std::size_t elements() const;
 };
 
+/// Whether a path that does not exist yet names a file of weights, not a folder: it ends with an extension that files
+/// of weights have. A dot elsewhere ("llama-3.1-ft") does not count.
+[[nodiscard]] bool has_weights_extension(const std::filesystem::path& path);
+
 /// What the names of tensors may begin with.
 inline constexpr std::string_view stored_prefix = "transformer.";
 

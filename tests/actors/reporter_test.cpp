@@ -28,10 +28,11 @@ namespace {
 /// A reporter of steps of 1000 FLOP, by a clock that the test moves.
 struct Run {
   explicit Run(double measured, std::optional<double> data_sheet = {})
-      : reporter({.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 3}, .quiet = true},
-                 ranvier::runtime::MemoryPlan(),
-                 std::make_unique<ranvier::runtime::LogFile>("--metrics", (folder.path() / "metrics").string(),
-                                                             ranvier::runtime::LogFile::Start::anew)) {
+      : reporter(
+            {.steps = 100, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 3}, .quiet = true},
+            ranvier::runtime::MemoryPlan(),
+            std::make_unique<ranvier::runtime::RecordFile>("--metrics", (folder.path() / "metrics").string(),
+                                                           ranvier::runtime::RecordFile::Start::from_scratch)) {
     reporter.start(now, {.measured = measured, .data_sheet = data_sheet});
   }
 
@@ -129,7 +130,8 @@ void ten_steps(const Reporter::Options& options) {
   }
   reporter.evaluation({.step = 10, .loss = 2.0}, now);
   reporter.checkpoint({.step = 10, .bytes = 1 << 20, .seconds = 1});
-  reporter.checkpoint({.step = 10, .failure = "the disk is full"});
+  reporter.checkpoint({.step = 9, .failure = "the disk is full"});
+  reporter.checkpoint({.step = 10, .last = true, .failure = "the disk is full"});
   reporter.finish();
 }
 
@@ -164,6 +166,8 @@ TEST_CASE("a terminal has colours and a bar, and neither is in a pipe") {
   for (const char* colour : {"\033[31mstep  5/10  bad step", "\033[32mstep 10/10  validation loss",
                              "\033[33mstep 10/10  warning: no checkpoint"})
     CHECK(shown.find(colour) != std::string::npos);
+  CHECK(shown.find("earlier checkpoints stay, and training continues") < shown.rfind("earlier checkpoints stay"));
+  CHECK(shown.rfind("training continues") < shown.rfind("earlier checkpoints stay"));
   CHECK(shown.find("\033[0m") != std::string::npos);
   CHECK(shown.find("[####################....................] 50%") != std::string::npos);
   const std::string piped = output_of(false, [] { ten_steps(ten); });

@@ -36,7 +36,7 @@ TEST_CASE("an event file has a run's scalars and texts, and what voids steps tha
     file.take(R"({"step":300,"validation_loss":3.25,"sample":"one\ntwo"})");
     file.take(R"({"checkpoint":300,"bytes":1})");
     file.take("no record");
-    name = file.path().string();
+    name = file.file().path().string();
   }
   CHECK(name.find("/logs/events.out.tfevents.") != std::string::npos);
   const auto records = records_of(folder.read("logs/" + std::filesystem::path(name).filename().string()));
@@ -62,7 +62,7 @@ TEST_CASE("an event file has a run's scalars and texts, and what voids steps tha
   CHECK(text(records[5]) == "sample:     one\n    two");
   // Another run in the same second has a file of its own.
   EventFile next(folder.path() / "logs", 0), another(folder.path() / "logs", 0);
-  CHECK(next.path() != another.path());
+  CHECK(next.file().path() != another.file().path());
 }
 
 TEST_CASE("TensorBoard reads event files, and forgets steps that are done again") {

@@ -227,15 +227,16 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a log that cannot be written costs no training: its lines are counted, weights are saved") {
-  const Outcome outcome =
-      run(2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights}), 60s);
+                  "metrics and traces that cannot be written cost no training, and decide the exit status") {
+  const Outcome outcome = run(
+      2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
+      60s);
   INFO(outcome.output);
-  CHECK(outcome.status == 0);
+  CHECK(outcome.status == 74);
   CHECK(fs::exists(weights));
-  for (const auto* words :
-       {"--metrics /dev/full: No space left on device: lines are lost from here on",
-        "4 lines of --metrics /dev/full were not written", "--trace /dev/full was not written"}) {
+  for (const auto* words : {"--metrics /dev/full: No space left on device",
+                            "error: outputs are missing: ", "4 records of --metrics /dev/full were not written",
+                            "trace: /dev/full: cannot write"}) {
     INFO(words);
     CHECK(outcome.output.find(words) != std::string::npos);
   }
@@ -308,7 +309,8 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
     }
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
-    CHECK(outcome.status == 75);
+    CHECK(outcome.status == (room ? 75 : 74));
+    CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) == !room);
     CHECK(outcome.output.find("No space left on device: the last checkpoint of this run takes ") !=
           std::string::npos);
     CHECK((outcome.output.find("warning: no checkpoint: ") != std::string::npos) == !room);

@@ -29,14 +29,14 @@ struct Fixture {
 TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a line between them, or begin anew") {
   options.run.metrics = file("metrics.jsonl");
   options.run.init_from = "a \"model\"";
-  apps::open_metrics(options)->write("{\"step\":1}\n");
+  apps::open_metrics(options)->append("{\"step\":1}\n");
   CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
-  apps::open_metrics(options)->write("{\"step\":1}\n");
+  apps::open_metrics(options)->append("{\"step\":1}\n");
   const std::string text = folder.read("metrics.jsonl");
   CHECK(text.starts_with("{\"step\":1}\n{\"run\":{\"began\":\"20"));
   CHECK(text.ends_with("\"init_from\":\"a \\\"model\\\"\"}}\n{\"step\":1}\n"));
   options.run.overwrite = true;
-  apps::open_metrics(options)->write("{\"step\":1}\n");
+  apps::open_metrics(options)->append("{\"step\":1}\n");
   CHECK(folder.read("metrics.jsonl") == "{\"step\":1}\n");
   options.run.overwrite = false;
   options.run.metrics = folder.write("model.bin", "something else").string();
@@ -51,15 +51,15 @@ TEST_CASE_FIXTURE(Fixture, "a run that goes on from a checkpoint writes on behin
   folder.write("metrics.jsonl", before);
   {
     const auto log = apps::open_metrics(options, {.training = "a1"});
-    log->write("{\"step\":1}\n{\"step\":2}\n{\"step\":3,\"sample\":\"\"}\n{\"checkpoint\":2,\"bytes\":1}\n");
-    log->write("{\"checkpoint\":3}\n{\"other\":1}\n{\"step\":4,\"lo");
+    log->append("{\"step\":1}\n{\"step\":2}\n{\"step\":3,\"sample\":\"\"}\n{\"checkpoint\":2,\"bytes\":1}\n");
+    log->append("{\"checkpoint\":3}\n{\"other\":1}\n{\"step\":4,\"lo");
   }
   const std::string first = folder.read("metrics.jsonl");
   const std::string line = first.substr(before.size(), first.find('\n', before.size()) + 1 - before.size());
   CHECK(line.ends_with("\"training\":\"a1\"}}\n"));
   const std::string kept =
       before + line + "{\"step\":1}\n{\"step\":2}\n{\"checkpoint\":2,\"bytes\":1}\n{\"other\":1}\n";
-  apps::open_metrics(options, {"a1", 2, "c/step-00000002"})->write("{\"step\":3}\n");
+  apps::open_metrics(options, {"a1", 2, "c/step-00000002"})->append("{\"step\":3}\n");
   std::string text = folder.read("metrics.jsonl");
   CHECK(text.starts_with(kept + "{\"run\":{\"began\":\"20"));
   CHECK(text.ends_with(
@@ -74,8 +74,8 @@ TEST_CASE_FIXTURE(Fixture, "a run that goes on from a checkpoint writes on behin
 
 TEST_CASE_FIXTURE(Fixture, "a training that was killed before its first checkpoint begins its lines again") {
   options.run.metrics = file("metrics.jsonl");
-  apps::open_metrics(options, {.training = "a1"})->write("{\"step\":1}\n{\"step\":2}\n");
-  apps::open_metrics(options, {.training = "a1"})->write("{\"step\":1}\n");
+  apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n{\"step\":2}\n");
+  apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n");
   const std::string text = folder.read("metrics.jsonl");
   CHECK(text.find("{\"step\":2}") == std::string::npos);
   CHECK(text.find("{\"step\":1}") == text.rfind("{\"step\":1}"));

@@ -50,6 +50,38 @@ TEST_CASE_FIXTURE(Fixture, "outputs that have paths of their own are accepted, i
   check_outputs(options);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a path names a file of weights only by the extension of one") {
+  for (const char* save : {"outs/llama-3.1-ft", "run.2026", "model"})
+    CHECK(apps::weights_path(save) == fs::path(save) / "model.safetensors");
+  for (const char* save : {"weights.safetensors", "llama-3.1.bin"}) CHECK(apps::weights_path(save) == save);
+}
+
+TEST_CASE_FIXTURE(Fixture, "outputs of another run are replaced only with --overwrite") {
+  const auto check_kept = [&](const std::string& flag, const std::string& path) {
+    const Error error = error_of([&] { apps::check_replaced(options); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, flag));
+    CHECK(says(error, path + "; add --overwrite"));
+    options.run.overwrite = true;
+    apps::check_replaced(options);
+    options.run.overwrite = false;
+  };
+  options.run.save = file("model");
+  options.run.trace = file("trace.json");
+  options.run.metrics = folder.write("metrics.jsonl", "{}\n").string();
+  apps::check_replaced(options);  // metrics of several runs share a file
+  folder.write("trace.json", "{}");
+  check_kept("--trace", "trace.json");
+  options.run.trace.clear();
+  options.run.save_every = 5;
+  folder.write("model/weights-00000005/config.json", "{}");
+  check_kept("--save-every 5", "weights-00000005");
+  options.run.save_every = 0;
+  apps::check_replaced(options);
+  folder.write("model/model.safetensors", "x");
+  check_kept("--save " + file("model"), "model.safetensors");
+}
+
 TEST_CASE_FIXTURE(Fixture, "two outputs to one file are refused, also through dots and links") {
   folder.write("log", "");
   fs::create_symlink("log", file("link"));

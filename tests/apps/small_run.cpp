@@ -40,6 +40,10 @@ Flags small_run(const std::string& data, const Flags& more) {
     }
   }
   if (more.size() % 2 == 1) flags.push_back(more.back());
+  const auto has = [&flags](const char* flag) {
+    return std::find(flags.begin(), flags.end(), flag) != flags.end();
+  };
+  if ((has("--save") || has("--trace")) && !has("--overwrite")) flags.emplace_back("--overwrite");
   return flags;
 }
 

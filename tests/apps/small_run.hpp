@@ -24,7 +24,7 @@ struct SmallText {
 [[nodiscard]] std::string token_file(const std::vector<std::uint16_t>& tokens);
 
 /// 4 layers of 32 channels, 4 steps of 4 samples of 16 bytes of `data`, `more` flags, of which a later one wins
-/// over an earlier one of the same name.
+/// over an earlier one of the same name. With --save or --trace also --overwrite, so that runs may share a path.
 [[nodiscard]] Flags small_run(const std::string& data, const Flags& more = {});
 
 /// The values of `key`, as written, of every line of a metrics file.

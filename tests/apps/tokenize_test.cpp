@@ -48,7 +48,7 @@ struct Fixture {
     return outcome;
   }
   void succeeds(const std::string& arguments) const {
-    const Outcome outcome = tokenize(arguments + " --tokenizer " + tokenizer);
+    const Outcome outcome = tokenize(arguments + " --overwrite --tokenizer " + tokenizer);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
   }
@@ -205,6 +205,21 @@ TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or 
   CHECK(outcome.output.find(
             "d/a.txt: 1 of the 11 bytes looked at belong to no UTF-8 text, the first at offset 10\n") !=
         std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwrite") {
+  folder.write("one.txt", "the world");
+  folder.write("two.txt", "aaaa");
+  succeeds("one.txt --output out");
+  for (const char* name : {"out", "out.bin"}) {
+    const Outcome outcome = tokenize(std::string("two.txt --tokenizer ") + tokenizer + " --output " + name);
+    INFO(outcome.output);
+    CHECK(WEXITSTATUS(outcome.status) == 64);
+    CHECK(outcome.output.find("out.bin; add --overwrite") != std::string::npos);
+  }
+  CHECK(tokens_of("out.bin") == expected({"the world"}));
+  succeeds("two.txt --output out");  // with --overwrite
+  CHECK(tokens_of("out.bin") == expected({"aaaa"}));
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -126,6 +126,17 @@ TEST_CASE_FIXTURE(Fixture, "weights take the place of others in a folder, howeve
     }
 }
 
+TEST_CASE_FIXTURE(Fixture, "the tokenizer and configurations of a replaced model go, other files stay") {
+  fs::create_directory(model);
+  folder.write("model/tokenizer.json", "of no model: there are no weights yet");
+  save(1000, 1, {{"config.json", "{}"}, {"generation_config.json", "{}"}});
+  CHECK(fs::exists(model / "tokenizer.json"));
+  folder.write("model/chat_template.jinja", "old");
+  folder.write("model/README.md", "mine");
+  save(1000, 2, {{"config.json", "new"}, {"vocab.txt", "new"}});
+  CHECK(names() == Names{"README.md", "config.json", "model.safetensors", "vocab.txt"});
+}
+
 TEST_CASE_FIXTURE(Fixture, "one file has a name of its own, and a link to it stays one") {
   const fs::path target = folder.write("there.bin", "before"), link = folder.path() / "weights.safetensors";
   fs::create_symlink(target, link);

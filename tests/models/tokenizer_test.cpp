@@ -294,9 +294,11 @@ TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of 
   folder.write("gpt2/tokenizer_config.json", "{}");
   folder.write("gpt2/model.safetensors", "");
   const auto gpt2 = folder.path() / "gpt2";
-  CHECK(tokenizer_files(gpt2) == Files{{"encoder.json", gpt2 / "encoder.json"},
+  folder.write("gpt2/chat_template.jinja", "");
+  CHECK(tokenizer_files(gpt2) == Files{{"chat_template.jinja", gpt2 / "chat_template.jinja"},
+                                       {"merges.txt", gpt2 / "vocab.bpe"},
                                        {"tokenizer_config.json", gpt2 / "tokenizer_config.json"},
-                                       {"vocab.bpe", gpt2 / "vocab.bpe"}});
+                                       {"vocab.json", gpt2 / "encoder.json"}});
   CHECK(tokenizer_files("of/mine.json") == Files{{"tokenizer.json", "of/mine.json"}});
   CHECK(tokenizer_files("of/r50k.tiktoken") == Files{{"r50k.tiktoken", "of/r50k.tiktoken"}});
 }

@@ -175,6 +175,16 @@ TEST_CASE("Chrome events name process, lanes and spans, with times in microsecon
   CHECK(events.back() == '}');
 }
 
+TEST_CASE("Chrome events can be limited to the newest spans") {
+  Trace trace(0, real_time);
+  const Times times;
+  for (int i = 0; i < 5; ++i)
+    trace.add(SpanKind::forward, Lane::compute, times.at(i * 10us), times.at(i * 10us + 5us), i);
+  const std::string events = trace.chrome_events(2);
+  CHECK(count(events, R"("ph":"X")") == 2);
+  for (const char* name : {"forward 3", "forward 4"}) CHECK(count(events, name) == 1);
+}
+
 TEST_CASE("spans tell training, validation and sampling apart, and the steps that they belong to") {
   Trace trace(0, real_time);
   const Times times;

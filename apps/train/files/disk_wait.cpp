@@ -2,7 +2,7 @@
 
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/console.hpp"
 
 #include <fmt/format.h>
 

@@ -99,7 +99,7 @@ std::size_t drop_later_metrics(const std::string& path, const std::string& train
   return dropped;
 }
 
-std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options, const TrainingPlace& place) {
+std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, const TrainingPlace& place) {
   const std::string& path = options.run.metrics;
   if (path.empty()) return nullptr;
   std::error_code unknown;
@@ -109,10 +109,11 @@ std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options, cons
   if (goes_on && std::ifstream(path).get() != '{')
     fail(ErrorCode::usage, "--metrics {}: it is there and has no metrics: give another path, or --overwrite", path);
   if (goes_on && !place.training.empty()) drop_later_metrics(path, place.training, place.step);
-  using Start = runtime::LogFile::Start;
-  auto log = std::make_unique<runtime::LogFile>("--metrics " + path, path, goes_on ? Start::after : Start::anew);
-  if (goes_on || !place.training.empty()) log->write(run_line(options, place));
-  return log;
+  using Start = runtime::RecordFile::Start;
+  auto file = std::make_unique<runtime::RecordFile>("--metrics " + path, path,
+                                                    goes_on ? Start::after_existing : Start::from_scratch);
+  if (goes_on || !place.training.empty()) file->append(run_line(options, place));
+  return file;
 }
 
 }  // namespace ranvier::apps

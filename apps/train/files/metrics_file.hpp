@@ -4,7 +4,7 @@
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
-#include "runtime/log_file.hpp"
+#include "runtime/record_file.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -20,11 +20,10 @@ struct TrainingPlace {
   std::string init_from;   ///< --init-from of its first run, which all of them go on with; empty: there was none
 };
 
-/// Opens --metrics: after the lines of earlier runs, or anew with --overwrite and nothing to go on from. Throws
-/// ErrorCode::usage for a file of something else, ErrorCode::io for one that cannot be opened. Null where nobody asks
-/// for metrics.
-[[nodiscard]] std::unique_ptr<runtime::LogFile> open_metrics(const TrainOptions& options,
-                                                             const TrainingPlace& place = {});
+/// Opens --metrics after the lines of earlier runs, or from scratch with --overwrite if the run does not resume. Throws
+/// ErrorCode::usage if the file has other content, ErrorCode::io if it cannot be opened. Null without --metrics.
+[[nodiscard]] std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options,
+                                                                const TrainingPlace& place = {});
 
 /// Removes what runs of the training wrote of later steps, and lines that were not written whole: as a new file that
 /// takes the old one's name, or not at all. Returns how many lines went. Throws ErrorCode::io.

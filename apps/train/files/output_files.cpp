@@ -4,6 +4,7 @@
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/adapter_files.hpp"
 #include "models/weights/partial_weights.hpp"
+#include "models/weights/safetensors.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
 
@@ -141,7 +142,7 @@ void check_save(const TrainOptions& options) {
 
 fs::path weights_path(const std::string& save) {
   const fs::path path(save);
-  return path.has_extension() && !fs::is_directory(path) ? path : path / "model.safetensors";
+  return models::has_weights_extension(path) && !fs::is_directory(path) ? path : path / "model.safetensors";
 }
 
 std::optional<fs::path> config_path(const std::string& save) {
@@ -191,6 +192,27 @@ void check_outputs(const TrainOptions& options) {
              other.flag, output.flag);
     }
     check_against_inputs(options, output);
+  }
+}
+
+void check_replaced(const TrainOptions& options) {
+  const RunOptions& run = options.run;
+  if (run.overwrite) return;
+  const auto refuse = [](const std::string& flag, const fs::path& there) {
+    fail(ErrorCode::usage, "{} would replace the output of another run: {}; add --overwrite or use another path",
+         flag, place_of(there).string());
+  };
+  std::error_code unknown;
+  for (const Named& output : outputs_of(run)) {
+    if (!output.flag.starts_with("--metrics") && fs::is_regular_file(output.path, unknown) &&
+        fs::file_size(output.path, unknown) > 0)
+      refuse(output.flag, output.path);
+  }
+  if (run.save_every == 0) return;
+  const fs::path folder = weights_path(run.save).parent_path();
+  for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
+    if (entry->path().filename().string().starts_with("weights-"))
+      refuse(fmt::format("--save-every {}", run.save_every), entry->path());
   }
 }
 

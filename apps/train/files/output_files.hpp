@@ -11,7 +11,7 @@
 
 namespace ranvier::apps {
 
-/// The file that --save means: a path without an extension, or of a folder, means that folder's model.safetensors.
+/// File that --save means: a path with an extension of weights files, or else model.safetensors in that folder.
 [[nodiscard]] std::filesystem::path weights_path(const std::string& save);
 
 /// Where the model's config.json goes; none: nowhere, since beside weights of another name it could be taken for
@@ -22,6 +22,10 @@ namespace ranvier::apps {
 /// --save replace the weights of --init-from), or into a folder of data that the next run would read; also where
 /// --save means what cannot be meant. Links, hard ones too, are followed.
 void check_outputs(const TrainOptions& options);
+
+/// Throws ErrorCode::usage, naming flag and file, if --save, --save-every or --trace would replace existing files without
+/// --overwrite. For runs that do not resume: a resumed run replaces its own.
+void check_replaced(const TrainOptions& options);
 
 /// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless
 /// every output can be made.

@@ -1,5 +1,6 @@
 #include "apps/train/files/trace_file.hpp"
 
+#include "apps/train/files/disk_wait.hpp"
 #include "runtime/error.hpp"
 #include "runtime/trace_file.hpp"
 
@@ -16,9 +17,11 @@ std::string trace_path(const std::string& path, std::int64_t step) {
   return beside.replace_extension(fmt::format(".from-{}{}", step, extension)).string();
 }
 
-std::string write_trace(const std::string& path, std::span<const std::string> events) {
+std::string write_trace(const std::string& path, std::span<const std::string> events, runtime::Duration patience) {
+  std::size_t bytes = 0;
+  for (const std::string& rank : events) bytes += rank.size();
   try {
-    runtime::write_trace_file(path, events);
+    runtime::write_trace_file(path, events, DiskWait(patience, "the trace takes", bytes));
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,6 +1,8 @@
 // --trace: what all ranks did, as one file for Chrome or Perfetto. Any thread.
 #pragma once
 
+#include "runtime/clock.hpp"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -11,8 +13,9 @@ namespace ranvier::apps {
 /// trace.from-500.json.
 [[nodiscard]] std::string trace_path(const std::string& path, std::int64_t step);
 
-/// `events` has a rank's each. Returns why nothing was written, or nothing: a picture of a run is not worth the
-/// run.
-[[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events);
+/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns why the file was
+/// not written; empty: it was.
+[[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events,
+                                      runtime::Duration patience);
 
 }  // namespace ranvier::apps

@@ -36,6 +36,7 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
       .beside =
           config || run.options.model.adapts() ? saved_beside(run.options, run.job, base) : models::FilesBeside(),
       .retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+      .last_retry = nullptr,
       .kind = config ? Kind::folder : Kind::file,
       .adapters = run.options.model.adapts()};
   options.place = [place](std::int64_t) { return place; };
@@ -82,11 +83,13 @@ std::filesystem::path weights_folder(const std::string& save, std::int64_t step)
 }
 
 WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& job, const std::string& base) {
-  WeightTarget::Options options{.layout = saved_layout(run.options, run.job),
-                                .beside = saved_beside(run.options, run.job, base),
-                                .retry = nullptr,
-                                .kind = Kind::folder,
-                                .adapters = run.options.model.adapts()};
+  WeightTarget::Options options{
+      .layout = saved_layout(run.options, run.job),
+      .beside = saved_beside(run.options, run.job, base),
+      .retry = nullptr,
+      .last_retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+      .kind = Kind::folder,
+      .adapters = run.options.model.adapts()};
   options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
   options.partial = [&run, job](std::int64_t step) {
     const std::filesystem::path place = weights_folder(run.options.run.save, step);

@@ -19,7 +19,8 @@ class WeightTarget final : public actors::CheckpointTarget {
   struct Options {
     models::WeightLayout layout;
     models::FilesBeside beside;
-    runtime::AtomicFile::Retry retry;  ///< null: every refusal is final
+    runtime::AtomicFile::Retry retry;       ///< null: every refusal is final
+    runtime::AtomicFile::Retry last_retry;  ///< instead, for the last weights of a run
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;
     bool adapters = false;  ///< only those, in PEFT's names
     std::function<std::filesystem::path(std::int64_t step)> place;
@@ -30,6 +31,7 @@ class WeightTarget final : public actors::CheckpointTarget {
   WeightTarget(runtime::EventLoop& loop, runtime::Device& host, const actors::UnitStates& units, Options options);
   ~WeightTarget() override;
 
+  void is_last() override { options_.retry = options_.last_retry; }
   void prepare(std::int64_t step) override;
   void open(std::int64_t step, runtime::Handler opened) override;
   void put(const actors::StatePiece& piece, std::size_t number, std::span<const std::byte> blocks,

@@ -312,7 +312,8 @@ OptionTable declare(Asked& asked) {
   table.add({"save-file-size", "SIZE",
              "of --save in a folder: larger weights become several files with an index, as transformers' do",
              bytes(run.save_file_bytes)});
-  table.add({"overwrite", "", "begin --metrics anew, and let --save replace the weights of --init-from",
+  table.add({"overwrite", "",
+             "let --save, --save-every and --trace replace existing files, and start --metrics from scratch",
              switch_on(run.overwrite)});
   table.add(
       {"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});

@@ -104,9 +104,7 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;
   if (save.filename() == models::adapter_weights_name) return;
-  const auto extensions = {".safetensors", ".bin", ".json"};  // of files that --save or PEFT writes
-  const bool is_file = std::find(extensions.begin(), extensions.end(), save.extension()) != extensions.end();
-  if (is_file && !std::filesystem::is_directory(save))
+  if (models::has_weights_extension(save) && !std::filesystem::is_directory(save))
     fail(ErrorCode::usage, "--save {}: an adapter is saved as PEFT does, in a folder: give one", run.save);
   run.save = (save / models::adapter_weights_name).string();
 }

@@ -34,7 +34,7 @@ void update_stages(const RankRun& run, JobPlan& plan) {
 
 /// What this rank would do alone.
 JobPlan plan_alone(const RankRun& run, bool all_reach) {
-  const auto& [session, options, job, loop, transport, watch, signals, live, id] = run;
+  const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
   JobPlan plan{.trainer = options.trainer};
   actors::TrainerOptions& trainer = plan.trainer;
   if (options.data.eval_only) trainer.steps = 0;

@@ -1,0 +1,40 @@
+// The process's standard output and error, written so that no print ends a run. Any thread unless stated otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace ranvier::runtime {
+
+/// While it lives, prints to stdout never fail: lines that the system refuses (full disk, closed pipe) are counted and
+/// reported once on stderr. The process ignores SIGPIPE and SIGXFSZ from then on, so that writes fail instead. One
+/// instance at a time; create and destroy it while no other thread prints.
+class StandardOutput {
+ public:
+  StandardOutput();
+  ~StandardOutput();
+  StandardOutput(const StandardOutput&) = delete;
+  StandardOutput& operator=(const StandardOutput&) = delete;
+
+  /// "12 lines of the standard output were not written: No space left on device"; empty if nothing was lost. Call
+  /// std::fflush(stdout) first.
+  [[nodiscard]] std::string loss() const;
+
+ private:
+  static ssize_t write(void* self, const char* data, std::size_t bytes);
+
+  std::FILE* before_;
+  std::FILE* through_;
+  std::size_t lost_lines_ = 0;
+  int reason_ = 0;  // errno of the first loss
+};
+
+/// Writes to stderr at once, completely, whether or not anybody reads it.
+void say_on_stderr(std::string_view text) noexcept;
+
+/// Number of bytes written to the descriptor `file`; fewer than text.size() if the system refused, with errno set.
+std::size_t write_what_fits(int file, std::string_view text) noexcept;
+
+}  // namespace ranvier::runtime
