@@ -48,10 +48,12 @@ bool is_of_host(std::string_view name, std::string_view host) {
   return name.size() == prefix.size() + host.size() && name.ends_with(host);
 }
 
-/// Takes the lock in a folder, unless a living process has it.
-int lock(int folder) {
+/// Takes the lock in a folder, unless a living process has it; -1: it was not taken, with errno set. On a file system
+/// without locks `unlocked_too` decides whether the file alone is enough.
+int lock(int folder, bool unlocked_too) {
   File file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return -1;
+  if (file.get() < 0) return -1;
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && !(unlocked_too && errno != EWOULDBLOCK)) return -1;
   // Somebody who took this folder for a dead job's may have removed the file before it was locked.
   struct stat mine{}, there{};
   if (::fstat(file.get(), &mine) != 0 || ::fstatat(folder, lock_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -82,7 +84,7 @@ int clear_leftovers(const fs::path& parent) {
     const File folder(::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     struct stat status{};
     if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
-    const File held(lock(folder.get()));
+    const File held(lock(folder.get(), false));  // without locks a folder may belong to a living job
     if (held.get() < 0) continue;
     if (remove(parent_file.get(), name.c_str(), folder.get())) ++cleared;
   }
@@ -102,7 +104,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
     if (::mkdtemp(name.data()) == nullptr) break;
     path_ = name;
     const File folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.get() >= 0) lock_ = lock(folder.get());
+    if (folder.get() >= 0) lock_ = lock(folder.get(), true);
   }
   if (lock_ < 0)
     fail(ErrorCode::io, "{}: cannot make a folder for rank {} there: {}; give --nvme a folder that you may write",

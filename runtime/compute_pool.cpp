@@ -1,5 +1,6 @@
 #include "runtime/compute_pool.hpp"
 
+#include "runtime/cores.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -10,8 +11,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <sched.h>
 
 namespace ranvier::runtime {
 namespace {
@@ -24,12 +23,6 @@ void relax() noexcept {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-int usable_cores() {
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return static_cast<int>(std::thread::hardware_concurrency());
-  return CPU_COUNT(&cores);
 }
 
 /// Returns when `value` is no longer `old`: spins so long at first, then sleeps.
@@ -61,7 +54,8 @@ Share share_of(std::size_t items, int thread, int threads, std::size_t grain) {
 }
 
 struct ComputePool::Workers {
-  explicit Workers(int threads) : spin(threads <= usable_cores() ? spin_time.load() : std::chrono::nanoseconds(0)) {
+  explicit Workers(int threads)
+      : spin(threads <= available_cores() ? spin_time.load() : std::chrono::nanoseconds(0)) {
     threads_of_workers.reserve(static_cast<std::size_t>(threads - 1));
     try {
       for (int thread = 1; thread < threads; ++thread)

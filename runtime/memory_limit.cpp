@@ -1,6 +1,7 @@
 #include "runtime/memory_limit.hpp"
 
 #include "runtime/arena.hpp"
+#include "runtime/control_group.hpp"
 
 #include <fmt/core.h>
 
@@ -17,16 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a version of control groups calls its files.
+/// Names of the files of a version of control groups.
 struct GroupFiles {
-  const char* mounted;  ///< below /sys/fs/cgroup
   const char* limit;
   const char* usage;
   std::initializer_list<const char*> cached;  ///< keys of memory.stat
 };
 const GroupFiles version_1{
-    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
-const GroupFiles version_2{"", "memory.max", "memory.current", {"inactive_file", "active_file"}};
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+const GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 /// None for a file that is not there, and for "max".
 std::optional<std::size_t> number_in(const fs::path& path) {
@@ -71,36 +71,15 @@ std::optional<MemoryLimit> of_group(const fs::path& folder, const std::string& n
                                  format_bytes(*limit), files.limit, format_bytes(taken))};
 }
 
-/// The path of this process in the hierarchy that counts memory.
-std::optional<std::pair<fs::path, const GroupFiles*>> group_of_process(const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
-  std::optional<fs::path> unified;
-  for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLERS:PATH
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
-    const fs::path path = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos) return std::pair{path, &version_1};
-    if (controllers == ",,") unified = path;
-  }
-  if (!unified) return std::nullopt;
-  return std::pair{*unified, &version_2};
-}
-
 }  // namespace
 
 MemoryLimit memory_limit(const fs::path& root) {
   MemoryLimit least = of_machine(root);
-  const auto group = group_of_process(root);
-  if (!group) return least;
-  const auto& [path, files] = *group;
-  const fs::path mounted = root / "sys/fs/cgroup" / files->mounted;
-  // A container may see its own group as the top of the hierarchy, whatever its path outside.
-  for (fs::path name = path.relative_path();; name = name.parent_path()) {
-    const auto limit = of_group(name.empty() ? mounted : mounted / name, fmt::format("/{}", name.string()), *files);
+  for (const ControlGroup& group : control_groups("memory", root)) {
+    const auto limit = of_group(group.folder, group.name, group.version == 1 ? version_1 : version_2);
     if (limit && limit->bytes < least.bytes) least = *limit;
-    if (name.empty()) return least;
   }
+  return least;
 }
 
 }  // namespace ranvier::runtime

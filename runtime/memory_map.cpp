@@ -1,17 +1,112 @@
 #include "runtime/memory_map.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/console.hpp"
+#include "runtime/exit_code.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace ranvier::runtime {
+namespace {
+
+/// A mapped file, for the signal handler: entries are never removed, but used again.
+struct Mapping {
+  std::atomic<std::uintptr_t> begin{0}, end{0};
+  std::atomic<bool> in_use{true};
+  std::string path;  // constant while begin is set
+  Mapping* next = nullptr;
+};
+
+std::atomic<Mapping*> mappings{nullptr};
+std::atomic<int> mapping_rank{-1};
+std::mutex registration;
+
+/// Async-signal-safe, as on_bus_error() has to be.
+void print(std::string_view text) noexcept { static_cast<void>(write_what_fits(STDERR_FILENO, text)); }
+
+void print(int number) noexcept {
+  char digits[12];
+  const auto [end, error] = std::to_chars(std::begin(digits), std::end(digits), number);
+  print({digits, static_cast<std::size_t>(end - digits)});
+}
+
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (const Mapping* mapping = mappings; mapping != nullptr; mapping = mapping->next) {
+    if (address < mapping->begin || address >= mapping->end) continue;
+    if (mapping_rank > 0) {  // ranks that share the file fail at once: rank 0 has told it before the others wake up
+      const timespec pause{std::min(mapping_rank / 4, 5), mapping_rank % 4 * 250'000'000L};
+      ::nanosleep(&pause, nullptr);
+    }
+    print("ranvier: error: ");
+    if (mapping_rank >= 0) {
+      print("rank ");
+      print(mapping_rank);
+      print(": ");
+    }
+    print(mapping->path);
+    print(
+        ": it cannot be read any more: it was truncated, or its disk failed; do not change files while they are "
+        "read\n");
+    std::_Exit(exit_code(ErrorCode::io));
+  }
+  ::signal(signal, SIG_DFL);  // somebody else's memory: the read comes again and ends the process
+}
+
+void note(std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  const std::lock_guard lock(registration);
+  static const bool installed = [] {
+    struct sigaction action{};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    return ::sigaction(SIGBUS, &action, nullptr) == 0;
+  }();
+  static_cast<void>(installed);
+  Mapping* free = mappings;
+  while (free != nullptr && free->in_use) free = free->next;
+  if (free == nullptr) {
+    free = new Mapping;
+    free->next = mappings;
+    free->path = path.string();
+    mappings = free;
+  } else {
+    free->path = path.string();
+    free->in_use = true;
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  free->begin = begin;
+  free->end = begin + bytes.size();
+}
+
+void forget(std::span<const std::byte> bytes) noexcept {
+  const std::lock_guard lock(registration);
+  for (Mapping* mapping = mappings; mapping != nullptr; mapping = mapping->next) {
+    if (!mapping->in_use || mapping->begin != reinterpret_cast<std::uintptr_t>(bytes.data())) continue;
+    mapping->begin = mapping->end = 0;
+    mapping->in_use = false;
+  }
+}
+
+}  // namespace
+
+void set_mapping_rank(int rank) noexcept { mapping_rank = rank; }
 
 MemoryMap::MemoryMap(const std::filesystem::path& path) {
   const auto refuse = [&path](const char* what) {
@@ -30,7 +125,9 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
   errno = error;
   if (!regular) fail(ErrorCode::io, "{}: not a regular file", path.string());
   if (mapped == MAP_FAILED) refuse("map");
-  if (mapped != nullptr) bytes_ = {static_cast<const std::byte*>(mapped), size};
+  if (mapped == nullptr) return;
+  bytes_ = {static_cast<const std::byte*>(mapped), size};
+  note(bytes_, path);
 }
 
 void MemoryMap::will_need(std::size_t offset, std::size_t bytes) const noexcept {
@@ -48,7 +145,9 @@ MemoryMap& MemoryMap::operator=(MemoryMap&& other) noexcept {
 }
 
 MemoryMap::~MemoryMap() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget(bytes_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 }  // namespace ranvier::runtime

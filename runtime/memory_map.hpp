@@ -1,6 +1,7 @@
 // A file as bytes, mapped for reading: nothing is copied, and a rank that reads a part of a large file touches
-// that part only. Reading is safe from any thread. A file that shrinks while it is mapped ends the process
-// (SIGBUS): whoever writes files that others may be reading replaces them by renaming.
+// that part only. Reading is safe from any thread. If a mapped file shrinks or its disk fails, the next read ends the process
+// with the exit status of ErrorCode::io and a message that names rank and file. Replace files that others may read by
+// renaming.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +27,8 @@ class MemoryMap {
  private:
   std::span<const std::byte> bytes_;
 };
+
+/// Rank that such a message names; until then none. Once, before other threads read.
+void set_mapping_rank(int rank) noexcept;
 
 }  // namespace ranvier::runtime

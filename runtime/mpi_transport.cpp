@@ -1,7 +1,9 @@
 #include "runtime/mpi_transport.hpp"
 
 #include "runtime/blocking_watch.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/error.hpp"
+#include "runtime/memory_map.hpp"
 #include "runtime/mpi_error.hpp"
 
 #include <mpi.h>
@@ -128,6 +130,13 @@ bool mpi_reaches_gpus() {
 #endif
 }
 
+int launched_ranks() noexcept {
+  int ranks = 1;
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* const size = std::getenv(variable)) ranks = std::max(ranks, std::atoi(size));
+  return ranks;
+}
+
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
@@ -152,11 +161,18 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   }
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
+  set_mapping_rank(rank_);
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
             "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
+  std::vector<cpu_set_t> masks(static_cast<std::size_t>(local_ranks_));
+  const cpu_set_t mask = affinity_mask();
+  check_mpi(MPI_Allgather(&mask, sizeof mask, MPI_BYTE, masks.data(), sizeof mask, MPI_BYTE, node),
+            "MPI_Allgather");
+  cores_ = core_share(masks, static_cast<std::size_t>(local_rank_), core_quota());
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &cores_, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD), "MPI_Allreduce");
   int lowest = rank_;
   check_mpi(MPI_Bcast(&lowest, 1, MPI_INT, 0, node), "MPI_Bcast");
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
@@ -450,12 +466,11 @@ MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
 }
 
 MpiTransport::~MpiTransport() {
-  const bool clean = state_->requests.empty() && std::uncaught_exceptions() == 0;
   for (std::size_t i = 0; i < state_->requests.size(); ++i) {
     if (state_->operations[i].pending.receives) MPI_Cancel(&state_->requests[i]);
     MPI_Request_free(&state_->requests[i]);  // waiting could be for ever
   }
-  if (!clean) return;
+  if (std::uncaught_exceptions() > 0) return;
   for (MPI_Comm& communicator : state_->communicators)
     MPI_Comm_free(&communicator);  // collective: all ranks come here
 }

@@ -22,6 +22,10 @@ class BlockingWatch;
 /// Whether this MPI says that it sends and receives a GPU's memory itself. After MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
 
+/// Ranks that the launcher (mpirun, srun) started, by its environment variables; 1 if none is set. More than
+/// MpiSession::ranks() if the launcher belongs to another MPI: then every process is a world of its own.
+[[nodiscard]] int launched_ranks() noexcept;
+
 /// The library and its version, as it calls itself: "Open MPI v4.1.4". Before MPI is initialised, too.
 [[nodiscard]] std::string mpi_library();
 
@@ -40,6 +44,8 @@ class MpiSession {
   /// Ranks on this machine, and this rank's number among them.
   [[nodiscard]] int local_ranks() const noexcept { return local_ranks_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
+  /// Cores for the threads of a rank: the smallest core_share() of all ranks, since bits depend on the number of threads.
+  [[nodiscard]] int cores() const noexcept { return cores_; }
   /// The machine of every rank, as the lowest rank on it.
   [[nodiscard]] const std::vector<int>& nodes() const noexcept { return nodes_; }
 
@@ -80,6 +86,7 @@ class MpiSession {
   int ranks_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  int cores_ = 1;
   std::vector<int> nodes_;
   Waiting waiting_;
   std::uint64_t place_ = 0;  // collectives that it has come to

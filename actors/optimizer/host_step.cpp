@@ -1,9 +1,9 @@
 #include "actors/optimizer/host_step.hpp"
 
+#include "runtime/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 namespace ranvier::actors {
@@ -36,7 +36,7 @@ HostStep::HostStep(const RankContext& context, const ModelShare& share, const Pl
       plan_(plan) {
   runtime::Device& device = context.device;
   // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto cores = runtime::available_cores();
   host_ = device.make_host_device(device.apart() ? cores : device.threads());
   if (host_) host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);

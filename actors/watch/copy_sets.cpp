@@ -33,15 +33,16 @@ std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
     for (const Held& held : arrays_of(units[u].trained)) {
-      for (int piece = 0; piece < layout.pieces(held.scope); ++piece) {
-        CopySet set{.unit = units[u].name, .array = held.array};
-        for (const int stage : stages[u]) {
-          for (int row = 0; row < layout.ranks(); ++row) {
-            if (layout.piece(held.scope, row) != piece) continue;
-            set.range = layout.range(held.scope, padded, row);
-            set.ranks.push_back(grid.rank({stage, row}));
-          }
+      std::vector<CopySet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
+                                  CopySet{.unit = units[u].name, .array = held.array});
+      for (const int stage : stages[u]) {
+        for (int row = 0; row < layout.ranks(); ++row) {
+          CopySet& set = pieces[static_cast<std::size_t>(layout.piece(held.scope, row))];
+          if (set.ranks.empty()) set.range = layout.range(held.scope, padded, row);
+          set.ranks.push_back(grid.rank({stage, row}));
         }
+      }
+      for (CopySet& set : pieces) {
         set.range.count =
             std::min(set.range.begin + set.range.count, elements) - std::min(set.range.begin, elements);
         std::sort(set.ranks.begin(), set.ranks.end());

@@ -92,7 +92,7 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
 int device_threads(const MpiSession& session, const BenchOptions& options) {
   if (!options.profiles()) return 1;
   if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / session.local_ranks());
+  return session.cores();
 }
 
 constexpr const char* on_stdout = "-";

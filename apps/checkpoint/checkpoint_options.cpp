@@ -1,11 +1,12 @@
 #include "apps/checkpoint/checkpoint_options.hpp"
 
+#include "runtime/cores.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <thread>
 
 namespace ranvier::apps {
 
@@ -89,7 +90,7 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
     fail(ErrorCode::usage, "--output is missing: give the folder for the weights");
   if (options.command == CheckpointCommand::prune && options.keep == 0)
     fail(ErrorCode::usage, "--keep is missing: give the number of checkpoints that stay");
-  if (options.threads == 0) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }
 

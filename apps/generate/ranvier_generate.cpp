@@ -11,6 +11,7 @@
 #include "models/weights/adapter_files.hpp"
 #include "models/weights/model_config.hpp"
 #include "models/weights/unit_weights.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -23,7 +24,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 
 namespace {
 
@@ -43,8 +43,8 @@ std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
     if (options.device == apps::DeviceFlag::cuda)
       return runtime::make_cuda_device({.ordinal = options.gpu.value_or(0)});
   }
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const runtime::CpuDeviceOptions cpu{.threads = options.threads > 0 ? options.threads : cores};
+  const runtime::CpuDeviceOptions cpu{.threads =
+                                          options.threads > 0 ? options.threads : runtime::available_cores()};
   return options.device == apps::DeviceFlag::inline_ ? runtime::make_inline_device(cpu)
                                                      : runtime::make_cpu_device(cpu);
 }

@@ -1,5 +1,6 @@
 #include "apps/plan/plan_options.hpp"
 
+#include "runtime/cores.hpp"
 #include "runtime/error.hpp"
 #include "runtime/machine_profile.hpp"
 
@@ -11,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 
 namespace ranvier::apps {
 
@@ -349,7 +349,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (!options.scale.empty()) check_scale(options);
   if (!options.scale.empty() && !table.given("simulations")) options.simulations = simulations_of_scale;
   if (options.exhaustive || options.no_simulation) options.simulations = 0;
-  if (options.jobs == 0) options.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options.jobs == 0) options.jobs = runtime::available_cores();
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/train/devices.hpp"
 #include "runtime/atomic_file.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/cuda_memory.hpp"
 #include "runtime/memory_limit.hpp"
@@ -24,7 +25,6 @@
 #include <memory>
 #include <set>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace ranvier::apps {
@@ -164,9 +164,6 @@ std::string lines_of(const Ranking& ranking, const ReportContext& context, const
       ranking.search.simulated, seconds, fmt::join(flags, " "));
 }
 
-/// As parse_plan_options() counts cores.
-int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
 json::array to_json(const std::vector<FlagChange>& changes) {
   json::array all;
   for (const FlagChange& change : changes) {
@@ -240,9 +237,8 @@ MachinesHere machines_here(MpiSession& session, const std::vector<GivenFlag>& gi
     disk = bounded(disk_bytes(given));
   });
   const long long least = session.smallest(device);
-  const auto local_ranks = static_cast<int>(session.largest(session.local_ranks()));
   MachinesHere here{.nodes = session.nodes(),
-                    .threads = std::max(1, cores() / local_ranks),
+                    .threads = session.cores(),
                     .device_bytes = {},
                     .host_bytes = static_cast<std::size_t>(session.smallest(host)),
                     .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
@@ -273,9 +269,10 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
   if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
   const auto costs = tools.costs(profile);
-  Ranking ranking = rank_candidates(planner, *costs, tools.predict,
-                                    {.best = 1, .simulations = most_simulations, .threads = cores()},
-                                    usual_prediction(planner.world()));
+  Ranking ranking =
+      rank_candidates(planner, *costs, tools.predict,
+                      {.best = 1, .simulations = most_simulations, .threads = runtime::available_cores()},
+                      usual_prediction(planner.world()));
   const ReportContext context{.profile = &profile,
                               .world = planner.world(),
                               .batch_size = planner.batch_size(),

@@ -136,7 +136,8 @@ std::string seconds_text(double seconds) {
 }
 
 std::string bytes_text(double bytes) {
-  return runtime::format_bytes(static_cast<std::size_t>(std::max(bytes, 0.0)));
+  constexpr double largest = 1e18;  // a file may have any number, std::size_t not
+  return runtime::format_bytes(static_cast<std::size_t>(std::clamp(bytes, 0.0, largest)));
 }
 
 PlotLine line_of(const RunFile& run, Figure figure, int colour, bool band) {

@@ -68,7 +68,7 @@ std::optional<Event> event_of(std::string_view line) {
   if (!std::isfinite(event.begin_ms) || !std::isfinite(event.length_ms)) return std::nullopt;
   const json::value* arguments = object.if_contains("args");
   if (arguments != nullptr && arguments->is_object())
-    if (const double step = number_of(arguments->get_object(), "step"); std::isfinite(step))
+    if (const double step = number_of(arguments->get_object(), "step"); std::abs(step) < 1e15)
       event.step = static_cast<std::int64_t>(step);
   return event;
 }

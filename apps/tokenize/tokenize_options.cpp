@@ -1,5 +1,7 @@
 #include "apps/tokenize/tokenize_options.hpp"
 
+#include "runtime/cores.hpp"
+
 #include <algorithm>
 #include <filesystem>
 
@@ -81,7 +83,7 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   if (options.tokenizer.empty())
     fail(ErrorCode::usage, "--tokenizer is missing: give the PATH of its folder or file");
   if (options.output.empty()) fail(ErrorCode::usage, "--output is missing: give the file to write");
-  if (options.threads == 0) options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }
 

@@ -30,8 +30,7 @@ std::unique_ptr<runtime::Device> make_compute_device(const RankRun& run, int thr
 int device_threads(const TrainOptions& options, const runtime::MpiSession& session) {
   if (options.device.device == DeviceFlag::cuda) return 1;
   if (options.device.threads > 0) return options.device.threads;
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / session.local_ranks());
+  return session.cores();
 }
 
 Devices make_devices(const RankRun& run, int threads) {

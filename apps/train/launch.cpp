@@ -70,6 +70,19 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   });
 }
 
+/// Throws ErrorCode::usage if the launcher started several ranks and MPI made each a world of its own: each would train
+/// the complete model alone, and the last save would win.
+void check_world(const MpiSession& session, const TrainOptions& options) {
+  const int launched = runtime::launched_ranks();
+  if (options.run.request != Request::train || options.run.separate_ranks || session.ranks() > 1 || launched == 1)
+    return;
+  fail(ErrorCode::usage,
+       "ranks are not connected: the launcher started {}, and {} sees 1; use the mpirun of that MPI, or srun "
+       "--mpi=pmix "
+       "(--separate-ranks trains them separately)",
+       launched, runtime::mpi_library());
+}
+
 /// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
 /// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
 /// ever.
@@ -215,6 +228,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       return EXIT_SUCCESS;
     }
     watch_set_up(*session, watch, options);
+    together(*session, [&] { check_world(*session, options); });
     watch->does("looks at what it is to write", output_patience);
     together(*session, [&] {
       if (session->rank() == 0) check_outputs(options);

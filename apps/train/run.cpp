@@ -144,6 +144,10 @@ void Run::tell_failure(std::string_view message) {
 void Run::say_plan() const {
   fmt::print("{}\n", start_table(options_, job_.architecture, plan_.stages));
   if (!job_.data.empty()) fmt::print("{}\n\n", job_.data);
+  if (const int cores = run_.session.cores(); options_.device.threads > cores)
+    fmt::print(
+        "warning: --threads {} is more than a rank's share of the cores, {}; use --threads {} or fewer ranks\n\n",
+        options_.device.threads, cores, cores);
   if (options_.run.request == Request::dry_run) {
     fmt::print("{}", largest_memory_table(plan_.stages));
     fmt::print("\n{}", job_memory_table(job_.architecture, plan_.stages, plan_.trainer));

@@ -161,13 +161,17 @@ void StopSignals::first(int signal) {
     if (rank_ == 0) acknowledge(signal, 0, "the run ends before its next step");
     return;
   }
-  const auto& listener = attached_->listener;
-  if (rank_ == 0) acknowledge(signal, 0, listener.expected());
-  const bool moves = on_loop([this] {
+  const auto expected = std::make_shared<std::string>("the training is over");
+  const bool moves = on_loop([this, expected] {
+    *expected = attached_->listener.expected();
     attached_->listener.request_stop();
     tell_rank_0();
   });
-  if (!moves && !detaching_) acknowledge(signal, rank_, listener.expected(), ", whose event loop does not move");
+  if (moves || detaching_) {
+    if (rank_ == 0) acknowledge(signal, 0, *expected);
+    return;
+  }
+  acknowledge(signal, rank_, "the run ends after its current step", ", whose event loop does not move");
 }
 
 void StopSignals::again(int signal) {

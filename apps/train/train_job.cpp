@@ -11,10 +11,10 @@
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/bert_config.hpp"
 #include "models/weights/model_config.hpp"
+#include "runtime/cores.hpp"
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace ranvier::apps {
@@ -160,23 +160,22 @@ Job make_job(const TrainOptions& options) {
     fail(ErrorCode::usage,
          "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
   }
-  models::TextDataOptions text{.tokenizer = options.data.gpt2,
-                               .threads = options.device.threads > 0
-                                              ? options.device.threads
-                                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
-                               .format = options.data.format,
-                               .json_field = options.data.json_field,
-                               .prompt_field = options.data.prompt_field,
-                               .label_field = options.data.label_field,
-                               .labels = options.data.labels,
-                               .text_allowed = options.data.tokenizer != Tokenizer::none,
-                               .sequence_length = length,
-                               .vocab_size = vocab_size,
-                               .documents = options.data.documents,
-                               .document_end = options.data.document_end,
-                               .validation_split = options.data.validation_split,
-                               .validates_all = options.data.eval_only && options.data.validation_split == 0,
-                               .reads = options.data.reads};
+  models::TextDataOptions text{
+      .tokenizer = options.data.gpt2,
+      .threads = options.device.threads > 0 ? options.device.threads : runtime::available_cores(),
+      .format = options.data.format,
+      .json_field = options.data.json_field,
+      .prompt_field = options.data.prompt_field,
+      .label_field = options.data.label_field,
+      .labels = options.data.labels,
+      .text_allowed = options.data.tokenizer != Tokenizer::none,
+      .sequence_length = length,
+      .vocab_size = vocab_size,
+      .documents = options.data.documents,
+      .document_end = options.data.document_end,
+      .validation_split = options.data.validation_split,
+      .validates_all = options.data.eval_only && options.data.validation_split == 0,
+      .reads = options.data.reads};
   if (options.data.shuffle) text.shuffle_seed = options.trainer.seed;
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);

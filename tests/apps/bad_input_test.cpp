@@ -99,6 +99,14 @@ TEST_CASE_FIXTURE(Fixture, "a grid that does not match the number of ranks is re
   check_refused(3, {"--g-inter", "2"}, {"--g-inter 2", "3"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "processes that another MPI's launcher started, each a world of its own, are refused") {
+  const Environment launcher = {{"PMI_SIZE", "2"}};  // as MPICH's mpirun -n 2 sets it
+  const Outcome outcome = run(1, small_run(text), limit, launcher);
+  ::check_refused(outcome, {"the launcher started 2", "Open MPI", "sees 1", "--separate-ranks"});
+  CHECK(outcome.status == usage);
+  CHECK(run(1, small_run(text, {"--separate-ranks"}), limit, launcher).status == 0);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a batch that the rows cannot share is refused") {
   check_refused(2, {"--g-data", "2", "--batch-size", "5"}, {"--batch-size 5", "--g-data 2", "multiple"});
 }

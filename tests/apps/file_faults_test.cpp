@@ -226,6 +226,18 @@ TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the 
   check_ended(job.wait(60s), {"/states: cannot write", "bytes at offset", "No space left on device"});
 }
 
+TEST_CASE_FIXTURE(Fixture, "data that are truncated while they are read end the job with rank and file") {
+  Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics}));
+  REQUIRE(job.wait_for_lines(metrics, 3, 60s));
+  fs::resize_file(text, 0);
+  const Outcome outcome = job.wait(60s);
+  INFO(outcome.output);
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.status == 74);
+  CHECK(outcome.output.find("ranvier: error: rank ") != std::string::npos);
+  CHECK(outcome.output.find(text + ": it cannot be read any more") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(Fixture,
                   "metrics and traces that cannot be written cost no training, and decide the exit status") {
   const Outcome outcome = run(

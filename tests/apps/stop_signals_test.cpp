@@ -133,8 +133,7 @@ TEST_CASE("signals are heard while the loop stands still") {
   std::promise<void> go_on;
   rank.block(go_on);
   std::raise(SIGTERM);
-  CHECK(rank.says("SIGTERM at rank 0: the run ends soon"));
-  CHECK(rank.says("whose event loop does not move"));
+  CHECK(rank.says("SIGTERM at rank 0, whose event loop does not move: the run ends after its current step"));
   std::raise(SIGTERM);
   CHECK(rank.says("rank 0 has an event loop that does not move\n"));
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));

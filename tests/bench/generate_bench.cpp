@@ -7,6 +7,7 @@
 //       qwen3); default: 4x256x4x256 gpt2-small
 #include "models/generation/decoder_model.hpp"
 #include "runtime/compute_pool.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
 #include "runtime/options.hpp"
@@ -23,7 +24,6 @@
 #include <exception>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -188,7 +188,7 @@ void bench_main(int argc, char** argv) {
   table.rest(options.models);
   table.parse(argc, argv);
   if (options.models.empty()) options.models = {"4x256x4x256", "gpt2-small"};
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = runtime::available_cores();
   for (const std::string& model : options.models) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       bench(model, dtype, 1, options);

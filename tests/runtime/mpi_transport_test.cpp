@@ -4,6 +4,7 @@
 #include "tests/mpi_session.hpp"
 
 #include <doctest/doctest.h>
+#include <mpi.h>
 
 #include <algorithm>
 #include <array>
@@ -284,4 +285,34 @@ TEST_CASE("what rank 0 broadcasts is on every rank, whatever was there") {
     for (std::size_t i = 0; i < size; ++i) different += bytes[i] != static_cast<std::byte>(i * 7) ? 1 : 0;
     CHECK(different == 0);
   }
+}
+
+TEST_CASE("a transport whose receives never completed leaves no communicator behind") {
+  // MPI copies this attribute to each duplicate of the world, and deletes it with the duplicate.
+  static int communicators = 0;
+  int key = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(
+      [](MPI_Comm, int, void*, void* value, void* copy, int* is_copied) {
+        *static_cast<void**>(copy) = value;
+        *is_copied = 1;
+        ++communicators;
+        return MPI_SUCCESS;
+      },
+      [](MPI_Comm, int, void*, void*) {
+        --communicators;
+        return MPI_SUCCESS;
+      },
+      &key, nullptr);
+  (void)mpi_session();
+  MPI_Comm_set_attr(MPI_COMM_WORLD, key, nullptr);
+  std::array<std::byte, 8> memory{};  // outlives the receives
+  for (int i = 0; i < 3; ++i) {
+    Rank rank;
+    CHECK(communicators > 0);
+    const int peer = (rank.transport.rank() + 1) % rank.transport.ranks();
+    rank.transport.receive(peer, tag(1), memory, nothing);
+  }
+  CHECK(communicators == 0);
+  MPI_Comm_delete_attr(MPI_COMM_WORLD, key);
+  MPI_Comm_free_keyval(&key);
 }

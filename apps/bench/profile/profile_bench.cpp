@@ -6,6 +6,7 @@
 #include "apps/bench/profile/product_cases.hpp"
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/default_precision.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -17,7 +18,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
 
 namespace ranvier::apps {
 
@@ -80,8 +80,6 @@ std::size_t physical_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
 }
 
-int cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
 class ProfileBench {
  public:
   ProfileBench(BenchRank& rank, std::span<const int> node_of, const ProfileRequest& request)
@@ -139,7 +137,7 @@ class ProfileBench {
                               nodes.size() == 1 ? "" : "s", device_.description()),
         .gpu = device_.apart(),
         .threads = device_.apart() ? 1 : device_.threads(),
-        .cores = cores(),
+        .cores = runtime::machine_cores(),
         .device_memory = device_.apart() ? device_.budget_bytes() : memory / sharers,
         .host_memory = memory};
     if (request_.gpu) profile.peak_flops_per_second = data_sheet_rates(request_.gpu->name);
@@ -205,8 +203,8 @@ class ProfileBench {
     if (!crowds()) return rate;
     rate.flops_per_second *= times;
     rate.bytes_per_second *= times;
-    const int threads = device_.threads(), busy = std::min(beside_ * threads, cores());
-    rate.crowding = busy > threads ? 1 + (times - 1) * (cores() - threads) / (busy - threads) : 1;
+    const int threads = device_.threads(), busy = std::min(beside_ * threads, runtime::machine_cores());
+    rate.crowding = busy > threads ? 1 + (times - 1) * (runtime::machine_cores() - threads) / (busy - threads) : 1;
     return rate;
   }
 
@@ -268,7 +266,7 @@ class ProfileBench {
 
   /// Additions on a stream of one thread, and AdamW on all threads that a rank has for it.
   void measure_host(MachineProfile& profile) {
-    const auto host = device_.make_host_device(device_.apart() ? cores() : device_.threads());
+    const auto host = device_.make_host_device(device_.apart() ? runtime::machine_cores() : device_.threads());
     if (!host) return;
     const Scale& scale = device_.apart() ? cpu_scale : scale_;
     WorkTimer timer(rank_, *host, scale.memory_bytes);

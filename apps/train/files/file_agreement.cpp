@@ -159,6 +159,9 @@ std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job
   if (options.run.init_from.empty()) return files;
   const fs::path weights = models::find_weights(options.run.init_from, "--init-from");
   files.push_back(weights);
+  std::error_code unknown;
+  if (const fs::path config = weights.parent_path() / "config.json"; fs::exists(config, unknown))
+    files.push_back(config);
   if (weights.extension() != ".json") return files;
   for (const auto& [name, tensors] : models::files_of_index(weights)) files.push_back(weights.parent_path() / name);
   return files;

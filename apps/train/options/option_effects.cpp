@@ -169,6 +169,7 @@ std::span<const Entry> entries() {
       Entry{"quiet", run},
       Entry{"overwrite", run},
       Entry{"timeout", run},
+      Entry{"separate-ranks", run},
       Entry{"config", run},
       Entry{"dry-run", run},
       Entry{"world", run},

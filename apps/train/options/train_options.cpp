@@ -278,7 +278,7 @@ OptionTable declare(Asked& asked) {
              "what the machine has", true});
   table.add({"threads",
              "N",
-             "computing threads of a rank; 0: its share of the cores",
+             "Compute threads per rank; 0 uses a rank's share of the cores that affinity and CPU quotas allow",
              whole(device_options.threads, 0, 4096),
              {},
              true});
@@ -317,6 +317,9 @@ OptionTable declare(Asked& asked) {
              switch_on(run.overwrite)});
   table.add(
       {"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
+  table.add({"separate-ranks", "",
+             "Let processes train separately if MPI does not connect them, instead of an error",
+             switch_on(run.separate_ranks)});
   table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
   table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});

@@ -121,9 +121,10 @@ struct RunOptions {
   std::string trace;
   std::string serve;        ///< where a page of the run is served: a port, or an address and a port; empty: nowhere
   std::string tensorboard;  ///< folder for event files; empty: none
-  std::int64_t log_every = 1;  ///< steps, of which the line of one is printed
-  bool quiet = false;          ///< no lines of steps at all, nor what the start plans
-  bool overwrite = false;      ///< metrics begin anew, and weights may replace those of init_from
+  std::int64_t log_every = 1;   ///< steps, of which the line of one is printed
+  bool quiet = false;           ///< no lines of steps at all, nor what the start plans
+  bool overwrite = false;       ///< outputs replace existing files, and metrics start from scratch
+  bool separate_ranks = false;  ///< processes that do not find each other train alone
   std::string config;
   bool plans = false;   ///< chooses flags that were not given (apps/plan/start_plan.hpp)
   std::string profile;  ///< of the machines: a path, a name or "none"; empty: what is found

@@ -1,0 +1,22 @@
+// Control groups of this process (containers, jobs of a scheduler), from its own up to the machine's. Any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::runtime {
+
+struct ControlGroup {
+  std::filesystem::path folder;  ///< of its files
+  std::string name;              ///< "/system.slice/job"
+  int version = 2;               ///< of control groups: 1 or 2
+};
+
+/// Groups of the hierarchy that limits `controller` ("memory", "cpu"). `root`: where /proc and /sys are; empty if the
+/// system has no control groups.
+[[nodiscard]] std::vector<ControlGroup> control_groups(std::string_view controller,
+                                                       const std::filesystem::path& root);
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,30 @@
+// Number of processor cores that a process may use: its affinity mask (mpirun, Slurm, taskset), cut by the CPU quota of
+// its control groups (containers). Any thread.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include <sched.h>
+
+namespace ranvier::runtime {
+
+/// This process's affinity mask.
+[[nodiscard]] cpu_set_t affinity_mask();
+
+/// Cores that the control groups' quotas allow, rounded down, at least 1; INT_MAX without a quota. `root` as in
+/// memory_limit().
+[[nodiscard]] int core_quota(const std::filesystem::path& root = "/");
+
+/// Cores that this process may use if no other process needs them, at least 1.
+[[nodiscard]] int available_cores();
+
+/// Cores of the machine, or of this container, whatever this process is bound to.
+[[nodiscard]] int machine_cores();
+
+/// Cores for process `process` of those with `masks` on one machine, at least 1: each core is divided by the processes
+/// that may use it, and `quota` by all processes.
+[[nodiscard]] int core_share(std::span<const cpu_set_t> masks, std::size_t process, int quota);
+
+}  // namespace ranvier::runtime
