@@ -71,7 +71,7 @@ class BertBlock final : public Layer {
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
-    std::byte *const saved = call.saved, *const middle = call.workspace + at.narrow;
+    std::byte *const saved = call.saved, *const middle = Norm::output(call, at.norm_1, call.workspace + at.narrow);
     PartWalk walk(call);
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
@@ -133,10 +133,11 @@ class BertBlock final : public Layer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    std::byte* const middle = Norm::output(call, at.norm_1, work + at.narrow);
     PartWalk walk(call);
     walk.each_trained(
-        mlp_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1); },
-        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
+        mlp_.tiles(), [&] { norm_1_.again(call, at.norm_1, middle, saved + at.sum_1); },
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, middle, kept + at.d_mlp, tile); });
     walk.each_trained(
         out_.tiles(), [] {},
         [&](std::size_t tile) { out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, tile); });
@@ -145,8 +146,8 @@ class BertBlock final : public Layer {
         [&](std::size_t tile) { qkv_.backward_matrix(call, input, kept + at.attention.d_qkv, tile); });
     walk.rest([&] {
       if (mlp_.has_adapters()) {
-        norm_1_.again(call, at.norm_1, work + at.narrow, saved + at.sum_1);
-        mlp_.backward_adapters(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+        norm_1_.again(call, at.norm_1, middle, saved + at.sum_1);
+        mlp_.backward_adapters(call, at.mlp, middle, kept + at.d_mlp);
       }
       out_.backward_adapters(call, saved + at.attention.out, kept + at.d_out, at.out);
       qkv_.backward_adapters(call, input, kept + at.attention.d_qkv, at.qkv);
@@ -190,7 +191,7 @@ class BertBlock final : public Layer {
   struct Arrays {
     Arrays(const BertBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
-      norm_1 = block.norm_1_.plan(saved, deferred, N);
+      norm_1 = block.norm_1_.plan(saved, deferred, N, shape.saved);
       norm_2 = block.norm_2_.plan(saved, deferred, N);
       attention = block.attention_.plan(saved, deferred, shape);
       scratch = workspace.add(
@@ -199,7 +200,7 @@ class BertBlock final : public Layer {
       qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
       out = block.out_.plan(saved, deferred, workspace, N, scratch);
       sum_1 = saved.add(N * C, element);
-      mlp = block.mlp_.plan(saved, deferred, workspace, N, scratch);
+      mlp = block.mlp_.plan(saved, deferred, workspace, shape, scratch);
       sum_2 = saved.add(N * C, element);
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(N * C, element);
@@ -214,7 +215,7 @@ class BertBlock final : public Layer {
     Mlp::Arrays mlp;
     std::size_t sum_1, sum_2;  ///< saved [N, C]: what the norms are of
     std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
-    std::size_t narrow;        ///< workspace [N, C]: the first norm's output, or a gradient
+    std::size_t narrow;        ///< workspace [N, C]: the first norm's output, if it is not saved, or a gradient
     std::size_t d_sum;         ///< workspace [N, C]: of one of the sums, where its branch was dropped
     std::size_t scratch;       ///< workspace: whatever a kernel needs
   };

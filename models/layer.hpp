@@ -21,11 +21,19 @@
 
 namespace ranvier::models {
 
+/// Activations that a layer saves for its backward pass. Results are the same to the bit, but for GELU that a GPU's
+/// library computes along with a product (ops/fused_matmul.hpp).
+enum class SavedActivations {
+  few,  ///< outputs of norms and of activation functions are recomputed
+  all,  ///< whatever the backward pass reads
+};
+
 /// The largest microbatch, for planning.
 struct MicrobatchShape {
   int samples = 1;    ///< B
   int positions = 1;  ///< T
   int threads = 1;    ///< of the device: kernels that need scratch per thread plan for so many
+  SavedActivations saved = SavedActivations::few;
 };
 
 /// What one microbatch needs in a layer, in bytes.

@@ -61,17 +61,20 @@ class ResnetBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const work = call.workspace, *const scratch = work + at.scratch;
+    std::byte* const normed_1 = BatchNorm::output(call, at.norm_1, work + at.wide);
+    std::byte* const normed_2 = BatchNorm::output(call, at.norm_2, work + at.wide);
     reduce_.forward(call, saved + at.reduced, input, scratch);
-    norm_1_.forward(call, at.norm_1, at.in_rows, work + at.wide, saved + at.reduced, scratch, {});
-    spatial_.forward(call, saved + at.seen, work + at.wide, scratch);
-    norm_2_.forward(call, at.norm_2, at.out_rows, work + at.wide, saved + at.seen, scratch, {});
-    expand_.forward(call, saved + at.expanded, work + at.wide, scratch);
+    norm_1_.forward(call, at.norm_1, at.in_rows, normed_1, saved + at.reduced, scratch, {});
+    spatial_.forward(call, saved + at.seen, normed_1, scratch);
+    norm_2_.forward(call, at.norm_2, at.out_rows, normed_2, saved + at.seen, scratch, {});
+    expand_.forward(call, saved + at.expanded, normed_2, scratch);
     const std::byte* shortcut = input;
     if (projection_) {
       projection_->convolution.forward(call, saved + at.projected, input, scratch);
-      projection_->norm.forward(call, at.projection, at.out_rows, work + at.shortcut, saved + at.projected, scratch,
+      std::byte* const projected = BatchNorm::output(call, at.projection, work + at.shortcut);
+      projection_->norm.forward(call, at.projection, at.out_rows, projected, saved + at.projected, scratch,
                                 {.relu = false});
-      shortcut = work + at.shortcut;
+      shortcut = projected;
     }
     norm_3_.forward(call, at.norm_3, at.out_rows, output, saved + at.expanded, scratch, {.addend = shortcut});
   }
@@ -84,9 +87,9 @@ class ResnetBlock final : public Layer {
     for (const auto& [norm, place] : norms(at)) norm->keep(call, place);
     const std::byte* shortcut = input;
     if (projection_) {
-      projection_->norm.again(call, at.projection, at.out_rows, work + at.shortcut, saved + at.projected,
-                              {.relu = false});
-      shortcut = work + at.shortcut;
+      std::byte* const projected = BatchNorm::output(call, at.projection, work + at.shortcut);
+      projection_->norm.again(call, at.projection, at.out_rows, projected, saved + at.projected, {.relu = false});
+      shortcut = projected;
     }
     norm_3_.backward(call, at.norm_3, at.out_rows, kept + at.d_expanded, d_sum, output_gradient,
                      saved + at.expanded, scratch, {.addend = shortcut});
@@ -110,12 +113,14 @@ class ResnetBlock final : public Layer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    std::byte *const scratch = work + at.scratch, *const wide = work + at.wide;
+    std::byte* const scratch = work + at.scratch;
+    std::byte* const normed_1 = BatchNorm::output(call, at.norm_1, work + at.wide);
+    std::byte* const normed_2 = BatchNorm::output(call, at.norm_2, work + at.wide);
     reduce_.backward_weight(call, input, kept + at.d_reduced, scratch);
-    norm_1_.again(call, at.norm_1, at.in_rows, wide, saved + at.reduced, {});
-    spatial_.backward_weight(call, wide, kept + at.d_seen, scratch);
-    norm_2_.again(call, at.norm_2, at.out_rows, wide, saved + at.seen, {});
-    expand_.backward_weight(call, wide, kept + at.d_expanded, scratch);
+    norm_1_.again(call, at.norm_1, at.in_rows, normed_1, saved + at.reduced, {});
+    spatial_.backward_weight(call, normed_1, kept + at.d_seen, scratch);
+    norm_2_.again(call, at.norm_2, at.out_rows, normed_2, saved + at.seen, {});
+    expand_.backward_weight(call, normed_2, kept + at.d_expanded, scratch);
     if (projection_) projection_->convolution.backward_weight(call, input, kept + at.d_projected, scratch);
     norm_1_.store_gradients(call, at.norm_1, at.in_rows, scratch);
     norm_2_.store_gradients(call, at.norm_2, at.out_rows, scratch);
@@ -133,8 +138,8 @@ class ResnetBlock final : public Layer {
       const std::size_t O = block.expand_.out();
       const std::size_t N = in_rows = block.spatial_.in_rows(samples);
       const std::size_t M = out_rows = block.spatial_.out_rows(samples);
-      norm_1 = block.norm_1_.plan(saved, deferred);
-      norm_2 = block.norm_2_.plan(saved, deferred);
+      norm_1 = block.norm_1_.plan(saved, deferred, N, shape.saved);
+      norm_2 = block.norm_2_.plan(saved, deferred, M, shape.saved);
       norm_3 = block.norm_3_.plan(saved, deferred);
       reduced = saved.add(N * F, element);
       seen = saved.add(M * F, element);
@@ -147,7 +152,7 @@ class ResnetBlock final : public Layer {
       std::size_t bytes = std::max({block.spatial_.scratch_bytes(samples), block.norm_1_.scratch_bytes(N),
                                     block.norm_2_.scratch_bytes(M), block.norm_3_.scratch_bytes(M)});
       if (block.projection_) {
-        projection = block.projection_->norm.plan(saved, deferred);
+        projection = block.projection_->norm.plan(saved, deferred, M, shape.saved);
         projected = saved.add(M * O, element);
         d_projected = deferred.add(M * O, element);
         shortcut = workspace.add(M * O, element);
@@ -164,7 +169,7 @@ class ResnetBlock final : public Layer {
     std::size_t projected = 0;                  ///< saved [M, O]: of the shortcut's
     std::size_t d_reduced, d_seen, d_expanded;  ///< deferred: their gradients
     std::size_t d_projected = 0;
-    std::size_t wide;          ///< workspace [N, F]: input of a convolution, or its gradient
+    std::size_t wide;          ///< workspace [N, F]: input of a convolution, if it is not saved, or its gradient
     std::size_t d_sum;         ///< workspace [M, O]: the gradient of what the last relu is of
     std::size_t shortcut = 0;  ///< workspace [M, O]
     std::size_t past = 0;      ///< workspace [N, C]: the input's gradient by way of the shortcut

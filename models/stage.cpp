@@ -196,7 +196,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
   LayerCall call{
       .stream = stream,
-      .shape = {microbatch.samples, positions, capacity().threads},
+      .shape = {microbatch.samples, positions, capacity().threads, capacity().saved},
       .key = microbatch.key,
       .training = microbatch.training,
       .part = step.part,

@@ -189,6 +189,7 @@ RankPlan PredictedJob::plan_as_before(int rank, const models::SampleBytes& sampl
   chosen = options_;
   chosen->recompute = plan.recompute;
   chosen->recompute_auto = false;
+  chosen->saved_activations = plan.stage->capacity().saved;
   KeptAlgorithms& kept = chosen->kept_algorithms.emplace();
   for (std::size_t team = 0; team < kept.size(); ++team) {
     const collectives::PlanChoice& choice = plan.column->choices[team];

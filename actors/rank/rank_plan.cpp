@@ -13,6 +13,8 @@
 
 namespace ranvier::actors {
 
+using models::SavedActivations;
+
 namespace {
 
 void check_batch(const TrainerOptions& options) {
@@ -302,8 +304,10 @@ ColumnShape column_shape(const TrainerOptions& options) {
   return shape;
 }
 
+namespace {
+
 RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
-                   const TrainerOptions& options, int rank) {
+                   const TrainerOptions& options, SavedActivations saved, int rank) {
   check_batch(options);
   check_precision(architecture, options.precision);
   if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
@@ -353,7 +357,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     }
   }
   models::StageOptions stage{.layers = {},
-                             .capacity = {microbatch, architecture.positions, options.threads},
+                             .capacity = {microbatch, architecture.positions, options.threads, saved},
                              .precision = options.precision,
                              .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
                              .deferred_places = deferred_places(options, plan.position.stage),
@@ -366,12 +370,14 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     slice.gradient_buffers = std::min(2, slice.slots);
   }
   if (options.recompute_auto) {
-    // Rows must agree, and may have different numbers of threads. The slice with the most layers decides.
+    // Rows must agree, and may have different numbers of threads, by which they may save other activations. The slice
+    // with the most layers decides.
     models::StageOptions alike = *std::max_element(
         of_slices.begin(), of_slices.end(), [](const models::StageOptions& a, const models::StageOptions& b) {
           return a.layers.end - a.layers.begin < b.layers.end - b.layers.begin;
         });
     alike.capacity.threads = 1;
+    alike.capacity.saved = options.saved_activations.value_or(SavedActivations::few);
     plan.recompute = models::choose_recompute(architecture, alike);
   } else {
     plan.recompute = options.recompute;
@@ -465,6 +471,18 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   plan.tiers.finish(options.tiers.files, plan.memory);
   if (options.gpu) plan_gpu_memory(*options.gpu, sample, planner, plan);
   return plan;
+}
+
+}  // namespace
+
+RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
+                   const TrainerOptions& options, int rank) {
+  if (options.saved_activations) return plan_rank(architecture, sample, options, *options.saved_activations, rank);
+  if (options.device_bytes && options.steps > 0) {
+    RankPlan plan = plan_rank(architecture, sample, options, SavedActivations::all, rank);
+    if (plan.memory.bytes(runtime::MemorySpace::device) <= *options.device_bytes) return plan;
+  }
+  return plan_rank(architecture, sample, options, SavedActivations::few, rank);
 }
 
 }  // namespace ranvier::actors

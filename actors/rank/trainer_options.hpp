@@ -42,6 +42,9 @@ struct TrainerOptions {
   int rebalance_steps = 0;  ///< after the first one, whose layers are timed to find a better split; 0: none
   int recompute = 0;        ///< layers per checkpointed segment; 0: off
   bool recompute_auto = false;
+  /// None: all, if a rank's plan fits device_bytes then; else few.
+  std::optional<models::SavedActivations> saved_activations;
+  std::optional<std::size_t> device_bytes;  ///< device memory that a rank may plan; none: not known
   models::Precision precision;
   int threads = 1;  ///< of the device that will compute
 

@@ -67,7 +67,8 @@ class ShiftBlock : public models::Layer {
     std::byte *const dh = call.deferred + at.dh, *const work = call.workspace + at.scratch;
     runtime::copy(call.stream, call.deferred + at.dy, dy, at.rows * channels_ * element());
     product(call, {.m = at.rows, .n = width_, .k = channels_, .transpose_b = true}, dh, dy, parameter(call, out));
-    models::gelu_backward(call.stream, precision_.compute, dh, call.saved + at.h, at.rows * width_);
+    models::gelu_backward(call.stream, precision_.compute, dh, call.saved + at.h, call.saved + at.h,
+                          at.rows * width_);
     product(call, {.m = at.rows, .n = channels_, .k = width_, .transpose_b = true}, dx, dh, parameter(call, now));
     runtime::add(call.stream, dx, dy, precision_.compute, at.rows * channels_);
     product(call, {.m = at.rows, .n = channels_, .k = width_, .transpose_b = true}, work, dh,

@@ -16,6 +16,7 @@
 namespace ranvier::apps {
 
 using actors::TrainerOptions;
+using models::SavedActivations;
 using models::StageLayout;
 using runtime::MemoryKind;
 
@@ -121,13 +122,15 @@ Bound Bounds::of(const Candidate& candidate) {
     const Cut cut = cut_of(planner_->batch_size() / candidate.g_data, candidate.microbatch_size);
     Passes passes;
     for (const models::LayerRange& layers : slices) {
-      const StageLayout layout(architecture, {.layers = layers,
-                                              .capacity = {cut.whole, architecture.positions, 1},
-                                              .precision = architecture.precision,
-                                              .slots = cut.microbatches,
-                                              .recompute = recompute,
-                                              .deferred_places = waits ? cut.microbatches : 0,
-                                              .sample = planner_->job().sample});
+      const StageLayout layout(
+          architecture, {.layers = layers,
+                         .capacity = {cut.whole, architecture.positions, 1,
+                                      planner_->may_save_all() ? SavedActivations::all : SavedActivations::few},
+                         .precision = architecture.precision,
+                         .slots = cut.microbatches,
+                         .recompute = recompute,
+                         .deferred_places = waits ? cut.microbatches : 0,
+                         .sample = planner_->job().sample});
       passes.whole.push_back(pass_seconds(layout, layers.begin, times_, cut.whole));
       passes.last.push_back(pass_seconds(layout, layers.begin, times_, cut.last));
     }

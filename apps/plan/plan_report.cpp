@@ -150,7 +150,7 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   text += links_table(ranking);
   text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
   for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
-  text += '\n';
+  text += right("saved activations", 23) + '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
     const KindBytes& kinds = ranking.best[i].trial.kinds;
     text += fmt::format("{:>3} ", i + 1);
@@ -159,7 +159,7 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
       if (kinds.elsewhere[k] > 0) cell += fmt::format(" + {}", amount(static_cast<double>(kinds.elsewhere[k])));
       text += right(cell, 23);
     }
-    text += '\n';
+    text += right(ranking.best[i].trial.saved_activations, 23) + '\n';
   }
   return text;
 }
@@ -289,6 +289,7 @@ json::object to_json(const Ranked& ranked, const ReportContext& context) {
                    {"file_bytes", p.file_bytes},
                    {"device_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.device)},
                    {"other_bytes_by_kind", bytes_by_kind(ranked.trial.kinds.elsewhere)},
+                   {"saved_activations", ranked.trial.saved_activations},
                    {"stages", std::move(stages)}};
   for (const LinkColumn& column : link_columns)
     all[column.key] = (p.*column.bytes).empty() ? json::value(nullptr) : json::value(column.most(p));

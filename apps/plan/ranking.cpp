@@ -1,6 +1,7 @@
 #include "apps/plan/ranking.hpp"
 
 #include "apps/plan/rows.hpp"
+#include "apps/train/plan/job_plan.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/ranges.h>
@@ -51,7 +52,8 @@ std::string signature(const Trial& trial) {
     text += fmt::format(" {}", offload::to_string(tier));
   const bool nccl = t.gpu && t.gpu->nccl;
   for (const actors::RankPlan& plan : trial.plans.distinct) {
-    text += fmt::format("; {} {} {}", fmt::join(plan.slots, "+"), plan.recompute, static_cast<int>(plan.policy));
+    text += fmt::format("; {} {} {} {}", fmt::join(plan.slots, "+"), plan.recompute, saves_all_activations(plan),
+                        static_cast<int>(plan.policy));
     std::set<std::string> names;
     for (const collectives::ShardFlow* flow : {&plan.flow, &plan.frozen_flow}) {
       for (const auto* hops : {&flow->gather_forward, &flow->gather_backward, &flow->reduce_microbatch,

@@ -77,8 +77,9 @@ LayerTimes::LayerTimes(const models::Architecture& architecture, std::vector<int
 
 LayerTimes::~LayerTimes() = default;
 
-double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int samples) {
-  const auto [place, is_new] = known_.try_emplace({classes_[layer], kind, part, samples});
+double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int samples,
+                           models::SavedActivations saved) {
+  const auto [place, is_new] = known_.try_emplace({classes_[layer], kind, part, samples, saved});
   if (!is_new) return place->second;
   models::Layer& code = *architecture_->layers[layer];
   // Every array is somewhere in memory that is not there, on its own page.
@@ -97,7 +98,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
   }
   const bool first = layer == 0, last = layer + 1 == architecture_->layers.size();
   models::LayerCall call{.stream = static_cast<runtime::Stream&>(*recorder_),
-                         .shape = {samples, architecture_->positions, recorder_->threads()},
+                         .shape = {samples, architecture_->positions, recorder_->threads(), saved},
                          .key = {},
                          .part = part,
                          .parameters = parameters,
@@ -137,7 +138,7 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
   PassSeconds sum;
   const models::OrderedPass forward = models::forward_pass(layout, 0);
   const auto of = [&](const StageLayout::PassStep& step) {
-    return times.seconds(first_layer + step.layer, step.kind, step.part, samples);
+    return times.seconds(first_layer + step.layer, step.kind, step.part, samples, layout.capacity().saved);
   };
   for (const auto& step : forward.steps) sum.forward += of(step);
   // What the forward pass left in the area need not be computed again, if no other microbatch came between.

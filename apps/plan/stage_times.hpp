@@ -27,7 +27,8 @@ class LayerTimes {
   LayerTimes& operator=(const LayerTimes&) = delete;
 
   using Kind = models::StageLayout::PassStep::Kind;
-  [[nodiscard]] double seconds(std::size_t layer, Kind kind, std::size_t part, int samples);
+  [[nodiscard]] double seconds(std::size_t layer, Kind kind, std::size_t part, int samples,
+                               models::SavedActivations saved);
 
  private:
   class Recorder;
@@ -35,7 +36,7 @@ class LayerTimes {
   const models::Architecture* architecture_;
   std::vector<int> classes_;
   std::unique_ptr<Recorder> recorder_;
-  std::map<std::tuple<int, Kind, std::size_t, int>, double> known_;
+  std::map<std::tuple<int, Kind, std::size_t, int, models::SavedActivations>, double> known_;
 };
 
 /// Of one microbatch.

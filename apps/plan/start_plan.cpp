@@ -189,17 +189,10 @@ std::vector<FlagChange> changes_of_json(const std::string& text) {
 std::optional<std::size_t> device_bytes(const MpiSession& session, const std::vector<GivenFlag>& given) {
   std::optional<std::size_t> bytes;
   if (const std::string* budget = value_of(given, "device-memory")) bytes = runtime::parse_bytes(*budget);
-  if constexpr (runtime::with_cuda) {
-    DeviceFlag device = DeviceFlag::cpu;
-    std::optional<int> gpu;
-    if (const std::string* name = value_of(given, "device"))
-      static_cast<void>(device_flag(device, gpu).read(*name));
-    if (device == DeviceFlag::cuda) {
-      const std::size_t free = runtime::make_cuda_device(gpu_of_rank(session, gpu))->budget_bytes();
-      bytes = std::min(bytes.value_or(free), free);
-    }
-  }
-  return bytes;
+  DeviceFlag device = DeviceFlag::cpu;
+  std::optional<int> gpu;
+  if (const std::string* name = value_of(given, "device")) static_cast<void>(device_flag(device, gpu).read(*name));
+  return device == DeviceFlag::cuda ? device_budget(session, gpu, bytes) : bytes;
 }
 
 std::size_t disk_bytes(const std::vector<GivenFlag>& given) {

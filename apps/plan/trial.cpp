@@ -161,6 +161,9 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
   }
   classify_layers();
+  may_save_all_ = options.trainer.saved_activations.value_or(profile.gpu ? models::SavedActivations::all
+                                                                         : models::SavedActivations::few) ==
+                  models::SavedActivations::all;
 
   room_ = {profile.device_memory, profile.host_memory, profile.disk};
   if (profile.gpu) room_.device -= std::min(room_.device, runtime::cuda_reserve_bytes);
@@ -224,6 +227,7 @@ TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   const int threads = here_ ? here_->threads : profile_->threads;
   trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : threads;
   trainer.gpu = gpu_memory(options, device_.point_to_point == PointToPoint::direct);
+  if (profile_->gpu && room_.device > 0) trainer.device_bytes = room_.device;
   trainer.node_of = nodes_of(options, here_ ? std::span<const int>(here_->nodes) : std::span<const int>());
   collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
   // A run that is about to begin chooses algorithms by --links alone.
@@ -297,6 +301,7 @@ void Planner::judge(Trial& trial) const {
   std::vector<const RankPlan*> stages;
   for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
   trial.needs = needs_of(stages, trial.trainer, !profile_->gpu);
+  trial.saved_activations = saved_activations_text(stages);
   trial.fits = true;
   trial.fullness = 0;
   trial.lacks.clear();
@@ -327,7 +332,13 @@ void Planner::judge(Trial& trial) const {
 
 Trial Planner::plan(const Candidate& candidate) const {
   const TrainOptions options = options_of(candidate);
-  Trial trial{.trainer = trainer_of(options), .plans = {}, .needs = {}, .kinds = {}, .lacks = {}, .lacking = {}};
+  Trial trial{.trainer = trainer_of(options),
+              .plans = {},
+              .needs = {},
+              .kinds = {},
+              .saved_activations = {},
+              .lacks = {},
+              .lacking = {}};
   trial.plans = plans_of(trial.trainer);
   judge(trial);
   while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {

@@ -52,7 +52,8 @@ struct Trial {
   actors::TrainerOptions trainer;
   StagePlans plans;
   Needs needs;
-  KindBytes kinds;  ///< of the rank with the most on its device
+  KindBytes kinds;                ///< bytes of the rank with the most on its device
+  std::string saved_activations;  ///< saved_activations_text()
   bool fits = true;
   /// Largest share of what there is that is needed: above 1 it does not fit. Then what lacks: "the device of a rank
   /// needs 90.1 GiB of 79.0 GiB".
@@ -80,6 +81,8 @@ class Planner {
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
   [[nodiscard]] runtime::DType precision() const noexcept { return job_.architecture.precision.compute; }
+  /// Whether a candidate may save all activations: no flag and no device keeps it from that.
+  [[nodiscard]] bool may_save_all() const noexcept { return may_save_all_; }
   /// Of every candidate.
   [[nodiscard]] int chunks_per_rank() const noexcept { return chunks_per_rank_; }
   /// Of every candidate, by slice; empty: balanced.
@@ -114,6 +117,7 @@ class Planner {
   const runtime::MachineProfile* profile_;
   std::optional<RanksHere> here_;
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
+  bool may_save_all_ = false;
   DeviceOptions device_;
   MachineRoom room_;
   Job job_;

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 
 namespace ranvier::apps {
@@ -42,6 +43,15 @@ runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::
     return {.ordinal = session.local_rank() % gpus, .sharers = (session.local_ranks() + gpus - 1) / gpus};
   }
   return {};
+}
+
+std::size_t device_budget(const runtime::MpiSession& session, std::optional<int> gpu,
+                          std::optional<std::size_t> asked) {
+  if constexpr (runtime::with_cuda) {
+    const std::size_t free = runtime::make_cuda_device(gpu_of_rank(session, gpu))->budget_bytes();
+    return std::min(asked.value_or(free), free);
+  }
+  return asked.value_or(0);
 }
 
 }  // namespace ranvier::apps

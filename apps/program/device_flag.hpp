@@ -5,6 +5,7 @@
 #include "runtime/mpi_transport.hpp"
 #include "runtime/options.hpp"
 
+#include <cstddef>
 #include <optional>
 
 namespace ranvier::apps {
@@ -16,5 +17,9 @@ enum class DeviceFlag { cpu, inline_, cuda };
 
 /// The GPU of this rank: the one that was named, or its machine's in turn.
 [[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);
+
+/// Memory that this rank may plan on its GPU: what is free there, or no more than `asked`. Throws where there is none.
+[[nodiscard]] std::size_t device_budget(const runtime::MpiSession& session, std::optional<int> gpu,
+                                        std::optional<std::size_t> asked);
 
 }  // namespace ranvier::apps

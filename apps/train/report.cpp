@@ -5,6 +5,7 @@
 #include "apps/program/text_table.hpp"
 #include "apps/train/limits.hpp"
 #include "apps/train/options/tier_flags.hpp"
+#include "apps/train/plan/job_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -316,7 +317,11 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   const runtime::GridShape& shape = options.trainer.grid;
   text += fmt::format("grid: {} stages × {} rows = {} ranks\n\n", shape.g_inter, shape.g_data, shape.ranks());
   text += stage_table(architecture, stages, all);
+  std::vector<const actors::RankPlan*> plans;
+  for (const actors::RankPlan& stage : stages) plans.push_back(&stage);
+  const std::string saved = saved_activations_text(plans);
   text += '\n' + wrapped(answer_line(options.trainer, stages));
+  if (all || saved != "few") text += wrapped("saved activations: " + saved);
   const actors::TierOptions& tiers = options.trainer.tiers;
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {

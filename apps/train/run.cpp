@@ -226,8 +226,8 @@ void Run::choose() {
   }
   if constexpr (runtime::with_cuda)
     choose_kernels(run_.session, options_, device,
-                   [this](runtime::StreamView stream) { run_layers(run_, plan_.trainer, stream); });
-  if (nccl_->chosen() && plan_.trainer.grid.g_inter > 1) load_kernels(run_, plan_.trainer, device);
+                   [this](runtime::StreamView stream) { run_layers(run_, plan_, stream); });
+  if (nccl_->chosen() && plan_.trainer.grid.g_inter > 1) load_kernels(run_, plan_, device);
 }
 
 void Run::measure_peak() {

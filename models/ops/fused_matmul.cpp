@@ -43,16 +43,17 @@ void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const Matm
   apart();
 }
 
-void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x,
-                          GeluForm form) {
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                          const void* x, void* y, GeluForm form) {
   expect_plain_result(shape, arrays, "matmul_gelu_backward");
   expect(arrays.bias == nullptr, "matmul_gelu_backward takes no bias");
   const auto apart = [&] {
     matmul(stream, shape, arrays);
-    gelu_backward(stream, arrays.dtype, arrays.c, x, shape.m * shape.n, form);
+    gelu_backward(stream, arrays.dtype, arrays.c, x, y, shape.m * shape.n, form);
   };
   if constexpr (runtime::with_cuda) {
-    if (on_gpu(stream) && form == GeluForm::tanh) return matmul_gelu_backward_cuda(stream, shape, arrays, x, apart);
+    if (on_gpu(stream) && form == GeluForm::tanh)
+      return matmul_gelu_backward_cuda(stream, shape, arrays, x, y, apart);
   }
   apart();
 }

@@ -18,9 +18,10 @@ void matmul_gelu(runtime::StreamView stream, const MatmulShape& shape, const Mat
 void matmul_add(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                 const void* addend);
 
-/// c[M, N] = (a·b) · gelu'(x[M, N]), and x = gelu(x), all of arrays.dtype; rows have no gaps, and there is no bias.
-void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* x,
-                          GeluForm form = GeluForm::tanh);
+/// c[M, N] = (a·b) · gelu'(x[M, N]), and y[M, N] = gelu(x) unless y is null, all of arrays.dtype; y may be x, rows have
+/// no gaps, and there is no bias.
+void matmul_gelu_backward(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
+                          const void* x, void* y, GeluForm form = GeluForm::tanh);
 
 /// Where sums over rows go.
 struct ColumnSums {

@@ -36,10 +36,13 @@ void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const
 }
 
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                               void* x, const Apart& apart) {
+                               const void* x, void* y, const Apart& apart) {
   at_once_or(
-      stream, shape, arrays, {Kind::gelu_backward, x},
-      [&] { gelu_forward(stream, arrays.dtype, x, x, shape.m * shape.n); }, apart);
+      stream, shape, arrays, {Kind::gelu_backward, const_cast<void*>(x)},  // it is read only
+      [&] {
+        if (y != nullptr) gelu_forward(stream, arrays.dtype, y, x, shape.m * shape.n);
+      },
+      apart);
 }
 
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,

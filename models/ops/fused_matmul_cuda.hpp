@@ -16,7 +16,7 @@ void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, cons
 void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                      const void* addend, const Apart& apart);
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
-                               void* x, const Apart& apart);
+                               const void* x, void* y, const Apart& apart);
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                              const ColumnSums& to, const Apart& apart);
 

@@ -11,11 +11,13 @@ void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
       stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(2 * n, dtype)), dtype, y, x, n, form);
 }
 
-void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
+void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
                    GeluForm form) {
   expect_kernel(dtype, "gelu");
+  const std::size_t elements = (y != nullptr ? 4 : 3) * n;
   on_device<gelu_backward_cpu, gelu_backward_cuda>(
-      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(4 * n, dtype)), dtype, d, x, n, form);
+      stream, memory_cost(runtime::WorkKind::activation, dtype, bytes_of(elements, dtype)), dtype, d, x, y, n,
+      form);
 }
 
 }  // namespace ranvier::models

@@ -18,9 +18,9 @@ enum class GeluForm {
 void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                   GeluForm form = GeluForm::tanh);
 
-/// d[i] = d[i] · gelu'(x[i]), and x[i] = gelu(x[i]): what the weight gradient of the next product needs, at
-/// no cost here, so that forward need not keep it.
-void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
+/// d[i] = d[i] · gelu'(x[i]), and y[i] = gelu(x[i]), for the weight gradient of the next product, unless y is null
+/// because forward saved it. y may be x.
+void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
                    GeluForm form = GeluForm::tanh);
 
 // Their kernels.

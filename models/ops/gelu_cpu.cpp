@@ -101,17 +101,18 @@ void forward(runtime::ComputePool& pool, runtime::DType dtype, void* y, const vo
 }
 
 template <template <typename> typename Form>
-void backward(runtime::ComputePool& pool, runtime::DType dtype, void* d, void* x, std::size_t n) {
+void backward(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     auto* const gradient = static_cast<T*>(d);
-    auto* const values = static_cast<T*>(x);
+    auto* const from = static_cast<const T*>(x);
+    auto* const values = static_cast<T*>(y);
     pool.run([&](int thread, int threads) {
       const auto share = runtime::share_of(n, thread, threads, 64);
       simd::for_lanes(share.begin, share.end, [&](std::size_t i, auto count) {
-        const Gelu gelu = Form<T>::of(simd::load(values + i, count));
+        const Gelu gelu = Form<T>::of(simd::load(from + i, count));
         simd::store(gradient + i, simd::load(gradient + i, count) * gelu.slope, count);
-        simd::store(values + i, gelu.value, count);
+        if (values != nullptr) simd::store(values + i, gelu.value, count);
       });
     });
   });
@@ -124,9 +125,9 @@ void gelu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* y,
   form == GeluForm::tanh ? forward<TanhForm>(pool, dtype, y, x, n) : forward<ErfForm>(pool, dtype, y, x, n);
 }
 
-void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, void* x, std::size_t n,
-                       GeluForm form) {
-  form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, n) : backward<ErfForm>(pool, dtype, d, x, n);
+void gelu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, const void* x, void* y,
+                       std::size_t n, GeluForm form) {
+  form == GeluForm::tanh ? backward<TanhForm>(pool, dtype, d, x, y, n) : backward<ErfForm>(pool, dtype, d, x, y, n);
 }
 
 }  // namespace ranvier::models

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, std:
 }
 
 template <int width, GeluForm form, typename T>
-__global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::size_t n) {
+__global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, const T* x, T* y, std::size_t n) {
   const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;
   if (i + width <= n) {
     float values[width], gradients[width];
@@ -73,13 +73,13 @@ __global__ void __launch_bounds__(threads, 6) backward_kernel(T* d, T* x, std::s
 #pragma unroll
     for (int e = 0; e < width; ++e) gradients[e] *= derivative<form>(values[e], values[e]);
     cuda::store(d + i, gradients);
-    cuda::store(x + i, values);
+    if (y != nullptr) cuda::store(y + i, values);
   } else {
     for (std::size_t at = i; at < n; ++at) {
       float value = 0;
       const float slope = derivative<form>(cuda::to_float(x[at]), value);
       d[at] = cuda::from_float<T>(cuda::to_float(d[at]) * slope);
-      x[at] = cuda::from_float<T>(value);
+      if (y != nullptr) y[at] = cuda::from_float<T>(value);
     }
   }
 }
@@ -101,17 +101,17 @@ void gelu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void* y
   });
 }
 
-void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* x, std::size_t n,
-                        GeluForm form) {
+void gelu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y,
+                        std::size_t n, GeluForm form) {
   if (n == 0) return;
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x), [&](auto width) {
+    cuda::with_width<T>(cuda::aligned(d) && cuda::aligned(x) && cuda::aligned(y), [&](auto width) {
       runtime::cuda::launch("gelu_backward", runtime::cuda::native(stream),
                             {cuda::blocks_of(n, threads * width()), threads},
                             form == GeluForm::tanh ? backward_kernel<width(), GeluForm::tanh, T>
                                                    : backward_kernel<width(), GeluForm::erf, T>,
-                            static_cast<T*>(d), static_cast<T*>(x), n);
+                            static_cast<T*>(d), static_cast<const T*>(x), static_cast<T*>(y), n);
     });
   });
 }

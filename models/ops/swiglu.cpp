@@ -19,11 +19,11 @@ void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, c
                                                      rows, channels);
 }
 
-void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* gate_up, std::size_t rows,
-                     std::size_t channels) {
+void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
+                     std::size_t rows, std::size_t channels) {
   expect_kernel(dtype, "SwiGLU");
-  on_device<swiglu_backward_cpu, swiglu_backward_cuda>(stream, cost_of(dtype, 6, rows, channels), dtype, d, gate_up,
-                                                       rows, channels);
+  on_device<swiglu_backward_cpu, swiglu_backward_cuda>(stream, cost_of(dtype, y != nullptr ? 6 : 5, rows, channels),
+                                                       dtype, d, gate_up, y, rows, channels);
 }
 
 }  // namespace ranvier::models

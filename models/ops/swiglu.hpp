@@ -15,10 +15,10 @@ namespace ranvier::models {
 void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
                     std::size_t rows, std::size_t channels);
 
-/// gate_up[N, 2F] = its gradient for d[N, F], the gradient of y; and d = y: what the weight gradient of the next
-/// product needs, at no cost here, so that forward need not keep it.
-void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, void* gate_up, std::size_t rows,
-                     std::size_t channels);
+/// gate_up[N, 2F] = its gradient, for d[N, F], the gradient of swiglu(gate_up). And y[N, F] = swiglu(gate_up), unless y is
+/// null because forward saved it: the weight gradient of the next product reads it. y may be d.
+void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
+                     std::size_t rows, std::size_t channels);
 
 // Their kernels.
 OnCpu<decltype(swiglu_forward)> swiglu_forward_cpu;

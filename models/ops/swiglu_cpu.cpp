@@ -53,12 +53,13 @@ void swiglu_forward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* 
   });
 }
 
-void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void* d, void* gate_up, std::size_t rows,
-                         std::size_t channels) {
+void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, const void* d, void* gate_up, void* y,
+                         std::size_t rows, std::size_t channels) {
   runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
     for_each_row(pool, rows, [&](std::size_t row) {
-      auto* const gradient = static_cast<T*>(d) + row * channels;
+      auto* const gradient = static_cast<const T*>(d) + row * channels;
+      auto* const inner = y != nullptr ? static_cast<T*>(y) + row * channels : nullptr;
       auto* const gate = static_cast<T*>(gate_up) + row * 2 * channels;
       auto* const up = gate + channels;
       simd::for_lanes(0, channels, [&](std::size_t i, auto count) {
@@ -68,7 +69,7 @@ void swiglu_backward_cpu(runtime::ComputePool& pool, runtime::DType dtype, void*
         const Floats silu = x * s;
         simd::store(gate + i, dy * through * (s + silu * rest), count);
         simd::store(up + i, dy * silu, count);
-        simd::store(gradient + i, silu * through, count);
+        if (inner != nullptr) simd::store(inner + i, silu * through, count);
       });
     });
   });

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(threads)
 
 template <int width, typename T>
 __global__ void __launch_bounds__(threads)
-    backward_kernel(T* d, T* gate_up, std::size_t packs, std::size_t channels) {
+    backward_kernel(const T* d, T* gate_up, T* y, std::size_t packs, std::size_t channels) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   if (at >= packs) return;
   const PairOffsets place(at, channels, width);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(threads)
   }
   cuda::store(gate_up + place.gate, gate);
   cuda::store(gate_up + place.gate + channels, up);
-  cuda::store(d + place.y, dy);
+  if (y != nullptr) cuda::store(y + place.y, dy);
 }
 
 }  // namespace
@@ -79,15 +79,15 @@ void swiglu_forward_cuda(runtime::StreamView stream, runtime::DType dtype, void*
   });
 }
 
-void swiglu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, void* d, void* gate_up,
+void swiglu_backward_cuda(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                           std::size_t rows, std::size_t channels) {
   if (rows == 0 || channels == 0) return;
-  cuda::with_rows(dtype, channels, {d, gate_up}, [&](auto type, auto width) {
+  cuda::with_rows(dtype, channels, {d, gate_up, y}, [&](auto type, auto width) {
     using T = decltype(type);
     const std::size_t packs = rows * channels / width();
     runtime::cuda::launch("swiglu_backward", runtime::cuda::native(stream),
                           {cuda::blocks_of(packs, threads), threads}, backward_kernel<width(), T>,
-                          static_cast<T*>(d), static_cast<T*>(gate_up), packs, channels);
+                          static_cast<const T*>(d), static_cast<T*>(gate_up), static_cast<T*>(y), packs, channels);
   });
 }
 

@@ -24,10 +24,14 @@ BatchNorm::BatchNorm(UnitBuilder& builder, std::size_t unit, std::size_t statist
          name);
 }
 
-BatchNorm::Arrays BatchNorm::plan(MemoryLayout& saved, MemoryLayout& deferred) const {
-  return {.statistics = saved.add(3 * channels_, sizeof(float)),
-          .sums = deferred.add(2 * channels_, sizeof(float)),
-          .kept = deferred.add(2 * channels_, size_of(precision_.compute))};
+BatchNorm::Arrays BatchNorm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
+                                  SavedActivations activations) const {
+  Arrays at;
+  at.statistics = saved.add(3 * channels_, sizeof(float));
+  if (activations == SavedActivations::all) at.y = saved.add(rows * channels_, size_of(precision_.compute));
+  at.sums = deferred.add(2 * channels_, sizeof(float));
+  at.kept = deferred.add(2 * channels_, size_of(precision_.compute));
+  return at;
 }
 
 std::size_t BatchNorm::scratch_bytes(std::size_t rows) const {
@@ -72,6 +76,7 @@ BatchNormValues BatchNorm::values(const LayerCall& call, const Arrays& at, const
 
 void BatchNorm::again(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* y, const std::byte* x,
                       const Follow& follow) const {
+  if (at.y) return;
   batch_norm_forward(call.stream, shape(rows), precision_.compute, y, values(call, at, x, follow));
 }
 

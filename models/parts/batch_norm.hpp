@@ -13,6 +13,8 @@
 #include "models/parts/layer_call.hpp"
 #include "models/parts/unit_builder.hpp"
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 namespace ranvier::models {
@@ -24,9 +26,10 @@ class BatchNorm {
  public:
   /// Where a call's arrays lie.
   struct Arrays {
-    std::size_t statistics;  ///< saved [3, C] float
-    std::size_t sums;        ///< deferred [2, C] float: gradients of weight and bias
-    std::size_t kept;        ///< deferred [2, C]: weight and bias, for what is computed after they were given up
+    std::size_t statistics;        ///< saved [3, C] float
+    std::optional<std::size_t> y;  ///< saved [N, C]: the output, if it is saved
+    std::size_t sums;              ///< deferred [2, C] float: gradients of weight and bias
+    std::size_t kept;  ///< deferred [2, C]: weight and bias, for what is computed after they were given up
   };
 
   /// Declares `name`.weight and .bias in `unit`, .running_mean and .running_var in `statistics`, which is a group of
@@ -34,8 +37,15 @@ class BatchNorm {
   BatchNorm(UnitBuilder& builder, std::size_t unit, std::size_t statistics, const std::string& name,
             std::size_t channels, const Precision& precision);
 
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred) const;
+  /// `rows`: N, of which the output is saved with all activations.
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows = 0,
+                            SavedActivations activations = SavedActivations::few) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
+
+  /// The output's place: the saved array, or else `scratch`.
+  [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
+    return at.y ? call.saved + *at.y : scratch;
+  }
 
   /// y = norm of x, plus `addend` unless it is null, through relu unless it is not asked for.
   struct Follow {
@@ -47,7 +57,7 @@ class BatchNorm {
 
   /// In backward_input, before the other two: the parameters for them.
   void keep(const LayerCall& call, const Arrays& at) const;
-  /// y once more.
+  /// y once more, unless it is saved.
   void again(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* y, const std::byte* x,
              const Follow& follow) const;
   /// dx for dy, which may be the same array; `d_sum` is the gradient of what relu is of, unless it is null.

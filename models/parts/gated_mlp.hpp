@@ -8,6 +8,7 @@
 #include "models/parts/linear.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +28,11 @@ class GatedMlp {
   using Options = GatedMlpOptions;
 
   struct Arrays {
-    std::size_t gate_up;     ///< saved [S, N, 2F/S]; backward_input replaces it by its gradient
-    std::size_t inner;       ///< deferred [S, N, F/S]: what goes into `down`
-    std::size_t workspace;   ///< workspace [N, F/S], of forward
+    std::size_t gate_up;               ///< saved [S, N, 2F/S]; backward_input replaces it by its gradient
+    std::optional<std::size_t> saved;  ///< saved [S, N, F/S]: input of `down`, if all activations are saved
+    std::size_t inner = 0;             ///< deferred [S, N, F/S]: input of `down`, if few activations are saved
+    std::size_t workspace;             ///< workspace [N, F/S]: input of `down`, or the gradient with respect to it
+    std::size_t workspace_bytes;
     std::size_t wide_bytes;  ///< of an [N, 2F/S]
     std::size_t tile_bytes;  ///< of an [N, F/S]
     Linear::Arrays gate_up_product, down_product;
@@ -44,8 +47,8 @@ class GatedMlp {
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
   /// `scratch`: as Linear's.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                            std::size_t scratch) const;
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
+                            const MicrobatchShape& shape, std::size_t scratch) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
   // As with Linear, each call but the last does one tile, and y and dx are there after the last of them.
@@ -69,6 +72,11 @@ class GatedMlp {
   void backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy) const;
 
  private:
+  /// A tile's input of `down` in the backward pass.
+  [[nodiscard]] static std::byte* inner(const LayerCall& call, const Arrays& at, std::size_t tile = 0) {
+    return (at.saved ? call.saved + *at.saved : call.deferred + at.inner) + tile * at.tile_bytes;
+  }
+
   std::size_t inner_;
   runtime::DType dtype_;
   Linear gate_up_, down_;

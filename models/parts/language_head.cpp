@@ -23,7 +23,7 @@ struct Arrays {
          const Precision& precision, const MicrobatchShape& shape, const ChosenRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
     const std::size_t C = table.channels, element = size_of(precision.compute);
-    norm = final_norm.plan(saved, deferred, N);
+    norm = final_norm.plan(saved, deferred, N, shape.saved);
     if (choice.chosen > 0) {
       places = saved.add(N, sizeof(std::int32_t));
       targets = saved.add(N, sizeof(std::int32_t));
@@ -59,7 +59,7 @@ struct Arrays {
   std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
   std::size_t d_dense = 0;            ///< deferred [N, C]: the gradient of the former
   std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
-  std::size_t normal;                 ///< [N, C]: the norm's output, or its gradient
+  std::size_t normal;                 ///< [N, C]: the norm's output, if it is not saved, or its gradient
   std::size_t row_losses;             ///< [N] double
   std::size_t exponentials;           ///< [threads, P] float
   std::size_t sum;  ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
@@ -202,12 +202,13 @@ class LanguageHead final : public Layer {
       transform_->forward(call, call.saved + at.dense, input, at.product);
       gelu_forward(call.stream, dtype_, call.saved + at.active, call.saved + at.dense, N * C, gelu_);
     }
-    if (call.part == 0) norm_.forward(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
+    std::byte* const normal = Norm::output(call, at.norm, call.workspace + at.normal);
+    if (call.part == 0) norm_.forward(call, at.norm, normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = N, .n = table_.tile_rows, .k = C, .transpose_b = true, .c_stride = table_.stored_rows()},
            {.c = tile_of_logits(call, at),
             .c_dtype = dtype_,
-            .a = call.workspace + at.normal,
+            .a = normal,
             .b = call.parameters[call.part],
             .dtype = dtype_,
             .bias = bias_ ? parameter(call, {bias_->unit, bias_->offset + call.part * table_.tile_rows}, dtype_)
@@ -253,7 +254,7 @@ class LanguageHead final : public Layer {
     norm_.backward(call, at.norm, d_norm_input, call.workspace + at.normal, norm_input(call, at, input), nullptr,
                    call.workspace + at.scratch);
     if (!transform_) return;
-    gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, N * C, gelu_);
+    gelu_backward(call.stream, dtype_, d_norm_input, call.saved + at.dense, nullptr, N * C, gelu_);
     transform_->backward_input(call, input_gradient, d_norm_input, at.product);
   }
 
@@ -267,13 +268,14 @@ class LanguageHead final : public Layer {
     if (transform_ && call.part == 0)
       transform_->backward_weight(call, input, call.deferred + at.d_dense, call.workspace + at.scratch, at.product);
     if (call.gradients[call.part] == nullptr) return;  // tiles are frozen together
-    if (call.part == 0) norm_.again(call, at.norm, call.workspace + at.normal, norm_input(call, at, input));
+    std::byte* const normal = Norm::output(call, at.norm, call.workspace + at.normal);
+    if (call.part == 0) norm_.again(call, at.norm, normal, norm_input(call, at, input));
     matmul(call.stream,
            {.m = table_.tile_rows, .n = C, .k = N, .transpose_a = true, .a_stride = table_.stored_rows()},
            {.c = call.gradients[call.part],
             .c_dtype = gradient_dtype,
             .a = tile_of_logits(call, at),
-            .b = call.workspace + at.normal,
+            .b = normal,
             .dtype = dtype_,
             .accumulate = call.accumulate});
   }

@@ -234,18 +234,18 @@ void Linear::backward_input(const LayerCall& call, std::byte* dx, const std::byt
   adapt_backward(call, dx, dy, at, tile);
 }
 
-void Linear::backward_gelu(const LayerCall& call, std::byte* d_inner, std::byte* inner, const std::byte* dy,
-                           GeluForm form, const Arrays& at, std::size_t tile) const {
+void Linear::backward_gelu(const LayerCall& call, std::byte* d_inner, const std::byte* inner, std::byte* x,
+                           const std::byte* dy, GeluForm form, const Arrays& at, std::size_t tile) const {
   const runtime::DType dtype = precision_.compute;
   expect(!sums_inputs(), "the gradient of GELU of a tile that is a part of a sum");
   if (const Run* const run = plain_run(tile)) {
     return matmul_gelu_backward(
         call.stream, backward_shape(call, *run),
         {.c = d_inner, .c_dtype = dtype, .a = dy, .b = parameter(call, run->place, dtype), .dtype = dtype}, inner,
-        form);
+        x, form);
   }
   backward_input(call, d_inner, dy, at, tile);
-  gelu_backward(call.stream, dtype, d_inner, inner, rows(call) * tile_in_, form);
+  gelu_backward(call.stream, dtype, d_inner, inner, x, rows(call) * tile_in_, form);
 }
 
 Linear::Sum Linear::sum_of(const LayerCall& call, std::byte* result, bool sums, const Arrays& at) const {

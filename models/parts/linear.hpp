@@ -108,10 +108,10 @@ class Linear {
   /// dx[N, I] = dy[N, O] · weight
   void backward_input(const LayerCall& call, std::byte* dx, const std::byte* dy, const Arrays& at = {},
                       std::size_t tile = 0) const;
-  /// The same through x = gelu(inner): d_inner[N, I] = dx · gelu'(inner), and inner = gelu(inner). Not of tiles that
-  /// add up dx.
-  void backward_gelu(const LayerCall& call, std::byte* d_inner, std::byte* inner, const std::byte* dy,
-                     GeluForm form, const Arrays& at = {}, std::size_t tile = 0) const;
+  /// The same through x = gelu(inner): d_inner[N, I] = dx · gelu'(inner), and x, which may be inner, unless it is null.
+  /// Not of tiles that add up dx.
+  void backward_gelu(const LayerCall& call, std::byte* d_inner, const std::byte* inner, std::byte* x,
+                     const std::byte* dy, GeluForm form, const Arrays& at = {}, std::size_t tile = 0) const;
 
   /// The parameters' gradients, of weights that are whole.
   void backward_weight(const LayerCall& call, const std::byte* x, const std::byte* dy, std::byte* scratch,

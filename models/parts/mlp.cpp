@@ -26,16 +26,22 @@ Mlp::Mlp(UnitBuilder& builder, std::size_t unit, const MlpOptions& options)
              .cut = {options.tiles, LinearOptions::Cut::Along::inputs}}),
       tiles_(joined(up_.tiles(), down_.tiles())) {}
 
-Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                      std::size_t scratch) const {
+Mlp::Arrays Mlp::plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
+                      const MicrobatchShape& shape, std::size_t scratch) const {
+  const std::size_t N = rows(shape);
+  const bool saves = shape.saved == SavedActivations::all;
   MemoryLayout tile;
-  tile.add(rows * inner_ / tiles_.size(), size_of(dtype_));
-  return {.inner = saved.add(tiles_.size(), tile.bytes()),
-          .d_inner = deferred.add(tiles_.size(), tile.bytes()),
-          .workspace = workspace.add(1, tile.bytes()),
-          .tile_bytes = tile.bytes(),
-          .up = up_.plan(saved, deferred, workspace, rows, scratch),
-          .down = down_.plan(saved, deferred, workspace, rows, scratch)};
+  tile.add(N * inner_ / tiles_.size(), size_of(dtype_));
+  Arrays at;
+  at.inner = saved.add(tiles_.size(), tile.bytes());
+  if (saves) at.active = saved.add(tiles_.size(), tile.bytes());
+  at.d_inner = deferred.add(tiles_.size(), tile.bytes());
+  at.workspace_bytes = saves ? 0 : tile.bytes();
+  at.workspace = workspace.add(1, at.workspace_bytes);
+  at.tile_bytes = tile.bytes();
+  at.up = up_.plan(saved, deferred, workspace, N, scratch);
+  at.down = down_.plan(saved, deferred, workspace, N, scratch);
+  return at;
 }
 
 std::size_t Mlp::scratch_bytes(std::size_t rows) const {
@@ -45,7 +51,7 @@ std::size_t Mlp::scratch_bytes(std::size_t rows) const {
 void Mlp::forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                   const std::byte* addend, std::size_t tile) const {
   std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
-  std::byte* const active = call.workspace + at.workspace;
+  std::byte* const active = at.active ? Mlp::active(call, at, tile) : call.workspace + at.workspace;
   up_.forward_gelu(call, inner, active, x, gelu_, at.up, tile);
   down_.forward_add(call, y, active, addend, at.down, tile);
 }
@@ -60,19 +66,19 @@ void Mlp::backward_input(const LayerCall& call, const Arrays& at, std::byte* dx,
                          std::size_t tile) const {
   std::byte* const inner = call.saved + at.inner + tile * at.tile_bytes;
   std::byte* const d_inner = call.deferred + at.d_inner + tile * at.tile_bytes;
-  down_.backward_gelu(call, d_inner, inner, dy, gelu_, at.down, tile);
+  down_.backward_gelu(call, d_inner, inner, at.active ? nullptr : inner, dy, gelu_, at.down, tile);
   up_.backward_input(call, dx, d_inner, at.up, tile);
 }
 
 void Mlp::backward_matrix(const LayerCall& call, const Arrays& at, const std::byte* x, const std::byte* dy,
                           std::size_t tile) const {
-  down_.backward_matrix(call, call.saved + at.inner + tile * at.tile_bytes, dy, tile);
+  down_.backward_matrix(call, active(call, at, tile), dy, tile);
   up_.backward_matrix(call, x, call.deferred + at.d_inner + tile * at.tile_bytes, tile);
 }
 
 void Mlp::backward_adapters(const LayerCall& call, const Arrays& at, const std::byte* x,
                             const std::byte* dy) const {
-  down_.backward_adapters(call, call.saved + at.inner, dy, at.down, at.tile_bytes);
+  down_.backward_adapters(call, active(call, at), dy, at.down, at.tile_bytes);
   up_.backward_adapters(call, x, call.deferred + at.d_inner, at.up, at.tile_bytes);
 }
 

@@ -9,6 +9,7 @@
 #include "models/parts/linear.hpp"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,12 @@ class Mlp {
   using Options = MlpOptions;
 
   struct Arrays {
-    std::size_t inner;      ///< saved [S, N, F/S]: before GELU; backward_input replaces it by what goes into `down`
-    std::size_t d_inner;    ///< deferred [S, N, F/S]
-    std::size_t workspace;  ///< workspace [N, F/S], of forward
+    std::size_t inner;                  ///< saved [S, N, F/S]: before GELU; backward_input replaces it by `active`,
+                                        ///< unless that is saved
+    std::optional<std::size_t> active;  ///< saved [S, N, F/S]: input of `down`, if all activations are saved
+    std::size_t d_inner;                ///< deferred [S, N, F/S]
+    std::size_t workspace;              ///< workspace [N, F/S] of forward, unless `active` is saved
+    std::size_t workspace_bytes;
     std::size_t tile_bytes;  ///< of an [N, F/S]
     Linear::Arrays up, down;
   };
@@ -49,8 +53,8 @@ class Mlp {
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }
 
   /// `scratch`: as Linear's.
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace, std::size_t rows,
-                            std::size_t scratch) const;
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, MemoryLayout& workspace,
+                            const MicrobatchShape& shape, std::size_t scratch) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
   // As with Linear, each call but the last two does one tile, and y and dx are there after the last of them.
@@ -76,6 +80,11 @@ class Mlp {
   void backward_bias(const LayerCall& call, const Arrays& at, const std::byte* dy) const;
 
  private:
+  /// A tile's input of `down` in the backward pass: `active`, or the values that replaced `inner`.
+  [[nodiscard]] static std::byte* active(const LayerCall& call, const Arrays& at, std::size_t tile = 0) {
+    return call.saved + at.active.value_or(at.inner) + tile * at.tile_bytes;
+  }
+
   std::size_t inner_;
   GeluForm gelu_;
   runtime::DType dtype_;

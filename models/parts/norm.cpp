@@ -26,10 +26,13 @@ Norm::Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, cons
   adjacent_ = bias_.unit == weight_.unit && bias_.offset == weight_.offset + options.channels;
 }
 
-Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows) const {
+Norm::Arrays Norm::plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
+                        SavedActivations activations) const {
   Arrays at;
   if (is_layer()) at.mean = saved.add(rows, sizeof(float));
   at.rstd = saved.add(rows * options_.groups, sizeof(float));
+  if (activations == SavedActivations::all)
+    at.y = saved.add(rows * options_.groups * options_.channels, size_of(dtype_));
   at.sums = deferred.add(parameters(), sizeof(float));
   at.kept = deferred.add(parameters(), size_of(dtype_));
   return at;
@@ -112,6 +115,7 @@ void Norm::backward(const LayerCall& call, const Arrays& at, std::byte* dx, cons
 }
 
 void Norm::again(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x) const {
+  if (at.y) return;
   const std::byte* const weight = call.deferred + at.kept;
   const float* const rstd = floats(call.saved + at.rstd);
   if (is_layer()) {

@@ -7,6 +7,8 @@
 #include "models/parts/layer_call.hpp"
 #include "models/parts/unit_builder.hpp"
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 namespace ranvier::models {
@@ -26,18 +28,26 @@ class Norm {
  public:
   /// Where a call's arrays lie.
   struct Arrays {
-    std::size_t mean = 0;  ///< saved [N] float; LayerNorm's
-    std::size_t rstd;      ///< saved [N, G] float
-    std::size_t sums;      ///< deferred float: gradients of the parameters, [2, C] or [C]
-    std::size_t kept;      ///< deferred: the parameters, for what is computed after they were given up
+    std::size_t mean = 0;          ///< saved [N] float; LayerNorm's
+    std::size_t rstd;              ///< saved [N, G] float
+    std::optional<std::size_t> y;  ///< saved [N, G, C]: the output, if it is saved
+    std::size_t sums;              ///< deferred float: gradients of the parameters, [2, C] or [C]
+    std::size_t kept;              ///< deferred: the parameters, for what is computed after they were given up
   };
 
   /// Declares `name`.weight and, of a LayerNorm, `name`.bias.
   Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options);
 
-  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows) const;
+  /// `activations`: whether the output is saved.
+  [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
+                            SavedActivations activations = SavedActivations::few) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;  ///< for backward()
   [[nodiscard]] std::size_t parameters() const;                     ///< elements
+
+  /// The output's place: the saved array, or else `scratch`.
+  [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
+    return at.y ? call.saved + *at.y : scratch;
+  }
 
   /// y = norm of x, or of x + branch, which goes to `sum`.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
@@ -51,7 +61,7 @@ class Norm {
   /// dx = gradient of x for dy, that of y, plus `residual`.
   void backward(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy, const std::byte* x,
                 const std::byte* residual, std::byte* scratch) const;
-  /// y once more.
+  /// y once more, unless it is saved.
   void again(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x) const;
 
   /// In backward_weight.

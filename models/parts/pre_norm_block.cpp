@@ -59,10 +59,11 @@ class PreNormBlock final : public DecodingLayer {
     // What is dropped of a branch is dropped before it joins the residual stream.
     const bool drops = dropout_.drops(call);
     PartWalk walk(call);
-    walk.once([&] { norm_1_.forward(call, at.norm_1, work + at.narrow, input); });
-    walk.each(qkv_.tiles(), [&](std::size_t tile) {
-      qkv_.forward(call, saved + at.attention.qkv, work + at.narrow, at.qkv, tile);
-    });
+    std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
+    std::byte* const normed_2 = Norm::output(call, at.norm_2, work + at.narrow);
+    walk.once([&] { norm_1_.forward(call, at.norm_1, normed_1, input); });
+    walk.each(qkv_.tiles(),
+              [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, normed_1, at.qkv, tile); });
     walk.once([&] {
       attention_.forward(call, at.attention, work + at.scratch, dropout_.rule(call, DropoutPlace::attention));
     });
@@ -70,10 +71,10 @@ class PreNormBlock final : public DecodingLayer {
               [&](std::size_t tile) { out_.forward(call, output, saved + at.attention.out, at.out, tile); });
     walk.once([&] {
       dropout_.drop(call, output, DropoutPlace::attention_branch);
-      norm_2_.forward(call, at.norm_2, work + at.narrow, input, output, saved + at.middle);
+      norm_2_.forward(call, at.norm_2, normed_2, input, output, saved + at.middle);
     });
     walk.each(mlp_.tiles(), [&](std::size_t tile) {
-      mlp_.forward(call, at.mlp, output, work + at.narrow, drops ? nullptr : saved + at.middle, tile);
+      mlp_.forward(call, at.mlp, output, normed_2, drops ? nullptr : saved + at.middle, tile);
     });
     walk.once([&] {
       if (drops) dropout_.drop_and_add(call, output, DropoutPlace::mlp_branch, saved + at.middle);
@@ -118,25 +119,27 @@ class PreNormBlock final : public DecodingLayer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
+    std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
+    std::byte* const normed_2 = Norm::output(call, at.norm_2, work + at.narrow);
     PartWalk walk(call);
     walk.each_trained(
-        mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle); },
-        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile); });
+        mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, normed_2, saved + at.middle); },
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, normed_2, kept + at.d_mlp, tile); });
     walk.each_trained(
         out_.tiles(), [] {},
         [&](std::size_t tile) { out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, tile); });
     walk.each_trained(
-        qkv_.tiles(), [&] { norm_1_.again(call, at.norm_1, work + at.narrow, input); },
-        [&](std::size_t tile) { qkv_.backward_matrix(call, work + at.narrow, kept + at.attention.d_qkv, tile); });
+        qkv_.tiles(), [&] { norm_1_.again(call, at.norm_1, normed_1, input); },
+        [&](std::size_t tile) { qkv_.backward_matrix(call, normed_1, kept + at.attention.d_qkv, tile); });
     walk.rest([&] {
       if (mlp_.has_adapters()) {
-        norm_2_.again(call, at.norm_2, work + at.narrow, saved + at.middle);
-        mlp_.backward_adapters(call, at.mlp, work + at.narrow, kept + at.d_mlp);
+        norm_2_.again(call, at.norm_2, normed_2, saved + at.middle);
+        mlp_.backward_adapters(call, at.mlp, normed_2, kept + at.d_mlp);
       }
       out_.backward_adapters(call, saved + at.attention.out, kept + at.d_out, at.out);
       if (qkv_.has_adapters()) {
-        norm_1_.again(call, at.norm_1, work + at.narrow, input);
-        qkv_.backward_adapters(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv);
+        norm_1_.again(call, at.norm_1, normed_1, input);
+        qkv_.backward_adapters(call, normed_1, kept + at.attention.d_qkv, at.qkv);
       }
       if constexpr (requires { &MlpPart::backward_bias; }) mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
       norm_2_.store_gradients(call, at.norm_2);
@@ -179,8 +182,8 @@ class PreNormBlock final : public DecodingLayer {
   struct Arrays {
     Arrays(const PreNormBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
-      norm_1 = block.norm_1_.plan(saved, deferred, N);
-      norm_2 = block.norm_2_.plan(saved, deferred, N);
+      norm_1 = block.norm_1_.plan(saved, deferred, N, shape.saved);
+      norm_2 = block.norm_2_.plan(saved, deferred, N, shape.saved);
       attention = block.attention_.plan(saved, deferred, shape);
       scratch = workspace.add(
           1, std::max({block.attention_.scratch_bytes(shape), block.norm_1_.scratch_bytes(N),
@@ -188,12 +191,12 @@ class PreNormBlock final : public DecodingLayer {
       qkv = block.qkv_.plan(saved, deferred, workspace, N, scratch);
       out = block.out_.plan(saved, deferred, workspace, N, scratch);
       middle = saved.add(N * C, element);
-      mlp = block.mlp_.plan(saved, deferred, workspace, N, scratch);
+      mlp = block.mlp_.plan(saved, deferred, workspace, shape, scratch);
       d_out = deferred.add(N * C, element);
       d_mlp = deferred.add(N * C, element);
       narrow = workspace.add(N * std::max(C, block.out_.in()), element);
       const std::size_t of_stream = block.dropout_.drops() ? N * C * element : 0;
-      d_middle = of_stream <= mlp.tile_bytes ? mlp.workspace : workspace.add(1, of_stream);
+      d_middle = of_stream <= mlp.workspace_bytes ? mlp.workspace : workspace.add(1, of_stream);
     }
 
     MemoryLayout saved, deferred, workspace;
@@ -204,8 +207,8 @@ class PreNormBlock final : public DecodingLayer {
     Linear::Arrays qkv, out;
     std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
     std::size_t narrow;        ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
-    std::size_t d_middle;  ///< workspace [N, C], with dropout: of the residual stream; where the MLP's forward has
-                           ///< its own, if there is room
+    std::size_t d_middle;  ///< workspace [N, C], with dropout: gradient of the residual stream; in the MLP's own
+                           ///< workspace, if that is large enough
     std::size_t scratch;   ///< workspace: whatever a kernel needs
   };
 

@@ -32,6 +32,8 @@ std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(cons
     order.grid.g_inter = 3;
     order.policy = policy;
     orders.emplace_back(actors::to_string(policy), order);
+    order.saved_activations = models::SavedActivations::all;
+    orders.emplace_back(std::string(actors::to_string(policy)) + ", all activations saved", order);
   }
   auto waiting = options;
   waiting.grid.g_inter = 3;
@@ -46,6 +48,7 @@ std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(cons
   }
   auto& last = orders.back().second;
   last.recompute = 2;
+  last.saved_activations = models::SavedActivations::all;
   last.tiers = {.parameters = TierKind::host,
                 .optimizer = TierKind::host,
                 .activations = TierKind::host,

@@ -22,8 +22,9 @@ inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "m
 /// A precision whose loss is scaled where half numbers would vanish.
 void set_precision(actors::TrainerOptions& options, runtime::DType compute);
 
-/// The same job on a pipeline of three stages under every policy, with weight gradients that wait, and on one of two
-/// stages of two chunks each; some with what is recomputed, and states in host memory. By name.
+/// The job on a pipeline of three stages under every policy, with few and with all activations saved and with deferred
+/// weight gradients. Then on a pipeline of two stages of two chunks each. Some have recomputation, and states in host
+/// memory. By name.
 [[nodiscard]] std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(
     const actors::TrainerOptions& options);
 

@@ -107,6 +107,7 @@ template <typename Draw>
 void draw_memory(actors::TrainerOptions& options, const Draw& draw) {
   using actors::TierKind;
   options.recompute = draw(0, 2);
+  if (draw(0, 1) == 0) options.saved_activations = models::SavedActivations::all;
   options.prefetch = draw(0, 3);
   options.reuse = draw(0, 1) == 0;
   const auto tier = [&] { return draw(0, 1) == 0 ? TierKind::device : TierKind::host; };

@@ -35,6 +35,36 @@ TEST_CASE("the automatic interval is the factor of the number of layers with the
   }
 }
 
+TEST_CASE("all activations are saved where they fit, and take more memory than few") {
+  using models::SavedActivations;
+  const auto architecture = models::make_gpt(tests::small_gpt(4));
+  const tests::RandomTokens tokens(8, 37);
+  auto options = tests::small_run();
+  options.grid = {2, 1};
+  const auto planned = [&](int recompute) {
+    options.recompute = recompute;
+    return actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+  };
+  for (const int recompute : {0, 1}) {
+    CAPTURE(recompute);
+    std::size_t bytes[2];
+    for (const SavedActivations saved : {SavedActivations::few, SavedActivations::all}) {
+      options.saved_activations = saved;
+      const auto plan = planned(recompute);
+      CHECK(plan.stage->capacity().saved == saved);
+      bytes[static_cast<int>(saved)] = plan.memory.bytes(runtime::MemorySpace::device);
+    }
+    CHECK(bytes[0] < bytes[1]);
+    options.saved_activations.reset();
+    for (const std::size_t there : {bytes[1], bytes[1] - 1}) {
+      options.device_bytes = there;
+      CHECK(planned(recompute).memory.bytes(runtime::MemorySpace::device) == bytes[there == bytes[1] ? 1 : 0]);
+    }
+    options.device_bytes.reset();
+    CHECK(planned(recompute).stage->capacity().saved == SavedActivations::few);
+  }
+}
+
 TEST_CASE("a stage knows its ends and its units") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);

@@ -79,6 +79,7 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
       trainer.node_of = nodes_of(options, {});
       trainer.links = profile.links;  // the config names a file of them
       trainer.gpu = trial.trainer.gpu;
+      trainer.device_bytes = trial.trainer.device_bytes;
       std::size_t most = 0;
       for (int rank = 0; rank < planner.world(); ++rank) {
         const auto plan = actors::plan_rank(planner.job().architecture, planner.job().sample, trainer, rank);
@@ -194,8 +195,19 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
   CHECK(best[0].at("tokens_per_second").as_double() >= best[2].at("tokens_per_second").as_double());
   CHECK(json.at("left_out").as_object().size() > 0);
   CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
+  CHECK(best[0].at("saved_activations").as_string() == "few");
   CHECK(best[0].at("bytes_to_device").as_double() == 5 << 20);
   CHECK(best[0].at("file_bytes_read").is_null());  // nobody said
+}
+
+TEST_CASE("on GPUs with memory for all activations, ranvier-plan has all saved, unless few are asked for") {
+  for (const char* const saved : {"auto", "few"}) {
+    auto words = small_job({"--json", "--best", "1", "--saved-activations", saved});
+    std::replace(words.begin(), words.end(), std::string("test-cpu"), std::string("test-gpu"));
+    const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);
+    const std::string expected = saved == std::string("auto") ? "all" : "few";
+    CHECK(json.at("best").as_array().at(0).at("saved_activations").as_string() == expected);
+  }
 }
 
 TEST_CASE("what was predicted without a search has no bound") {

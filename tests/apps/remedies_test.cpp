@@ -30,7 +30,10 @@ TEST_CASE("what a job does already is no remedy, nor what its grid or its precis
     CHECK(offers(options, words));
   }
   CHECK_FALSE(offers(options, "--shard zero1"));  // one row
+  CHECK_FALSE(offers(options, "--saved-activations few"));
   CHECK_FALSE(offers(options, "--gradient-dtype half"));
+  options.saved_activations = models::SavedActivations::all;
+  CHECK(offers(options, "--saved-activations few"));
   options.recompute_auto = true;
   options.microbatch_size = 1;
   options.tiers.optimizer = options.tiers.parameters = options.tiers.gradients = TierKind::nvme;

@@ -138,6 +138,30 @@ TEST_CASE("the start of any run is a screen, and a dry run shows all") {
   CHECK(lines_of(all).size() > 64);
 }
 
+TEST_CASE("a start says that all activations are saved, and on how many stages") {
+  apps::TrainOptions options;
+  options.ranks = 2;
+  options.model.gpt() = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
+  options.trainer.batch_size = 2;
+  options.trainer.grid = {2, 1};
+  const auto architecture = models::make_gpt(options.model.gpt());
+  using Saved = models::SavedActivations;
+  const auto start = [&](Saved front, Saved back) {
+    std::vector<actors::RankPlan> stages;
+    for (const Saved saved : {front, back}) {
+      options.trainer.saved_activations = saved;
+      stages.push_back(
+          actors::plan_rank(architecture, {8 * 4, 8 * 4}, options.trainer, static_cast<int>(stages.size())));
+    }
+    return apps::start_table(options, architecture, stages);
+  };
+  CHECK(start(Saved::few, Saved::few).find("saved activations") == std::string::npos);
+  CHECK(start(Saved::few, Saved::all).find("\nsaved activations: all on 1 of 2 stages\n") != std::string::npos);
+  CHECK(start(Saved::all, Saved::all).find("\nsaved activations: all\n") != std::string::npos);
+  options.run.request = apps::Request::dry_run;
+  CHECK(start(Saved::few, Saved::few).find("\nsaved activations: few\n") != std::string::npos);
+}
+
 TEST_CASE("columns of a table are as wide as their widest cell, in characters") {
   apps::TextTable table({{"n"}, {"layers", true}, {"bytes"}});
   table.add({"7", "h.0 … h.1", "1.0 MiB"});

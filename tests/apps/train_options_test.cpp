@@ -174,6 +174,10 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   const auto off = parse_train({"--data", "a", "--recompute", "off"}).trainer;
   CHECK((off.recompute == 0 && !off.recompute_auto));
 
+  CHECK_FALSE(off.saved_activations);
+  CHECK(parse_train({"--data", "a", "--saved-activations", "all"}).trainer.saved_activations ==
+        models::SavedActivations::all);
+
   CHECK_FALSE(off.deferred_limit);
   const auto waits = parse_train({"--data", "a", "--policy", "zero-bubble", "--deferred-limit", "3"}).trainer;
   CHECK(waits.policy == actors::Policy::zero_bubble);
@@ -192,6 +196,7 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   refused_train({"--policy", "1f2b"}, "one of message-driven, 1f1b, gpipe, zero-bubble, zb-h1");
   refused_train({"--deferred-limit", "-1"}, "a number of microbatches, 0 for none, or auto");
   refused_train({"--recompute", "0"}, "a number of layers, auto or off");
+  refused_train({"--saved-activations", "some"}, "one of auto, few, all");
   refused_train({"--model", "gpt3"}, "gpt2-small");
   refused_train({"--stpes", "3"}, "did you mean --steps?");
 }

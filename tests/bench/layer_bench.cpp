@@ -165,9 +165,10 @@ class Bench {
     });
     operation("gelu forward", 8 * N * C, [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); });
     // Each call halves most values: few calls, lest they become subnormal.
-    report_operation("gelu backward",
-                     quickest([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); }, 50),
-                     16 * N * C);
+    report_operation(
+        "gelu backward",
+        quickest([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), N * 4 * C); }, 50),
+        16 * N * C);
     operation("bias gradients", 9 * N * C, [&] {
       for (const std::size_t width : {C, C, 3 * C, 4 * C}) {
         column_sums(*stream_, sums.data(), DType::f32, x.data(), dtype_, N, width, true);

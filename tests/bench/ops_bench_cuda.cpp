@@ -177,7 +177,7 @@ class Bench {
     bytes_case(model, "gelu_forward", 8 * NC,
                [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });
     bytes_case(model, "gelu_backward", 16 * NC,
-               [&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), 4 * N * C); });
+               [&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), 4 * N * C); });
     const Dropout dropped = make_dropout(0.1f, 1, 2, 3, 0);
     bytes_case(model, "dropout", 2 * NC,
                [&] { dropout(*stream_, z.data(), dtype_, static_cast<int>(model.B), model.T * C, dropped); });
@@ -261,7 +261,7 @@ class Bench {
     fused("fc forward with GELU", [&] { matmul_gelu(*stream_, {N, 4 * C, C}, biased, y.data()); });
     fused("mlp projection forward with addend", [&] { matmul_add(*stream_, {N, C, 4 * C}, biased, y.data()); });
     fused("mlp projection backward of input with GELU's gradient", [&] {
-      matmul_gelu_backward(*stream_, {.m = N, .n = 4 * C, .k = C, .transpose_b = true}, plain, y.data());
+      matmul_gelu_backward(*stream_, {.m = N, .n = 4 * C, .k = C, .transpose_b = true}, plain, y.data(), y.data());
     });
     fused("fc backward of weight and bias", [&] {
       matmul_column_sums(*stream_, {.m = C, .n = 4 * C, .k = N, .transpose_a = true}, gradient,

@@ -126,7 +126,7 @@ TEST_CASE("a product with an addend is both of them, in every dtype") {
   });
 }
 
-TEST_CASE("a product with GELU's gradient is both of them, and leaves GELU's value where its argument was") {
+TEST_CASE("a product with GELU's gradient is both of them, with or without GELU's value") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
@@ -135,17 +135,21 @@ TEST_CASE("a product with GELU's gradient is both of them, and leaves GELU's val
         CAPTURE(at_once);
         const MatmulShape shape{.m = m, .n = n, .k = k, .transpose_b = true};
         const TypedArray a(dtype, m * k, 4), b(dtype, n * k, 5, 0.2), x(dtype, m * n, 6, 1.5);
-        TypedArray d(dtype, m * n), after = x, value(dtype, m * n);
+        TypedArray d(dtype, m * n), d_alone(dtype, m * n), after = x, value(dtype, m * n);
         const auto expected = plain_matmul(shape, a, b, nullptr, nullptr, dtype);
         DeviceCopies at(stream);
         const MatmulArrays arrays{.c = at(d), .c_dtype = dtype, .a = at(a), .b = at(b), .dtype = dtype};
         if (at_once)
           say("gradient of GELU", shape, dtype,
               choose(stream, shape, arrays, {Epilogue::Kind::gelu_backward, at(after)}));
-        matmul_gelu_backward(stream, shape, arrays, at(after));
+        matmul_gelu_backward(stream, shape, arrays, at(after), at(after));
+        MatmulArrays alone = arrays;
+        alone.c = at(d_alone);
+        matmul_gelu_backward(stream, shape, alone, at(x), nullptr);
         gelu_forward(stream, dtype, at(value), at(x), m * n);
         at.fetch();
         CHECK(same_bits(after, value));
+        CHECK(same_bits(d, d_alone));
         double most = 0;
         for (std::size_t i = 0; i < m * n; ++i) {
           const double factor = slope(x[i]), gradient = expected.value[i] * factor;

@@ -33,12 +33,14 @@ TEST_CASE("GELU is GPT-2's or BERT's, forward and backward, in every dtype and o
       on_every_device([&](runtime::StreamView stream) {
         const std::size_t n = 1013;
         const TypedArray x(dtype, n, 21, 2.5), dy(dtype, n, 22);
-        TypedArray y(dtype, n), again = x, d = dy;
+        TypedArray y(dtype, n), again = x, d = dy, d_alone = dy;
         DeviceCopies at(stream);
         gelu_forward(stream, dtype, at(y), at(x), n, form);
-        gelu_backward(stream, dtype, at(d), at(again), n, form);
+        gelu_backward(stream, dtype, at(d), at(again), at(again), n, form);
+        gelu_backward(stream, dtype, at(d_alone), at(x), nullptr, n, form);
         at.fetch();
         CHECK(same_bits(y, again));
+        CHECK(same_bits(d, d_alone));
         const double unit = half_unit(dtype);
         const double relative = unit + (dtype == DType::f32 ? (on_gpu_here() ? 1.2e-6 : 6e-7) : 5e-6);
         for (std::size_t i = 0; i < n; ++i) {
@@ -85,7 +87,7 @@ TEST_CASE("GELU of extreme values has no NaN but where one went in") {
     std::vector<float> x{-1e4f, -100.0f, -20.0f, 0.0f, 20.0f, 100.0f, 1e4f, NAN}, d(x.size(), 1.0f);
     on_one_device([&](runtime::StreamView stream) {
       DeviceCopies at(stream);
-      gelu_backward(stream, DType::f32, at(d), at(x), x.size(), form);
+      gelu_backward(stream, DType::f32, at(d), at(x), at(x), x.size(), form);
       at.fetch();
     });
     CHECK(x[0] == doctest::Approx(0));

@@ -66,22 +66,27 @@ class ModelRun {
  public:
   /// Owns the device: its one wide stream is the run's. `samples`: of the largest microbatch. Parameters are drawn
   /// wide enough for every gradient to matter.
-  ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples)
-      : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples)
-      : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples)
-      : ModelRun(std::move(device), make_bert(options), make_bert(whole(options)), samples) {}
-  ModelRun(std::unique_ptr<runtime::Device> device, const ResnetOptions& options, int samples)
-      : ModelRun(std::move(device), make_resnet(options), make_resnet(options), samples) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples,
+           SavedActivations saved = SavedActivations::few)
+      : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples, saved) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const LlamaOptions& options, int samples,
+           SavedActivations saved = SavedActivations::few)
+      : ModelRun(std::move(device), make_llama(options), make_llama(whole(options)), samples, saved) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const BertOptions& options, int samples,
+           SavedActivations saved = SavedActivations::few)
+      : ModelRun(std::move(device), make_bert(options), make_bert(whole(options)), samples, saved) {}
+  ModelRun(std::unique_ptr<runtime::Device> device, const ResnetOptions& options, int samples,
+           SavedActivations saved = SavedActivations::few)
+      : ModelRun(std::move(device), make_resnet(options), make_resnet(options), samples, saved) {}
 
   /// `whole`: the same model without tiles, by which parameters are drawn.
-  ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples)
+  ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples,
+           SavedActivations saved = SavedActivations::few)
       : device_(std::move(device)),
         dtype_(model.precision.compute),
         gradient_dtype_(model.precision.gradient),
         model_(std::move(model)),
-        shape_{samples, model_.positions, device_->threads()},
+        shape_{samples, model_.positions, device_->threads(), saved},
         stream_(device_->make_stream("model", runtime::StreamWidth::whole)) {
     ReferenceParameters drawn;
     std::uint64_t seed = 100;
@@ -279,7 +284,7 @@ class ModelRun {
     const std::int32_t* const documents =
         samples_.documents.empty() ? nullptr : at(std::as_const(samples_.documents));
     return {.stream = *stream_,
-            .shape = {samples_.samples, positions(), shape_.threads},
+            .shape = {samples_.samples, positions(), shape_.threads, shape_.saved},
             .key = samples_.key,
             .parameters = pointers_,
             .gradients = gradient_pointers_,

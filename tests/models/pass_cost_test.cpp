@@ -101,6 +101,32 @@ TEST_CASE("the operations of GPT's passes cost what the model declares, whole an
   }
 }
 
+TEST_CASE("with all activations saved, no norm and no GELU of a GPT is computed again") {
+  const GptOptions options{.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 67, .sequence_length = 7};
+  struct Backward {
+    std::size_t norms = 0;
+    double activation_bytes = 0;
+  };
+  const auto backward_of = [&](SavedActivations saved) {
+    auto device = std::make_unique<tests::RecordingDevice>();
+    tests::RecordingDevice& recorded = *device;
+    ModelRun run(std::move(device), options, samples, saved);
+    run.forward(made_up_samples(options, 3, samples), 1);
+    recorded.clear();
+    run.backward(false);
+    Backward found;
+    for (const auto& [stream, cost] : recorded.work()) {
+      if (cost.kind == WorkKind::norm) ++found.norms;
+      if (cost.kind == WorkKind::activation) found.activation_bytes += cost.bytes;
+    }
+    return found;
+  };
+  const Backward few = backward_of(SavedActivations::few), all = backward_of(SavedActivations::all);
+  CHECK(all.norms == 5);  // two of each block, and the head's
+  CHECK(few.norms == 2 * all.norms);
+  CHECK(all.activation_bytes == 3.0 / 4 * few.activation_bytes);
+}
+
 TEST_CASE("the operations of LLaMA's passes cost what the model declares, for each of its kin") {
   for (const auto& [name, options] : family()) {
     CAPTURE(name);

@@ -27,12 +27,14 @@ TEST_CASE("SwiGLU is that of the formula, forward and backward, in every dtype a
       on_every_device([&](runtime::StreamView stream) {
         const std::size_t N = 17;
         const TypedArray x(dtype, N * 2 * F, 21, 2.5), dy(dtype, N * F, 22);
-        TypedArray y(dtype, N * F), again = dy, d = x;
+        TypedArray y(dtype, N * F), again = dy, d = x, d_alone = x;
         DeviceCopies at(stream);
         swiglu_forward(stream, dtype, at(y), at(x), N, F);
-        swiglu_backward(stream, dtype, at(again), at(d), N, F);
+        swiglu_backward(stream, dtype, at(again), at(d), at(again), N, F);
+        swiglu_backward(stream, dtype, at(dy), at(d_alone), nullptr, N, F);
         at.fetch();
         CHECK(same_bits(y, again));
+        CHECK(same_bits(d, d_alone));
         const double unit = half_unit(dtype), relative = unit + (dtype == DType::f32 ? 1.5e-6 : 6e-6);
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < N * F; ++i) {
@@ -60,7 +62,7 @@ TEST_CASE("SwiGLU of extreme gates has no NaN but where one went in") {
   }
   on_one_device([&](runtime::StreamView stream) {
     DeviceCopies at(stream);
-    swiglu_backward(stream, DType::f32, at(d), at(x), d.size(), 1);
+    swiglu_backward(stream, DType::f32, at(d), at(x), at(d), d.size(), 1);
     at.fetch();
   });
   for (const std::size_t i : {0, 1, 2}) CHECK(d[i] == doctest::Approx(0));

@@ -117,7 +117,12 @@ TEST_CASE("an activation costs what it reads and writes") {
                     [&](StreamView stream) { gelu_forward(stream, dtype, forward[y], forward[x], N, form); });
       const auto d = backward.changes(N), again = backward.changes(N);
       backward.check(WorkKind::activation, [&](StreamView stream) {
-        gelu_backward(stream, dtype, backward[d], backward[again], N, form);
+        gelu_backward(stream, dtype, backward[d], backward[again], backward[again], N, form);
+      });
+      CostedRun alone(dtype);
+      const auto alone_d = alone.changes(N), of = alone.reads(N);
+      alone.check(WorkKind::activation, [&](StreamView stream) {
+        gelu_backward(stream, dtype, alone[alone_d], alone[of], nullptr, N, form);
       });
     }
     CostedRun forward(dtype), backward(dtype);
@@ -126,7 +131,12 @@ TEST_CASE("an activation costs what it reads and writes") {
                   [&](StreamView stream) { swiglu_forward(stream, dtype, forward[y], forward[x], N, F); });
     const auto d = backward.changes(N * F), gate_up = backward.changes(N * 2 * F);
     const auto cost = backward.check(WorkKind::activation, [&](StreamView stream) {
-      swiglu_backward(stream, dtype, backward[d], backward[gate_up], N, F);
+      swiglu_backward(stream, dtype, backward[d], backward[gate_up], backward[d], N, F);
+    });
+    CostedRun alone(dtype);
+    const auto alone_d = alone.reads(N * F), changed = alone.changes(N * 2 * F);
+    alone.check(WorkKind::activation, [&](StreamView stream) {
+      swiglu_backward(stream, dtype, alone[alone_d], alone[changed], nullptr, N, F);
     });
     CHECK(cost.dtype == dtype);
     CHECK(cost.flops == 0);

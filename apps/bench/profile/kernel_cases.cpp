@@ -107,7 +107,7 @@ ProfiledWork activation(DType dtype, const KernelSize& size) {
   const std::size_t x = layout.array(n), y = layout.array(n), d = layout.array(n);
   return {layout.bytes(), [=](StreamView stream, std::byte* at) {
             models::gelu_forward(stream, dtype, at + y, at + x, n);
-            models::gelu_backward(stream, dtype, at + d, at + x, n);
+            models::gelu_backward(stream, dtype, at + d, at + x, at + x, n);
           }};
 }
 

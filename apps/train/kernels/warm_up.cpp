@@ -8,11 +8,15 @@
 
 namespace ranvier::apps {
 
-void run_layers(const RankRun& run, const actors::TrainerOptions& trainer, runtime::StreamView stream) {
+void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView stream) {
+  const actors::TrainerOptions& trainer = plan.trainer;
   // The largest microbatch of a row and, where they do not divide it, the last.
   const int row_samples = trainer.batch_size / trainer.grid.g_data;
   const int largest = std::min(trainer.microbatch_size, row_samples);
-  std::vector<models::MicrobatchShape> shapes{{largest, run.job.architecture.positions, trainer.threads}};
+  const bool saves = std::any_of(plan.stages.begin(), plan.stages.end(), saves_all_activations);
+  std::vector<models::MicrobatchShape> shapes{
+      {largest, run.job.architecture.positions, trainer.threads,
+       saves ? models::SavedActivations::all : models::SavedActivations::few}};
   if (row_samples % largest != 0) {
     shapes.push_back(shapes.front());
     shapes.back().samples = row_samples % largest;
@@ -20,9 +24,9 @@ void run_layers(const RankRun& run, const actors::TrainerOptions& trainer, runti
   models::run_each_layer(run.job.architecture, trainer.precision, run.job.sample, shapes, stream);
 }
 
-void load_kernels(const RankRun& run, const actors::TrainerOptions& trainer, runtime::Device& device) {
+void load_kernels(const RankRun& run, const JobPlan& plan, runtime::Device& device) {
   const auto stream = device.make_stream("loading", runtime::StreamWidth::whole);
-  together(run.session, [&] { run_layers(run, trainer, *stream); });
+  together(run.session, [&] { run_layers(run, plan, *stream); });
 }
 
 }  // namespace ranvier::apps

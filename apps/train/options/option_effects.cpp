@@ -73,6 +73,7 @@ std::span<const Entry> entries() {
       Entry{"layers-per-stage", bits},
       Entry{"rebalance", run},
       Entry{"recompute", bits},
+      Entry{"saved-activations", rounding},  // other bits in half precision on a GPU alone
       // Data.
       Entry{content_option, decides},
       Entry{"data", decides},

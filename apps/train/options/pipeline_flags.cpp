@@ -126,6 +126,14 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
              "keep one activation for every N layers and compute the others again; auto: the "
              "N with the least memory; off",
              recompute(trainer.recompute, trainer.recompute_auto)});
+  using Saved = std::optional<models::SavedActivations>;
+  table.add(
+      {"saved-activations", "NAME",
+       "activations that blocks save for the backward pass: all; few: recompute outputs of norms and activation "
+       "functions; auto: all on a GPU if they fit",
+       choice<Saved>(
+           trainer.saved_activations,
+           {{"auto", Saved()}, {"few", models::SavedActivations::few}, {"all", models::SavedActivations::all}})});
 }
 
 }  // namespace ranvier::apps

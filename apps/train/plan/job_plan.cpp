@@ -8,7 +8,10 @@
 #include "apps/train/plan/text_samples.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace ranvier::apps {
@@ -32,8 +35,8 @@ void update_stages(const RankRun& run, JobPlan& plan) {
   plan.stages = plan_stages(run.job.architecture, run.job.sample, plan.trainer);
 }
 
-/// What this rank would do alone.
-JobPlan plan_alone(const RankRun& run, bool all_reach) {
+/// The plan of this rank alone. `device_bytes`: TrainerOptions.
+JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t> device_bytes) {
   const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
   JobPlan plan{.trainer = options.trainer};
   actors::TrainerOptions& trainer = plan.trainer;
@@ -48,6 +51,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach) {
     trainer.eval_samples = asked == 0 ? all : std::min(asked, all);
   }
   trainer.node_of = nodes_of(options, session.nodes());
+  trainer.device_bytes = device_bytes;
   update_stages(run, plan);
   // Fewer units are gathered ahead where memory is short, unless somebody asked for so many.
   const auto fits = [&] {
@@ -60,6 +64,19 @@ JobPlan plan_alone(const RankRun& run, bool all_reach) {
     update_stages(run, plan);
   }
   return plan;
+}
+
+/// Memory that every rank may plan on its GPU, if saved activations depend on it.
+std::optional<std::size_t> gpu_bytes(const RankRun& run) {
+  const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
+  if (options.device.device != DeviceFlag::cuda || options.trainer.saved_activations) return {};
+  if (options.run.request == Request::dry_run) return options.device.memory_bytes;  // a dry run needs no GPU
+  long long bytes = 0;
+  together(session, [&] {
+    const std::size_t budget = device_budget(session, options.device.gpu, options.device.memory_bytes);
+    bytes = static_cast<long long>(std::min<std::size_t>(budget, std::numeric_limits<long long>::max()));
+  });
+  return static_cast<std::size_t>(session.smallest(bytes));
 }
 
 void compare_samples(const RankRun& run, const JobPlan& plan) {
@@ -83,7 +100,8 @@ JobPlan plan_job(const RankRun& run) {
   const bool on_gpu = run.options.device.device == DeviceFlag::cuda;
   const bool all_reach = on_gpu && session.smallest(runtime::mpi_reaches_gpus() ? 1 : 0) == 1;
   JobPlan plan;
-  together(session, [&] { plan = plan_alone(run, all_reach); });
+  const std::optional<std::size_t> device_bytes = gpu_bytes(run);
+  together(session, [&] { plan = plan_alone(run, all_reach, device_bytes); });
   compare_samples(run, plan);
   // The rank with the least memory decides: units are gathered in the same order and into the same places
   // everywhere.
@@ -92,6 +110,13 @@ JobPlan plan_job(const RankRun& run) {
     if (std::exchange(plan.trainer.prefetch, prefetch) != prefetch) update_stages(run, plan);
   });
   return plan;
+}
+
+std::string saved_activations_text(std::span<const actors::RankPlan* const> stages) {
+  const auto saving = static_cast<std::size_t>(
+      std::count_if(stages.begin(), stages.end(), [](const auto* stage) { return saves_all_activations(*stage); }));
+  if (saving == 0) return "few";
+  return saving == stages.size() ? "all" : fmt::format("all on {} of {} stages", saving, stages.size());
 }
 
 std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct) {

@@ -5,6 +5,8 @@
 #include "apps/train/rank_run.hpp"
 
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::apps {
@@ -24,6 +26,12 @@ struct JobPlan {
 [[nodiscard]] std::vector<actors::RankPlan> plan_stages(const models::Architecture& architecture,
                                                         const models::SampleBytes& sample,
                                                         const actors::TrainerOptions& options);
+
+[[nodiscard]] inline bool saves_all_activations(const actors::RankPlan& stage) {
+  return stage.stage->capacity().saved == models::SavedActivations::all;
+}
+/// "all", "few", or "all on 2 of 3 stages".
+[[nodiscard]] std::string saved_activations_text(std::span<const actors::RankPlan* const> stages);
 
 /// What computing on a GPU takes of a rank beside the plan's arrays; none where the flags ask for another device.
 /// `direct`: messages reach its memory without staging, as far as NCCL lets them. Pure; any thread.

@@ -82,6 +82,12 @@ void add_shardings_of_part(std::vector<Remedy>& all, const TrainerOptions& optio
 
 /// Activations and what travels or is gathered.
 void add_passes(std::vector<Remedy>& all, const TrainerOptions& options) {
+  if (options.saved_activations == models::SavedActivations::all) {
+    all.push_back({.flags = {{"--saved-activations", "few"}},
+                   .words = "--saved-activations few",
+                   .kinds = {MemoryKind::activations},
+                   .make = [](TrainerOptions& o) { o.saved_activations = models::SavedActivations::few; }});
+  }
   if (!options.recompute_auto) {
     all.push_back({.flags = {{"--recompute", "auto"}},
                    .words = "--recompute auto",

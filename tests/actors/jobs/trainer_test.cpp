@@ -52,6 +52,7 @@ TEST_CASE("policies, pipeline limits and recomputation never change a bit") {
         options.policy = policy;
         options.pipeline_limit = limit;
         options.recompute = recompute;
+        options.saved_activations = limit == 2 ? models::SavedActivations::all : models::SavedActivations::few;
         check_same_bits(reference, run_simulated(small_gpt(), options, 3));
       }
     }

@@ -1,0 +1,109 @@
+// Layers that save all activations compute what those that recompute some do, to the bit.
+#include "models/lora.hpp"
+#include "models/tuning.hpp"
+#include "tests/models/bert_family.hpp"
+#include "tests/models/llama_family.hpp"
+#include "tests/models/model_checks.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+using namespace ranvier;
+using namespace ranvier::models;
+using runtime::DType;
+
+namespace {
+
+constexpr int samples = 3;
+constexpr std::pair<Precision, int> variants[] = {
+    {Precision{}, 1}, {Precision{}, 2}, {Precision{DType::bf16, DType::f32}, 1}};  // and tiles
+
+Architecture make(const GptOptions& options, const Tuning& tuning) { return make_gpt(options, tuning); }
+Architecture make(const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); }
+Architecture make(const BertOptions& options, const Tuning& tuning) { return make_bert(options, tuning); }
+Architecture make(const ResnetOptions& options, const Tuning& tuning) { return make_resnet(options, tuning); }
+
+Tuning adapters(const LoraOptions& options) {
+  return {.train = {}, .freeze = {}, .lora = std::make_shared<const LoraOptions>(options)};
+}
+
+std::size_t saved_bytes(const Architecture& model, SavedActivations saved) {
+  std::size_t bytes = 0;
+  for (const auto& layer : model.layers) bytes += layer->memory({samples, model.positions, 2, saved}).saved;
+  return bytes;
+}
+
+template <typename Options>
+void check_modes(const Options& options, const Options& whole, const ReferenceSamples& batch,
+                 const Tuning& tuning = {}) {
+  const auto run_of = [&](SavedActivations saved) {
+    return ModelRun(device_of(2, true), make(options, tuning), make(whole, tuning), samples, saved);
+  };
+  ModelRun few = run_of(SavedActivations::few), all = run_of(SavedActivations::all);
+  for (const bool accumulate : {false, true}) {
+    CHECK(few.forward(batch, 0.01) == all.forward(batch, 0.01));
+    few.backward(accumulate);
+    all.backward(accumulate);
+  }
+  for (std::size_t unit = 0; unit < few.gradients().size(); ++unit) {
+    CAPTURE(few.gradients()[unit].first.name);
+    CHECK(same_bits(few.gradients()[unit].second, all.gradients()[unit].second));
+  }
+  const Architecture model = make(options, tuning);
+  CHECK(saved_bytes(model, SavedActivations::all) > saved_bytes(model, SavedActivations::few));
+}
+
+template <typename Options>
+void check_tiled(Options options, const std::pair<Precision, int>& variant, const Tuning& tuning = {}) {
+  options.precision = variant.first;
+  const Options whole = options;
+  options.tile = variant.second;
+  check_modes(options, whole, made_up_samples(options, 3, samples), tuning);
+}
+
+}  // namespace
+
+TEST_CASE("a GPT that saves all activations has the bits of one that recomputes some") {
+  for (const auto& variant : variants) {
+    for (const float dropout : {0.0f, 0.3f}) {
+      const GptOptions options{
+          .layers = 2, .hidden = 12, .heads = 3, .vocab_size = 150, .sequence_length = 7, .dropout = dropout};
+      check_tiled(options, variant);
+      check_tiled(options, variant,
+                  adapters({.rank = 3, .dropout = dropout, .targets = {"c_attn", "c_proj", "c_fc"}}));
+    }
+  }
+}
+
+TEST_CASE("a LLaMA that saves all activations has the bits of one that recomputes some") {
+  for (const auto& variant : variants) {
+    for (auto [name, options] : family()) {
+      CAPTURE(name);
+      options.vocab_size = 150;
+      check_tiled(options, variant);
+    }
+    LlamaOptions options = small_llama();
+    options.vocab_size = 150;
+    check_tiled(options, variant, adapters({.rank = 3, .targets = {"q_proj", "up_proj", "down_proj"}}));
+  }
+}
+
+TEST_CASE("a BERT that saves all activations has the bits of one that recomputes some") {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [name, options] : bert_family({dtype, DType::f32})) {
+      CAPTURE(name);
+      check_modes(options, options, masked_samples(options, 3, samples));
+    }
+}
+
+TEST_CASE("a residual network that saves all activations has the bits of one that recomputes some") {
+  const ResnetOptions options{.blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5};
+  ReferenceSamples batch{.samples = samples};
+  for (std::size_t i = 0; i < (3 * samples * 10 * 10 + 3) / 4; ++i)
+    batch.tokens.push_back(static_cast<std::int32_t>(0x01020304 + 0x3f1d * i));
+  batch.targets = {0, 3, 4};
+  check_modes(options, options, batch);
+}
