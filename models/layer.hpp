@@ -38,9 +38,10 @@ struct MicrobatchShape {
 
 /// What one microbatch needs in a layer, in bytes.
 struct LayerMemory {
-  std::size_t saved = 0;      ///< written by forward, for both backward calls; backward_input may change it
-  std::size_t deferred = 0;   ///< written by backward_input, read by backward_weight
-  std::size_t workspace = 0;  ///< scratch during any one call, all its parts; contents are lost afterwards
+  std::size_t saved = 0;         ///< written by forward, for both backward calls; backward_input may change it
+  std::size_t deferred = 0;      ///< written by backward_input, read by backward_weight
+  std::size_t workspace = 0;     ///< scratch during any one call, all its parts; contents are lost afterwards
+  bool output_gradient = false;  ///< backward_weight reads the output gradient, which is kept for it
 };
 
 /// Which microbatch, for counter-based randomness: the same on any grid.
@@ -89,12 +90,13 @@ struct LayerCall {
   const std::int32_t* positions = nullptr;
   const std::int32_t* document_ends = nullptr;
 
-  const std::byte* targets = nullptr;  ///< last layer only: what the sample source gives as targets
-  double* loss = nullptr;              ///< last layer only: forward stores the sum over the microbatch's
-                                       ///< elements of their losses times `loss_factor`
-  double loss_factor = 1;              ///< 1 / (elements of the global batch that have a loss)
-  float loss_scale = 1;                ///< gradients are those of loss · loss_scale (fp16)
-  ForwardDetails details;              ///< last layer only, without training
+  const std::byte* output_gradient = nullptr;  ///< only in backward_weight, with LayerMemory::output_gradient
+  const std::byte* targets = nullptr;          ///< last layer only: what the sample source gives as targets
+  double* loss = nullptr;                      ///< last layer only: forward stores the sum over the microbatch's
+                                               ///< elements of their losses times `loss_factor`
+  double loss_factor = 1;                      ///< 1 / (elements of the global batch that have a loss)
+  float loss_scale = 1;                        ///< gradients are those of loss · loss_scale (fp16)
+  ForwardDetails details;                      ///< last layer only, without training
   double* hits = nullptr;  ///< last layer only, without training, where it counts_hits(): forward stores
                            ///< how many elements of the microbatch have the greatest logit at their target
 };
@@ -154,8 +156,8 @@ class Layer {
 
   /// Reads input, saved, parameters and output_gradient; writes input_gradient and deferred. Once per forward,
   /// before backward_weight. The first layer of a model gets a null input_gradient, the last one a null
-  /// output_gradient. input_gradient and output_gradient may not overlap. output_gradient must be read for
-  /// good: backward_weight does not get it.
+  /// output_gradient. input_gradient and output_gradient may not overlap. backward_weight gets the
+  /// output_gradient only with LayerMemory::output_gradient.
   virtual void backward_input(const LayerCall& call, const std::byte* input, const std::byte* output_gradient,
                               std::byte* input_gradient) = 0;
 

@@ -126,6 +126,7 @@ class LayerRun {
       for (std::size_t part = 0; part < parts.backward_weight.size(); ++part) {
         LayerCall weight_call = call(part);
         weight_call.accumulate = accumulate;
+        weight_call.output_gradient = last_ ? nullptr : output_gradient_;
         layer_.backward_weight(weight_call, input_);
       }
     }

@@ -34,6 +34,7 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
                                  address(call.saved),
                                  address(call.deferred),
                                  address(call.workspace),
+                                 address(call.output_gradient),
                                  address(call.targets),
                                  address(call.document_starts),
                                  address(call.positions),
@@ -168,12 +169,15 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
   return checkpoint;
 }
 
-const std::byte* Stage::output_gradient(std::size_t layer, int slot) const {
-  return layer + 1 == layers() ? output(slot) : between_base_[(layer + 1) % 2];
+std::byte* Stage::output_gradient(std::size_t layer, const Microbatch& microbatch) const {
+  if (layer + 1 == layers()) return output(microbatch.slot);
+  if (const auto& kept = this->layer(layer).output_gradient)
+    return deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + *kept;
+  return between_base_[(layer + 1) % 2];
 }
 
-std::byte* Stage::input_gradient_of(std::size_t layer, int gradient_buffer) const {
-  if (layer > 0) return between_base_[layer % 2];
+std::byte* Stage::input_gradient_of(std::size_t layer, const Microbatch& microbatch, int gradient_buffer) const {
+  if (layer > 0) return output_gradient(layer - 1, microbatch);
   return writes_input_gradient() ? input_gradient(gradient_buffer) : nullptr;
 }
 
@@ -229,8 +233,10 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
               : map.writes_checkpoint        ? arrays.checkpoint_written
                                              : layer_output(step.layer, microbatch.slot, kept);
   } else if (step.kind == PassStep::Kind::backward_input) {
-    output_gradient = this->output_gradient(step.layer, microbatch.slot);
-    written = input_gradient_of(step.layer, gradient_buffer);
+    output_gradient = this->output_gradient(step.layer, microbatch);
+    written = input_gradient_of(step.layer, microbatch, gradient_buffer);
+  } else if (map.reads_output_gradient) {
+    call.output_gradient = this->output_gradient(step.layer, microbatch);
   }
   const auto queue = [&] {
     switch (step.kind) {

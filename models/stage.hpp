@@ -78,8 +78,9 @@ class Stage : public StageLayout {
   [[nodiscard]] const std::byte* input_of(runtime::StreamView stream, const PassStep& step,
                                           const Microbatch& microbatch, const std::byte* checkpoint) const;
   /// Where the gradient with respect to a layer's output comes from, and that of its input goes to.
-  [[nodiscard]] const std::byte* output_gradient(std::size_t layer, int slot) const;
-  [[nodiscard]] std::byte* input_gradient_of(std::size_t layer, int gradient_buffer) const;
+  [[nodiscard]] std::byte* output_gradient(std::size_t layer, const Microbatch& microbatch) const;
+  [[nodiscard]] std::byte* input_gradient_of(std::size_t layer, const Microbatch& microbatch,
+                                             int gradient_buffer) const;
 
   const std::uint64_t number_;  // of this stage in this process
   runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,

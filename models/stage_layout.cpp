@@ -82,8 +82,9 @@ void StageLayout::cut_segments() {
 void StageLayout::place_arrays() {
   std::vector<LayerMemory> needs;
   std::vector<std::size_t> output_bytes;
-  for (const LayerMemoryMap& map : layers_) {
+  for (LayerMemoryMap& map : layers_) {
     needs.push_back(map.layer->memory(options_.capacity));
+    map.reads_output_gradient = needs.back().output_gradient;
     output_bytes.push_back(aligned(map.layer->output_elements(options_.capacity.positions) *
                                    runtime::size_of(options_.precision.compute) *
                                    static_cast<std::size_t>(options_.capacity.samples)));
@@ -118,18 +119,35 @@ void StageLayout::place_arrays() {
         in_area += output_bytes[l];
       }
       sizes_.workspace = std::max(sizes_.workspace, needs[l].workspace);
-      if (l + 1 < layers_.size()) sizes_.between = std::max(sizes_.between, output_bytes[l]);
+      if (l + 1 < layers_.size() && !keeps_output_gradient(l))
+        sizes_.between = std::max(sizes_.between, output_bytes[l]);
     }
     sizes_.area = std::max(sizes_.area, in_area);
     areas.push_back(in_area);
   }
   std::vector<std::size_t> deferred;
   for (const LayerMemory& need : needs) deferred.push_back(aligned(need.deferred));
-  place_deferred(deferred, areas);
+  place_deferred(deferred, output_bytes, areas);
 }
 
-/// `deferred` by layer, `areas` by segment: bytes.
-void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& areas) {
+/// Whether gradients of other layers are computed between the output gradient of this one and its weight gradients,
+/// which read it. The last layer's output gradient has a place of its own anyway.
+bool StageLayout::keeps_output_gradient(std::size_t layer) const {
+  const bool weights_wait = defers() || (sends_gradients_ && layer < segments_.front().end);
+  return layers_[layer].reads_output_gradient && weights_wait && layer >= first_backward_ &&
+         layer + 1 < layers_.size();
+}
+
+/// `deferred` and `outputs` by layer, `areas` by segment: bytes.
+void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& outputs,
+                                 const std::vector<std::size_t>& areas) {
+  const auto place_output_gradients = [&](std::size_t& offset) {
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      if (!keeps_output_gradient(l)) continue;
+      layers_[l].output_gradient = offset;
+      offset += outputs[l];
+    }
+  };
   std::size_t offset = 0;
   if (!defers()) {
     // Of one layer at a time, but for the frontmost segment of a stage whose left neighbour waits for the input
@@ -142,12 +160,14 @@ void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const
       offset += deferred[l];
     }
     sizes_.deferred = std::max(sizes_.deferred, offset);
+    place_output_gradients(sizes_.deferred);  // behind what other segments' layers overwrite meanwhile
     return;
   }
   for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
     layers_[l].deferred_offset = offset;
     offset += deferred[l];
   }
+  place_output_gradients(offset);
   for (std::size_t s = 0; recomputes() && s < segments_.size(); ++s) {
     if (segments_[s].end <= first_backward_) continue;
     for (std::size_t l = segments_[s].begin; l < segments_[s].end; ++l) layers_[l].recomputed_offset = offset;

@@ -10,7 +10,8 @@
 //
 // Weight gradients may wait: then a backward pass computes input gradients alone, and what the weight gradients of its
 // microbatch read stays until they are computed, in the slot and in a *deferred place*. That has every layer's
-// `deferred`, and with recomputation all that was computed again, so that it is computed again once.
+// `deferred`, the output gradients that layers read then, and with recomputation all that was computed again, so that it
+// is computed again once.
 //
 // Backward passes end at the first layer of the model that has trained units: what is before it keeps nothing, and
 // stages before it have no backward steps at all.
@@ -83,8 +84,10 @@ class StageLayout {
     std::size_t output_offset = 0;   ///< of a segment's end in the slot, always
     std::size_t scratch_output = 0;  ///< of a segment's end, in the recompute area
     std::size_t deferred_offset = 0;
-    std::size_t recomputed_offset = 0;  ///< in a deferred place: of what its segment has in the recompute area
-    std::size_t checkpoint_copy = 0;    ///< in a deferred place: of the checkpoint that it reads
+    std::size_t recomputed_offset = 0;           ///< in a deferred place: the segment's recompute area
+    std::size_t checkpoint_copy = 0;             ///< in a deferred place: copy of the checkpoint that it reads
+    bool reads_output_gradient = false;          ///< LayerMemory::output_gradient
+    std::optional<std::size_t> output_gradient;  ///< in a deferred place, if weight gradients do not follow at once
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
     std::optional<std::size_t> writes_checkpoint;                ///< the first time it runs
@@ -183,7 +186,9 @@ class StageLayout {
   void add_layers();
   void cut_segments();
   void place_arrays();
-  void place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& areas);
+  void place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& outputs,
+                      const std::vector<std::size_t>& areas);
+  [[nodiscard]] bool keeps_output_gradient(std::size_t layer) const;
   [[nodiscard]] bool writes_gradients() const;
   [[nodiscard]] bool passes_by(std::size_t layer) const;
   void add_parts(LayerMemoryMap& map) const;

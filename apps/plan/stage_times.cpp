@@ -124,6 +124,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
       break;
     case Kind::backward_weight: {
       call.parameters = {};
+      call.output_gradient = output;
       code.backward_weight(call, input);
       const double adds = recorder_->take_seconds();
       call.accumulate = false;  // as the first microbatch of a step has it

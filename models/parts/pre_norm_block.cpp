@@ -50,7 +50,7 @@ class PreNormBlock final : public DecodingLayer {
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
-    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes()};
+    return {arrays.saved.bytes(), arrays.deferred.bytes(), arrays.workspace.bytes(), !dropout_.drops()};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
@@ -87,15 +87,16 @@ class PreNormBlock final : public DecodingLayer {
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
     // Where nothing is dropped, the gradient of the residual stream is that of the branch as well.
     std::byte* const d_middle = dropout_.drops() ? work + at.d_middle : kept + at.d_out;
+    const std::byte* const d_mlp = this->d_mlp(call, at, output_gradient);
     PartWalk walk(call);
     walk.once([&] {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
-      dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutPlace::mlp_branch);
+      if (dropout_.drops())
+        dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutPlace::mlp_branch);
     });
-    walk.each(mlp_.tiles(), [&](std::size_t tile) {
-      mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile);
-    });
+    walk.each(mlp_.tiles(),
+              [&](std::size_t tile) { mlp_.backward_input(call, at.mlp, work + at.narrow, d_mlp, tile); });
     walk.once([&] {
       norm_2_.backward(call, at.norm_2, d_middle, work + at.narrow, saved + at.middle, output_gradient,
                        work + at.scratch);
@@ -121,10 +122,11 @@ class PreNormBlock final : public DecodingLayer {
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
     std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
     std::byte* const normed_2 = Norm::output(call, at.norm_2, work + at.narrow);
+    const std::byte* const d_mlp = this->d_mlp(call, at, call.output_gradient);
     PartWalk walk(call);
     walk.each_trained(
         mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, normed_2, saved + at.middle); },
-        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, normed_2, kept + at.d_mlp, tile); });
+        [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, normed_2, d_mlp, tile); });
     walk.each_trained(
         out_.tiles(), [] {},
         [&](std::size_t tile) { out_.backward_matrix(call, saved + at.attention.out, kept + at.d_out, tile); });
@@ -134,14 +136,14 @@ class PreNormBlock final : public DecodingLayer {
     walk.rest([&] {
       if (mlp_.has_adapters()) {
         norm_2_.again(call, at.norm_2, normed_2, saved + at.middle);
-        mlp_.backward_adapters(call, at.mlp, normed_2, kept + at.d_mlp);
+        mlp_.backward_adapters(call, at.mlp, normed_2, d_mlp);
       }
       out_.backward_adapters(call, saved + at.attention.out, kept + at.d_out, at.out);
       if (qkv_.has_adapters()) {
         norm_1_.again(call, at.norm_1, normed_1, input);
         qkv_.backward_adapters(call, normed_1, kept + at.attention.d_qkv, at.qkv);
       }
-      if constexpr (requires { &MlpPart::backward_bias; }) mlp_.backward_bias(call, at.mlp, kept + at.d_mlp);
+      if constexpr (requires { &MlpPart::backward_bias; }) mlp_.backward_bias(call, at.mlp, d_mlp);
       norm_2_.store_gradients(call, at.norm_2);
       out_.backward_bias(call, kept + at.d_out, work + at.scratch);
       attention_.store_gradients(call, at.attention);
@@ -193,7 +195,7 @@ class PreNormBlock final : public DecodingLayer {
       middle = saved.add(N * C, element);
       mlp = block.mlp_.plan(saved, deferred, workspace, shape, scratch);
       d_out = deferred.add(N * C, element);
-      d_mlp = deferred.add(N * C, element);
+      d_mlp = deferred.add(block.dropout_.drops() ? N * C : 0, element);
       narrow = workspace.add(N * std::max(C, block.out_.in()), element);
       const std::size_t of_stream = block.dropout_.drops() ? N * C * element : 0;
       d_middle = of_stream <= mlp.workspace_bytes ? mlp.workspace : workspace.add(1, of_stream);
@@ -205,12 +207,18 @@ class PreNormBlock final : public DecodingLayer {
     std::size_t middle;  ///< saved [N, C]: the residual stream between attention and MLP
     typename MlpPart::Arrays mlp;
     Linear::Arrays qkv, out;
-    std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
-    std::size_t narrow;        ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
+    std::size_t d_out;     ///< deferred [N, C]: gradient of attention's branch
+    std::size_t d_mlp;     ///< deferred [N, C], with dropout: gradient of the MLP's branch
+    std::size_t narrow;    ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
     std::size_t d_middle;  ///< workspace [N, C], with dropout: gradient of the residual stream; in the MLP's own
                            ///< workspace, if that is large enough
     std::size_t scratch;   ///< workspace: whatever a kernel needs
   };
+
+  /// The gradient of the MLP's branch, which is the output gradient if nothing is dropped.
+  const std::byte* d_mlp(const LayerCall& call, const Arrays& at, const std::byte* output_gradient) const {
+    return dropout_.drops() ? call.deferred + at.d_mlp : output_gradient;
+  }
 
   Arrays arrays(const LayerCall& call) const {
     expect_planned_threads(call, name_);

@@ -51,9 +51,9 @@ class TokenEmbedding final : public Layer {
 
   LayerMemory memory(MicrobatchShape shape) const override {
     MemoryLayout deferred, workspace;
-    deferred.add(rows(shape) * table_.channels, size_of(precision_.compute));
+    if (drops()) deferred.add(rows(shape) * table_.channels, size_of(precision_.compute));
     workspace.add(rows(shape), sizeof(std::int32_t));
-    return {0, deferred.bytes(), workspace.bytes()};
+    return {0, deferred.bytes(), workspace.bytes(), !drops()};
   }
 
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
@@ -77,6 +77,7 @@ class TokenEmbedding final : public Layer {
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte* output_gradient,
                       std::byte*) override {
+    if (!drops()) return;
     const std::size_t elements = rows(call.shape) * table_.channels;
     runtime::copy(call.stream, call.deferred, output_gradient, elements * size_of(precision_.compute));
     drop(call, call.deferred);
@@ -85,6 +86,7 @@ class TokenEmbedding final : public Layer {
   void backward_weight(const LayerCall& call, const std::byte* input) override {
     const bool positions = last_tile(call) && has_positions();
     std::byte* const d_positions = positions ? call.gradients.back() : nullptr;
+    const std::byte* const d_out = drops() ? call.deferred : call.output_gradient;
     embedding_backward(call.stream, embedding_shape(call.shape), precision_.compute,
                        {.tokens_gradient = call.gradients[call.part],
                         .first_row = call.part * table_.tile_rows,
@@ -92,7 +94,7 @@ class TokenEmbedding final : public Layer {
                         .positions_gradient = call.positions == nullptr ? d_positions : nullptr,
                         .position_rows = position_rows_,
                         .gradient_dtype = precision_.gradient,
-                        .d_out = call.deferred,
+                        .d_out = d_out,
                         .tokens = reinterpret_cast<const std::int32_t*>(input),
                         .accumulate = call.accumulate,
                         .order = reinterpret_cast<std::int32_t*>(call.workspace),
@@ -102,13 +104,14 @@ class TokenEmbedding final : public Layer {
                        {.tokens_gradient = d_positions,
                         .token_rows = position_rows_,
                         .gradient_dtype = precision_.gradient,
-                        .d_out = call.deferred,
+                        .d_out = d_out,
                         .tokens = call.positions,
                         .accumulate = call.accumulate,
                         .order = reinterpret_cast<std::int32_t*>(call.workspace)});
   }
 
  private:
+  bool drops() const { return dropout_ > 0; }
   bool has_positions() const { return position_rows_ > 0; }
   bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
 

@@ -310,6 +310,7 @@ class Bench {
                          .saved = saved.data(),
                          .deferred = deferred.data(),
                          .workspace = workspace.data(),
+                         .output_gradient = output_gradient.data(),
                          .targets = targets.data(),
                          .loss = &loss,
                          .loss_factor = 1.0 / static_cast<double>(N)};

@@ -181,15 +181,16 @@ class ModelRun {
         model_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
                                          i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
       });
-      // backward_weight may come late: by then these are others'.
+      // backward_weight may come late: by then these are others', but for what the layer asks to be kept.
       poison(workspace_[i]);
-      poison(output_gradients_[i]);
+      if (!keeps_output_gradient(i)) poison(output_gradients_[i]);
     }
     for (std::size_t i = model_.layers.size(); i-- > 0;) {
       for_each_part(i, model_.layers[i]->parts().backward_weight, [&](LayerCall& call, DeviceCopies& at) {
         const auto is_there = [](const std::byte* gradient) { return gradient != nullptr; };
         if (std::none_of(call.gradients.begin(), call.gradients.end(), is_there)) return;
         call.accumulate = accumulate;
+        if (keeps_output_gradient(i)) call.output_gradient = seen(output_gradients_[i], at);
         model_.layers[i]->backward_weight(call, input(i, at));
       });
     }
@@ -236,6 +237,10 @@ class ModelRun {
   static Options whole(Options options) {
     options.tile = 1;
     return options;
+  }
+
+  bool keeps_output_gradient(std::size_t layer) const {
+    return model_.layers[layer]->memory(shape_).output_gradient;
   }
 
   static void poison(HeapMemory& buffer) {

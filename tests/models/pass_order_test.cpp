@@ -100,8 +100,10 @@ TEST_CASE("in a deferred place nothing lies in the place of anything else") {
           const StageLayout::LayerMemoryMap& map = layout.layer(l);
           const models::LayerMemory memory = map.layer->memory(layout.capacity());
           take(map.deferred_offset, memory.deferred);
-          if (recompute == 0) continue;
           const std::size_t output = map.layer->output_elements(8) * 2 * sizeof(float);
+          CHECK(map.output_gradient.has_value() == (memory.output_gradient && l + 1 < layout.layers()));
+          if (map.output_gradient) take(*map.output_gradient, output);
+          if (recompute == 0) continue;
           take(map.recomputed_offset + map.saved_offset, memory.saved);
           take(map.recomputed_offset + (map.ends_segment ? map.scratch_output : map.output_offset), output);
           if (map.reads_checkpoint) take(map.checkpoint_copy, layout.checkpoint_bytes(*map.reads_checkpoint, 2));

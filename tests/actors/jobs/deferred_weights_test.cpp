@@ -169,6 +169,7 @@ TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a
           const models::LayerMemory memory = layer.memory(plan.stage->capacity());
           const std::size_t output = aligned(layer.output_elements(8) * sizeof(float) * 2);
           needed += aligned(memory.deferred);
+          if (memory.output_gradient && l + 1 < plan.stage->layers()) needed += output;
           if (recompute == 0) continue;
           needed += aligned(memory.saved) + output;
           if (plan.stage->layer(l).reads_checkpoint) needed += 2 * 8 * 16 * sizeof(float);
