@@ -8,7 +8,7 @@ sizes=(--layers 2 --hidden 64 --heads 1)
 expect() {  # <words of the message> <ranks> <device> <flags…>: ends with an error, and in time
   local said status=0 begin=$SECONDS
   said=$(timeout --kill-after=5 40 mpirun -n "$2" --oversubscribe --bind-to none "$build/apps/ranvier-train" \
-    --data "$folder/text" "${sizes[@]}" --sequence-length 32 --batch-size 4 --microbatch-size 1 --timeout 10 \
+    --data "$folder/text" "${sizes[@]}" --sequence-length 32 --batch-size 4 --microbatch-size 1 --precision fp32 --timeout 10 \
     --device "${@:3}" 2>&1) || status=$?
   local as_expected=false
   if [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && grep -qF -e "$1" <<<"$said"; then as_expected=true; fi
@@ -33,7 +33,7 @@ gpus=$(nvidia-smi -L | grep -c GPU)
 
 # A rank that is killed: the other one does not wait for ever.
 mpirun -n 2 --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" --layers 2 --hidden 64 \
-  --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --g-inter 2 --timeout 10 \
+  --heads 1 --sequence-length 32 --batch-size 4 --microbatch-size 1 --steps 1000000 --precision fp32 --g-inter 2 --timeout 10 \
   --device cuda $common_flags --metrics "$folder/metrics" >"$folder/log" 2>&1 &
 job=$! begin=$SECONDS
 while [ ! -s "$folder/metrics" ] && kill -0 "$job" 2>/dev/null && ((SECONDS - begin < 30)); do sleep 0.2; done
