@@ -46,6 +46,16 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   CHECK(own([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }));
   CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 64; }));  // of 12 channels
   CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 4; }));   // of 192
+  for (const char* model : {"llama3-8b", "mistral-7b", "bert-base"}) {
+    const auto named = [&](TrainOptions& o) { o.model = {model, models::named_model(model).value()}; };
+    CHECK_FALSE(own(named));
+    for (const auto documents : {models::Documents::mask, models::Documents::pad}) {
+      CHECK(own([&](TrainOptions& o) {
+        named(o);
+        o.data.documents = documents;
+      }));
+    }
+  }
 }
 
 TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what would help") {
@@ -66,10 +76,7 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
   refused([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }, "--dropout 0");
   refused([](TrainOptions& o) { o.model.gpt().heads = 64; }, "heads of 12 channels");
   refused([](TrainOptions&) {}, "this build has no cuDNN", false);
-  const auto bert = [](TrainOptions& o) { o.model = {"bert-base", *models::named_model("bert-base")}; };
-  refused(bert, "positions that see all of a sample, as those of --model bert-base");
-  const auto unasked = with([&](TrainOptions& o) { bert(o); });
-  CHECK(attention_kernels(unasked, true) == AttentionKernels::own);
+  refused([](TrainOptions& o) { o.data.documents = models::Documents::mask; }, "--documents mask or pad");
 }
 
 TEST_CASE("a fast backward pass is for runs whose attention may be cuDNN's") {

@@ -177,6 +177,24 @@ TEST_CASE_FIXTURE(Fixture, "attention by cuDNN trains what our own kernels train
         std::string::npos);
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "attention by cuDNN trains shared keys, windows and whole samples as our own kernels do") {
+  for (const Flags& model :
+       {Flags{"--model", "llama", "--kv-heads", "1"},
+        {"--model", "llama", "--kv-heads", "1", "--window", "5"},
+        {"--model", "bert", "--vocab-size", "257", "--dropout", "0", "--mlm-probability", "0.3"}}) {
+    CAPTURE(model);
+    Flags own{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "ranvier"};
+    own.insert(own.end(), model.begin(), model.end());
+    Flags cudnn = own;
+    cudnn[7] = "cudnn";
+    const Result expected = train(1, own), insisted = train(1, cudnn);
+    CHECK(insisted.losses != expected.losses);
+    check_close(insisted, expected, 3e-3);
+    CHECK(insisted.output.find("attention: cuDNN 9.19.0 for 2 of 2 passes") != std::string::npos);
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within rounding, and says what it costs") {
   const Flags flags{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "cudnn"};
   Flags fast = flags;

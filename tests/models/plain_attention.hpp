@@ -64,7 +64,7 @@ struct PlainAttention {
             std::size_t d) const {
     return qkv[place(b, t, which, h, d)];
   }
-  /// Of query h, or the key or value that it reads.
+  /// Element of query h, or of the key or value that it reads.
   std::size_t place(std::size_t b, std::size_t t, std::size_t which, std::size_t h, std::size_t d) const {
     const std::size_t head = which == 0 ? h : H + (which - 1) * K + h * K / H;
     return (b * T + t) * row + head * D + d;
@@ -133,7 +133,7 @@ inline Doubles doubles(const TypedArray& array) {
   return values;
 }
 
-/// √ mean square of the difference over that of `expected`.
+/// Root mean square of the difference, relative to `expected`.
 inline double relative_error(const TypedArray& values, const Doubles& expected) {
   double error = 0, square = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {

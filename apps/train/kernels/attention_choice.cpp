@@ -22,6 +22,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   models::AttentionShape shape = *of_model;
   shape.kernels = AttentionKernels::cudnn;
   const bool drops = models::dropout_of(options.model.sizes) != 0;
+  const bool masks = options.data.documents != models::Documents::join;
   const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);
   if (options.device.attention == AttentionKernels::cudnn) {
     constexpr const char* rather = "or --attention auto";
@@ -31,12 +32,10 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
     if (drops)
       fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}",
            rather);
-    if (shape.stored_key_heads() != shape.heads || shape.window > 0 || !shape.causal)
-      fail(ErrorCode::usage, "--attention cudnn has no kernels for {}: give --attention ranvier, {}",
-           !shape.causal
-               ? fmt::format("positions that see all of a sample, as those of --model {} do", options.model.name)
-           : shape.window > 0 ? "windows (--window)"
-                              : "heads that share keys (--kv-heads)",
+    if (masks)
+      fail(ErrorCode::usage,
+           "--attention cudnn has no kernels for samples of documents of their own (--documents mask or pad, "
+           "--prompt-field, --label-field): give --attention ranvier, {}",
            rather);
     if (!suits)
       fail(ErrorCode::usage,
@@ -50,8 +49,8 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
     return AttentionKernels::cudnn;
   }
   const bool measures = options.device.attention == AttentionKernels::measured && options.device.measures_products;
-  return measures && on_gpu && half && !drops && suits && library_is_built ? AttentionKernels::measured
-                                                                           : AttentionKernels::own;
+  return measures && on_gpu && half && !drops && !masks && suits && library_is_built ? AttentionKernels::measured
+                                                                                     : AttentionKernels::own;
 }
 
 }  // namespace

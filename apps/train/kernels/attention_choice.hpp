@@ -6,8 +6,8 @@
 
 namespace ranvier::apps {
 
-/// Our own where the library cannot help: not on a GPU, in fp32, with dropout, in a build without it, or where
-/// nothing is measured. Throws ErrorCode::usage where --attention cudnn asks for what cannot be, and where
+/// Our own if the library cannot help: not on a GPU, in fp32, with dropout or documents of samples, in a build without
+/// it, or if nothing is measured. Throws ErrorCode::usage if --attention cudnn asks for what cannot be, or if
 /// --attention-backward fast has no use.
 [[nodiscard]] models::AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built);
 
