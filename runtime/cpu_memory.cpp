@@ -1,8 +1,11 @@
 #include "runtime/cpu_memory.hpp"
 
 #include "runtime/arena.hpp"
+#include "runtime/compute_pool.hpp"
 #include "runtime/error.hpp"
+#include "runtime/cores.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -47,6 +50,21 @@ std::byte* map(std::size_t bytes) {
   return first + before;
 }
 
+/// Takes the pages of large memory from the system, which clears each as it is touched first: on all usable cores,
+/// with at least `bytes_per_thread` per thread. Smaller memory is left to its first use.
+void take_pages(std::byte* data, std::size_t bytes) {
+  constexpr std::size_t bytes_per_thread = std::size_t{64} << 20;
+  const auto cores = static_cast<std::size_t>(available_cores());
+  const auto threads = static_cast<int>(std::min(cores, bytes / bytes_per_thread));
+  if (threads == 0) return;
+  ComputePool pool(threads);
+  pool.run([=](int thread, int all) {
+    const Share share = share_of(bytes, thread, all, huge_page_bytes);
+    for (std::size_t at = share.begin; at < share.end; at += page_bytes)
+      *static_cast<volatile std::byte*>(data + at) = {};
+  });
+}
+
 void unmap(std::byte* data, std::size_t bytes) noexcept { munmap(data, round_up(bytes, page_bytes)); }
 
 }  // namespace
@@ -73,10 +91,12 @@ Buffer CpuMemory::allocate(std::size_t bytes, MemorySpace space) {
     fail(ErrorCode::memory, "the system refused {} ({} bytes) of {} memory: {}", format_bytes(bytes), bytes,
          to_string(space), std::strerror(error));
   }
-  return Buffer(data, bytes, [counts, used = used_](std::byte* released, std::size_t size) {
+  Buffer buffer(data, bytes, [counts, used = used_](std::byte* released, std::size_t size) {
     unmap(released, size);
     if (counts) used->fetch_sub(size);
   });
+  if (space == MemorySpace::pinned) take_pages(data, bytes);
+  return buffer;
 }
 
 }  // namespace ranvier::runtime

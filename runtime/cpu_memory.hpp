@@ -15,7 +15,8 @@ class CpuMemory {
   /// `budget_bytes` limits MemorySpace::device; none: physical memory.
   explicit CpuMemory(std::optional<std::size_t> budget_bytes);
 
-  /// As Device::allocate. The buffer may outlive this object.
+  /// As Device::allocate; large pinned memory takes its pages at once, on all usable cores. The buffer may outlive this
+  /// object.
   [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space);
 
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_->load(); }

@@ -31,6 +31,7 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t registered_from_bytes = std::size_t{64} << 20;  // smaller pinned memory is cleared in no time
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
@@ -151,6 +152,7 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] Buffer allocate_device(std::size_t bytes);
   [[nodiscard]] Buffer allocate_pinned(std::size_t bytes);
+  [[nodiscard]] Buffer register_pinned(std::size_t bytes);
 
   cuda::Properties properties_;
   std::string description_;
@@ -417,7 +419,26 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   return buffer;
 }
 
+/// Pages that CpuMemory has taken on several threads, pinned where they are: cudaHostAlloc() clears them on one thread.
+/// Empty if the driver refuses, or if the GPU would need another address for them.
+Buffer CudaDevice::register_pinned(std::size_t bytes) {
+  const auto pages = std::make_shared<Buffer>(host_.allocate(bytes, MemorySpace::pinned));
+  std::byte* const data = pages->data();
+  if (cudaHostRegister(data, bytes, cudaHostRegisterPortable) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  Buffer buffer(data, bytes, [pages](std::byte* released, std::size_t) { cudaHostUnregister(released); });
+  void* seen_by_gpu = nullptr;
+  if (cudaHostGetDevicePointer(&seen_by_gpu, data, 0) == cudaSuccess && seen_by_gpu == data) return buffer;
+  cudaGetLastError();
+  return {};
+}
+
 Buffer CudaDevice::allocate_pinned(std::size_t bytes) {
+  if (bytes >= registered_from_bytes) {
+    if (Buffer buffer = register_pinned(bytes); buffer.data() != nullptr) return buffer;
+  }
   void* data = nullptr;
   const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
   if (result == cudaErrorMemoryAllocation || result == cudaErrorInvalidValue) {

@@ -110,10 +110,11 @@ cudaError_t health() { return is_known ? cudaErrorIllegalAddress : cudaSuccess; 
 constexpr std::size_t page_bytes = 4096, guard_bytes = 4096;
 constexpr unsigned char guard = 0xa5;
 
-/// Of what is taken.
+/// Sizes of arrays that were taken, and host memory that was registered, by its first byte.
 struct Sizes {
   std::mutex mutex;
   std::unordered_map<void*, std::size_t> of;
+  std::unordered_set<void*> registered;
 };
 Sizes& sizes() {
   static auto* all = new Sizes;  // buffers of static lifetime come back after any destructor
@@ -231,6 +232,15 @@ cudaError_t cudaMalloc(void** place, std::size_t bytes) { return take(place, byt
 cudaError_t cudaFree(void* place) { return give_back(place); }
 cudaError_t cudaHostAlloc(void** place, std::size_t bytes, unsigned) { return take(place, bytes); }
 cudaError_t cudaFreeHost(void* place) { return give_back(place); }
+cudaError_t cudaHostRegister(void* place, std::size_t, unsigned) {
+  const std::lock_guard lock(sizes().mutex);
+  return sizes().registered.insert(place).second ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered;
+}
+cudaError_t cudaHostUnregister(void* place) {
+  const std::lock_guard lock(sizes().mutex);
+  return sizes().registered.erase(place) == 1 ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
+}
+cudaError_t cudaHostGetDevicePointer(void** seen, void* place, unsigned) { return *seen = place, cudaSuccess; }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return std::memset(to, value, bytes), cudaSuccess;
 }

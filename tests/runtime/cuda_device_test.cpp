@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <stdexcept>
@@ -60,15 +61,22 @@ TEST_CASE("host and pinned memory are zeroed, not counted, and the host's to rea
   CHECK(device->used_bytes() == 0);
 }
 
-TEST_CASE("a kernel reads and writes pinned memory") {
+TEST_CASE("a kernel reads and writes pinned memory, however large it is") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
-  const Buffer pinned = device->allocate(1000 * sizeof(float), MemorySpace::pinned);
-  auto* values = reinterpret_cast<float*>(pinned.data());
-  for (int i = 0; i < 1000; ++i) values[i] = static_cast<float>(i);
-  scale(*stream, values, DType::f32, 2, 1000);
-  stream->synchronize();
-  for (int i = 0; i < 1000; ++i) REQUIRE(values[i] == static_cast<float>(2 * i));
+  for (const std::size_t elements : {std::size_t{1000}, (std::size_t{70} << 20) / sizeof(float)}) {
+    CAPTURE(elements);
+    for (int round = 0; round < 2; ++round) {  // the second may get the memory that the first gave back
+      const Buffer pinned = device->allocate(elements * sizeof(float), MemorySpace::pinned);
+      auto* const values = reinterpret_cast<float*>(pinned.data());
+      REQUIRE(std::all_of(values, values + elements, [](float value) { return value == 0; }));
+      float* const last = values + elements - 1000;
+      for (int i = 0; i < 1000; ++i) last[i] = static_cast<float>(i);
+      scale(*stream, last, DType::f32, 2, 1000);
+      stream->synchronize();
+      for (int i = 0; i < 1000; ++i) REQUIRE(last[i] == static_cast<float>(2 * i));
+    }
+  }
 }
 
 TEST_CASE("an allocation beyond the budget or the GPU names bytes, use and flag, and takes nothing") {

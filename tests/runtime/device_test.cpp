@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include <latch>
 #include <thread>
 #include <vector>
+
+#include <sys/mman.h>
 
 using namespace ranvier;
 using namespace ranvier::runtime;
@@ -53,6 +56,18 @@ TEST_CASE("memory is zeroed, aligned to pages and counted against the budget unt
     const Buffer host = device->allocate(std::size_t{32} << 20, MemorySpace::host);
     const Buffer pinned = device->allocate(100, MemorySpace::pinned);
     CHECK(device->used_bytes() == 0);
+  }
+}
+
+TEST_CASE("large pinned memory has all of its pages, cleared, as soon as it is allocated") {
+  constexpr std::size_t page_bytes = 4096;
+  for (const auto& device : devices()) {
+    const Buffer buffer = device->allocate((std::size_t{130} << 20) + 5, MemorySpace::pinned);
+    std::vector<unsigned char> in_memory((buffer.bytes() + page_bytes - 1) / page_bytes);
+    REQUIRE(mincore(buffer.data(), buffer.bytes(), in_memory.data()) == 0);
+    CHECK(std::all_of(in_memory.begin(), in_memory.end(), [](unsigned char page) { return (page & 1) != 0; }));
+    CHECK(
+        std::all_of(buffer.data(), buffer.data() + buffer.bytes(), [](std::byte b) { return b == std::byte{0}; }));
   }
 }
 
