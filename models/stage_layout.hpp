@@ -10,8 +10,8 @@
 //
 // Weight gradients may wait: then a backward pass computes input gradients alone, and what the weight gradients of its
 // microbatch read stays until they are computed, in the slot and in a *deferred place*. That has every layer's
-// `deferred`, the output gradients that layers read then, and with recomputation all that was computed again, so that it
-// is computed again once.
+// `deferred`, the output gradients that layers read then, and with recomputation all that was recomputed, so that this
+// happens once.
 //
 // Backward passes end at the first layer of the model that has trained units: what is before it keeps nothing, and
 // stages before it have no backward steps at all.

@@ -28,7 +28,7 @@ std::vector<ControlGroup> control_groups(std::string_view controller, const fs::
   }
   std::vector<ControlGroup> groups;
   if (!path) return groups;
-  // A container may see its own group as the top of the hierarchy, whatever its path outside.
+  // A container may see its own group as the top of the hierarchy, regardless of its path outside.
   for (fs::path name = path->relative_path();; name = name.parent_path()) {
     groups.push_back({name.empty() ? mounted : mounted / name, "/" + name.string(), version});
     if (name.empty()) return groups;

@@ -9,9 +9,9 @@
 namespace ranvier::runtime {
 
 struct ControlGroup {
-  std::filesystem::path folder;  ///< of its files
+  std::filesystem::path folder;  ///< folder with its files
   std::string name;              ///< "/system.slice/job"
-  int version = 2;               ///< of control groups: 1 or 2
+  int version = 2;               ///< version of control groups: 1 or 2
 };
 
 /// Groups of the hierarchy that limits `controller` ("memory", "cpu"). `root`: where /proc and /sys are; empty if the

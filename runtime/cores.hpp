@@ -20,7 +20,7 @@ namespace ranvier::runtime {
 /// Cores that this process may use if no other process needs them, at least 1.
 [[nodiscard]] int available_cores();
 
-/// Cores of the machine, or of this container, whatever this process is bound to.
+/// Cores of the machine or container, regardless of the affinity mask.
 [[nodiscard]] int machine_cores();
 
 /// Cores for process `process` of those with `masks` on one machine, at least 1: each core is divided by the processes

@@ -7,7 +7,7 @@
 namespace ranvier::runtime {
 
 struct CudaGpu {
-  std::string name;            ///< of the kind of GPU: "NVIDIA A100-SXM4-40GB"
+  std::string name;            ///< kind of GPU, such as "NVIDIA A100-SXM4-40GB"
   int compute_capability = 0;  ///< times ten: 80 is 8.0
 };
 

@@ -67,7 +67,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
         "read\n");
     std::_Exit(exit_code(ErrorCode::io));
   }
-  ::signal(signal, SIG_DFL);  // somebody else's memory: the read comes again and ends the process
+  ::signal(signal, SIG_DFL);  // not a mapped file: the read is repeated and ends the process
 }
 
 void note(std::span<const std::byte> bytes, const std::filesystem::path& path) {

@@ -1,7 +1,7 @@
 // A file as bytes, mapped for reading: nothing is copied, and a rank that reads a part of a large file touches
-// that part only. Reading is safe from any thread. If a mapped file shrinks or its disk fails, the next read ends the process
-// with the exit status of ErrorCode::io and a message that names rank and file. Replace files that others may read by
-// renaming.
+// that part only. Reading is safe from any thread. If a mapped file shrinks or its disk fails, the next read ends the
+// process with the exit status of ErrorCode::io and a message that names rank and file. Replace files that others may
+// read by renaming.
 #pragma once
 
 #include <cstddef>

@@ -44,7 +44,7 @@ class MpiSession {
   /// Ranks on this machine, and this rank's number among them.
   [[nodiscard]] int local_ranks() const noexcept { return local_ranks_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  /// Cores for the threads of a rank: the smallest core_share() of all ranks, since bits depend on the number of threads.
+  /// Cores for the threads of a rank: the smallest core_share() of all ranks, since bits depend on their number.
   [[nodiscard]] int cores() const noexcept { return cores_; }
   /// The machine of every rank, as the lowest rank on it.
   [[nodiscard]] const std::vector<int>& nodes() const noexcept { return nodes_; }

@@ -53,7 +53,7 @@ void RecordFile::append(std::string_view record) {
 
 void RecordFile::finish(const AtomicFile::Retry& retry) {
   while (!write_held()) {
-    if (reason_ == EPIPE || !retry || !retry(path_, reason_)) return;  // nobody reads the pipe any more
+    if (reason_ == EPIPE || !retry || !retry(path_, reason_)) return;  // the pipe has no reader
   }
 }
 

@@ -1,6 +1,6 @@
-// Appends records (lines of JSON, frames of an event file) to a file, each completely or not at all. If the system
-// refuses one, for example because the disk is full, it is held in memory and written before the next one, so that a
-// run survives the refusal and loses nothing if space returns. One thread at a time.
+// Appends records (lines of JSON, frames of an event file) to a file, each completely or not at all. A record that the
+// system refuses (full disk) is held in memory and written before the next one. A run survives the refusal, and loses
+// nothing if space returns. One thread at a time.
 //
 //   RecordFile metrics("--metrics run.jsonl", "run.jsonl", RecordFile::Start::from_scratch);
 //   metrics.append(line);

@@ -26,7 +26,7 @@ struct ReportContext {
 [[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
                                                      const ReportContext& context);
 
-/// The best rows, a line each and one for the flags in which its alternatives differ, then what each of them holds by kind.
+/// The best rows, a line each and one for the flags in which alternatives differ, then the memory of each by kind.
 [[nodiscard]] std::string ranking_table(const Ranking& ranking, const ReportContext& context);
 /// How the search went: what was left out and why, and what it may have missed.
 [[nodiscard]] std::string search_lines(const Ranking& ranking);

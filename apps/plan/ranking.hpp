@@ -45,7 +45,7 @@ struct Ranking {
   std::optional<Closest> closest;
 };
 
-/// `limits.best` rows. Throws ErrorCode::usage where no grid is possible. If nothing fits, `best` is empty and `closest` is set.
+/// `limits.best` rows. Throws ErrorCode::usage if no grid is possible. If nothing fits, only `closest` is set.
 [[nodiscard]] Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs,
                                       const Predictor& predict, const SearchLimits& limits,
                                       const actors::PredictionOptions& how = {});

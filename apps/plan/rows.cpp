@@ -12,7 +12,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// What of a candidate one flag sets, but for the grid.
+/// Property of a candidate that one flag sets; grids are not among them.
 struct Switch {
   const char* name;
   std::string (*value)(const Candidate&);

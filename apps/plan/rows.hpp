@@ -1,6 +1,6 @@
 // The rows of a ranking: candidates that differ in one flag and take the same time share one. Pure; any thread.
 //
-//   2 × 32, zero1, 4 a microbatch, 1f1b
+//   2 × 32, zero1, 4 per microbatch, 1f1b
 //   same time with --recompute off|auto
 #pragma once
 
@@ -19,18 +19,18 @@ struct PlanRow {
   std::vector<std::size_t>
       members;         ///< by number in what was found; the one that represents the row first, then the
                        ///< fastest first
-  double seconds = 0;  ///< of a step, of the fastest
+  double seconds = 0;  ///< per step, of the fastest
 };
 
-/// At most this much longer than the fastest of a row takes a step of each other one, as a share of its time.
+/// Members of a row take at most this share longer per step than its fastest.
 inline constexpr double row_tolerance = 0.005;
 
 /// The first `most` rows, the fastest first, of what was found of `candidates`, which is the fastest first.
 ///
-/// Two candidates share a row if they differ in one flag, or if others of the row lead from one to the other, a flag at a
-/// time; all within row_tolerance of the row's fastest. Grids always differ: they are two flags. The three flags of
-/// collectives' algorithms count as one. A row is represented by the member with the fewest flags that are not
-/// ranvier-train's defaults, of several such by the fastest.
+/// Two candidates share a row if they differ in one flag, directly or through other members of the row. All are within
+/// row_tolerance of the row's fastest. Grids always differ: they are two flags. The three flags of algorithms count as
+/// one. The member with the fewest flags that are not defaults of ranvier-train represents the row; among several such
+/// members, the fastest.
 [[nodiscard]] std::vector<PlanRow> rows_of(std::span<const Candidate> candidates,
                                            std::span<const SearchResult::Found> found, std::size_t most);
 

@@ -44,8 +44,8 @@ struct SearchResult {
 
 struct SearchLimits {
   std::size_t best = 10;  ///< number of candidates that are wanted, unless `limit` is set
-  /// Seconds above which nothing is wanted, by what was simulated so far, the fastest first; all else is wanted. They may
-  /// rise and fall as more is known. Null: the time of the last of `best`.
+  /// Seconds per step up to which candidates are wanted, from those simulated so far, fastest first. May rise and fall
+  /// as more is known. Null: the time of the last of `best`.
   std::function<double(std::span<const SearchResult::Found>)> limit = {};
   std::size_t simulations = 0;  ///< at most; 0: as many as it takes
   int threads = 1;

@@ -53,8 +53,8 @@ struct PlannedArguments {
   std::string config;  ///< the file whose keys are among them; empty: none are, or the words name it
 };
 
-/// The arguments as they are, or with --plan auto as rank 0 chose, and told. `given`: the flags among them; `precision`:
-/// what the run computes in without --precision. All ranks call it; throws FailedTogether on all of them.
+/// The arguments as they are, or with --plan auto as rank 0 chose and printed. `given`: the flags among them;
+/// `precision`: of a run without --precision. All ranks call it; throws FailedTogether on all of them.
 [[nodiscard]] PlannedArguments planned_arguments(runtime::MpiSession& session, int argc, const char* const* argv,
                                                  const std::vector<GivenFlag>& given, runtime::DType precision,
                                                  const JobBuilder& build);

@@ -64,9 +64,9 @@ struct Trial {
 
 class Planner {
  public:
-  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless `here` has the ranks; without
-  /// --precision the default of the profile's device. `build` makes the job; null: ranvier-train's. Throws ErrorCode::usage for flags that ranvier-train would refuse, or that a
-  /// profile contradicts. The profile outlives the planner.
+  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless `here` has the ranks. Without
+  /// --precision the default of the profile's device holds. `build` makes the job; null: ranvier-train's. Throws
+  /// ErrorCode::usage for flags that ranvier-train or the profile refuses. The profile outlives the planner.
   Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile, std::optional<RanksHere> here = {},
           const JobBuilder& build = {});
 

@@ -17,7 +17,7 @@ struct DataSheet {
   bool bf16 = true;      ///< as fast as fp16; false: not on its tensor cores
 };
 
-// Source of each row: NVIDIA's data sheet of the GPU; of GeForce and RTX cards, the white paper of their architecture.
+// Source: NVIDIA's data sheet of each GPU; for GeForce and RTX cards the white paper of their architecture.
 constexpr std::array data_sheets{
     DataSheet{"a10", 125, 31.2},
     DataSheet{"a10g", 70, 31.5},

@@ -66,7 +66,7 @@ std::optional<ChosenPrecision> recorded_precision(const std::vector<GivenFlag>& 
   }
 }
 
-/// Of the machines that --world imagines.
+/// Machines that --world describes.
 std::optional<ChosenPrecision> imagined_precision(const std::vector<GivenFlag>& given) {
   const std::string profile = value_of(given, "profile");
   if (value_of(given, "world").empty() || profile.empty()) return {};

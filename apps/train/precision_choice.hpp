@@ -10,7 +10,7 @@
 namespace ranvier::apps {
 
 /// All ranks call it, with the flags that each was given, and get the same: if their GPUs differ, a precision that all
-/// have. What cannot be read is left to the parts of the run that need it: they name flag and remedy.
+/// have. A file that cannot be read changes nothing here: the code that needs it reports flag and remedy.
 [[nodiscard]] ChosenPrecision choose_precision(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
 
 }  // namespace ranvier::apps

@@ -65,7 +65,7 @@ class LoadedPieces final : public runtime::Workplace {
   const runtime::BlockingWatch& watch_;
 };
 
-/// Of all ranks together, about 128 bytes each: rank 0 has to hold them, and a viewer to open them.
+/// Limit for all ranks together, 128 bytes each: rank 0 holds the spans, and a viewer has to open them.
 constexpr std::size_t max_trace_spans = std::size_t{4} << 20;
 
 /// Timeouts; beyond those of a tier's files, which are to be named themselves.

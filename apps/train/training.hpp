@@ -49,8 +49,8 @@ class Training {
   /// refuse the run afterwards.
   void open_outputs();
 
-  /// Trains, or evaluates, saves, and brings what all ranks did to rank 0. Throws Error on the rank where something fails; until this object is destroyed, memory that
-  /// messages, files and devices may still use is there.
+  /// Trains or evaluates, saves, and gathers the totals of all ranks on rank 0. Throws Error on the rank that fails;
+  /// memory that messages, files and devices may still use stays until this object is destroyed.
   void execute(const actors::PeakRates& peak);
 
   [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }

@@ -38,7 +38,7 @@ class EventFile {
   /// begins. Throws ErrorCode::io with the flag --tensorboard.
   EventFile(const std::filesystem::path& folder, std::int64_t step);
 
-  /// A record as --metrics has it.
+  /// Takes a line of --metrics.
   void take(std::string_view record);
   void configuration(const std::vector<std::pair<std::string, std::string>>& flags);
   [[nodiscard]] runtime::RecordFile& file() noexcept { return *file_; }

@@ -79,8 +79,8 @@ std::set<std::string> files_of(const fs::path& folder) {
   }
 }
 
-/// Files in `folder` that belong to the model stored there (tokenizer, configuration of generation) and that `beside`
-/// does not replace. None if it has no model.
+/// Tokenizer and configuration files of the model stored in `folder` that `beside` does not replace. Empty if no model
+/// is stored there.
 std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
   std::error_code unknown;
   if (!fs::exists(folder / WeightLayout::single_name, unknown) &&

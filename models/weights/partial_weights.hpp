@@ -39,7 +39,7 @@ class PartialWeights {
  public:
   /// What `place` is.
   enum class Kind {
-    folder,  ///< of a model: replaces the weights there, and removes the old model's tokenizer and configurations
+    folder,  ///< a model's folder: weights there are replaced, tokenizer and configurations of the old model removed
     file,    ///< the one file of the layout, under a name of its own
   };
 

@@ -35,7 +35,7 @@ void expect_bound(runtime::StreamView stream, const char* call) {
   std::abort();
 }
 
-/// Workspace of a backward pass. A deterministic one keeps the gradients of all weights, a fast one the gradients of all
+/// Workspace of a backward pass. A deterministic one keeps the gradients of all weights, a fast one those of all
 /// queries. If heads share keys, both keep gradients of keys and values for each head of queries.
 std::size_t needed_bytes(const AttentionShape& shape, DType dtype, AttentionPass pass) {
   if (pass == AttentionPass::forward) return 256;

@@ -23,8 +23,8 @@ namespace ranvier::apps {
 /// --save means what cannot be meant. Links, hard ones too, are followed.
 void check_outputs(const TrainOptions& options);
 
-/// Throws ErrorCode::usage, naming flag and file, if --save, --save-every or --trace would replace existing files without
-/// --overwrite. For runs that do not resume: a resumed run replaces its own.
+/// Throws ErrorCode::usage, naming flag and file, if --save, --save-every or --trace would replace existing files and
+/// --overwrite is not given. For runs that do not resume: a resumed run replaces its own.
 void check_replaced(const TrainOptions& options);
 
 /// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless

@@ -25,9 +25,9 @@ class PeakFlops {
   double best_ = 0;
 };
 
-/// Dense FLOP per second of all ranks' GPUs together on their data sheets, the same on each rank. A GPU that several ranks
-/// share counts once. 0: the table (apps/program/data_sheet.hpp) lacks one of them. None: ranks compute on CPUs. All ranks
-/// call it.
+/// Dense FLOP per second on the data sheets of all ranks' GPUs together, the same on each rank. A GPU that several
+/// ranks share counts once. 0: the table (apps/program/data_sheet.hpp) lacks one of them. None: ranks compute on CPUs.
+/// All ranks call it.
 [[nodiscard]] std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag device,
                                                      std::optional<int> gpu, runtime::DType dtype);
 
