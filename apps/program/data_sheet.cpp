@@ -13,43 +13,43 @@ using runtime::DType;
 
 struct DataSheet {
   std::string_view gpu;  ///< as reduced() leaves its name
-  double half, fp32;     ///< TFLOP per second
+  double half, fp32;     ///< FLOP per second
   bool bf16 = true;      ///< as fast as fp16; false: not on its tensor cores
 };
 
 // Source: NVIDIA's data sheet of each GPU; for GeForce and RTX cards the white paper of their architecture.
 constexpr std::array data_sheets{
-    DataSheet{"a10", 125, 31.2},
-    DataSheet{"a10g", 70, 31.5},
-    DataSheet{"a30", 165, 10.3},
-    DataSheet{"a40", 149.7, 37.4},
-    DataSheet{"a100 pcie", 312, 19.5},
-    DataSheet{"a100 sxm", 312, 19.5},
-    DataSheet{"a100 sxm4", 312, 19.5},
-    DataSheet{"a800 sxm4", 312, 19.5},
-    DataSheet{"b200", 2250, 75},
-    DataSheet{"gb200", 2500, 80},
-    DataSheet{"gh200", 989.4, 66.9},
-    DataSheet{"h20", 148, 44},
-    DataSheet{"h100", 989.4, 66.9},
-    DataSheet{"h100 nvl", 835.5, 60},
-    DataSheet{"h100 pcie", 756.5, 51.2},
-    DataSheet{"h200", 989.4, 66.9},
-    DataSheet{"h200 nvl", 835.5, 60},
-    DataSheet{"h800", 989.4, 66.9},
-    DataSheet{"l4", 121, 30.3},
-    DataSheet{"l40", 181.05, 90.5},
-    DataSheet{"l40s", 362.05, 91.6},
-    DataSheet{"rtx 3090", 71, 35.6},
-    DataSheet{"rtx 4090", 165.2, 82.6},
-    DataSheet{"rtx 5090", 209.5, 104.8},
-    DataSheet{"rtx 6000 ada generation", 364.2, 91.1},
-    DataSheet{"rtx a6000", 154.8, 38.7},
-    DataSheet{"t4", 65, 8.1, false},
-    DataSheet{"v100 pcie", 112, 14, false},
-    DataSheet{"v100 sxm2", 125, 15.7, false},
-    DataSheet{"v100 sxm3", 125, 15.7, false},
-    DataSheet{"v100s pcie", 130, 16.4, false},
+    DataSheet{"a10", 125e12, 31.2e12},
+    DataSheet{"a10g", 70e12, 31.5e12},
+    DataSheet{"a30", 165e12, 10.3e12},
+    DataSheet{"a40", 149.7e12, 37.4e12},
+    DataSheet{"a100 pcie", 312e12, 19.5e12},
+    DataSheet{"a100 sxm", 312e12, 19.5e12},
+    DataSheet{"a100 sxm4", 312e12, 19.5e12},
+    DataSheet{"a800 sxm4", 312e12, 19.5e12},
+    DataSheet{"b200", 2250e12, 75e12},
+    DataSheet{"gb200", 2500e12, 80e12},
+    DataSheet{"gh200", 989.4e12, 66.9e12},
+    DataSheet{"h20", 148e12, 44e12},
+    DataSheet{"h100", 989.4e12, 66.9e12},
+    DataSheet{"h100 nvl", 835.5e12, 60e12},
+    DataSheet{"h100 pcie", 756.5e12, 51.2e12},
+    DataSheet{"h200", 989.4e12, 66.9e12},
+    DataSheet{"h200 nvl", 835.5e12, 60e12},
+    DataSheet{"h800", 989.4e12, 66.9e12},
+    DataSheet{"l4", 121e12, 30.3e12},
+    DataSheet{"l40", 181.05e12, 90.5e12},
+    DataSheet{"l40s", 362.05e12, 91.6e12},
+    DataSheet{"rtx 3090", 71e12, 35.6e12},
+    DataSheet{"rtx 4090", 165.2e12, 82.6e12},
+    DataSheet{"rtx 5090", 209.5e12, 104.8e12},
+    DataSheet{"rtx 6000 ada generation", 364.2e12, 91.1e12},
+    DataSheet{"rtx a6000", 154.8e12, 38.7e12},
+    DataSheet{"t4", 65e12, 8.1e12, false},
+    DataSheet{"v100 pcie", 112e12, 14e12, false},
+    DataSheet{"v100 sxm2", 125e12, 15.7e12, false},
+    DataSheet{"v100 sxm3", 125e12, 15.7e12, false},
+    DataSheet{"v100s pcie", 130e12, 16.4e12, false},
 };
 
 bool is_left_out(std::string_view word) {
@@ -83,9 +83,8 @@ std::map<DType, double> data_sheet_rates(std::string_view gpu) {
   const auto* const found =
       std::find_if(data_sheets.begin(), data_sheets.end(), [&](const DataSheet& each) { return each.gpu == name; });
   if (found == data_sheets.end()) return {};
-  constexpr double tera = 1e12;
-  std::map<DType, double> rates{{DType::f32, tera * found->fp32}, {DType::f16, tera * found->half}};
-  if (found->bf16) rates[DType::bf16] = tera * found->half;
+  std::map<DType, double> rates{{DType::f32, found->fp32}, {DType::f16, found->half}};
+  if (found->bf16) rates[DType::bf16] = found->half;
   return rates;
 }
 

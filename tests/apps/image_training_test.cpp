@@ -69,8 +69,9 @@ TEST_CASE_FIXTURE(Images,
     CAPTURE(stages);
     const std::string metrics = file("metrics.jsonl");
     std::filesystem::remove(metrics);
-    const Outcome outcome = begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25",
-                                           "--metrics", metrics, "--save", file("saved"), "--augment", "on"});
+    const Outcome outcome =
+        begin(stages, {"--g-inter", std::to_string(stages), "--validation-split", "0.25", "--metrics", metrics,
+                       "--save", file("saved"), "--augment", "on", "--overwrite"});
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
     CHECK(has(outcome, "data: 40 images of 32 × 32, of which 10 are kept for validation"));

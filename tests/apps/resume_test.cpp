@@ -351,7 +351,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started aga
     const Outcome outcome = job.wait(limit);
     INFO(outcome.output);
     CHECK(outcome.status == 0);
-    CHECK(mentions(outcome, "failure 1 of at most 1000"));
+    CHECK(mentions(outcome, "attempt 1 of at most 1000"));
     check_same(whole);
   }
 }

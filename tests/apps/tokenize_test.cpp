@@ -38,8 +38,9 @@ struct Fixture {
   SmallTokenizer small;
   std::string tokenizer = "gpt2:" + folder.write("tokenizer.json", small.tokenizer_json()).string();
 
-  Outcome tokenize(const std::string& arguments) const {
-    const std::string command = "cd " + folder.path().string() + " && " RANVIER_TOKENIZE " " + arguments + " 2>&1";
+  Outcome tokenize(const std::string& arguments, bool overwrite = true) const {
+    const std::string command = "cd " + folder.path().string() + " && " RANVIER_TOKENIZE " " + arguments +
+                                (overwrite ? " --overwrite 2>&1" : " 2>&1");
     std::FILE* const pipe = ::popen(command.c_str(), "r");
     REQUIRE(pipe != nullptr);
     Outcome outcome;
@@ -48,7 +49,7 @@ struct Fixture {
     return outcome;
   }
   void succeeds(const std::string& arguments) const {
-    const Outcome outcome = tokenize(arguments + " --overwrite --tokenizer " + tokenizer);
+    const Outcome outcome = tokenize(arguments + " --tokenizer " + tokenizer);
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
   }
@@ -212,7 +213,7 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
   folder.write("two.txt", "aaaa");
   succeeds("one.txt --output out");
   for (const char* name : {"out", "out.bin"}) {
-    const Outcome outcome = tokenize(std::string("two.txt --tokenizer ") + tokenizer + " --output " + name);
+    const Outcome outcome = tokenize("two.txt --tokenizer " + tokenizer + " --output " + name, false);
     INFO(outcome.output);
     CHECK(WEXITSTATUS(outcome.status) == 64);
     CHECK(outcome.output.find("out.bin; add --overwrite") != std::string::npos);

@@ -94,9 +94,9 @@ def run_trainer(case, trainer, folder, **other_flags):
         "save": folder / "ranvier.safetensors", "metrics": folder / "ranvier.jsonl",
     } | {name.replace("_", "-"): value for name, value in other_flags.items()}
     command = ["mpirun", "-n", str(case.g_inter * case.g_data), "--oversubscribe", "--bind-to", "none", trainer]
-    (folder / "ranvier.jsonl").unlink(missing_ok=True)  # a run goes on after the steps of the one before it
     for flag, value in flags.items():
         command += [f"--{flag}", str(value)]
+    command.append("--overwrite")
     print(" ".join(command), flush=True)
     subprocess.run(command, env=environment, check=True, timeout=120, stdin=subprocess.DEVNULL)
     lines = [json.loads(line) for line in (folder / "ranvier.jsonl").read_text().splitlines()]

@@ -18,7 +18,7 @@ close_losses() {  # <metrics> <metrics> <steps> <what>
 cat README.md ./*/*.cpp >"$folder/text"
 for device in cpu cuda; do
   "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps "$steps" --precision fp32 --device "$device" \
-    $common_flags --metrics "$folder/$device" --save "$folder/weights" | tail -3
+    $common_flags --metrics "$folder/$device" --save "$folder/weights" --overwrite | tail -3
 done
 close_losses "$folder/cpu" "$folder/cuda" "$steps" "losses of $steps steps"
 for device in cpu cuda; do
