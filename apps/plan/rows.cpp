@@ -12,13 +12,12 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Property of a candidate that one flag sets; grids are not among them.
+/// Property of a candidate that one flag sets; grids and shardings make different plans.
 struct Switch {
   const char* name;
   std::string (*value)(const Candidate&);
 };
 constexpr std::array switches{
-    Switch{"--shard", [](const Candidate& c) { return c.shard; }},
     Switch{"--group-size", [](const Candidate& c) { return std::to_string(c.group_size); }},
     Switch{"--offload", [](const Candidate& c) { return c.offload; }},
     Switch{"--microbatch-size", [](const Candidate& c) { return std::to_string(c.microbatch_size); }},
@@ -27,7 +26,8 @@ constexpr std::array switches{
     Switch{"algorithms", [](const Candidate& c) { return c.algorithms; }}};
 
 bool differ_in_one_flag(const Candidate& a, const Candidate& b) {
-  if (a.g_inter != b.g_inter || a.g_data != b.g_data) return false;
+  const auto plan_of = [](const Candidate& c) { return std::tie(c.g_inter, c.g_data, c.shard); };
+  if (plan_of(a) != plan_of(b)) return false;
   return std::count_if(switches.begin(), switches.end(),
                        [&](const Switch& each) { return each.value(a) != each.value(b); }) == 1;
 }

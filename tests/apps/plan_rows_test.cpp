@@ -65,7 +65,7 @@ TEST_CASE("candidates that differ in one flag and take the same time share a row
   CHECK(apps::switches_text(std::vector{base}).empty());
 }
 
-TEST_CASE("candidates that differ in two flags, or in their grids, have rows of their own") {
+TEST_CASE("candidates that differ in two flags, in their grids or in their shardings have rows of their own") {
   Constructed two;
   two.add(base, 1);
   two.add(with(with(base, "policy", "1f1b"), "recompute", "auto"), 1);
@@ -73,10 +73,9 @@ TEST_CASE("candidates that differ in two flags, or in their grids, have rows of 
   other_grid.g_inter = 4;
   other_grid.g_data = 2;
   two.add(other_grid, 1);
-  Candidate groups = base;
-  groups.shard = "mics";
-  groups.group_size = 2;
-  two.add(groups, 1);
+  Candidate other_sharding = base;
+  other_sharding.shard = "zero2";
+  two.add(other_sharding, 1);
   CHECK(two.rows() == std::vector<Members>{{0}, {1}, {2}, {3}});
   // A candidate between two of them makes their rows one, unless it takes longer.
   two.add(with(base, "policy", "1f1b"), 1.004);
