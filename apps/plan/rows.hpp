@@ -28,9 +28,9 @@ inline constexpr double row_tolerance = 0.005;
 /// The first `most` rows, the fastest first, of what was found of `candidates`, which is the fastest first.
 ///
 /// Two candidates share a row if they differ in one flag, directly or through other members of the row. All are within
-/// row_tolerance of the row's fastest. Different grids or shardings never share a row. The three flags of algorithms count
-/// as one. The member with the fewest flags that are not defaults of ranvier-train represents the row; among several
-/// such members, the fastest.
+/// row_tolerance of the row's fastest. Different grids or shardings never share a row. The three flags of algorithms
+/// count as one. The member with the fewest flags that are not defaults of ranvier-train represents the row; among
+/// several such members, the fastest.
 [[nodiscard]] std::vector<PlanRow> rows_of(std::span<const Candidate> candidates,
                                            std::span<const SearchResult::Found> found, std::size_t most);
 
