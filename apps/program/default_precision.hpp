@@ -23,7 +23,7 @@ inline constexpr const char* default_precision_text =
 /// Whether the GPU multiplies bf16 on its tensor cores: from compute capability 8.0 on.
 [[nodiscard]] inline bool has_bf16(const runtime::CudaGpu& gpu) { return gpu.compute_capability >= 80; }
 
-/// For machines that need not be there. A GPU has bf16 if its profile has a rate of it.
+/// For machines of a profile. A GPU has bf16 if its profile has a rate of it.
 [[nodiscard]] runtime::DType default_precision(const runtime::MachineProfile& profile);
 
 /// For the device of this process, or of a rank (device_flag.hpp). A GPU that cannot be asked, as for a dry run on a

@@ -1,4 +1,4 @@
-// The precision of a training run without --precision: that of the checkpoint it resumes from, or its device's default
+// The precision of a training run without --precision: its checkpoint's if it resumes, otherwise its device's default
 // (apps/program/default_precision.hpp). Decided before the other flags are resolved. Any thread.
 #pragma once
 

@@ -79,7 +79,7 @@ std::set<std::string> files_of(const fs::path& folder) {
   }
 }
 
-/// Tokenizer and configuration files of the model stored in `folder` that `beside` does not replace. Empty if no model
+/// Tokenizer and configuration files of the model in `folder` whose names are not among `beside`. Empty if no model
 /// is stored there.
 std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
   std::error_code unknown;

@@ -1,4 +1,4 @@
-// What programs know of kinds of GPUs: rates on their data sheets, and the precision that they compute in by default.
+// Properties of kinds of GPUs: rates on their data sheets, and the precision that they compute in by default.
 #include "apps/program/data_sheet.hpp"
 #include "apps/program/default_precision.hpp"
 

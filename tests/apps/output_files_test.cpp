@@ -76,6 +76,8 @@ TEST_CASE_FIXTURE(Fixture, "outputs of another run are replaced only with --over
   options.run.save_every = 5;
   folder.write("model/weights-00000005/config.json", "{}");
   check_kept("--save-every 5", "weights-00000005");
+  options.checkpoint.resume = "auto";  // an attempt that ended before its first checkpoint is repeated
+  apps::check_replaced(options);
   options.run.save_every = 0;
   apps::check_replaced(options);
   folder.write("model/model.safetensors", "x");

@@ -403,8 +403,8 @@ TEST_CASE_FIXTURE(SmallText,
 
 TEST_CASE_FIXTURE(
     SmallText, "the restart loop restarts runs that progress, gives up on those that do not, and leaves the rest") {
-  // A program that ends with the statuses of a list, one after the other, and notes that it was told to resume. With
-  // "75 saved" it leaves a new checkpoint.
+  // A program that ends with the statuses of a list, one after the other, and records its starts. It insists on
+  // --resume auto, and leaves a new checkpoint with "75 saved".
   const std::string program = folder
                                   .write("program",
                                          "#!/bin/bash\n"

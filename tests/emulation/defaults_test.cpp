@@ -1,4 +1,4 @@
-// What jobs on GPUs do that no flag says: their precision, and the data sheet that MFU is a share of.
+// Defaults of jobs on GPUs: their precision, and the data sheet that MFU is a share of.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>

@@ -11,7 +11,7 @@
 using namespace ranvier;
 using namespace ranvier::runtime;
 
-TEST_CASE("what is printed to a full device or a closed pipe fails nobody and is counted") {
+TEST_CASE("prints to a full device or a closed pipe do not fail, and lost lines are counted") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   ::close(ends[0]);

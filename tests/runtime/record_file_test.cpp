@@ -22,7 +22,7 @@ using Start = RecordFile::Start;
 
 namespace {
 
-/// No file of this process grows beyond so many bytes while it lives.
+/// Limits the size of every file of this process to `bytes` while it lives.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -87,7 +87,7 @@ TEST_CASE("records that a full disk refuses are held, and written once there is 
   CHECK(file.loss().empty());
 }
 
-TEST_CASE("the last attempt asks again after each refusal, until there is space or nobody wants to wait") {
+TEST_CASE("the last attempt asks again after each refusal, until there is space or the retry gives up") {
   const TemporaryFolder folder;
   RecordFile file("log", folder.path() / "log", Start::from_scratch);
   int refusals = 0;

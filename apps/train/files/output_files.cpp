@@ -208,7 +208,8 @@ void check_replaced(const TrainOptions& options) {
         fs::file_size(output.path, unknown) > 0)
       refuse(output.flag, output.path);
   }
-  if (run.save_every == 0) return;
+  // An attempt that --resume auto repeats may have left weights before its first checkpoint.
+  if (run.save_every == 0 || options.checkpoint.resume == "auto") return;
   const fs::path folder = weights_path(run.save).parent_path();
   for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
     if (entry->path().filename().string().starts_with("weights-"))
