@@ -21,8 +21,9 @@ using offload::Tier;
 namespace {
 
 constexpr std::size_t most_piece_bytes = std::size_t{2} << 20;
-constexpr std::size_t slots = 2;                 // one is read while the other one is hashed
-constexpr std::size_t most_sets_looked_at = 16;  // piece by piece; more say no more about a cause
+constexpr std::size_t slots = 2;                   // one is read while the other one is hashed
+constexpr std::size_t most_sets_looked_at = 16;    // piece by piece; more say no more about a cause
+constexpr std::size_t most_pieces_looked_at = 64;  // rank by rank
 
 // A hash as numbers that ranks agree on: doubles of 32 bits each, exact.
 constexpr std::size_t numbers_per_hash = 2;
@@ -40,11 +41,10 @@ std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
   return runtime::xxh3(std::as_bytes(std::span(hashes)));
 }
 
-std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::size_t first, std::size_t count,
-                                     std::size_t stride = 1) {
+std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::size_t first, std::size_t count) {
   std::vector<std::uint64_t> hashes;
   for (std::size_t i = 0; i < count; ++i)
-    hashes.push_back(read_hash(numbers.data() + numbers_per_hash * (first + i * stride)));
+    hashes.push_back(read_hash(numbers.data() + numbers_per_hash * (first + i)));
   return hashes;
 }
 
@@ -85,7 +85,11 @@ ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, 
       records_(records),
       consensus_(&consensus) {
   hashes_on_ = context.host.make_stream("hashes of states", runtime::StreamWidth::one);
-  for (const Plan::Copy& copy : plan_.copies) hashes_.emplace_back(pieces_of(plan_.sets[copy.set]));
+  copy_of_set_.resize(plan_.sets.size());
+  for (const Plan::Copy& copy : plan_.copies) {
+    copy_of_set_[copy.set] = hashes_.size();
+    hashes_.emplace_back(pieces_of(plan_.sets[copy.set]));
+  }
 }
 
 ReplicaCheck::~ReplicaCheck() = default;
@@ -192,61 +196,71 @@ void ReplicaCheck::hash(const Transfer& piece, std::size_t slot) {
   });
 }
 
-void ReplicaCheck::compare() {
-  std::vector<std::size_t> first;  // copy of each set
-  std::size_t all = 0;
-  for (const CopySet& set : plan_.sets) {
-    first.push_back(all);
-    all += set.ranks.size();
-  }
-  agreed_.assign(numbers_per_hash * all, 0.0);
-  const int rank = context_->transport.rank();
-  for (std::size_t c = 0; c < plan_.copies.size(); ++c) {
-    const std::size_t at = first[plan_.copies[c].set] + place_of(set_of(c).ranks, rank);
-    write_hash(hash_of(hashes_[c]), agreed_.data() + numbers_per_hash * at);
-  }
-  consensus_->agree(agreed_, [this, first = std::move(first)] {
-    std::vector<std::size_t> differ;
-    for (std::size_t s = 0; s < plan_.sets.size() && differ.size() < most_sets_looked_at; ++s) {
-      if (!odd_copies(hashes_at(agreed_, first[s], plan_.sets[s].ranks.size())).empty()) differ.push_back(s);
+std::optional<std::uint64_t> ReplicaCheck::hash_here(const Compared& item) const {
+  const std::optional<std::size_t> copy = copy_of_set_[item.set];
+  if (!copy) return std::nullopt;
+  return item.piece ? hashes_[*copy][*item.piece] : hash_of(hashes_[*copy]);
+}
+
+/// Messages have the size of `items`, independent of the number of ranks.
+void ReplicaCheck::find_differing(std::vector<Compared> items, std::size_t most,
+                                  std::function<void(std::vector<Compared>)> then) {
+  agreed_.assign(numbers_per_hash * items.size(), 0.0);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (plan_.sets[items[i].set].ranks.front() == context_->transport.rank())
+      write_hash(hash_here(items[i]).value(), agreed_.data() + numbers_per_hash * i);
+  consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)]() mutable {
+    std::vector<double> other_hashes(items.size());  // 1: differs from the first rank's hash
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto mine = hash_here(items[i]);
+      other_hashes[i] = mine && *mine != read_hash(agreed_.data() + numbers_per_hash * i) ? 1 : 0;
     }
-    if (differ.empty()) return finish();
-    compare_pieces(std::move(differ));
+    agreed_ = std::move(other_hashes);
+    consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)] {
+      std::vector<Compared> differing;
+      for (std::size_t i = 0; i < items.size() && differing.size() < most; ++i)
+        if (agreed_[i] > 0) differing.push_back(items[i]);
+      then(std::move(differing));
+    });
   });
 }
 
-void ReplicaCheck::compare_pieces(std::vector<std::size_t> sets) {
-  // Of each set, copy after copy, all pieces.
-  std::vector<std::size_t> first;
+void ReplicaCheck::compare() {
+  std::vector<Compared> sets;
+  for (std::size_t s = 0; s < plan_.sets.size(); ++s) sets.push_back({s, std::nullopt});
+  find_differing(std::move(sets), most_sets_looked_at, [this](const std::vector<Compared>& differing) {
+    std::vector<Compared> pieces;
+    for (const Compared& each : differing)
+      for (std::size_t p = 0; p < pieces_of(plan_.sets[each.set]); ++p) pieces.push_back({each.set, p});
+    if (pieces.empty()) return finish();
+    find_differing(std::move(pieces), most_pieces_looked_at,
+                   [this](std::vector<Compared> odd) { find_ranks(std::move(odd)); });
+  });
+}
+
+void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
+  std::vector<std::size_t> first;  // start offset of each piece's hashes, rank after rank
   std::size_t all = 0;
-  for (const std::size_t s : sets) {
+  for (const Compared& piece : pieces) {
     first.push_back(all);
-    all += plan_.sets[s].ranks.size() * pieces_of(plan_.sets[s]);
+    all += plan_.sets[piece.set].ranks.size();
   }
   agreed_.assign(numbers_per_hash * all, 0.0);
   const int rank = context_->transport.rank();
-  for (std::size_t c = 0; c < plan_.copies.size(); ++c) {
-    const auto found = std::find(sets.begin(), sets.end(), plan_.copies[c].set);
-    if (found == sets.end()) continue;
-    const std::size_t at =
-        first[static_cast<std::size_t>(found - sets.begin())] + place_of(set_of(c).ranks, rank) * hashes_[c].size();
-    for (std::size_t p = 0; p < hashes_[c].size(); ++p)
-      write_hash(hashes_[c][p], agreed_.data() + numbers_per_hash * (at + p));
-  }
-  consensus_->agree(agreed_, [this, sets = std::move(sets), first = std::move(first)] {
-    for (std::size_t i = 0; i < sets.size(); ++i) {
-      const CopySet& set = plan_.sets[sets[i]];
-      const std::size_t pieces = pieces_of(set);
-      for (std::size_t p = 0; p < pieces; ++p) {
-        Damage damage{.unit = set.unit, .array = set.array, .range = piece_of(set, p)};
-        const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i] + p, set.ranks.size(), pieces));
-        if (odd.empty()) continue;
-        for (std::size_t c = 0; c < set.ranks.size(); ++c) {
-          const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
-          (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
-        }
-        report_.damage.push_back(std::move(damage));
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (const auto hash = hash_here(pieces[i]))
+      write_hash(*hash,
+                 agreed_.data() + numbers_per_hash * (first[i] + place_of(plan_.sets[pieces[i].set].ranks, rank)));
+  consensus_->agree(agreed_, [this, pieces = std::move(pieces), first = std::move(first)] {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const CopySet& set = plan_.sets[pieces[i].set];
+      Damage damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
+      const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i], set.ranks.size()));
+      for (std::size_t c = 0; c < set.ranks.size(); ++c) {
+        const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
+        (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
       }
+      report_.damage.push_back(std::move(damage));
     }
     finish();
   });

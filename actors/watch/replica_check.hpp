@@ -1,8 +1,8 @@
 // Looks for damage that nobody reported (a bit that flipped in memory, a processor that computes wrongly): hashes all
 // states of which there are several copies (copy_sets.hpp), and compares the hashes.
 //
-//   states → staging (pinned, two pieces) → hash → one number of each copy, agreed on by all ranks
-//     → where some differ, those of their pieces likewise, so that all ranks know what differs and where
+//   states → staging (pinned, two pieces) → hash → for each set of copies, the first rank's hash to all ranks
+//     → for sets that differ, the first rank's hashes of pieces → for pieces that differ, the hash of every rank
 //
 // No state passes between ranks, and no more of one is anywhere than in its place. Between steps, when all of the last
 // one is stored. Loop thread only.
@@ -85,8 +85,18 @@ class ReplicaCheck final : public Part {
   void hash(const Transfer& piece, std::size_t slot);
   /// Between parameters of a unit there is nothing that counts.
   void clear_gaps(const Transfer& piece, std::span<std::byte> values) const;
+  /// A set of copies, or one piece of each of them.
+  struct Compared {
+    std::size_t set = 0;
+    std::optional<std::size_t> piece;
+  };
+  /// Nothing: this rank has no copy.
+  [[nodiscard]] std::optional<std::uint64_t> hash_here(const Compared& item) const;
+  /// Calls `then` on all ranks with the first `most` of `items` whose copies differ.
+  void find_differing(std::vector<Compared> items, std::size_t most,
+                      std::function<void(std::vector<Compared>)> then);
   void compare();
-  void compare_pieces(std::vector<std::size_t> sets);
+  void find_ranks(std::vector<Compared> pieces);
   void finish();
 
   const RankContext* context_;
@@ -105,6 +115,7 @@ class ReplicaCheck final : public Part {
   std::vector<std::size_t> free_slots_;
   std::size_t missing_ = 0;                         // pieces
   std::vector<std::vector<std::uint64_t>> hashes_;  // by copy and piece
+  std::vector<std::optional<std::size_t>> copy_of_set_;
   std::vector<double> agreed_;
 };
 

@@ -20,7 +20,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0)
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
-  if (const std::string limit = limit_line(training.totals(), options); !limit.empty())
+  if (const std::string limit = limit_line(training.totals(), options, run.job.architecture); !limit.empty())
     fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, screen_columns), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());

@@ -7,7 +7,7 @@
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/watched_reads.hpp"
 #include "apps/train/live_page.hpp"
-#include "apps/train/precision_choice.hpp"
+#include "apps/train/run_defaults.hpp"
 #include "apps/train/run.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "runtime/blocking_watch.hpp"
@@ -37,11 +37,10 @@ namespace {
 using runtime::BlockingWatch;
 using runtime::MpiSession;
 
-TrainOptions parse(const PlannedArguments& given, int ranks, const ChosenPrecision& precision) {
+TrainOptions parse(const PlannedArguments& given, int ranks, const RunDefaults& defaults) {
   std::vector<const char*> arguments;
   for (const std::string& word : given.words) arguments.push_back(word.c_str());
-  TrainOptions options =
-      parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, precision);
+  TrainOptions options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, defaults);
   if (!given.config.empty()) options.run.config = given.config;  // which no output may replace
   return options;
 }
@@ -218,9 +217,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     watch->does("reads its flags");
     std::vector<GivenFlag> given;
     together(*session, [&] { given = given_train_flags(argc, argv); });
-    const ChosenPrecision precision = choose_precision(*session, given);
-    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, precision.dtype, build);
-    together(*session, [&] { options = parse(arguments, session->ranks(), precision); });
+    const RunDefaults defaults = run_defaults(*session, given);
+    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults.precision, build);
+    together(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
     compare_options(*session, options);
     if (options.run.request == Request::inquiry) {
       if (session->rank() == 0)

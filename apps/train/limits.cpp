@@ -1,5 +1,6 @@
 #include "apps/train/limits.hpp"
 
+#include "actors/pipeline/stage_split.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "runtime/grid.hpp"
 
@@ -86,11 +87,34 @@ std::string of_disk(const Shares& shares) {
          "--batch-size moves them less often";
 }
 
-std::string of_stage(std::size_t stage, const Shares& shares) {
-  return fmt::format(
-      "waiting for stage {}, which computes {} of the time where an average one computes {}: --rebalance finds the "
-      "--layers-per-stage that evens that out, and another --g-inter cuts the layers elsewhere",
-      stage, percent(shares.stages[stage]), percent(shares.computed));
+/// Whether stages would wait less for each other with another split of the layers, each of which takes its share, by
+/// floating-point operations, of the time that its stage computed.
+bool another_split_helps(const Shares& shares, const actors::TrainerOptions& options,
+                         const models::Architecture& architecture) {
+  const actors::SliceMap map = actors::slice_map(options);
+  const auto slices = actors::slice_layers(architecture, map, options.layers_per_stage);
+  std::vector<double> flops(shares.stages.size(), 0.0);
+  std::vector<actors::LayerSeconds> layers(architecture.layers.size());
+  const auto each_layer = [&](const auto& visit) {
+    for (std::size_t k = 0; k < slices.size(); ++k)
+      for (std::size_t l = slices[k].begin; l < slices[k].end; ++l)
+        visit(l, static_cast<std::size_t>(map.stage_of(static_cast<int>(k))));
+  };
+  each_layer([&](std::size_t l, std::size_t stage) { flops[stage] += architecture.flops_per_sample(l); });
+  each_layer([&](std::size_t l, std::size_t stage) {
+    if (flops[stage] > 0)
+      layers[l].forward = shares.stages[stage] * architecture.flops_per_sample(l) / flops[stage];
+  });
+  return actors::advise_split(layers, actors::kinds_of_layers(architecture), slices, map,
+                              actors::microbatches_of(options))
+      .helps();
+}
+
+std::string of_stage(std::size_t stage, const Shares& shares, bool split_helps) {
+  return fmt::format("waiting for stage {}, which computes {} of the time where an average one computes {}: {}",
+                     stage, percent(shares.stages[stage]), percent(shares.computed),
+                     split_helps ? "--rebalance measures which --layers-per-stage makes that even"
+                                 : "no other --layers-per-stage would be faster; use a smaller --g-inter");
 }
 
 std::string of_links(const Shares& shares) {
@@ -131,7 +155,8 @@ std::string bubble_text(const actors::TrainerOptions& options) {
       options.chunks_per_rank > 1 ? fmt::format(" in {} chunks", options.chunks_per_rank) : std::string());
 }
 
-std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
+std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options,
+                       const models::Architecture& architecture) {
   const std::optional<Shares> found = shares_of(ranks, options.grid);
   if (!found) return {};
   const Shares& shares = *found;
@@ -150,7 +175,8 @@ std::string limit_line(const std::vector<RankTotals>& ranks, const actors::Train
   } else if (is_largest(shares.optimizer)) {
     cause = of_optimizer(shares, options);
   } else if (is_largest(imbalance)) {
-    cause = of_stage(static_cast<std::size_t>(busiest - shares.stages.begin()), shares);
+    cause = of_stage(static_cast<std::size_t>(busiest - shares.stages.begin()), shares,
+                     another_split_helps(shares, options, architecture));
   } else if (is_largest(links)) {
     cause = of_links(shares);
   } else if (bubble >= 0.4 * idle) {

@@ -3,6 +3,7 @@
 
 #include "actors/rank/trainer_options.hpp"
 #include "apps/train/totals.hpp"
+#include "models/architecture.hpp"
 
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct Bubble {
 [[nodiscard]] std::string bubble_text(const actors::TrainerOptions& options);
 
 /// "limited by computing: …"; empty: no rank has trained. A share of time is that of an average rank.
-[[nodiscard]] std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
+[[nodiscard]] std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options,
+                                     const models::Architecture& architecture);
 
 }  // namespace ranvier::apps

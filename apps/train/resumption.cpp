@@ -203,7 +203,7 @@ bool Resumption::take(const std::string& checkpoint) {
   std::optional<Error> damage;
   together(run_.session, [&] {
     try {
-      reader_.emplace(checkpoint);
+      reader_.emplace(checkpoint, offload::CheckpointReaderOptions{.check_files = run_.speaks()});
     } catch (const Error& error) {
       if (!may_pass_over() || error.code() != ErrorCode::data) throw;
       damage = error;

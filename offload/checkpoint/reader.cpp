@@ -89,7 +89,7 @@ CheckpointReader::State::State(std::filesystem::path folder, CheckpointReaderOpt
                                const CheckpointStorage& system)
     : path(std::move(folder)),
       storage(system),
-      manifest(open_checkpoint(system, path)),
+      manifest(options.check_files ? open_checkpoint(system, path) : read_manifest(system, path)),
       pieces(manifest.arrays.size()),
       slots(static_cast<std::size_t>(options.ahead) + 1) {
   for (std::uint32_t i = 0; i < manifest.arrays.size(); ++i)

@@ -23,6 +23,9 @@ namespace ranvier::offload {
 struct CheckpointReaderOptions {
   int threads = 4;  ///< that read and check pieces
   int ahead = 8;    ///< pieces kept beside the one that is used: memory is (ahead + 1) of checkpoint_piece_bytes
+  /// Compare the sizes of all files with the manifest before anything is read. One rank of a job does it for all: each
+  /// piece is checked when it is read.
+  bool check_files = true;
 };
 
 /// Elements [begin, end) of an array; borrows the names.
@@ -33,8 +36,7 @@ struct CheckpointRange {
 
 class CheckpointReader {
  public:
-  /// Throws ErrorCode::data, or ::io, where the folder has no whole checkpoint: manifest and sizes of files are looked
-  /// at.
+  /// Throws ErrorCode::data, or ::io, if the folder has no complete checkpoint by its manifest and its files' sizes.
   explicit CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options = {},
                             const CheckpointStorage& storage = system_storage());
   ~CheckpointReader();

@@ -2,6 +2,7 @@
 #include "apps/train/limits.hpp"
 
 #include "apps/view/text_plot.hpp"
+#include "models/gpt.hpp"
 
 #include <doctest/doctest.h>
 
@@ -18,14 +19,23 @@ namespace {
 struct Run {
   std::vector<RankTotals> ranks = std::vector<RankTotals>(4, {.seconds = 10, .forward = 2, .backward = 3});
   actors::TrainerOptions options;
+  models::Architecture architecture = gpt(8);
 
+  static models::Architecture gpt(int layers) {
+    models::GptOptions sizes;
+    sizes.layers = layers;
+    sizes.vocab_size = 64;
+    sizes.hidden = 32;
+    sizes.heads = 2;
+    return models::make_gpt(sizes);
+  }
   Run() {
     options.grid = {2, 2};
     options.batch_size = 64;
     options.microbatch_size = 1;  // 32 of them: a bubble of 3%
   }
   [[nodiscard]] bool says(const std::string& words) const {
-    const std::string line = limit_line(ranks, options);
+    const std::string line = limit_line(ranks, options, architecture);
     INFO(line);
     CHECK(line.starts_with("limited by "));
     CHECK(line.find('\n') == std::string::npos);
@@ -59,8 +69,10 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   CHECK(alone.says("what comes between passes"));
   for (std::size_t r : {2, 3}) run.ranks[r].backward = 6;
   CHECK(run.says("waiting for stage 1, which computes 80% of the time where an average one computes 65%"));
-  CHECK(run.says("--rebalance finds the --layers-per-stage that evens that out"));
-  CHECK(run.says("--g-inter"));
+  CHECK(run.says("--rebalance measures which --layers-per-stage makes that even"));
+  run.architecture = Run::gpt(2);  // a block for each stage
+  CHECK(run.says("no other --layers-per-stage would be faster; use a smaller --g-inter"));
+  CHECK(!run.says("--rebalance"));
   for (auto& rank : run.ranks) rank.forward = 5;
   CHECK(run.says("limited by computing, 95% of the time"));
   run = {};
@@ -74,8 +86,8 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   run.options.tiers.optimizer = actors::TierKind::host;
   CHECK(run.says("--optimizer-tier device"));
   run.ranks[1].seconds = 0;  // it has not trained
-  CHECK(limit_line(run.ranks, run.options).empty());
-  CHECK(limit_line({}, run.options).empty());
+  CHECK(limit_line(run.ranks, run.options, run.architecture).empty());
+  CHECK(limit_line({}, run.options, run.architecture).empty());
 }
 
 TEST_CASE("a disk that work waited for is named, with what relieves it") {

@@ -267,6 +267,23 @@ TEST_CASE("rates outside their ranges are refused") {
   refused_train({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
 }
 
+TEST_CASE("defaults that follow from other flags stay as a checkpoint has them") {
+  const auto with = [](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"ranvier-train", "--data", "a", "--steps", "600", "--learning-rate", "0.01"});
+    const RunDefaults defaults{
+        .recorded = {{"batch-size", "12"}, {"warmup-steps", "7"}, {"min-learning-rate", "0.0003"}}};
+    return parse_train_options(static_cast<int>(flags.size()), flags.data(), 4, defaults).trainer;
+  };
+  const auto kept = with({});
+  CHECK(kept.batch_size == 12);
+  CHECK(kept.learning_rate.warmup_steps == 7);
+  CHECK(kept.learning_rate.least == 0.0003);
+  const auto given = with({"--batch-size", "16", "--warmup-steps", "60", "--min-learning-rate", "0"});
+  CHECK(given.batch_size == 16);
+  CHECK(given.learning_rate.warmup_steps == 60);
+  CHECK(given.learning_rate.least == 0);
+}
+
 TEST_CASE("precision, gradients and loss scale fit together") {
   CHECK(parse_train({"--data", "a", "--precision", "fp16"}).trainer.loss_scale.scale == 65536);
   const auto half = parse_train({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});

@@ -362,9 +362,18 @@ void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
          models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
 }
 
-void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
+/// Keeps the checkpoint's value of a flag whose default follows from other flags.
+void keep_recorded(const RunDefaults& run_defaults, const OptionTable& table, const std::string& flag,
+                   const runtime::OptionBinding& field) {
+  const auto recorded = run_defaults.recorded.find(flag);
+  if (table.given(flag) || recorded == run_defaults.recorded.end()) return;
+  if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // else to the bit
+}
+
+void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defaults, const OptionTable& table) {
   const auto& [g_inter, g_data] = trainer.grid;
   if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
   if (trainer.batch_size % g_data != 0)
     fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}: choose a multiple, such as {}",
          trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
@@ -378,10 +387,13 @@ void resolve_batch(actors::TrainerOptions& trainer, const OptionTable& table) {
   }
 }
 
-void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const OptionTable& table) {
+void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const RunDefaults& run_defaults,
+                           const OptionTable& table) {
   rate.steps = steps;
   if (!table.given("warmup-steps")) rate.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
   if (!table.given("min-learning-rate")) rate.least = rate.peak / 10;
+  keep_recorded(run_defaults, table, "warmup-steps", whole(rate.warmup_steps, 0));
+  keep_recorded(run_defaults, table, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
     fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it", rate.least, rate.peak);
 }
@@ -418,9 +430,9 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 
 }  // namespace
 
-TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const ChosenPrecision& precision) {
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
   Asked asked = defaults();
-  asked.options.trainer.precision.compute = precision.dtype;
+  asked.options.trainer.precision.compute = run_defaults.precision;
   auto table = declare(asked);
   table.parse(argc, argv);
   auto& options = asked.options;
@@ -441,7 +453,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   check_collectives(options);
   if (table.given("hidden"))
     models::derive_sizes(options.model.sizes, table.given("heads"), table.given("ffn-size"));
-  resolve_batch(trainer, table);
+  resolve_batch(trainer, run_defaults, table);
   resolve_data(options, table);
   adopt_initial_weights(options, table);
   resolve_labels(options, table);
@@ -452,8 +464,8 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   check_purpose(options);
   options.model.sizes =
       models::with_all_sizes(options.model.sizes);  // what 0 stands for, for tables and checkpoints
-  resolve_learning_rate(trainer.learning_rate, trainer.steps, table);
-  resolve_precision(options, asked.half_gradients, precision.reason, table);
+  resolve_learning_rate(trainer.learning_rate, trainer.steps, run_defaults, table);
+  resolve_precision(options, asked.half_gradients, run_defaults.precision_reason, table);
   check_products(options.device, trainer.precision);
   resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
   resolve_checkpoints(options.checkpoint, table);

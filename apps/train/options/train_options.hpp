@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -146,16 +147,18 @@ struct TrainOptions {
   std::vector<std::string> notes;
 };
 
-/// Precision of a run without --precision (apps/train/precision_choice.hpp).
-struct ChosenPrecision {
-  runtime::DType dtype = runtime::DType::f32;
-  std::string reason;  ///< for the startup output, as in "default of this GPU"; empty: it says nothing
+/// Values of flags that are not given, as the device or the checkpoint decides (apps/train/run_defaults.hpp).
+struct RunDefaults {
+  runtime::DType precision = runtime::DType::f32;
+  std::string precision_reason;  ///< for the startup output, as in "default of this GPU"; empty: no line
+  /// Values that would follow from other flags, by flag without dashes, as the checkpoint has recorded them.
+  std::map<std::string, std::string> recorded;
 };
 
 /// `ranks` is that of the job. Throws ErrorCode::usage with a message that names flag, value and remedy.
 /// With Request::inquiry nothing else is resolved or checked.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
-                                               const ChosenPrecision& precision = {});
+                                               const RunDefaults& defaults = {});
 
 /// `program` is the one that is asked: each that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);

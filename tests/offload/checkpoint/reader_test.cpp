@@ -108,6 +108,25 @@ TEST_CASE("a checkpoint is read from a real disk") {
     REQUIRE(values[i] == SmallCheckpoint::value_of(seed_of_small, 0, i));
 }
 
+TEST_CASE("sizes of files are looked up by one rank, and a file that is short is noticed by who reads it") {
+  MemoryStorage storage;
+  write_many(storage);
+  storage.damage(many_path / "rank-0001.data", [](std::string& content) { content.resize(4096); });
+  int looks = 0;
+  storage.refuse = [&](const std::string& call, const fs::path& path) {
+    return looks += call == "size" && path.extension() == ".data" ? 1 : 0, 0;
+  };
+  CHECK(says(error_of([&] { CheckpointReader(many_path, {}, storage); }), "it has 4096 bytes and should have"));
+  CHECK(looks == 2);
+  CheckpointReader reader(many_path, {.check_files = false}, storage);
+  CHECK(looks == 2);
+  std::vector<float> values(2 * per_piece);
+  reader.read("h.0", "weights", 0, values);
+  const Error error = error_of([&] { reader.read("h.0", "weights", 4 * per_piece, values); });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "the file ends before"));
+}
+
 TEST_CASE("reads that follow each other read each piece once, and ahead; others read no more than they need") {
   for (const int ahead : {0, 1, 8}) {
     for (const std::uint64_t count : {100u, 1024u, 1500u, 5000u}) {

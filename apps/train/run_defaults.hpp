@@ -1,5 +1,5 @@
-// The precision of a training run without --precision: its checkpoint's if it resumes, otherwise its device's default
-// (apps/program/default_precision.hpp). Decided before the other flags are resolved. Any thread.
+// Values of a training run's flags that are not given: its checkpoint's if it resumes, otherwise the default of its
+// device (apps/program/default_precision.hpp). Decided before the other flags are resolved. Any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -11,6 +11,6 @@ namespace ranvier::apps {
 
 /// All ranks call it, with the flags that each was given, and get the same: if their GPUs differ, a precision that all
 /// have. A file that cannot be read changes nothing here: the code that needs it reports flag and remedy.
-[[nodiscard]] ChosenPrecision choose_precision(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
+[[nodiscard]] RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
 
 }  // namespace ranvier::apps

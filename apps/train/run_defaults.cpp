@@ -1,4 +1,4 @@
-#include "apps/train/precision_choice.hpp"
+#include "apps/train/run_defaults.hpp"
 
 #include "apps/program/agreement.hpp"
 #include "apps/program/default_precision.hpp"
@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -24,6 +25,9 @@ namespace fs = std::filesystem;
 using runtime::DType;
 
 constexpr std::string_view how_to_change = "; --precision fp32 trains in single precision";
+
+/// Flags whose defaults follow from other flags and decide what is trained.
+constexpr std::array kept_flags{"batch-size", "warmup-steps", "min-learning-rate"};
 
 /// Empty: it was not given.
 std::string value_of(const std::vector<GivenFlag>& given, std::string_view name) {
@@ -48,31 +52,38 @@ fs::path checkpoint_of(const std::vector<GivenFlag>& given) {
   return newest ? newest->path : fs::path();
 }
 
-/// By the options that a checkpoint has recorded.
-std::optional<ChosenPrecision> recorded_precision(const std::vector<GivenFlag>& given) {
+struct RecordedOptions {
+  std::string checkpoint;  ///< its path
+  boost::json::object options;
+};
+
+std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& given) {
   try {
     const fs::path checkpoint = checkpoint_of(given);
     if (checkpoint.empty()) return {};
     const offload::Manifest manifest = offload::read_manifest(offload::system_storage(), checkpoint);
     const auto* const options = manifest.about.if_contains("options");
-    const auto* const recorded =
-        options != nullptr && options->is_object() ? options->get_object().if_contains("precision") : nullptr;
-    if (recorded == nullptr || !recorded->is_string()) return {};
-    const auto dtype = dtype_of(recorded->get_string());
-    if (!dtype) return {};
-    return ChosenPrecision{*dtype, fmt::format("that of {}", checkpoint.string())};
+    if (options == nullptr || !options->is_object()) return {};
+    return RecordedOptions{checkpoint.string(), options->get_object()};
   } catch (const std::exception&) {
     return {};
   }
 }
 
+/// Empty: it has not recorded that flag.
+std::string value_of(const RecordedOptions& recorded, std::string_view flag) {
+  const auto* const value = recorded.options.if_contains(flag);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
 /// Machines that --world describes.
-std::optional<ChosenPrecision> imagined_precision(const std::vector<GivenFlag>& given) {
+std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& given) {
   const std::string profile = value_of(given, "profile");
   if (value_of(given, "world").empty() || profile.empty()) return {};
   try {
-    return ChosenPrecision{default_precision(runtime::read_machine_profile(profile)),
-                           fmt::format("default of {}{}", profile, how_to_change)};
+    return RunDefaults{default_precision(runtime::read_machine_profile(profile)),
+                       fmt::format("default of {}{}", profile, how_to_change),
+                       {}};
   } catch (const Error&) {
     return {};
   }
@@ -80,25 +91,36 @@ std::optional<ChosenPrecision> imagined_precision(const std::vector<GivenFlag>& 
 
 }  // namespace
 
-ChosenPrecision choose_precision(runtime::MpiSession& session, const std::vector<GivenFlag>& given) {
+RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given) {
   DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;
   if (const std::string name = value_of(given, "device"); !name.empty())
     static_cast<void>(device_flag(device, gpu).read(name));
   const bool all_have_bf16 = session.smallest(default_precision(device, gpu, &session) == DType::f16 ? 0 : 1) == 1;
-  ChosenPrecision chosen{default_precision(device == DeviceFlag::cuda, all_have_bf16), {}};
-  if (chosen.dtype != DType::f32)
-    chosen.reason =
+  RunDefaults chosen{default_precision(device == DeviceFlag::cuda, all_have_bf16), {}, {}};
+  if (chosen.precision != DType::f32)
+    chosen.precision_reason =
         fmt::format("default of this GPU{}{}", all_have_bf16 ? "" : ", which has no bf16", how_to_change);
   if (session.rank() == 0) {
-    if (auto recorded = recorded_precision(given)) {
-      if (recorded->dtype != chosen.dtype) chosen = std::move(*recorded);
+    if (const auto recorded = recorded_options(given)) {
+      const auto precision = dtype_of(value_of(*recorded, "precision"));
+      if (precision && *precision != chosen.precision)
+        chosen = {*precision, fmt::format("that of {}", recorded->checkpoint), {}};
+      for (const char* flag : kept_flags) chosen.recorded[flag] = value_of(*recorded, flag);
     } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);
     }
   }
-  const std::string name = broadcast_text(session, std::string(to_string(chosen.dtype)));
-  return {*dtype_of(name), broadcast_text(session, chosen.reason)};
+  chosen.precision = *dtype_of(broadcast_text(session, std::string(to_string(chosen.precision))));
+  chosen.precision_reason = broadcast_text(session, chosen.precision_reason);
+  for (const char* flag : kept_flags) {
+    std::string value = broadcast_text(session, session.rank() == 0 ? chosen.recorded[flag] : std::string());
+    if (value.empty())
+      chosen.recorded.erase(flag);
+    else
+      chosen.recorded[flag] = std::move(value);
+  }
+  return chosen;
 }
 
 }  // namespace ranvier::apps
