@@ -23,8 +23,13 @@ BucketLayout layout_of(const UnitState& unit, std::size_t width) {
 
 }  // namespace
 
+bool GradientRecords::stepped_in_place(const Planner& planner) {
+  return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepPlace::host &&
+         planner.share.flow.gather_gradient.empty();
+}
+
 GradientRecords::Plan GradientRecords::plan(Planner& planner) {
-  Plan plan;
+  Plan plan{.slots = {}, .regions = {}, .stepped_in_place = stepped_in_place(planner)};
   const TierOptions& options = planner.tiers;
   if (options.gradients == TierKind::device) return plan;
   const UnitStates& states = *planner.share.states;
@@ -205,6 +210,10 @@ void GradientRecords::store_reduced(std::size_t unit, std::size_t bucket, std::b
   const UnitState& state = states_->all()[unit];
   tiers_->store(plan_.regions[unit][0], layouts_[unit].record_offset(bucket),
                 {from, state.cut.elements(state.reduced, bucket) * width_}, std::move(done));
+}
+
+const std::byte* GradientRecords::reduced(std::size_t unit, std::size_t bucket) const {
+  return tiers_->memory(plan_.regions[unit][0]).data() + layouts_[unit].record_offset(bucket);
 }
 
 void GradientRecords::lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from,

@@ -5,8 +5,8 @@
 //   sharded     what arrives is added, several stretches of records at a time through a few slots: accumulate()
 //   otherwise   layers add to the sum themselves, as a product goes on with what is there: bring(), then keep()
 //
-// After the last microbatch buckets go through the device once more, and what the reduction leaves of them waits here
-// until the step counts; where every step does, on the device.
+// After the last microbatch buckets go through the device once more. Reduced gradients wait here until the step counts;
+// if every step does, on the device. A step on the host reads them from here, unless other ranks' are gathered first.
 //
 // Loop thread only; handlers run on the loop, after the call returned.
 #pragma once
@@ -31,8 +31,11 @@ class GradientRecords final : public Part {
     std::size_t slot_bytes = 0;
     std::size_t slot_count = 0;
     std::vector<std::vector<offload::TierRegion>> regions;  ///< by unit and use; none where gradients stay
+    bool stepped_in_place = false;
   };
   [[nodiscard]] static Plan plan(Planner& planner);
+  /// Whether the optimizer's step reads reduced gradients in host memory, as store_reduced() leaves them.
+  [[nodiscard]] static bool stepped_in_place(const Planner& planner);
 
   GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 
@@ -70,6 +73,9 @@ class GradientRecords final : public Part {
   /// Leaves it on the device for the next fetch_reduced() of that bucket, at `from` until `returned` runs.
   void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
+  [[nodiscard]] bool stepped_in_place() const noexcept { return plan_.stepped_in_place; }
+  /// The bucket's reduced gradients in host memory, if stepped_in_place().
+  [[nodiscard]] const std::byte* reduced(std::size_t unit, std::size_t bucket) const;
 
  private:
   /// A call for a whole use.

@@ -34,7 +34,7 @@ RecordChunkSums::Plan RecordChunkSums::plan(Planner& planner, bool lends) {
   return {.places = planner.memory.add(
               {MemoryKind::gradients, MemorySpace::device, "chunks of gradients being reduced", most, count}),
           .place_count = count,
-          .lends = lends};
+          .lends = lends && !GradientRecords::stepped_in_place(planner)};
 }
 
 RecordChunkSums::RecordChunkSums(const RankContext& context, const ModelShare& share, const Plan& plan,

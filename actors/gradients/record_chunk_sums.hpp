@@ -1,5 +1,6 @@
 // Chunks whose sums live in a tier: they pass through a few places on the device, the buckets of one after another on
-// blocks. What is left of a chunk goes back to the tier; where every step counts it stays until the optimizer took it.
+// blocks. The reduced part of a chunk goes back to the tier. If every step counts and the optimizer takes gradients on
+// the device, it stays until the optimizer took it.
 #pragma once
 
 #include "actors/gradients/chunk_sums.hpp"

@@ -40,6 +40,7 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
     step.states = states;
     if (operands.gradients != nullptr) {
       step.gradient = operands.gradients + states.offset * runtime::size_of(precision.gradient);
+      step.gradient_on_host = operands.gradients_on_host;
     } else {
       step.gradient = unit.gradients.front().at(states.begin);
       step.gradient_runs = states.in_unit;

@@ -29,6 +29,7 @@ class BucketStep {
     StateRecords::Copy copy =
         StateRecords::Copy::counts;        ///< that they go to; layers' copies follow what counts only
     const std::byte* gradients = nullptr;  ///< record; null: they are where the unit has them
+    bool gradients_on_host = false;        ///< steps on the host: the record is in host memory
     std::byte* parameters = nullptr;       ///< record of layers' copies; null: likewise
   };
   /// `done` runs on the loop once states are stepped and layers' copies are on the device.

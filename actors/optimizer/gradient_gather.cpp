@@ -21,7 +21,8 @@ GradientGather::Plan GradientGather::plan(Planner& planner) {
   const auto& hops = planner.share.flow.gather_gradient;
   const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);
   Plan plan;
-  const bool needed = !hops.empty() || !states.gradients_on_device();
+  const bool needed =
+      !hops.empty() || (!states.gradients_on_device() && !GradientRecords::stepped_in_place(planner));
   plan.place_count = needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0;
   plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
                                     shapes.most_bytes, plan.place_count});
@@ -38,7 +39,7 @@ GradientGather::GradientGather(const RankContext& context, const ModelShare& sha
       stream_(context.compute),
       states_(share.states.get()),
       records_(records),
-      needed_(!plan.gather.hops.empty() || records != nullptr),
+      needed_(!plan.gather.hops.empty() || (records != nullptr && !records->stepped_in_place())),
       gather_(context, *share.column, plan.gather) {
   for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
 }

@@ -1,6 +1,6 @@
 // Brings the gradients of bundles to places for the step: gathered where optimizer states are shared out less than they
 // (PaRO §3.4), or from the tier where they wait. Gathers go in one order on all ranks, whatever comes from a tier
-// first. Loop thread only.
+// first. A step on the host reads gradients in host memory where they are, if nothing is gathered. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -26,6 +26,10 @@ class GradientGather {
 
   /// Otherwise gradients are stepped where they are.
   [[nodiscard]] bool needed() const noexcept { return needed_; }
+  /// A bucket's gradients in host memory, where the step reads them; null: they are on the device.
+  [[nodiscard]] const std::byte* on_host(const ChunkSchedule::Bucket& bucket) const {
+    return records_ != nullptr && !needed_ ? records_->reduced(bucket.unit, bucket.index) : nullptr;
+  }
   [[nodiscard]] bool has_place() const noexcept { return !free_places_.empty(); }
   /// Gives the round's next bundle a place and calls `there` once its gradients are in it. All bundles of a round, in
   /// order.

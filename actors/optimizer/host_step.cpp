@@ -1,5 +1,6 @@
 #include "actors/optimizer/host_step.hpp"
 
+#include "actors/gradients/gradient_records.hpp"
 #include "runtime/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
@@ -20,12 +21,13 @@ HostStep::Plan HostStep::plan(Planner& planner, std::size_t slots) {
       elements = std::max(elements, unit.cut.elements(unit.optimizer, b));
     }
   }
-  const auto add = [&](const char* name, runtime::DType dtype) {
+  const auto add = [&](const char* name, runtime::DType dtype, std::size_t count) {
     return planner.memory.add(
-        {MemoryKind::workspace, MemorySpace::pinned, name, elements * runtime::size_of(dtype), slots});
+        {MemoryKind::workspace, MemorySpace::pinned, name, elements * runtime::size_of(dtype), count});
   };
-  return {.gradients = add("gradients for the step on the host", states.precision().gradient),
-          .parameters = add("parameters from the step on the host", states.precision().compute)};
+  return {.gradients = add("gradients for the step on the host", states.precision().gradient,
+                           GradientRecords::stepped_in_place(planner) ? 0 : slots),
+          .parameters = add("parameters from the step on the host", states.precision().compute, slots)};
 }
 
 HostStep::HostStep(const RankContext& context, const ModelShare& share, const Plan& plan)
@@ -35,9 +37,8 @@ HostStep::HostStep(const RankContext& context, const ModelShare& share, const Pl
       states_(share.states.get()),
       plan_(plan) {
   runtime::Device& device = context.device;
-  // Beside a GPU the host has nothing else to compute: the cores that this rank is bound to.
-  const auto cores = runtime::available_cores();
-  host_ = device.make_host_device(device.apart() ? cores : device.threads());
+  // While a GPU computes, the host has nothing else to compute.
+  host_ = device.make_host_device(device.apart() ? runtime::available_cores() : device.threads());
   if (host_) host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);
   to_device_ = device.make_stream("parameters from the host", StreamWidth::one);
@@ -61,13 +62,15 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
                     runtime::Handler done) {
   const auto [compute, gradient] = states_->precision();
   const bool separate = states_->separate_master();
-  std::byte* gradients = arena_->slot(plan_.gradients, slot);
   std::byte* parameters = arena_->slot(plan_.parameters, slot);
   const std::size_t gradient_width = runtime::size_of(gradient), width = runtime::size_of(compute);
-  for (const StretchStep& stretch : stretches) {
+  for (StretchStep& stretch : stretches) {
     const StateRecords::Stretch& states = stretch.states;
-    runtime::copy(*to_host_, gradients + states.offset * gradient_width, {}, stretch.gradient,
-                  stretch.gradient_runs, gradient_width, states.count);
+    if (!stretch.gradient_on_host) {
+      std::byte* const to = arena_->slot(plan_.gradients, slot) + states.offset * gradient_width;
+      runtime::copy(*to_host_, to, {}, stretch.gradient, stretch.gradient_runs, gradient_width, states.count);
+      stretch.gradient = to;
+    }
     if (separate) continue;
     runtime::copy(*to_host_, parameters + states.offset * width, {}, states.weights, states.weight_runs, width,
                   states.count);
@@ -85,7 +88,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
                      {.weights = separate ? states.weights : reinterpret_cast<float*>(here),
                       .m = states.m,
                       .v = states.v,
-                      .gradient = gradients + states.offset * gradient_width,
+                      .gradient = stretch.gradient,
                       .gradient_dtype = gradient,
                       .working = separate && stretch.layers_copy != nullptr ? here : nullptr,
                       .working_dtype = compute},

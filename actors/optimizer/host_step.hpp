@@ -12,11 +12,12 @@
 
 namespace ranvier::actors {
 
-/// What a step reads and writes of a stretch of a bucket, on the device.
+/// Arrays of a stretch of a bucket that a step reads and writes: states, and the rest on the device.
 struct StretchStep {
   StateRecords::Stretch states;
   const std::byte* gradient = nullptr;
   runtime::Runs gradient_runs;
+  bool gradient_on_host = false;     ///< in host memory instead
   std::byte* layers_copy = nullptr;  ///< as in AdamWArrays::working
   runtime::Runs layers_runs;
   std::vector<runtime::DecaySegment> segments;  ///< counted from the stretch's begin on, in the unit
@@ -24,7 +25,7 @@ struct StretchStep {
 
 class HostStep {
  public:
-  /// Pinned, one of each for each bucket that is stepped at a time.
+  /// Pinned, one of each for each bucket that is stepped at a time; no gradients if they are on the host already.
   struct Plan {
     runtime::MemoryId gradients, parameters;
   };

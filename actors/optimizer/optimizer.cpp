@@ -141,9 +141,11 @@ void Optimizer::ready(std::size_t bucket) {
 BucketStep::Operands Optimizer::operands(const BundleRound& round, const BucketPass& pass) const {
   const BundleRound::Bucket& bucket = round.buckets[pass.bucket];
   const BundleRound::Bundle& bundle = round.bundles[bucket.bundle];
+  const std::byte* const on_host = gradients_.on_host(bucket.bucket);
   return {.bucket = bucket.bucket,
           .slot = pass.slot,
-          .gradients = bundle.gradients != nullptr ? bundle.gradients + bucket.gradient_offset : nullptr,
+          .gradients = bundle.gradients != nullptr ? bundle.gradients + bucket.gradient_offset : on_host,
+          .gradients_on_host = on_host != nullptr,
           .parameters = bundle.parameters != nullptr ? bundle.parameters + bucket.parameter_offset : nullptr};
 }
 

@@ -92,17 +92,48 @@ TEST_CASE("gradients in host memory are stepped on the host to the bits of the d
         options.grid = {2, 2};
         options.group_size = 2;
         options.sharding = collectives::parse_sharding(name);
+        options.loss_scale = {.scale = 1024, .dynamic = clip > 0};
+        if (clip > 0) {
+          options.fault = actors::TrainerOptions::Fault{
+              .rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
+        }
         const auto on_device = run_simulated(gpt, options, 1);
+        CHECK(on_device.steps[1].skipped == (clip > 0));
         for (const std::size_t bucket : {200, 1 << 20}) {
-          options.tiers = {.parameters = ++seed % 3 == 0 ? TierKind::host : TierKind::device,
+          const bool flips = ++seed % 2 == 0 && dtype == runtime::DType::bf16;
+          options.tiers = {.parameters = seed % 3 == 0 ? TierKind::host : TierKind::device,
                            .gradients = TierKind::host,
                            .optimizer = TierKind::host,
                            .step = actors::StepPlace::host,
+                           .commit = flips ? actors::Commit::flip : actors::Commit::wait,
                            .bucket_elements = bucket};
           check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, tests::Devices::delayed));
         }
       }
     }
+  }
+}
+
+TEST_CASE("a step on the host needs no memory for gradients that host memory has, unless they are gathered") {
+  const auto architecture = models::make_gpt(small_gpt());
+  const tests::RandomTokens tokens(8, 37);
+  auto options = small_run();
+  options.grid = {2, 2};
+  options.group_size = 1;
+  options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepPlace::host};
+  for (const char* name : {"ddp", "zero2", "NGI"}) {
+    CAPTURE(std::string(name));
+    options.sharding = collectives::parse_sharding(name);
+    const bool gathers = std::string(name) == "NGI";
+    const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
+    CHECK(plan.flow.gather_gradient.empty() == !gathers);
+    std::size_t items = 0;
+    for (const runtime::MemoryItem& item : plan.memory.items()) {
+      if (item.name != "gradients for the optimizer" && item.name != "gradients for the step on the host") continue;
+      ++items;
+      CHECK((item.slots > 0) == gathers);
+    }
+    CHECK(items == 2);
   }
 }
 
