@@ -58,6 +58,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
       number_(next_number()),
       counts_hits_(last() && architecture.layers.back()->counts_hits()) {
   const auto slots = static_cast<std::size_t>(this->slots());
+  const auto sample_slots = static_cast<std::size_t>(this->sample_slots());
   const auto samples = static_cast<std::size_t>(capacity().samples);
   const auto add = [&](MemoryKind kind, MemorySpace space, const char* name, std::size_t bytes, std::size_t count) {
     return plan.add({kind, space,
@@ -70,7 +71,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                                      : plan.add({kind, MemorySpace::device, name, std::max(bytes, least), count});
   };
   const StageOptions::Scratch& least = options.scratch;
-  inputs_ = add(MemoryKind::activations, MemorySpace::device, "stage input", sizes().input * samples, slots);
+  inputs_ = add(MemoryKind::activations, MemorySpace::device, "stage input", sizes().input * samples, sample_slots);
   slot_memory_ = add(MemoryKind::activations, MemorySpace::device,
                      checkpoint_places() > 0 ? "output"
                      : recomputes()          ? "segment inputs and output"
@@ -92,19 +93,19 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   to_left_ = add(MemoryKind::messages, MemorySpace::device, "input gradients to the left",
                  writes_input_gradient() ? sizes().input * samples : 0,
                  sends_gradients() ? static_cast<std::size_t>(gradient_buffers()) : 1);
-  targets_ =
-      add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0, slots);
+  targets_ = add(MemoryKind::activations, MemorySpace::device, "targets", last() ? sample().target * samples : 0,
+                 sample_slots);
   documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
-                   sample().documents * samples, slots);
+                   sample().documents * samples, sample_slots);
   losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_hits_ ? "losses and hits" : "losses",
-                last() ? sizeof(double) * (counts_hits_ ? 2 : 1) : 0, slots);
+                last() ? sizeof(double) * (counts_hits_ ? 2 : 1) : 0, sample_slots);
 }
 
 void Stage::bind(const runtime::Arena& arena) {
-  for (int s = 0; s < slots(); ++s) {
+  for (int s = 0; s < slots(); ++s) slot_.push_back(arena.slot(slot_memory_, static_cast<std::size_t>(s)));
+  for (int s = 0; s < sample_slots(); ++s) {
     const auto slot = static_cast<std::size_t>(s);
     input_.push_back(arena.slot(inputs_, slot));
-    slot_.push_back(arena.slot(slot_memory_, slot));
     target_.push_back(arena.slot(targets_, slot));
     document_.push_back(arena.slot(documents_, slot));
     loss_.push_back(arena.slot_as<double>(losses_, slot));
@@ -122,14 +123,16 @@ void Stage::bind(const runtime::Arena& arena) {
   between_base_[1] = arena.slot(between_, 1);
 }
 
-std::byte* Stage::input(int slot) const { return input_[static_cast<std::size_t>(slot)]; }
+std::byte* Stage::input(int sample_slot) const { return input_[static_cast<std::size_t>(sample_slot)]; }
 std::byte* Stage::output(int slot) const { return last() ? nullptr : layer_output(layers() - 1, slot, nullptr); }
 std::byte* Stage::input_gradient(int buffer) const { return to_left_buffer_[static_cast<std::size_t>(buffer)]; }
-std::byte* Stage::targets(int slot) const { return target_[static_cast<std::size_t>(slot)]; }
-std::byte* Stage::documents(int slot) const { return document_[static_cast<std::size_t>(slot)]; }
-const double& Stage::loss(int slot) const { return *loss_[static_cast<std::size_t>(slot)]; }
+std::byte* Stage::targets(int sample_slot) const { return target_[static_cast<std::size_t>(sample_slot)]; }
+std::byte* Stage::documents(int sample_slot) const { return document_[static_cast<std::size_t>(sample_slot)]; }
+const double& Stage::loss(int sample_slot) const { return *loss_[static_cast<std::size_t>(sample_slot)]; }
 
-double Stage::hits(int slot) const { return counts_hits_ ? loss_[static_cast<std::size_t>(slot)][1] : 0; }
+double Stage::hits(int sample_slot) const {
+  return counts_hits_ ? loss_[static_cast<std::size_t>(sample_slot)][1] : 0;
+}
 
 std::span<std::byte> Stage::checkpoint_place(int place) const {
   return {place_[static_cast<std::size_t>(place)], sizes().checkpoint};
@@ -157,7 +160,7 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
                                  const std::byte* checkpoint) const {
   const LayerMemoryMap& map = layer(step.layer);
   if (!map.reads_checkpoint) {
-    if (step.layer == 0) return input(microbatch.slot);
+    if (step.layer == 0) return input(microbatch.sample_slot);
     return layer_output(step.layer - 1, microbatch.slot, kept(step, microbatch));
   }
   if (!in_deferred_place(step, microbatch)) return checkpoint;
@@ -195,7 +198,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
       part_gradients[index] = arrays.gradients[index];
     }
   }
-  const auto slot = static_cast<std::size_t>(microbatch.slot);
+  const auto sample_slot = static_cast<std::size_t>(microbatch.sample_slot);
   const auto place = static_cast<std::size_t>(microbatch.deferred_place);
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
   LayerCall call{
@@ -213,15 +216,15 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
       .loss_factor = microbatch.loss_factor,
       .loss_scale = microbatch.loss_scale};
   if (microbatch.documents) {
-    call.document_starts = reinterpret_cast<const std::int32_t*>(document_[slot]);
+    call.document_starts = reinterpret_cast<const std::int32_t*>(document_[sample_slot]);
     call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;
     call.document_ends = call.positions + std::ptrdiff_t{microbatch.samples} * positions;
   }
   if (last() && step.layer + 1 == layers()) {
-    call.targets = target_[slot];
-    call.loss = loss_[slot];
+    call.targets = target_[sample_slot];
+    call.loss = loss_[sample_slot];
     call.details = microbatch.details;
-    if (counts_hits_ && !call.training) call.hits = loss_[slot] + 1;
+    if (counts_hits_ && !call.training) call.hits = loss_[sample_slot] + 1;
   }
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;

@@ -30,6 +30,7 @@ class Stage : public StageLayout {
  public:
   struct Microbatch {
     int slot = 0;
+    int sample_slot = 0;  ///< slot of its samples and losses
     int samples = 1;
     MicrobatchKey key;
     bool training = true;
@@ -51,14 +52,14 @@ class Stage : public StageLayout {
   /// Says where everything but parameters and gradients lies.
   void bind(const runtime::Arena& arena);
 
-  [[nodiscard]] std::byte* input(int slot) const;
+  [[nodiscard]] std::byte* input(int sample_slot) const;
   [[nodiscard]] std::byte* output(int slot) const;  ///< null on the last stage
   [[nodiscard]] std::byte* input_gradient(int buffer) const;
-  [[nodiscard]] std::byte* targets(int slot) const;
-  [[nodiscard]] std::byte* documents(int slot) const;  ///< SampleSource::read_documents()
-  [[nodiscard]] const double& loss(int slot) const;    ///< pinned; valid once the forward pass is done
+  [[nodiscard]] std::byte* targets(int sample_slot) const;
+  [[nodiscard]] std::byte* documents(int sample_slot) const;  ///< SampleSource::read_documents()
+  [[nodiscard]] const double& loss(int sample_slot) const;    ///< pinned; valid once the forward pass is done
   /// Elements of a microbatch without training that the model tells rightly, likewise; 0 where nobody counts them.
-  [[nodiscard]] double hits(int slot) const;
+  [[nodiscard]] double hits(int sample_slot) const;
   /// One of the checkpoint_places(), which takes any checkpoint; begins on a page and is whole pages.
   [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
 

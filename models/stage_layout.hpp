@@ -131,6 +131,9 @@ class StageLayout {
   [[nodiscard]] const Precision& precision() const noexcept { return options_.precision; }
   [[nodiscard]] const SampleBytes& sample() const noexcept { return options_.sample; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
+  /// Microbatches whose samples and losses have memory at a time. A single stage loads the next samples while all slots
+  /// are in use, because its passes follow each other without a message between them.
+  [[nodiscard]] int sample_slots() const noexcept { return options_.slots + (first() && last() ? 1 : 0); }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
   /// No more than there are slots, and none where no step writes gradients.
   [[nodiscard]] int deferred_places() const noexcept { return deferred_places_; }

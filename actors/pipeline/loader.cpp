@@ -18,7 +18,9 @@ runtime::WorkCost samples_cost(std::size_t bytes) {
 
 Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
   const models::StageSlices& stage = *planner.share.stage;
-  const auto slots_of = [&](std::size_t slice) { return static_cast<std::size_t>(stage.slice(slice).slots()); };
+  const auto slots_of = [&](std::size_t slice) {
+    return static_cast<std::size_t>(stage.slice(slice).sample_slots());
+  };
   std::size_t all_slots = 0;
   for (std::size_t s = 0; s < stage.size(); ++s) all_slots += slots_of(s);
   Plan plan;

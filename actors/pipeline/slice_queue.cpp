@@ -22,7 +22,7 @@ SliceQueue::SliceQueue(const RankContext& context, models::Stage& stage, const S
       loader_(&loader),
       microbatch_size_(microbatch_size),
       hooks_(std::move(hooks)),
-      slots_(static_cast<std::size_t>(stage.slots())),
+      slots_(static_cast<std::size_t>(stage.sample_slots())),
       gradient_buffer_busy_(static_cast<std::size_t>(stage.gradient_buffers())) {}
 
 void SliceQueue::begin(const PassBatch& batch) {
@@ -30,7 +30,7 @@ void SliceQueue::begin(const PassBatch& batch) {
   microbatches_ = batch.microbatches(microbatch_size_);
   forwards_ = backwards_ = weights_ = released_ = 0;
   loss_ = hits_ = 0;
-  for (int m = 0; m < std::min(microbatches_, stage_->slots()); ++m) call_for_input(m);
+  for (int m = 0; m < std::min(microbatches_, stage_->sample_slots()); ++m) call_for_input(m);
 }
 
 models::Stage::Microbatch SliceQueue::describe(int microbatch, bool keeps_segment) const {
@@ -40,6 +40,7 @@ models::Stage::Microbatch SliceQueue::describe(int microbatch, bool keeps_segmen
   }
   if (microbatch > 0) details.logits = nullptr;
   return {.slot = slot_index(microbatch),
+          .sample_slot = sample_slot(microbatch),
           .samples = samples_of(microbatch),
           .key = {batch_->seed, batch_->step, batch_->first_sample + std::int64_t{microbatch} * microbatch_size_},
           .training = batch_->training,
@@ -58,7 +59,7 @@ void SliceQueue::call_for_input(int microbatch) {
           .targets_here = plan_.right.has_value(),
           .documents_here = !loader_->has_documents()};
   const int samples = samples_of(microbatch);
-  const int index = slot_index(microbatch);
+  const int index = sample_slot(microbatch);
   const std::int64_t first = batch_->first_sample + std::int64_t{microbatch} * microbatch_size_;
   const auto arrives = [this, microbatch](bool Slot::* what) {
     return [this, microbatch, what] {
@@ -82,6 +83,9 @@ void SliceQueue::call_for_input(int microbatch) {
 
 bool SliceQueue::forward_ready() const {
   const Slot& slot = slot_of(forwards_);
+  // The backward pass that was the last to read a slot may still be on the stream, before the next forward pass.
+  const int in_use = batch_->training ? forwards_ - (follows_stream() ? backwards_ : released_) : 0;
+  if (in_use == stage_->slots()) return false;
   return slot.microbatch == forwards_ && slot.input_here && slot.targets_here && slot.documents_here;
 }
 
@@ -119,8 +123,8 @@ void SliceQueue::finish_forward(int microbatch) {
          });
   } else {
     if (batch_->counted_of(microbatch, microbatch_size_) > 0) {
-      loss_ += stage_->loss(index);
-      if (!batch_->training) hits_ += stage_->hits(index);
+      loss_ += stage_->loss(sample_slot(microbatch));
+      if (!batch_->training) hits_ += stage_->hits(sample_slot(microbatch));
     }
     if (!batch_->training) release(microbatch);
   }
@@ -142,7 +146,7 @@ void SliceQueue::finish_weights(int microbatch) {
 void SliceQueue::release(int microbatch) {
   slot_of(microbatch).microbatch = -1;
   ++released_;
-  const int following = microbatch + stage_->slots();
+  const int following = microbatch + stage_->sample_slots();
   if (following < microbatches_) call_for_input(following);
   hooks_.left();
 }

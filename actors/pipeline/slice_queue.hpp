@@ -2,10 +2,11 @@
 // far each direction has come. It says which pass is ready; StageActor, which has one queue for each of its slices,
 // chooses among them and computes.
 //
-// Receives are posted as soon as their buffer is free: activations `slots` ahead, a gradient as soon as the activation
-// that it belongs to was taken, which is long before it can come. Messages of one direction may arrive in any order;
-// they are used in microbatch order. Where nothing is trained up to the end of the slice, no gradient comes for a
-// microbatch: its backward pass is empty, and begins once the next slice has taken the activation. Loop thread only.
+// Receives are posted as soon as their buffer is free: activations `slots` ahead, samples `sample_slots` ahead. The
+// receive of a gradient is posted once the activation that it belongs to was taken, long before it can come. Messages of
+// one direction may arrive in any order; they are used in microbatch order. If nothing is trained up to the end of the
+// slice, no gradient comes for a microbatch. Its backward pass is empty then, and begins once the next slice has taken
+// the activation. Loop thread only.
 #pragma once
 
 #include "actors/pipeline/chunk_order.hpp"
@@ -71,6 +72,9 @@ class SliceQueue {
   void finish_weights(int microbatch);
 
   [[nodiscard]] int slot_index(int microbatch) const { return microbatch % stage_->slots(); }
+  /// Whether nothing but the stream's order stands between a pass and the next one: no neighbour, no deferred weight
+  /// gradients.
+  [[nodiscard]] bool follows_stream() const { return !plan_.left && !plan_.right && !stage_->defers(); }
   [[nodiscard]] int samples_of(int microbatch) const { return batch_->samples_of(microbatch, microbatch_size_); }
   [[nodiscard]] models::Stage::Microbatch describe(int microbatch, bool keeps_segment) const;
 
@@ -80,6 +84,7 @@ class SliceQueue {
   [[nodiscard]] std::optional<Wait> awaited(bool forward, runtime::Duration since) const;
 
  private:
+  /// Of Stage::sample_slots().
   struct Slot {
     int microbatch = -1;  ///< whose it is
     bool input_here = false;
@@ -95,9 +100,10 @@ class SliceQueue {
     runtime::Duration since{};
   };
 
-  [[nodiscard]] Slot& slot_of(int microbatch) { return slots_[static_cast<std::size_t>(slot_index(microbatch))]; }
+  [[nodiscard]] int sample_slot(int microbatch) const { return microbatch % stage_->sample_slots(); }
+  [[nodiscard]] Slot& slot_of(int microbatch) { return slots_[static_cast<std::size_t>(sample_slot(microbatch))]; }
   [[nodiscard]] const Slot& slot_of(int microbatch) const {
-    return slots_[static_cast<std::size_t>(slot_index(microbatch))];
+    return slots_[static_cast<std::size_t>(sample_slot(microbatch))];
   }
   [[nodiscard]] std::string message(runtime::Channel channel, int microbatch) const;
   void call_for_input(int microbatch);

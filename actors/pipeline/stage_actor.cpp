@@ -120,7 +120,7 @@ void StageActor::become_idle() {
 }
 
 void StageActor::next() {
-  if (computing_ || !running_) return;
+  if (queueing_ || queued_ == max_queued() || !running_) return;
   const auto forward = next_slice(Direction::forward), backward = next_slice(Direction::backward);
   PipelineProgress now_ready = progress();
   now_ready.forward_ready = forward.has_value();
@@ -134,9 +134,9 @@ void StageActor::next() {
     context_->trace.add(SpanKind::wait, Trace::Lane::loop, *idle_since_, now, now_ready.forwards);
   }
   idle_since_.reset();
-  computing_ = true;
-  calls_before_ += calls_.size();
-  calls_.clear();
+  queueing_ = true;
+  for (; !calls_.empty() && calls_before_ < calls_done_->load(std::memory_order_relaxed); ++calls_before_)
+    calls_.pop_front();
   if (direction == Direction::weights) return advance_weights();
   start(direction, *(direction == Direction::forward ? forward : backward));
 }
@@ -233,7 +233,19 @@ void StageActor::advance() {
     finish(direction, chunk, microbatch);
   };
   passes_.pop_front();
-  context_->loop.after_work(context_->compute, name, over);
+  all_queued(name, over);
+  next();
+}
+
+void StageActor::all_queued(const runtime::WorkName& name, runtime::Handler done) {
+  queueing_ = false;
+  ++queued_;
+  context_->loop.after_work(context_->compute, name, std::move(done));
+}
+
+void StageActor::pass_done() {
+  --queued_;
+  if (queued_ == 0 && !queueing_) become_idle();
 }
 
 PassResource* StageActor::missing(const Pass& pass) const {
@@ -303,7 +315,7 @@ void StageActor::mark_call(const Pass& pass) {
 
 std::string StageActor::details() const {
   const std::uint64_t call = calls_done_->load(std::memory_order_relaxed) - calls_before_;
-  if (!computing_ || call >= calls_.size()) return {};
+  if (call >= calls_.size()) return {};
   const models::Stage::PassStep& step = calls_[call];
   const std::string& layer = stages_->layer(stages_->layer_of(step)).layer->name();
   switch (step.kind) {
@@ -332,8 +344,7 @@ void StageActor::trace_pass(Pass& pass, bool runs) {
 }
 
 void StageActor::finish(Direction direction, std::size_t chunk, int microbatch) {
-  computing_ = false;
-  become_idle();
+  pass_done();
   SliceQueue& slice = slices_[chunk];
   if (direction == Direction::forward) {
     slice.finish_forward(microbatch);
@@ -368,7 +379,7 @@ double StageActor::hits() const {
 std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
   for (const SliceQueue& slice : slices_) slice.add_sends(all);
-  if (!running_ || computing_) return all;
+  if (!running_ || queueing_ || queued_ > 0) return all;
   // Where the policy fixes the order of passes, only one of the two is next; where messages do, both may be, but for
   // forward passes of a stage that is far enough ahead.
   const PipelineProgress now = progress();

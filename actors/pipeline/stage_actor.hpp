@@ -1,7 +1,8 @@
 // The rank's share of a pipeline as an actor (Myelin §III-C, Algorithm 2): its slices of the model react to activations
 // from the left, gradients from the right and samples that were loaded (slice_queue.hpp); parameters that were gathered
 // and work that its stream completed come here. It starts the next forward or backward pass that its policy allows, of
-// the slice whose turn it is. One pass runs at a time; messages travel meanwhile.
+// the slice whose turn it is. One pass runs at a time; messages travel meanwhile. A single stage waits for no messages,
+// so it queues one pass behind the pass that runs.
 //
 // A pass is queued on the stream step by step, as soon as what a step needs is there (pass_resource.hpp): at once where
 // this rank holds all of it. Where the policy says beforehand which pass comes next, that pass is announced to the
@@ -97,6 +98,8 @@ class StageActor final : public Part {
   [[nodiscard]] bool fixes(Direction direction) const;
   /// The slice whose pass comes next in that direction, and is ready; none: none is.
   [[nodiscard]] std::optional<std::size_t> next_slice(Direction direction);
+  /// Passes that may be queued as a whole at a time.
+  [[nodiscard]] int max_queued() const { return slices_.size() == 1 && slices_.front().follows_stream() ? 2 : 1; }
   [[nodiscard]] bool weights_ready() const;
   /// Has weight gradients chosen once what they need is there.
   void await_weights();
@@ -120,6 +123,10 @@ class StageActor final : public Part {
   void mark_call(const Pass& pass);
   void trace_pass(Pass& pass, bool runs);
   void become_idle();
+  /// All steps of the running pass are queued.
+  void all_queued(const runtime::WorkName& name, runtime::Handler done);
+  /// The stream has done a pass, or a call of weight gradients that waited.
+  void pass_done();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
   void finish(Direction direction, std::size_t chunk, int microbatch);
   void finish_if_done();
@@ -135,9 +142,10 @@ class StageActor final : public Part {
   Done done_;
   ChunkOrder order_;
   bool running_ = false;
-  bool computing_ = false;      // a pass began and has not ended
+  bool queueing_ = false;       // a pass began, and not all of its steps are queued
+  int queued_ = 0;              // passes whose steps are all queued and not all done
   models::RecomputeArea area_;  // after the passes that were announced
-  std::deque<Pass> passes_;     // that were announced; the first one may be running
+  std::deque<Pass> passes_;     // announced passes that are not queued as a whole; the first one may be in part
   std::deque<Pass> waiting_;    // weight gradients that wait, and are announced; the first ones may be partly done
   bool awaits_weights_ = false;
   bool looks_ = false, looked_ = false;  // at messages, before weight gradients
@@ -146,9 +154,9 @@ class StageActor final : public Part {
   std::optional<runtime::Duration> idle_since_;
   runtime::Duration waits_since_{};  // the loop's time of idle_since_
 
-  // Calls of layers of the running pass that were queued, by their first step, and how many of all passes' calls were
-  // queued before them and are done. The last one is written by the stream, whose work may outlive this.
-  std::vector<models::Stage::PassStep> calls_;
+  // Calls of layers that were queued, by their first step, without some that are done; how many of all passes' calls
+  // were queued before them, and are done. The last one is written by the stream, whose work may outlive this.
+  std::deque<models::Stage::PassStep> calls_;
   std::uint64_t calls_before_ = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> calls_done_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };

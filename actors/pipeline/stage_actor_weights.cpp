@@ -58,8 +58,7 @@ void StageActor::advance_weights() {
     layer = pass.steps[pass.next].layer;
   }
   trace_pass(pass, false);
-  context_->loop.after_work(context_->compute, name_of(pass),
-                            [this, over = pass.next == pass.steps.size()] { end_weights(over); });
+  all_queued(name_of(pass), [this, over = pass.next == pass.steps.size()] { end_weights(over); });
 }
 
 /// Calls of the first weight gradients are done; with `over` all of them.
@@ -69,8 +68,7 @@ void StageActor::end_weights(bool over) {
     waiting_.pop_front();
     return finish(Direction::weights, chunk, microbatch);
   }
-  computing_ = false;
-  become_idle();
+  pass_done();
   next();
 }
 
