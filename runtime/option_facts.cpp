@@ -53,7 +53,7 @@ bool takes_list(const OptionFacts& option) {
 
 std::string help_with_default(const OptionFacts& option) {
   if (option.placeholder.empty() || option.default_text.empty()) return option.help;
-  return fmt::format("{} [{}]", option.help, option.default_text);
+  return fmt::format("{} (default {})", option.help, option.default_text);
 }
 
 std::vector<std::string> concern_words(const std::vector<OptionFacts>& options) {
@@ -64,14 +64,15 @@ std::vector<std::string> concern_words(const std::vector<OptionFacts>& options) 
 
 std::string find_concern(const std::vector<OptionFacts>& options, std::string_view asked) {
   const std::string wanted = typed(asked);
+  if (wanted == all_concerns) return wanted;
   std::vector<std::string> near;
   for (const std::string& title : concerns_of(options)) {
     if (typed(title) == wanted) return title;
     if (!wanted.empty() && has_word_with(typed(title), wanted)) near.push_back(title);
   }
   if (near.size() == 1) return near.front();
-  fail(ErrorCode::usage, "--help {}: that is no heading of the help text: give one of {}, or nothing for all flags",
-       asked, fmt::join(concern_words(options), ", "));
+  fail(ErrorCode::usage, "--help {}: the help text has no such heading; use all, or one of {}", asked,
+       fmt::join(concern_words(options), ", "));
 }
 
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
@@ -90,19 +91,33 @@ std::string help_text(const std::vector<OptionFacts>& options, std::string_view 
   std::size_t column = 0;
   for (const OptionFacts& option : options)
     column = std::max(column, option.name.size() + option.placeholder.size() + 7);
+  const auto usual =
+      std::count_if(options.begin(), options.end(), [](const OptionFacts& each) { return each.usual; });
+  const bool only_usual = concern.empty() && usual > 0;
+  const bool one_concern = !concern.empty() && concern != all_concerns;
   std::string out;
   std::string_view heading;
   for (const OptionFacts& option : options) {
-    if (!concern.empty() && option.concern != concern) continue;
+    if (one_concern ? option.concern != concern : only_usual && !option.usual) continue;
     if (heading != option.concern) {
       heading = option.concern;
       out += fmt::format("\n{}\n", heading);
     }
     std::string left = fmt::format("  --{} {}", option.name, option.placeholder);
-    for (const std::string& line : wrapped(help_with_default(option), help_width - column)) {
-      out += fmt::format("{:<{}}{}\n", left, column, line);
-      left.clear();
-    }
+    const auto print = [&](const std::string& text) {
+      for (const std::string& line : wrapped(text, help_width - column)) {
+        out += fmt::format("{:<{}}{}\n", left, column, line);
+        left.clear();
+      }
+    };
+    print(help_with_default(option));
+    if (!concern.empty() && !option.details.empty()) print(option.details);
+  }
+  if (only_usual) {
+    const std::string others =
+        fmt::format("{} more flags: --help all, or --help with one of {}",
+                    options.size() - static_cast<std::size_t>(usual), fmt::join(concern_words(options), ", "));
+    out += fmt::format("\n{}\n", fmt::join(wrapped(others, help_width), "\n"));
   }
   return out;
 }

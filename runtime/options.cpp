@@ -245,12 +245,14 @@ std::vector<std::string> OptionTable::given() const {
 std::vector<OptionFacts> OptionTable::facts() const {
   std::vector<OptionFacts> all;
   for (const auto& [option, concern, shown, text, origin] : options_)
-    all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words});
+    all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words,
+                   option.details, std::find(usual_.begin(), usual_.end(), option.name) != usual_.end()});
   const std::vector<std::string> concerns = concern_words(all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].words.empty()) all[i].words = words_of_placeholder(all[i].placeholder);
     if (!options_[i].option.binding.names_concern) continue;
     all[i].words = concerns;
+    all[i].words.emplace_back(all_concerns);
     all[i].default_text.clear();
   }
   return all;

@@ -50,6 +50,7 @@ struct Option {
   OptionBinding binding;
   std::string default_text;  ///< what the help text shows as the default; empty: what the field holds
   bool per_rank = false;     ///< may differ between ranks: left out of the hash
+  std::string details = {};  ///< more, for help that is asked for by heading, and manual pages
 };
 
 /// One line of what a run resolved.
@@ -66,6 +67,10 @@ class OptionTable {
   /// Options declared from here on belong to this heading of the help text.
   void concern(std::string title);
   void add(Option option);
+  /// More about the option that was added last, for help that is asked for by heading, and manual pages.
+  void details(std::string text) { options_.back().option.details = std::move(text); }
+  /// Options of the help text that has no heading. Without this call it has all options.
+  void usual(std::vector<std::string_view> names) { usual_ = std::move(names); }
   /// Arguments that follow no flag go to `field`, in order; without this they are refused.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
@@ -100,6 +105,7 @@ class OptionTable {
   [[nodiscard]] Declared* at_concern();
 
   std::vector<Declared> options_;
+  std::vector<std::string_view> usual_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
 };

@@ -106,6 +106,7 @@ std::string man_page(const Manual& manual) {
     page += fmt::format(".TP\n\\fB\\-\\-{}\\fR", roff(option.name));
     if (!option.placeholder.empty()) page += fmt::format(" \\fI{}\\fR", roff(option.placeholder));
     page += '\n' + paragraph(help_with_default(option));
+    if (!option.details.empty()) page += paragraph(option.details);
   }
   page += ".SH EXIT STATUS\n";
   for (const auto& [number, meaning] : statuses) {

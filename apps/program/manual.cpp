@@ -13,14 +13,15 @@ namespace ranvier::apps {
 
 void declare_inquiry(runtime::OptionTable& table, Inquiry& inquiry) {
   table.concern("Program");
-  table.add({"help", "[HEADING]", "print this, or only what is under one of its headings, as in --help program",
+  table.add({"help", "[HEADING]",
+             "Print the usual flags, all flags, or those under one heading, as in --help tiers",
              runtime::help_of(inquiry.help, inquiry.concern)});
-  table.add({"version", "", "print the version", runtime::switch_on(inquiry.version)});
-  table.add({"completion", "bash|zsh", "print a script that completes flags and their values in this shell",
+  table.add({"version", "", "Print the version", runtime::switch_on(inquiry.version)});
+  table.add({"completion", "bash|zsh", "Print a completion script for this shell",
              runtime::choice<Shell>(inquiry.completion,
                                     {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
              "none"});
-  table.add({"man", "", "print a manual page, as for man -l -", runtime::switch_on(inquiry.man)});
+  table.add({"man", "", "Print a manual page, as for man -l -", runtime::switch_on(inquiry.man)});
 }
 
 bool is_inquiry(std::string_view name) {
@@ -30,7 +31,7 @@ bool is_inquiry(std::string_view name) {
 
 std::string help_text(const Manual& manual, std::string_view concern) {
   constexpr std::size_t width = 100;
-  if (!concern.empty()) {
+  if (!concern.empty() && concern != runtime::all_concerns) {
     const std::string text = runtime::help_text(manual.options, concern);
     return text.substr(1, text.size() - 2);  // without the lines before its heading and after its end
   }
@@ -45,7 +46,7 @@ std::string help_text(const Manual& manual, std::string_view concern) {
     for (const std::string& line : runtime::wrapped(manual.about, width)) text += line + '\n';
   if (!manual.status_1.empty())
     text += fmt::format("\nExit status: 0 done, 1 {}, 64 a flag, and others as in --man.\n", manual.status_1);
-  text += runtime::help_text(manual.options);
+  text += runtime::help_text(manual.options, concern);
   text.pop_back();  // answers end without a new line
   return text;
 }

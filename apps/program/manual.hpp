@@ -20,7 +20,7 @@ enum class Shell { none, bash, zsh };
 /// What was asked for instead of the program's work.
 struct Inquiry {
   bool help = false;
-  std::string concern;  ///< the heading whose flags help lists; empty: all
+  std::string concern;  ///< the heading whose flags help lists, or "all"; empty: the usual flags
   bool version = false;
   Shell completion = Shell::none;
   bool man = false;
@@ -45,6 +45,7 @@ struct Manual {
   runtime::PathKind arguments = runtime::PathKind::none;   ///< what else words without a flag may be
 };
 
+/// With a heading its flags only; otherwise, above the flags, what the program does and how it is called.
 [[nodiscard]] std::string help_text(const Manual& manual, std::string_view concern = {});
 
 /// The text that was asked for, without a new line at its end. `mpi` is what the program's MPI calls itself; empty: it

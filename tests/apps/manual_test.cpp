@@ -81,7 +81,7 @@ std::string quoted(const std::string& word) { return "'" + word + "'"; }
 TEST_CASE("help, manual page and completion scripts of every program name all of its flags") {
   for (const Manual& manual : all_manuals()) {
     CAPTURE(manual.program);
-    const std::string help = help_text(manual), man = man_page(manual);
+    const std::string help = help_text(manual, "all"), man = man_page(manual);
     const std::string bash = bash_completion(manual), zsh = zsh_completion(manual);
     CHECK(help.starts_with(manual.program + " "));
     REQUIRE(manual.options.size() > 8);
@@ -119,13 +119,24 @@ TEST_CASE("help of one heading has its flags alone, and a wrong heading lists th
     CHECK_FALSE(has(text, "\n\n"));
   }
   CHECK(ask({"--help"}).inquiry.concern.empty());
+  CHECK(has(help_text(train, "Model"), "presets: gpt2-small, "));
+  const std::string usual = help_text(train);
+  CHECK(usual.starts_with("ranvier-train trains"));
+  CHECK(has(usual, "\n  --g-inter N"));
+  CHECK_FALSE(has(usual, "\n  --optimizer-commit "));
+  CHECK_FALSE(has(usual, "presets: "));
+  for (const auto& option : train.options)  // a name that is misspelled in the list of usual flags shows up here
+    if (option.usual) CHECK(has(usual, "\n  --" + option.name + " "));
+  CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
+        42);
   CHECK(ask({"-h"}).inquiry.help);
   const Error wrong = error_of([&] { ask({"--help", "elephants"}); });
   CHECK(wrong.code() == ErrorCode::usage);
-  CHECK(says(wrong, "--help elephants: that is no heading of the help text: give one of model, grid, sharding, "));
+  CHECK(says(wrong,
+             "--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, "));
   CHECK(says(wrong, ", stopping-and-resuming, "));
   // Two headings have such a word.
-  CHECK(says(error_of([&] { ask({"--help", "p"}); }), "--help p: that is no heading"));
+  CHECK(says(error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
 }
 
 TEST_CASE("bash completes flags, values, commands and paths, also behind mpirun") {

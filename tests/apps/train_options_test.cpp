@@ -368,7 +368,7 @@ TEST_CASE("help and version are answered whatever else is missing") {
   CHECK(parse_train({"--completion", "zsh"}).run.inquiry.completion == Shell::zsh);
   CHECK(parse_train({"--g-inter", "9", "--man"}).run.inquiry.man);
   refused_train({"--completion", "fish"}, "--completion: 'fish' will not do: give one of bash, zsh, none");
-  const std::string help = help_text(train_manual("ranvier-train"));
+  const std::string help = help_text(train_manual("ranvier-train"), "all");
   for (const auto& option : resolved(parse_train({"--data", "a"})))
     CHECK(help.find("--" + option.name) != std::string::npos);
 }

@@ -140,8 +140,29 @@ TEST_CASE("help lists flags by concern with their defaults") {
   const auto machine = help.find("\nMachine\n");
   CHECK(run < machine);
   CHECK(help.find("--steps N") > run);
-  CHECK(help.find("how many [5]") < machine);
-  CHECK(help.find("budget [all]") > machine);
+  CHECK(help.find("how many (default 5)") < machine);
+  CHECK(help.find("budget (default all)") > machine);
+}
+
+TEST_CASE("help without a heading has the usual flags, and says how to see the others") {
+  Fields fields;
+  OptionTable table = declare(fields);
+  table.details("more about it");
+  const std::string last = table.facts().back().name;
+  const auto has = [&](std::string_view concern, const std::string& words) {
+    return help_text(table.facts(), concern).find(words) != std::string::npos;
+  };
+  CHECK(has("", "--" + last));
+  table.usual({"steps"});
+  CHECK(has("", "--steps N"));
+  CHECK_FALSE(has("", "--" + last));
+  CHECK(has("", " more flags: --help all, or --help with one of run, machine"));
+  CHECK_FALSE(has("", "more about it"));
+  for (const std::string& each : {std::string("all"), table.facts().back().concern}) {
+    CHECK(has(each, "--" + last));
+    CHECK(has(each, "more about it"));
+    CHECK_FALSE(has(each, "more flags"));
+  }
 }
 
 TEST_CASE("facts of flags have their words, kinds of paths and lists, as help texts say them") {
@@ -170,9 +191,9 @@ TEST_CASE("facts of flags have their words, kinds of paths and lists, as help te
   CHECK(path_kind(fact("steps")) == PathKind::none);
   CHECK(takes_list(fact("disks")));
   CHECK_FALSE(takes_list(fact("config")));
-  CHECK(fact("help").words == Words{"run", "machine", "what-if-it-is-long"});
+  CHECK(fact("help").words == Words{"run", "machine", "what-if-it-is-long", "all"});
   CHECK(fact("help").default_text == "");
-  CHECK(help_with_default(fact("steps")) == "how many [5]");
+  CHECK(help_with_default(fact("steps")) == "how many (default 5)");
 
   const auto parse_with = [&](std::vector<const char*> words) {
     words.insert(words.begin(), "program");
@@ -185,7 +206,9 @@ TEST_CASE("facts of flags have their words, kinds of paths and lists, as help te
   CHECK(fields.steps == 4);
   CHECK(parse_with({"--help"}) == "");
   CHECK(parse_with({"--help", "RUN"}) == "Run");
-  CHECK(says(error_of([&] { parse_with({"--help", "steps"}); }), "give one of run, machine, what-if-it-is-long"));
+  CHECK(parse_with({"--help", "all"}) == "all");
+  CHECK(says(error_of([&] { parse_with({"--help", "steps"}); }),
+             "use all, or one of run, machine, what-if-it-is-long"));
 }
 
 TEST_CASE("the hash follows what was resolved, but not what a rank has of its own") {

@@ -71,33 +71,29 @@ void check_resume(const CheckpointOptions& options, const OptionTable& table) {
 
 void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
   table.concern("Stopping and resuming");
-  table.add({"checkpoint", "DIR",
-             "where to keep checkpoints, which another run goes on from; a folder that all ranks share",
-             text(options.folder)});
-  table.add({"checkpoint-every", "STEPS|TIME", "how often, as in 500 or 30m, and at the end of the run",
+  table.add({"checkpoint", "DIR", "Directory for checkpoints, shared by all ranks", text(options.folder)});
+  table.add({"checkpoint-every", "STEPS|TIME",
+             "Interval between checkpoints, as in 500 or 30m; another one at the end of the run",
              steps_or_time(options), "30m"});
-  table.add({"checkpoint-keep", "N", "the newest ones that stay", whole(options.keep, 1)});
-  table.add(
-      {"checkpoint-archive-every", "STEPS",
-       "those of a multiple of so many steps stay for ever, unless a run goes on from one before them; 0: none do",
-       whole(options.archive_every, 0)});
-  table.add(
-      {"checkpoint-rate", "SIZE",
-       "bytes that a rank writes a second at most while it trains, as in 200MiB; steps that would change what is "
-       "not copied by then wait",
-       runtime::bytes(options.bytes_per_second), "any"});
-  table.add(
-      {"resume", "auto|none|PATH",
-       "go on from a checkpoint: auto takes the newest whole one in --checkpoint, and begins anew where there is "
-       "none; or that at PATH",
-       text(options.resume)});
-  table.add({"resume-with", "FLAG,FLAG",
-             "flags whose values are other ones on purpose than those of the checkpoint",
+  table.add({"checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)});
+  table.add({"checkpoint-archive-every", "STEPS",
+             "Never prune checkpoints whose step is a multiple of N, unless a run resumes from an earlier one; 0 "
+             "archives none",
+             whole(options.archive_every, 0)});
+  table.add({"checkpoint-rate", "SIZE",
+             "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; steps wait for states "
+             "that are not copied yet",
+             runtime::bytes(options.bytes_per_second), "unlimited"});
+  table.add({"resume", "auto|none|PATH",
+             "Resume from a checkpoint: auto: the newest complete one in --checkpoint, or from scratch if there is "
+             "none; or the one at PATH",
+             text(options.resume)});
+  table.add({"resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
              flag_list(options.resume_with)});
   table.add({"time-limit", "TIME",
-             "when somebody else ends the job, as in 4h, counted from the start of the program",
+             "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
              runtime::duration(options.time_limit)});
-  table.add({"stop-before", "TIME", "how long before that the run stops by itself, to be gone on with",
+  table.add({"stop-before", "TIME", "Stop this long before --time-limit, so that the run can be resumed",
              runtime::duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
 }
 

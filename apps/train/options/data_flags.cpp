@@ -155,7 +155,7 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
              "what documents end with in token files without an index, for --documents mask and pad",
              document_end(data.document_end), "the --tokenizer's end of text"});
   table.add(
-      {"mlm-probability", "SHARE",
+      {"mlm-probability", "FRACTION",
        "of the tokens that BERT and RoBERTa are to find: of those 80% are masked, 10% become another one, 10% stay",
        share(data.mlm_probability)});
   table.add({"mask-token", "N",
@@ -167,7 +167,7 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
        "of images' models: train on crops of the images with a border of 4 black pixels, half of them mirrored, "
        "other ones each epoch; images for validation stay as they are",
        toggle(data.augment)});
-  table.add({"validation-split", "SHARE", "of the data's end, kept from training",
+  table.add({"validation-split", "FRACTION", "of the data's end, kept from training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
   table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(trainer.eval_every, 0),
              "0, or at the end with --validation-split or --hellaswag"});

@@ -89,51 +89,47 @@ OptionBinding rebalance(int& steps) {
 }  // namespace
 
 void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
-  table.add({"chunks-per-rank", "N",
-             "slices of the layers that each rank has, which microbatches pass one after another: stages idle that "
-             "many times less, and send as many times more; not under zb-h1",
-             whole(trainer.chunks_per_rank, 1, most_chunks)});
+  table.add(
+      {"chunks-per-rank", "N",
+       "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
+       whole(trainer.chunks_per_rank, 1, most_chunks)});
   table.add({"pipeline-limit", "N",
-             "microbatches in flight per pipeline, with --chunks-per-rank in each chunk; 0: as many as stages, all "
-             "under gpipe, what the order of the passes needs with chunks",
+             "Microbatches in flight per pipeline, or per model chunk; 0: as many as stages, all with gpipe, as "
+             "needed with chunks",
              whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME",
-             "what a stage does next: message-driven, 1f1b or gpipe; with weight gradients that wait until nothing "
-             "else can be done zero-bubble, or in a fixed order zb-h1",
+             "Pipeline schedule: message-driven, 1f1b, gpipe; with deferred weight gradients zero-bubble, or zb-h1 "
+             "(fixed order)",
              choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
                                              {"1f1b", Policy::one_f_one_b},
                                              {"gpipe", Policy::gpipe},
                                              {"zero-bubble", Policy::zero_bubble},
                                              {"zb-h1", Policy::zb_h1}})});
-  table.add({"defer-weights", "", "weight gradients wait under message-driven, too: it is zero-bubble then",
+  table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
              switch_on(trainer.defer_weights)});
-  table.add(
-      {"deferred-limit", "N",
-       "microbatches whose weight gradients wait at most, with --chunks-per-rank in each chunk, which each take "
-       "memory; 0: none; auto: a stage's number, counted from 1, one more with chunks, or 1 with --recompute",
-       deferred_limit(trainer.deferred_limit)});
+  table.add({"deferred-limit", "N",
+             "Microbatches with deferred weight gradients at a time, per model chunk; each takes memory; 0 defers "
+             "none; auto: the stage's number from 1, plus 1 with chunks; 1 with --recompute",
+             deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
-             "layers of each stage, or with --chunks-per-rank of each slice from the front, what comes before and "
-             "after the blocks included; auto: balanced by what they compute",
+             "Layers per stage, or per model chunk from the front, embedding and head included; auto balances "
+             "computation",
              layers_per_stage(trainer.layers_per_stage), "auto"});
-  table.add(
-      {"rebalance", "",
-       fmt::format("time the layers in {} steps after the first one, and print the --layers-per-stage that would "
-                   "be faster, and by how much",
-                   rebalance_steps),
-       rebalance(trainer.rebalance_steps)});
+  table.add({"rebalance", "",
+             fmt::format("Time the layers for {} steps and print the --layers-per-stage that would be faster",
+                         rebalance_steps),
+             rebalance(trainer.rebalance_steps)});
   table.add({"recompute", "N",
-             "keep one activation for every N layers and compute the others again; auto: the "
-             "N with the least memory; off",
+             "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
+             "with the least memory",
              recompute(trainer.recompute, trainer.recompute_auto)});
   using Saved = std::optional<models::SavedActivations>;
-  table.add(
-      {"saved-activations", "NAME",
-       "activations that blocks save for the backward pass: all; few: recompute outputs of norms and activation "
-       "functions; auto: all on a GPU if they fit",
-       choice<Saved>(
-           trainer.saved_activations,
-           {{"auto", Saved()}, {"few", models::SavedActivations::few}, {"all", models::SavedActivations::all}})});
+  table.add({"saved-activations", "NAME",
+             "Activations that blocks save for the backward pass: all; few recomputes norms and activation "
+             "functions; auto: all on a GPU if they fit",
+             choice<Saved>(trainer.saved_activations, {{"auto", Saved()},
+                                                       {"few", models::SavedActivations::few},
+                                                       {"all", models::SavedActivations::all}})});
 }
 
 }  // namespace ranvier::apps

@@ -10,18 +10,14 @@ void declare_planning(runtime::OptionTable& table, RunOptions& run) {
   table.concern("Planning");
   runtime::OptionBinding profile = runtime::text(run.profile);
   profile.words = runtime::shipped_profiles();
-  table.add(
-      {"plan", "auto|none",
-       "auto: choose before the first step what was not given of --g-inter, --g-data, --shard, --group-size, "
-       "--offload, --microbatch-size, --recompute, --policy and the algorithms of collectives, by predictions "
-       "with --profile",
-       runtime::choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
-  table.add(
-      {"profile", "NAME|FILE",
-       "what these machines do: a file of `ranvier-bench profile --write-profile FILE`, or the name of one that "
-       "ships with the program; the end shows what it predicts beside what was measured. Otherwise RANVIER_PROFILE "
-       "of the environment says it, or a file that `ranvier-bench profile` left for this host; none: neither",
-       std::move(profile), "what is found"});
+  table.add({"plan", "auto|none",
+             "auto: choose the grid, sharding, offload, microbatch size, recomputation, schedule and collective "
+             "algorithms that are not given, by prediction with --profile",
+             runtime::choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
+  table.add({"profile", "NAME|FILE",
+             "Machine profile for predictions: a file of `ranvier-bench profile --write-profile FILE`, or the name "
+             "of a shipped one; none uses no profile",
+             std::move(profile), "RANVIER_PROFILE, or the file that `ranvier-bench profile` left for this host"});
 }
 
 }  // namespace ranvier::apps

@@ -99,33 +99,35 @@ std::vector<int> divisors(int whole) {
 void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
   table.concern("Sharding");
   table.add({"shard", "NAME",
-             "how rows share parameters, gradients and optimizer states out: " + shard_names() +
-                 ", or a letter for each: N (whole), I (in a group), G (over all rows)",
+             "Sharding of parameters, gradients and optimizer states over rows: " + shard_names() +
+                 ", or a letter for each: N (none), I (group), G (all rows)",
              sharding(trainer.sharding)});
-  table.add(
-      {"shard-trained", "NAME",
-       "the same of what is trained, where a part of the model is (--lora-rank, --train, --freeze): --shard is "
-       "then for the frozen parameters alone",
-       trained_sharding(trainer.trained_sharding), "same, as --shard"});
-  table.add({"group-size", "N", "rows that hold one copy where the letter is I; divides --g-data",
+  table.add({"shard-trained", "NAME",
+             "Sharding of the trained part of a partly frozen model; --shard is then for frozen parameters only",
+             trained_sharding(trainer.trained_sharding), "same as --shard"});
+  table.add({"group-size", "N", "Rows per group (letter I of --shard); divides --g-data",
              whole(trainer.group_size, 0, most), "the rows on one node"});
-  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", whole(shard.node_size, 0, most),
-             "0, or 8 with --world, all of them if fewer"});
-  table.add(
-      {"links", "FILE", "measured latency and bandwidth of links, as JSON, for auto below", text(shard.links)});
+  table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
+             whole(shard.node_size, 0, most), "0, or 8 with --world, all of them if fewer"});
+  table.add({"links", "FILE",
+             "JSON file of measured latencies and bandwidths, for the choice of collective algorithms",
+             text(shard.links)});
   for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
                                           {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
                                           {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
-    table.add({to_string(collective), "NAME", "auto: the fastest on these links" + algorithm_names(collective),
+    table.add({to_string(collective), "NAME",
+               fmt::format("Algorithm of the {}: auto (the fastest on these links){}", to_string(collective),
+                           algorithm_names(collective)),
                algorithm(*field, collective)});
   }
   table.add({"prefetch", "N",
-             "layers whose parameters are gathered ahead of their use; auto: 2, fewer where "
-             "--device-memory leaves no room; 0: none",
+             "Layers whose parameters are gathered ahead of use; 0 disables prefetching; auto: 2, or fewer if "
+             "--device-memory is short",
              prefetch(shard.prefetch)});
-  table.add({"reuse", "on|off",
-             "keep gathered units until their place is needed; off: gather for every use, as papers count",
-             toggle(trainer.reuse)});
+  table.add(
+      {"reuse", "on|off",
+       "Keep gathered parameters until their buffer is needed; off: gather before every use, as in the papers",
+       toggle(trainer.reuse)});
 }
 
 void resolve_sharding(TrainOptions& options, bool imagined) {

@@ -51,7 +51,9 @@ OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
             return {};
           },
           .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); },
-          .words = {"device", "host", "nvme", std::string(as_the_others)}};
+          .words = {"device", "host",
+                    "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: the calling thread",
+                    std::string(as_the_others)}};
 }
 
 /// A name that people know and what it places where; checkpoints only if there are any.
@@ -117,40 +119,37 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 
 void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
   table.concern("Memory tiers");
-  table.add(
-      {"offload", "NAME",
-       "which states leave the device: none, myelin, zero-offload, infinity-cpu, infinity-nvme; the flags below "
-       "say otherwise for one of them",
-       all_tiers(tiers, offload)});
-  table.add({"optimizer-tier", "NAME", "where optimizer states live: device, host or nvme", tier(tiers.optimizer)});
-  table.add({"parameter-tier", "NAME", "where parameters live between their uses: device, host or nvme",
+  table.add({"offload", "NAME",
+             "Preset of the tiers below: none, myelin, zero-offload, infinity-cpu, infinity-nvme",
+             all_tiers(tiers, offload)});
+  table.add({"optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme", tier(tiers.optimizer)});
+  table.add({"parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)});
   table.add({"parameter-tier-trained", "NAME",
-             "the same of what is trained, where a part of the model is: device, host or nvme",
-             trained_tier(tiers.trained_parameters), "same, as --parameter-tier"});
-  table.add({"gradient-tier", "NAME",
-             "where gradients are accumulated over the microbatches of a step: device, host or nvme",
-             tier(tiers.gradients)});
-  table.add({"activation-tier", "NAME",
-             "where activation checkpoints (--recompute) live between passes: device, host or nvme",
-             tier(tiers.activations)});
-  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk",
-             directories(tiers.files.directories)});
-  table.add({"nvme-checksums", "on|off", "check what is read back from files against what was written",
-             toggle(tiers.files.checksums)});
+             "Tier of the trained parameters of a partly frozen model: device, host or nvme",
+             trained_tier(tiers.trained_parameters), "same as --parameter-tier"});
   table.add(
-      {"bucket-size", "N",
-       "elements of a unit's optimizer states that pass through the device at a time; at least 512 of each piece",
-       whole(tiers.bucket_elements, 1, most)});
-  table.add({"chunk-buckets", "N", "buckets whose gradients are reduced as one operation, or all",
+      {"gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme", tier(tiers.gradients)});
+  table.add({"activation-tier", "NAME",
+             "Tier of activation checkpoints (--recompute) between passes: device, host or nvme",
+             tier(tiers.activations)});
+  table.add(
+      {"nvme", "DIR[,DIR]", "Directories for states in files, one per disk", directories(tiers.files.directories)});
+  table.add(
+      {"nvme-checksums", "on|off", "Verify states that are read back from files", toggle(tiers.files.checksums)});
+  table.add({"bucket-size", "N",
+             "Elements per optimizer bucket, which passes through the device at a time; at least 512 per shard",
+             whole(tiers.bucket_elements, 1, most)});
+  table.add({"chunk-buckets", "N",
+             "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
              number_or_all(tiers.chunk_buckets)});
-  table.add({"optimizer-step", "NAME", "where AdamW computes on states that live off the device: device or host",
+  table.add({"optimizer-step", "NAME", "Processor of the AdamW step for states off the device: device or host",
              choice<actors::StepPlace>(
                  tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
   table.add(
       {"optimizer-commit", "NAME",
-       "states off the device, where clipping or loss scaling wants an answer of all ranks: wait for it, or flip "
-       "to spare copies that were stepped before it",
+       "For states off the device: wait for the global gradient norm, or flip: update spare copies first and "
+       "commit them if valid (doubles tier memory)",
        choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 

@@ -145,82 +145,86 @@ OptionTable declare(Asked& asked) {
 
   table.concern("Model");
   using models::Size;
-  table.add({"model", "NAME",
-             "a family for sizes as below (" + model_names(false) + "), or a preset: " + model_names(true),
-             model(model_options), "gpt, or that of --init-from"});
-  table.add({"layers", "L", "transformer blocks", size(model_options, Size::layers)});
-  table.add(
-      {"hidden", "C", "channels; of images' models those of the first row", size(model_options, Size::hidden)});
-  table.add({"heads", "H", "attention heads; divides --hidden, unless --head-size is given",
-             size(model_options, Size::heads), "of 64 channels or more, or the preset's"});
-  table.add({"kv-heads", "K", "heads of keys and values, each for H / K of queries; 0: as many as --heads",
+  table.add({"model", "NAME", "Model family, whose sizes the flags below give, or preset", model(model_options),
+             "gpt, or the model of --init-from"});
+  table.details("families: " + model_names(false) + "; presets: " + model_names(true));
+  table.add({"layers", "L", "Number of transformer blocks", size(model_options, Size::layers)});
+  table.add({"hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
+             size(model_options, Size::hidden)});
+  table.add({"heads", "H", "Number of attention heads; divides --hidden unless --head-size is given",
+             size(model_options, Size::heads), "the most with 64 channels or more, or the preset's"});
+  table.add({"kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
              size(model_options, Size::kv_heads, 0), "0, or the preset's"});
-  table.add({"head-size", "D", "channels of a head; 0: --hidden / --heads", size(model_options, Size::head_size, 0),
-             "0, or the preset's"});
-  table.add({"ffn-size", "F", "inner channels of an MLP; of GPT 4 times --hidden",
-             size(model_options, Size::ffn_size), "8/3 of --hidden with a gate, 4 times of BERT, or the preset's"});
-  table.add({"window", "N", "earlier positions that one sees, itself included; 0: all",
+  table.add({"head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
+             size(model_options, Size::head_size, 0), "0, or the preset's"});
+  table.add({"ffn-size", "F", "Inner width of the MLP in channels; GPT always uses 4 times --hidden",
+             size(model_options, Size::ffn_size),
+             "8/3 of --hidden with a gate, 4 times for BERT, or the preset's"});
+  table.add({"window", "N", "Sliding attention window in tokens, current one included; 0 disables it",
              size(model_options, Size::window, 0), "0, or the preset's"});
-  table.add({"vocab-size", "V", "tokens that the model knows", size(model_options, Size::vocab_size),
+  table.add({"vocab-size", "V", "Vocabulary size in tokens", size(model_options, Size::vocab_size),
              "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
-  table.add({"sequence-length", "T", "tokens of a sample", size(model_options, Size::sequence_length)});
-  table.add({"blocks", "N,N,N,N", "of images' models: blocks of each of four rows", blocks_flag(model_options)});
-  table.add({"width", "N", "inner channels of a block, over those of its row", size(model_options, Size::width)});
-  table.add({"image-size", "S", "pixels across an image", size(model_options, Size::image_size)});
+  table.add({"sequence-length", "T", "Sample length in tokens", size(model_options, Size::sequence_length)});
+  table.add({"blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
+             blocks_flag(model_options)});
+  table.add({"width", "N", "Factor by which a wide-resnet block's inner width exceeds its group's width",
+             size(model_options, Size::width)});
+  table.add({"image-size", "S", "Image width and height in pixels", size(model_options, Size::image_size)});
   table.add({"classes", "N", "that images are of, or texts (--label-field); of BERT and RoBERTa 0: it fills masks",
              size(model_options, Size::classes, 0), "those of the labels, or the preset's"});
-  table.add({"dropout", "RATE", "share of values dropped in training", dropout(model_options)});
+  table.add({"dropout", "RATE", "Dropout rate", dropout(model_options)});
   declare_tuning(table, model_options);
 
   table.concern("Grid");
-  table.add({"g-inter", "N", "pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
-  table.add({"g-data", "N", "data-parallel rows, or auto; g-inter times g-data is the number of ranks",
+  table.add({"g-inter", "N", "Number of pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
+  table.add({"g-data", "N", "Number of data-parallel rows; --g-inter times --g-data is the number of ranks",
              number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
 
   declare_sharding(table, trainer, shard);
 
   table.concern("Batch");
-  table.add({"batch-size", "N", "samples of a step over all ranks; a multiple of --g-data",
-             whole(trainer.batch_size, 1, most), "16, or the next multiple of g-data"});
-  table.add({"microbatch-size", "N", "samples that travel through the pipeline together",
-             whole(trainer.microbatch_size, 1, most), "4, or a row's share of the batch if less"});
+  table.add({"batch-size", "N", "Samples per step over all ranks (global batch size); a multiple of --g-data",
+             whole(trainer.batch_size, 1, most), "16, or the next multiple of --g-data"});
+  table.add({"microbatch-size", "N", "Samples per microbatch", whole(trainer.microbatch_size, 1, most),
+             "4, or a row's share of the batch if that is less"});
   declare_pipeline(table, trainer);
 
   declare_data(table, data, trainer);
 
   table.concern("Optimizer");
-  table.add({"steps", "N", "steps to train", whole(trainer.steps, 1)});
-  table.add({"learning-rate", "RATE", "the highest", real(rate.peak, 0)});
-  table.add({"warmup-steps", "N", "steps that the learning rate rises", whole(rate.warmup_steps, 0),
-             "a tenth of the steps, at most 100"});
-  table.add({"lr-decay", "NAME", "how it falls after that: cosine, linear or constant",
+  table.add({"steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)});
+  table.add({"learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)});
+  table.add({"warmup-steps", "N", "Steps of linear learning rate warm-up", whole(rate.warmup_steps, 0),
+             "a tenth of --steps, at most 100"});
+  table.add({"lr-decay", "NAME", "Learning rate decay after warm-up: cosine, linear or constant",
              choice<Decay>(rate.decay,
                            {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})});
-  table.add({"min-learning-rate", "RATE", "what it falls to", real(rate.least, 0), "a tenth of --learning-rate"});
-  table.add({"beta1", "B", "AdamW", real(adamw.beta1, 0, 1, true)});
-  table.add({"beta2", "B", "AdamW", real(adamw.beta2, 0, 1, true)});
-  table.add({"epsilon", "E", "AdamW", real(adamw.epsilon, 1e-30)});
-  table.add({"weight-decay", "RATE", "of matrices and embeddings", real(adamw.weight_decay, 0)});
-  table.add({"clip", "NORM", "largest norm of the whole gradient; 0: any", real(trainer.clip, 0)});
+  table.add({"min-learning-rate", "RATE", "Learning rate at the end of the decay", real(rate.least, 0),
+             "a tenth of --learning-rate"});
+  table.add({"beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)});
+  table.add({"beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)});
+  table.add({"epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)});
+  table.add({"weight-decay", "RATE", "AdamW weight decay of matrices and embeddings", real(adamw.weight_decay, 0)});
+  table.add(
+      {"clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping", real(trainer.clip, 0)});
   auto& bad = trainer.bad_steps;
   table.add(
       {"bad-steps", "ACTION",
-       "after a step whose loss or gradient is not finite, or whose loss is a spike: stop; skip: it does not "
-       "count; rollback: go on from the last checkpoint and leave its samples out",
+       "Action on a non-finite loss or gradient, or a loss spike: stop; skip the update; rollback to the last "
+       "checkpoint, dropping that step's samples",
        choice<BadAction>(
            bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
-  table.add({"bad-steps-limit", "N", "bad steps in a row that are skipped or rolled back before the job ends",
-             whole(bad.limit, 1)});
-  table.add({"spike-factor", "X",
-             fmt::format("a loss above X times the median of the last {} steps is a spike; 0: none is",
-                         actors::RecentMedian::window),
-             spike_factor(bad.spike_factor)});
+  table.add({"bad-steps-limit", "N", "Bad steps in a row that end the job", whole(bad.limit, 1)});
   table.add(
-      {"check-every", "STEPS",
-       "compare all copies that ranks have of the same state so often, at the end and before checkpoints, to find "
-       "damage; what differs does as --bad-steps rollback says, or ends the job; 0: never",
-       whole(trainer.check_every, 0)});
-  table.add({"seed", "N", "of weights, dropout and sample order", whole(trainer.seed, 0)});
+      {"spike-factor", "X",
+       fmt::format("A loss above X times the median of the last {} steps is a loss spike; 0 disables the test",
+                   actors::RecentMedian::window),
+       spike_factor(bad.spike_factor)});
+  table.add({"check-every", "STEPS",
+             "Compare replicas of all states every N steps, at the end and before checkpoints; on a mismatch stop, "
+             "or roll back if --bad-steps is rollback; 0 disables",
+             whole(trainer.check_every, 0)});
+  table.add({"seed", "N", "Random seed of weights, dropout and sample order", whole(trainer.seed, 0)});
 
   table.concern("Precision");
   table.add({"precision", "TYPE", "Type of activations, messages and working weights: fp32, bf16 or fp16",
@@ -228,54 +232,47 @@ OptionTable declare(Asked& asked) {
                  trainer.precision.compute,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
              fmt::format("{}; the checkpoint's in a run that resumes", default_precision_text)});
-  table.add({"gradient-dtype", "TYPE", "fp32, or half: that of --precision",
+  table.add({"gradient-dtype", "TYPE", "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
-  table.add({"loss-scale", "X", "the first loss scale of fp16", real(trainer.loss_scale.scale, 1),
-             "65536 for fp16, else 1"});
+  table.add({"loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
+             "65536 with fp16, otherwise 1"});
 
   table.concern("Device");
-  table.add({"device", "NAME",
-             "cpu; inline computes on the calling thread; cuda: this rank's GPU, in turn, or cuda:N for all",
+  table.add({"device", "NAME", "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: the calling thread",
              device_flag(device_options.device, device_options.gpu)});
-  table.add({"p2p", "WAY",
-             "messages from and to a GPU's memory: staged through pinned memory, direct (MPI does it), auto: what "
-             "MPI can",
+  table.add({"p2p", "MODE",
+             "Messages from and to GPU memory: staged through pinned memory, direct (CUDA-aware MPI), or auto",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
-  table.add({"collectives", "WAY",
-             "who carries out collectives on GPUs: nccl, plans (over messages), auto: NCCL where it can; an "
-             "algorithm named "
-             "above NCCL runs too, by its sends and receives",
+  table.add({"collectives", "MODE",
+             "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible; NCCL also runs "
+             "an algorithm named above",
              choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
                                                                     {"nccl", CollectiveCarrier::nccl},
                                                                     {"plans", CollectiveCarrier::plans}})});
+  table.add({"products", "MODE",
+             "Matrix multiplications on a GPU in half precision: measured times cuBLASLt's algorithms before the "
+             "first step; first uses its first choice, the same in every run",
+             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
+  table.add({"products-file", "FILE",
+             "File that keeps the choices of --products measured and --attention auto, so that later runs have the "
+             "same bits; created or extended",
+             text(device_options.products_file)});
   table.add(
-      {"products", "WAY",
-       "on a GPU in half precision: measured takes the fastest of cuBLASLt's algorithms for each matrix product, "
-       "as rank 0 finds before the first step, and fuses more; first takes its first answer, in every run the same",
-       choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
-  table.add(
-      {"products-file", "FILE",
-       "remembers what --products measured and --attention auto found, so that later runs keep their bits and do "
-       "not measure again; made where it is not there, added to where it is",
-       text(device_options.products_file)});
-  table.add(
-      {"attention", "WAY",
-       "who computes attention on a GPU in half precision without dropout: ranvier, cudnn (where it has a kernel), "
-       "auto: the faster one of each pass, if --products are measured",
+      {"attention", "MODE",
+       "Attention kernels on a GPU in half precision without dropout: ranvier, cudnn, or auto: the faster one if "
+       "--products is measured",
        choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
                                                                    {"cudnn", models::AttentionKernels::cudnn},
                                                                    {"ranvier", models::AttentionKernels::own}})});
-  table.add({"attention-backward", "WAY",
-             "of cuDNN: deterministic keeps bits from run to run, fast does not and takes less memory",
+  table.add({"attention-backward", "MODE",
+             "cuDNN's attention backward pass: deterministic (same bits in every run), or fast with less memory",
              choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
-  table.add(
-      {"cuda-graphs", "WHETHER",
-       "on: what a block without dropout launches on a GPU is kept and repeated as one graph, to the bit the same",
-       choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
-  table.add({"device-memory", "SIZE", "most that a rank may plan, as in 512MiB", bytes(device_options.memory_bytes),
-             "what the machine has", true});
+  table.add({"cuda-graphs", "on|off", "Replay the kernel launches of a block as one CUDA graph; same bits",
+             choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
+  table.add({"device-memory", "SIZE", "Largest device memory that a rank may plan, as in 512MiB",
+             bytes(device_options.memory_bytes), "the machine's", true});
   table.add({"threads",
              "N",
              "Compute threads per rank; 0 uses a rank's share of the cores that affinity and CPU quotas allow",
@@ -285,7 +282,7 @@ OptionTable declare(Asked& asked) {
 
   declare_tiers(table, trainer.tiers, offload);
   table.add({"tile", "N",
-             "tiles of each large matrix, gathered and released one after another; divides --hidden and --ffn-size",
+             "Tiles per large matrix, gathered and released one after another; divides --hidden and --ffn-size",
              size(model_options, models::Size::tile)});
 
   declare_checkpoints(table, checkpoint);
@@ -295,35 +292,77 @@ OptionTable declare(Asked& asked) {
 
   table.concern("Run");
   table.add({"init-from", "PATH",
-             "weights to start from, with their sizes: safetensors, or a folder, whose config.json gives heads and "
-             "dropout, and whose tokenizer reads text",
+             "Initial weights: a safetensors file, or a folder with config.json and tokenizer (Hugging Face)",
              text(run.init_from)});
-  table.add({"ignore-tensors", "REGEX", "tensors of --init-from that are not needed, by a part of their names",
-             text(run.ignored_tensors)});
+  table.add(
+      {"ignore-tensors", "REGEX", "Skip tensors of --init-from whose name matches", text(run.ignored_tensors)});
   table.add({"init-adapter", "FOLDER",
-             "adapter to begin with, as PEFT or --save wrote it; brings --lora-rank and so on",
+             "Initial adapter, as PEFT or --save wrote it; sets --lora-rank and the other LoRA flags",
              text(run.init_adapter)});
   table.add({"save", "PATH",
-             "where to write the weights at the end; into a folder, with the model's config.json and tokenizer",
+             "Write the final weights to this safetensors file or folder; a folder also gets config.json and the "
+             "tokenizer",
              text(run.save)});
   table.add({"save-every", "STEPS",
-             "also write them so often while training goes on, into folders SAVE/weights-00000500; 0: never",
+             "Also write weights every N steps, to folders SAVE/weights-00000500; 0 disables",
              whole(run.save_every, 0)});
   table.add({"save-file-size", "SIZE",
-             "of --save in a folder: larger weights become several files with an index, as transformers' do",
+             "Largest file of --save in a folder; larger models become several files with an index",
              bytes(run.save_file_bytes)});
   table.add({"overwrite", "",
-             "let --save, --save-every and --trace replace existing files, and start --metrics from scratch",
+             "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
-  table.add(
-      {"timeout", "SECONDS", "silence of a peer after which the job ends", real(run.timeout_seconds, 0, 1e6)});
+  table.add({"timeout", "SECONDS", "Seconds without a sign of life from a peer until the job ends",
+             real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
              switch_on(run.separate_ranks)});
-  table.add({"config", "FILE", "read options from lines of key = value; flags win", text(run.config), {}, true});
-  table.add({"dry-run", "", "print configuration and memory, then stop", switch_on(asked.dry_run)});
-  table.add({"world", "N", "ranks to imagine for --dry-run", whole(asked.world, 0, most), "the job's"});
+  table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(run.config), {}, true});
+  table.add({"dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)});
+  table.add({"world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most), "the job's"});
   declare_inquiry(table, run.inquiry);
+  table.usual({"model",
+               "layers",
+               "hidden",
+               "heads",
+               "sequence-length",
+               "lora-rank",
+               "g-inter",
+               "g-data",
+               "shard",
+               "batch-size",
+               "microbatch-size",
+               "policy",
+               "recompute",
+               "data",
+               "tokenizer",
+               "prompt-field",
+               "validation-split",
+               "eval-every",
+               "sample-every",
+               "steps",
+               "learning-rate",
+               "warmup-steps",
+               "lr-decay",
+               "seed",
+               "precision",
+               "device",
+               "threads",
+               "offload",
+               "nvme",
+               "checkpoint",
+               "resume",
+               "time-limit",
+               "plan",
+               "serve",
+               "metrics",
+               "init-from",
+               "save",
+               "overwrite",
+               "config",
+               "dry-run",
+               "help",
+               "version"});
   return table;
 }
 

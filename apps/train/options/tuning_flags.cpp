@@ -46,26 +46,21 @@ OptionBinding modules(std::vector<std::string>& field) {
 }  // namespace
 
 void declare_tuning(OptionTable& table, ModelOptions& model) {
-  table.add(
-      {"train", "REGEX",
-       "train only the parameters of which a part of the name matches; the others are frozen: no gradients, no "
-       "optimizer states",
-       text(model.train), "all"});
-  table.add(
-      {"freeze", "REGEX", "freeze the parameters of which a part of the name matches", text(model.freeze), "none"});
-  table.add({"lora-rank", "R",
-             "train low-rank adapters beside a frozen model, which --save then writes as PEFT does; 0: none",
+  table.add({"train", "REGEX",
+             "Train only the parameters whose name matches; freeze the others (no gradients, no optimizer states)",
+             text(model.train), "all"});
+  table.add({"freeze", "REGEX", "Freeze the parameters whose name matches", text(model.freeze), "none"});
+  table.add({"lora-rank", "R", "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables them",
              whole(model.lora.rank, 0, models::most_lora_rank)});
-  table.add({"lora-alpha", "X", "what adapters add is multiplied by X / R", real(model.lora.alpha, 0, 1e6)});
-  table.add(
-      {"lora-dropout", "RATE", "share of adapters' input dropped in training", real(model.lora.dropout, 0, 1)});
-  table.add({"lora-targets", "NAMES", "modules that get adapters, by the last parts of their names",
-             targets(model.lora.targets), "q_proj,v_proj; of GPT-2 c_attn, of BERT and RoBERTa query,value"});
+  table.add({"lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
+             real(model.lora.alpha, 0, 1e6)});
+  table.add({"lora-dropout", "RATE", "Dropout rate of the adapters' input", real(model.lora.dropout, 0, 1)});
+  table.add({"lora-targets", "NAMES", "Modules that get adapters, by the last parts of their names",
+             targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"});
   table.add(
       {"lora-whole", "NAMES",
-       "modules of a head for classes that are trained as a whole beside adapters, and saved with them, as PEFT's "
-       "modules_to_save",
-       modules(model.lora.whole), "none; of heads for classes classifier, of BERT classifier,pooler"});
+       "Modules of a classification head to train completely and save with the adapters (PEFT's modules_to_save)",
+       modules(model.lora.whole), "none; for classification heads classifier, for BERT classifier,pooler"});
 }
 
 void resolve_tuning(TrainOptions& options, const OptionTable& table) {

@@ -9,24 +9,18 @@ void declare_watching(runtime::OptionTable& table, RunOptions& run) {
   using runtime::text;
   using runtime::whole;
   table.concern("Watching");
+  table.add({"serve", "[ADDRESS:]PORT",
+             "Serve a live page and print its URL. Without ADDRESS only this machine has access; with one "
+             "(0.0.0.0: all), everyone who has the printed token. Port 0: any free port",
+             serve_binding(run.serve), "off"});
   table.add(
-      {"serve", "[ADDRESS:]PORT",
-       "show the run in a browser while it trains: rank 0 prints where; without an address to its own machine "
-       "alone, with one (0.0.0.0: all) to those who have the printed token; port 0: any that is free",
-       serve_binding(run.serve), "nowhere"});
-  table.add(
-      {"metrics", "FILE", "where to write one JSON line per step, after those of earlier runs", text(run.metrics)});
-  table.add({"trace", "FILE", "where to write a Chrome/Perfetto trace", text(run.trace)});
-  table.add(
-      {"tensorboard", "DIR",
-       "where to write an event file for TensorBoard: what --metrics has of steps, samples of text, these flags",
-       text(run.tensorboard)});
-  table.add({"log-every", "STEPS", "print the line of every so many steps, and of the first and the last",
-             whole(run.log_every, 1)});
-  table.add(
-      {"quiet", "",
-       "print neither what the start plans nor steps: warnings, evaluations, texts, checkpoints and the end alone",
-       switch_on(run.quiet)});
+      {"metrics", "FILE", "Write one JSON object per step to this file; a resumed run appends", text(run.metrics)});
+  table.add({"trace", "FILE", "Write a Chrome/Perfetto trace to this file", text(run.trace)});
+  table.add({"tensorboard", "DIR", "Write a TensorBoard event file to this directory: metrics, text samples, flags",
+             text(run.tensorboard)});
+  table.add({"log-every", "STEPS", "Print every Nth step, and the first and the last", whole(run.log_every, 1)});
+  table.add({"quiet", "", "Print only warnings, evaluations, text samples, checkpoints and the final summary",
+             switch_on(run.quiet)});
 }
 
 }  // namespace ranvier::apps
