@@ -17,13 +17,13 @@
 namespace ranvier::runtime {
 namespace {
 
-/// Fewer than elsewhere: in long chunks the streams of a half-precision gradient and copy pause for too long between
-/// their bursts.
+/// Smaller than in other kernels: with long chunks, the memory streams of a half-precision gradient and working copy
+/// pause too long between bursts.
 constexpr std::size_t chunk_elements = 256;
 
-/// Elements that lie one after another in all arrays, all of which decay or none.
+/// Elements that are contiguous in all arrays, all with or all without weight decay.
 struct Stretch {
-  std::size_t weights = 0, moments = 0, gradient = 0, working = 0;  ///< where the first one lies
+  std::size_t weights = 0, moments = 0, gradient = 0, working = 0;  ///< offsets of the first element
   std::size_t elements = 0;
   bool decays = false;
 
@@ -32,7 +32,7 @@ struct Stretch {
   }
 };
 
-/// The elements of `runs` that are in segments, in ascending order.
+/// Stretches of all elements of `runs` inside segments, in ascending order.
 std::vector<Stretch> stretches_of(const AdamWRuns& runs, const std::vector<DecaySegment>& segments) {
   std::vector<Stretch> stretches;
   auto segment = segments.begin();
@@ -48,15 +48,15 @@ std::vector<Stretch> stretches_of(const AdamWRuns& runs, const std::vector<Decay
         stretches.push_back({runs.weights.at(at), runs.moments.at(at), runs.gradient.at(at), runs.working.at(at),
                              to - from, segment->decays});
       }
-      if (segment->end > end) break;  // it goes on in the next run
+      if (segment->end > end) break;  // it continues in the next run
     }
     x += together;
   }
   return stretches;
 }
 
-/// Chunks stay in the first-level cache between the conversion of the gradient, the step and the rounding of the
-/// working copy.
+/// Updates a stretch in chunks that stay in the L1 cache between the conversion of the gradient, the step and the
+/// rounding of the working copy.
 template <typename Gradient, typename Working>
 void step(const AdamWArrays& arrays, const Stretch& stretch, const cpu::AdamWConstants& constants) {
   const auto* gradient = static_cast<const Gradient*>(arrays.gradient) + stretch.gradient;
@@ -81,7 +81,7 @@ void step(const AdamWArrays& arrays, const Stretch& stretch, const cpu::AdamWCon
   }
 }
 
-/// Weights, m and v are read and written, the gradient is read, the working copy written.
+/// Cost: weights, m and v are read and written, the gradient is read, the working copy written.
 WorkCost cost_of(const AdamWArrays& arrays, std::size_t elements) {
   const std::size_t working = arrays.working == nullptr ? 0 : size_of(arrays.working_dtype);
   return memory_cost(WorkKind::optimizer, arrays.gradient_dtype,
@@ -123,7 +123,7 @@ void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, 
     with_float_type(arrays.gradient_dtype, [&]<typename Gradient>(Gradient) {
       with_float_type(arrays.working_dtype, [&]<typename Working>(Working) {
         pool.run([&](int thread, int threads) {
-          // Threads share the elements, not the range: segments may leave most of it out.
+          // Threads divide the elements, not the range, since segments may exclude most of it.
           const Share share = share_of(elements, thread, threads, chunk_elements);
           std::size_t passed = 0;
           for (const Stretch& stretch : stretches) {

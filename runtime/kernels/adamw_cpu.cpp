@@ -15,7 +15,7 @@ AdamWConstants::AdamWConstants(const AdamWOptions& options)
       epsilon(static_cast<float>(options.epsilon)),
       kept(static_cast<float>(1 - options.learning_rate * options.weight_decay)) {
   if (options.average == 0) return;
-  // With these AdamW's formulas come to the average's: m is the gradient, v stays 0, and the root is 1.
+  // With these constants AdamW computes the average: m is the gradient, v stays 0, and the root is 1.
   gradient_scale = 1;
   beta1 = 0;
   one_minus_beta1 = 1;
@@ -29,7 +29,7 @@ AdamWConstants::AdamWConstants(const AdamWOptions& options)
 
 void adamw(float* __restrict weights, float* __restrict m, float* __restrict v, const float* __restrict gradient,
            std::size_t n, float kept, const AdamWConstants& constants) {
-  const AdamWConstants c = constants;  // by value: what is stored cannot change it
+  const AdamWConstants c = constants;  // local copy: stores to the arrays cannot alias it
   for (std::size_t i = 0; i < n; ++i) {
     const float g = gradient[i] * c.gradient_scale;
     const float next_m = m[i] * c.beta1 + c.one_minus_beta1 * g;

@@ -1,4 +1,4 @@
-// AdamW's arithmetic on host arrays, on the calling thread.
+// AdamW on host arrays, on the calling thread. Any thread.
 #pragma once
 
 #include "runtime/kernels/adamw.hpp"
@@ -7,7 +7,7 @@
 
 namespace ranvier::runtime::cpu {
 
-/// What a step multiplies and adds, computed once in double.
+/// Factors of one step, computed once in double.
 struct AdamWConstants {
   explicit AdamWConstants(const AdamWOptions& options);
 
@@ -17,13 +17,13 @@ struct AdamWConstants {
   float step_size;   ///< lr / bias1
   float root_scale;  ///< 1 / √bias2
   float epsilon;
-  float kept;  ///< 1 - lr · decay, of elements that decay
+  float kept;  ///< 1 - lr · decay, for elements with weight decay
   float kept_otherwise = 1;
 
   [[nodiscard]] float kept_of(bool decays) const { return decays ? kept : kept_otherwise; }
 };
 
-/// One step on n elements; the arrays do not overlap. `kept` is what weight decay leaves of a weight.
+/// Updates n elements; the arrays do not overlap. `kept` is the factor on a weight that is left by weight decay.
 void adamw(float* weights, float* m, float* v, const float* gradient, std::size_t n, float kept,
            const AdamWConstants& constants);
 

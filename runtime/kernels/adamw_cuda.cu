@@ -7,11 +7,11 @@
 namespace ranvier::runtime {
 namespace {
 
-constexpr int width = 4;  // elements of a pack: 16 bytes of the states
+constexpr int width = 4;  // elements per pack: 16 bytes of fp32 states
 constexpr int most_segments = 64;
 constexpr int threads = 256;
 
-/// It travels in the launch itself, so nothing is allocated or copied.
+/// Passed as a launch argument, so nothing is allocated or copied.
 struct Segments {
   int count = 0;
   std::size_t begin[most_segments];  ///< positions, ascending
@@ -19,7 +19,8 @@ struct Segments {
   float kept[most_segments];
 };
 
-/// The last segment that begins at `position` or before it; none: 0, which ends before it or begins behind it.
+/// Index of the last segment that starts at or before `position`, or 0 if there is none. The segment may not contain
+/// `position`.
 __device__ int segment_of(const Segments& segments, std::size_t position) {
   int low = 0, high = segments.count - 1;
   while (low < high) {
@@ -37,7 +38,7 @@ __device__ std::size_t place(const Runs& runs, std::size_t x, std::size_t run, s
   return runs.run == runs.stride ? x : run * runs.stride + in_run;
 }
 
-/// One element. Its roundings are those of the host's code on processors that multiply and add in one go.
+/// Updates one element, with the same roundings as the host's code on processors with fused multiply-add.
 __device__ void step(float& weight, float& m, float& v, float gradient, float kept, const cpu::AdamWConstants& c) {
   const float g = __fmul_rn(gradient, c.gradient_scale);
   m = __fmaf_rn(m, c.beta1, __fmul_rn(c.one_minus_beta1, g));
@@ -65,7 +66,7 @@ __device__ void apply(const AdamWArrays& arrays, const Places& at, float kept,
   if (arrays.working != nullptr) cuda::store(static_cast<Working*>(arrays.working) + at.working, weights);
 }
 
-/// Packs of the elements [begin, end); where they lie in runs a pack ends with its run.
+/// Updates the elements [begin, end) in packs; in strided arrays a pack ends with its run.
 template <typename Gradient, typename Working>
 __global__ void __launch_bounds__(threads)
     step_packs(const AdamWArrays arrays, const AdamWRuns runs, const __grid_constant__ Segments segments,
@@ -127,7 +128,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
       taken.kept[index] = constants.kept_of(segment.decays);
     }
     if (taken.count == 0) continue;
-    // A flat array only from the first of these segments to the last one.
+    // For flat arrays: only the range from the first of these segments to the last one.
     const std::size_t begin = flat ? taken.begin[0] / width * width : 0;
     const std::size_t end = flat ? std::min(runs.elements, taken.end[taken.count - 1]) : runs.elements;
     if (begin >= end) continue;

@@ -1,4 +1,4 @@
-// The kernel of adamw.hpp on a GPU; its arguments have been checked.
+// GPU kernel of adamw.hpp. The caller has checked the arguments. Loop thread only.
 #pragma once
 
 #include "runtime/kernels/adamw.hpp"

@@ -28,7 +28,7 @@ void check_float(DType dtype, const char* kernel) {
 
 bool on_cuda(StreamView stream) { return stream.device().kind() == DeviceKind::cuda; }
 
-/// Of so many bytes: read and written, or between a device and its host.
+/// Cost of a copy of `bytes`: in memory, or over the link between device and host.
 WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::size_t bytes) {
   const Device& device = stream.device();
   if (!device.apart()) return elementwise_cost(2 * bytes);
@@ -39,7 +39,7 @@ WorkCost copy_cost(StreamView stream, const void* to, const void* from, std::siz
   return cost;
 }
 
-/// Calls part(begin, end) for parts of [0, items) on all threads that are worth waking.
+/// Calls part(begin, end) for parts of [0, items), on the pool's threads if there is enough work for them.
 template <typename Part>
 void in_parts(ComputePool& pool, std::size_t items, std::size_t item_bytes, Part&& part) {
   constexpr std::size_t bytes_worth_waking = 64 << 10;
@@ -87,7 +87,7 @@ void scale_part(T* to, float factor, std::size_t begin, std::size_t end) {
   }
 }
 
-/// Calls f(place in `a`, place in `b`, n) for all that lies one after another in both, of elements [begin, end).
+/// Calls f(offset in `a`, offset in `b`, n) for each range of [begin, end) that is contiguous in both.
 template <typename F>
 void in_stretches(const Runs& a, const Runs& b, std::size_t begin, std::size_t end, F&& f) {
   while (begin < end) {
@@ -143,7 +143,7 @@ void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, co
   }
   if constexpr (with_cuda) {
     if (on_cuda(stream)) {
-      // What is before the first whole run, the whole runs, what is behind them.
+      // Three parts: the rest of the first run, the complete runs, the start of the last run.
       const Runs& runs = to_runs.contiguous() ? from_runs : to_runs;
       const auto stride = [&](const Runs& of) { return (of.contiguous() ? runs.run : of.stride) * width; };
       for (std::size_t x = 0; x < n;) {
@@ -248,7 +248,7 @@ void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, co
   check_float(dtype, "sums_of_squares");
   if (n == 0) return;
   constexpr std::size_t block_elements = squares_block_elements;
-  const std::size_t of_run = (runs.run + block_elements - 1) / block_elements;  // blocks
+  const std::size_t of_run = (runs.run + block_elements - 1) / block_elements;  // number of blocks
   expect(runs.run > 0 && runs.first == 0 && (n <= runs.run || sums_stride >= of_run),
          "sums of squares of runs of {} elements lie {} apart", runs.run, sums_stride);
   if constexpr (with_cuda) {

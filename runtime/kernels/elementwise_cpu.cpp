@@ -58,7 +58,7 @@ void add(double* to, const double* from, std::size_t n) {
 }
 
 void add(Bf16* to, const Bf16* from, std::size_t n) {
-#pragma GCC ivdep  // where the arrays coincide, each element is read before it is written
+#pragma GCC ivdep  // if the arrays are identical, each element is read before it is written
   for (std::size_t i = 0; i < n; ++i) to[i] = from_float<Bf16>(to_float(to[i]) + to_float(from[i]));
 }
 

@@ -1,5 +1,5 @@
-// Elementwise arithmetic on host arrays, on the calling thread: what the kernels of CPU devices are made of.
-// Arrays of one call either coincide or do not overlap; any alignment; n = 0 is allowed. Any thread.
+// Elementwise arithmetic on host arrays, on the calling thread, for the kernels of CPU devices. Arrays of one call
+// are identical or do not overlap; any alignment; n = 0 is allowed. Any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -8,8 +8,7 @@
 
 namespace ranvier::runtime::cpu {
 
-/// Elements that are converted at a time by what computes in float on half-precision arrays: they stay in
-/// the first-level cache.
+/// Number of elements per conversion to float, for kernels on half-precision arrays: they fit the L1 cache.
 inline constexpr std::size_t chunk_elements = 1024;
 
 // Same bits as to_float and from_float.
@@ -28,7 +27,7 @@ void add(double* to, const double* from, std::size_t n);
 void add(Bf16* to, const Bf16* from, std::size_t n);
 void add(F16* to, const F16* from, std::size_t n);
 
-/// Σ from[i]², in an order that depends on n alone.
+/// Σ from[i]², in an order that depends only on n.
 [[nodiscard]] float sum_of_squares(const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime::cpu

@@ -10,7 +10,7 @@ namespace {
 
 template <typename To, typename From>
 struct Cast {
-  // Of the wider type: then the accesses to both arrays are next to each other across a warp.
+  // Width of the wider type: accesses to both arrays are then contiguous across a warp.
   static constexpr int width = std::min(cuda::full_width<To>, cuda::full_width<From>);
   To* to;
   const From* from;
@@ -55,7 +55,7 @@ struct Add {
   }
 };
 
-/// An operation from array to array, both flat.
+/// Operation between flat arrays.
 template <typename Operation>
 struct Flat {
   static constexpr int width = Operation::width;
@@ -72,7 +72,7 @@ __device__ inline std::size_t place(const Runs& runs, std::size_t x) {
   return (runs.first + x) / runs.run * runs.stride + (runs.first + x) % runs.run;
 }
 
-/// The same where one of them lies in runs.
+/// Same, with at least one strided array.
 template <typename Operation>
 struct InRuns {
   static constexpr int width = Operation::width;
@@ -85,7 +85,7 @@ struct InRuns {
   }
 };
 
-/// Whether packs neither cross the end of a run nor begin off their alignment in it.
+/// Whether packs stay inside a run and aligned in it.
 bool packs_fit(const Runs& runs, std::size_t width) {
   return runs.first % width == 0 && (runs.contiguous() || (runs.run % width == 0 && runs.stride % width == 0));
 }
@@ -104,8 +104,8 @@ void launch_from_array_to_array(StreamView stream, const Operation& operation, s
 constexpr int warp = 32;
 constexpr int squares_threads = 256;
 
-/// A warp per block of the array. As on the host there are 64 partial sums, element i's is i % 64, and they are added
-/// up half on half; a thread holds two next to each other.
+/// One warp per block of the array. As on the host there are 64 partial sums, i % 64 for element i, added in halves;
+/// a thread holds two adjacent ones.
 template <typename T>
 __global__ void __launch_bounds__(squares_threads)
     block_squares(float* __restrict__ sums, std::size_t sums_stride, const T* __restrict__ from, const Runs runs,
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(squares_threads)
 
 constexpr int sum_threads = 1024;
 
-/// One block of threads; thread t adds up elements t, t + 1024, ... in this order.
+/// One thread block; thread t adds elements t, t + 1024, ... in this order.
 __global__ void __launch_bounds__(sum_threads)
     sum_in_order(double* total, const float* __restrict__ from, std::size_t n) {
   __shared__ double parts[sum_threads];

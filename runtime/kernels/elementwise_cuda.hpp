@@ -1,4 +1,4 @@
-// The kernels of elementwise.hpp on a GPU; their arguments have been checked, and n > 0.
+// GPU kernels of elementwise.hpp. The caller has checked the arguments, and n > 0. Loop thread only.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::runtime {
 
-/// Between device, pinned and host memory, too.
+/// Copies between device, pinned and host memory, in any combination.
 void copy_cuda(StreamView stream, void* to, const void* from, std::size_t bytes);
 void copy_runs_cuda(StreamView stream, void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
                     std::size_t run_bytes, std::size_t runs);

@@ -1,4 +1,4 @@
-// How kernels are launched, and the memory of a block whose size its launch says. Only .cu files include this.
+// Kernel launches with error checks, and dynamic shared memory. Only .cu files include this. Loop thread only.
 #pragma once
 
 #include "runtime/cuda_native.hpp"
@@ -9,10 +9,10 @@ namespace ranvier::runtime::cuda {
 
 struct Grid {
   dim3 blocks, threads;
-  std::size_t shared_bytes = 0;  ///< block_memory() in the kernel
+  std::size_t shared_bytes = 0;  ///< size of block_memory() in the kernel
 };
 
-/// Returns before the kernel ran. Throws with `name` where the GPU refuses the launch.
+/// Returns before the kernel has run. Throws, with `name`, if the GPU refuses the launch.
 template <typename... Parameters, typename... Arguments>
 void launch(const char* name, cudaStream_t queue, const Grid& grid, void (*kernel)(Parameters...),
             Arguments... arguments) {
@@ -20,7 +20,7 @@ void launch(const char* name, cudaStream_t queue, const Grid& grid, void (*kerne
   check_launch(name);
 }
 
-/// Aligned to 16 bytes.
+/// Dynamic shared memory of the block, aligned to 16 bytes.
 template <typename T>
 __device__ T* block_memory() {
   extern __shared__ __align__(16) unsigned char ranvier_block_memory[];

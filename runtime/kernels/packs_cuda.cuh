@@ -1,6 +1,6 @@
-// What CUDA kernels are made of: storage types and their conversions, accesses of up to 16 bytes, and elementwise
-// loops over the whole grid. As on the CPU, arithmetic is in float and a result is rounded once, to nearest even. For
-// .cu files only.
+// Building blocks of CUDA kernels: storage types and their conversions, accesses of up to 16 bytes, and elementwise
+// loops over the whole grid. As on the CPU, arithmetic is in float, and results are rounded once to nearest even.
+// Only .cu files include this.
 #pragma once
 
 #include "runtime/cuda_native.hpp"
@@ -19,11 +19,11 @@
 
 namespace ranvier::runtime::cuda {
 
-// The types in which kernels see what dtype.hpp stores.
+// Device types for the storage types of dtype.hpp.
 using Bf16 = __nv_bfloat16;
 using F16 = __half;
 
-/// Calls `f` with a value of the type in which kernels see `dtype` (f32, bf16 or f16).
+/// Calls `f` with a value of the device type of `dtype` (f32, bf16 or f16).
 template <typename F>
 void with_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -36,7 +36,7 @@ void with_type(DType dtype, F&& f) {
   }
 }
 
-// As to_float and from_float of dtype.hpp, but for the payload of a NaN.
+// Same as to_float and from_float of dtype.hpp, except for the payload of a NaN.
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
 __device__ inline float to_float(F16 value) { return __half2float(value); }
@@ -56,22 +56,22 @@ __device__ inline F16 from_float<F16>(float value) {
   return __float2half_rn(value);
 }
 
-/// Elements of a 16-byte access.
+/// Number of elements in a 16-byte access.
 template <typename T>
 inline constexpr int full_width = static_cast<int>(16 / sizeof(T));
 
-/// `width` elements that are read and written at once, 16 bytes at most.
+/// `width` elements read and written in one access of at most 16 bytes.
 template <typename T, int width>
 struct alignas(sizeof(T) * width < 16 ? sizeof(T) * width : 16) Pack {
   T at[width];
 };
 
-/// What a pack of small elements is moved as: compilers move some such structures element by element.
+/// Type in which a pack is moved: compilers move some structures of small elements element by element.
 template <typename Pack>
 using Word =
     std::conditional_t<sizeof(Pack) == 16, uint4, std::conditional_t<sizeof(Pack) == 8, unsigned long long, Pack>>;
 
-/// Elements of T as floats, or as they are; `from` is aligned to what they are together.
+/// Loads elements of T, converted to float unless Value is T; `from` is aligned to the size of the pack.
 template <int width, typename Value, typename T>
 __device__ inline void load(Value (&to)[width], const T* from) {
   using Packed = Pack<T, width>;
@@ -105,16 +105,16 @@ __device__ inline void store(T* to, const Value (&from)[width]) {
   *reinterpret_cast<Word<Packed>*>(to) = word;
 }
 
-// On the host: how arrays may be read, and by how many threads ------------------------------------------
+// Host side: alignment of arrays and grid sizes -----------------------------------------------------
 
-/// Whether packs may begin at `array`; so at null, which stands for an array that is not used.
+/// Whether packs may start at `array`; true for null, which means an unused array.
 inline bool aligned(const void* array, std::size_t bytes = 16) {
   return reinterpret_cast<std::uintptr_t>(array) % bytes == 0;
 }
 
 [[nodiscard]] constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// For gridDim.x. Throws ErrorCode::usage where no GPU takes so many.
+/// Blocks for gridDim.x. Throws ErrorCode::usage above the GPU's limit.
 [[nodiscard]] constexpr unsigned blocks_of(std::size_t n, std::size_t per_block) {
   constexpr std::size_t most = 0x7fffffff;
   const std::size_t blocks = ceil_divide(n, per_block);
@@ -125,7 +125,7 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   return static_cast<unsigned>(blocks);
 }
 
-/// Likewise for gridDim.y and gridDim.z, which end early.
+/// Blocks for gridDim.y and gridDim.z, whose limit is 65535. Throws ErrorCode::usage above it.
 [[nodiscard]] constexpr unsigned blocks_down(std::size_t n, std::size_t per_block) {
   constexpr std::size_t most = 65535;
   const std::size_t blocks = ceil_divide(n, per_block);
@@ -136,7 +136,7 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   return static_cast<unsigned>(blocks);
 }
 
-/// Calls `f` with std::integral_constant: full_width<T> where `wide`, else 1.
+/// Calls `f` with std::integral_constant: full_width<T> if `wide`, else 1.
 template <typename T, typename F>
 void with_width(bool wide, F&& f) {
   if (wide) {
@@ -148,8 +148,8 @@ void with_width(bool wide, F&& f) {
 
 constexpr int elementwise_threads = 256;
 
-/// An Operation has `static constexpr int width`, what 16 bytes of its widest array hold, and
-/// `template <int N> void apply(std::size_t at)` for N elements from `at`.
+/// An Operation has `static constexpr int width`, the number of elements in 16 bytes of its widest array, and
+/// `template <int N> void apply(std::size_t at)` for N elements starting at `at`.
 template <typename Operation>
 __global__ void __launch_bounds__(elementwise_threads)
     elementwise(Operation operation, std::size_t n, bool packed) {
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(elementwise_threads)
   for (std::size_t i = packs * Operation::width + first; i < n; i += stride) operation.template apply<1>(i);
 }
 
-/// Runs `operation` on elements [0, n), with packs where `packed`.
+/// Runs `operation` on elements [0, n), with packs if `packed`.
 template <typename Operation>
 void launch_elementwise(StreamView stream, const Operation& operation, std::size_t n, bool packed,
                         const char* name) {
