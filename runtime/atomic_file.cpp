@@ -25,7 +25,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 constexpr std::string_view partial_end = ".partial", probe_end = ".probe";
 
-/// NAME.DIGITS.partial of `name`, or NAME.DIGITS.probe.
+/// Whether `file` is NAME.DIGITS.partial or NAME.DIGITS.probe for `name`.
 bool is_partial_of(std::string_view file, std::string_view name) {
   if (!file.starts_with(name)) return false;
   file.remove_prefix(name.size());
@@ -52,7 +52,7 @@ fs::path target_of(const fs::path& path) {
   return error ? path : target;
 }
 
-/// Whoever writes a partial file holds its lock, so one that can be locked has nobody.
+/// The writer of a partial file holds its lock, so a file that can be locked is a leftover.
 void remove_leftovers(const fs::path& given) {
   const fs::path path = target_of(given);
   const std::string name = path.filename().string();
@@ -86,13 +86,14 @@ AtomicFile::AtomicFile(fs::path path, Retry retry) : path_(target_of(path)), ret
 
 void AtomicFile::open() {
   const auto& name = partial_.empty() ? path_ : partial_;
-  constexpr int attempts = 100;  // each lost to somebody who took the file for a leftover before it was locked
+  // Each attempt is lost to a process that removed the file as a leftover before it was locked.
+  constexpr int attempts = 100;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     file_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (partial_.empty() ? O_TRUNC : 0), 0666);
     if (file_ < 0 || partial_.empty()) return;
     const bool locked = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
-    const bool others = !locked && errno == EWOULDBLOCK;  // a process of this number on another machine writes it
-    // Where nothing can be locked, nobody takes it for a leftover either.
+    const bool others = !locked && errno == EWOULDBLOCK;  // a process with this ID on another machine writes it
+    // Without locks on this file system, no process takes it for a leftover either.
     if (!others && (!locked || is_still(file_, name)) && ::ftruncate(file_, 0) == 0) return;
     ::close(std::exchange(file_, -1));
     errno = EBUSY;
@@ -132,15 +133,14 @@ void AtomicFile::commit() {
   }
   ::close(file_);
   file_ = -1;
-  // The name is durable once its folder is; some file systems do not let folders be opened, and then it has
-  // to do as it is.
+  // The new name is durable once its folder is synced. Some file systems do not allow opening folders.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
   ::fsync(folder);
   ::close(folder);
 }
 
-/// Under a name that no later writer takes for a leftover.
+/// Renames the complete file to a name that no later writer removes as a leftover.
 void AtomicFile::keep(int error) {
   fs::path kept = path_;
   kept += fmt::format(".{}.whole", ::getpid());
@@ -177,7 +177,7 @@ void check_writable(const fs::path& path, const char* flag) {
   if (fs::is_directory(path, ignored)) refuse("it is a folder");
   if (fs::exists(path, ignored) && ::access(path.c_str(), W_OK) != 0) refuse(std::strerror(errno));
   if (is_device(path)) return;
-  // Only making a file shows that one can be made: permissions do not tell of read-only or full disks.
+  // Only creating a file proves that it is possible: permissions do not show read-only or full disks.
   fs::path probe = target_of(path);
   probe += fmt::format(".{}{}", ::getpid(), probe_end);
   const int file = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

@@ -1,9 +1,8 @@
-// A file that appears under its name only when it is complete and on disk: until commit(), and after any error
-// or crash, what was there before stays, so nobody ever takes half a file for a whole one. A path that is a
-// device or a pipe is written directly. One thread at a time.
+// Writes a file that appears under its name only when it is complete and on disk. Until commit(), and after any error
+// or crash, the previous file stays. Devices and pipes are written directly. One thread at a time.
 //
-// Until then it is NAME.PID.partial, locked, so that what a killed process leaves can be told from what is being
-// written, wherever either of them runs.
+// The partial file is called NAME.PID.partial and is locked while its process runs. So leftovers of killed processes
+// are recognized, on any machine that shares the file system.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +13,22 @@ namespace ranvier::runtime {
 
 class AtomicFile {
  public:
-  /// Asked when the system refuses to make the file, or to let it grow on a full disk: whether to try again, after
-  /// whatever wait. `error` is errno.
+  /// Called when the system refuses to create the file, or to extend it on a full disk. Returns whether to try again,
+  /// after waiting as long as it likes. `error` is errno.
   using Retry = std::function<bool(const std::filesystem::path& path, int error)>;
 
-  /// Throws ErrorCode::io if the file cannot be made. Without `retry` every refusal is final.
+  /// Throws ErrorCode::io if the file cannot be created. Without `retry` the first refusal is final.
   explicit AtomicFile(std::filesystem::path path, Retry retry = nullptr);
-  /// Removes what was not committed.
+  /// Removes the partial file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Throws ErrorCode::io, with the offset, if the system does not take all of it.
+  /// Throws ErrorCode::io, with the offset, if not all bytes were written.
   void append(const void* data, std::size_t bytes);
 
-  /// Makes the content durable and gives the file its name. Throws ErrorCode::io if the system refuses: a whole file
-  /// that cannot have its name is kept beside it, and the message says where.
+  /// Syncs the content and renames the file to its final name. Throws ErrorCode::io if the system refuses. If only
+  /// the rename fails, the complete file stays in the same folder, and the message names it.
   void commit();
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -37,7 +36,7 @@ class AtomicFile {
  private:
   [[noreturn]] void refuse(const char* what, std::size_t offset) const;
   void open();
-  /// Whether what errno says is worth another try.
+  /// Whether to retry after the error in errno.
   [[nodiscard]] bool may_retry() const;
   [[noreturn]] void keep(int error);
 
@@ -48,20 +47,20 @@ class AtomicFile {
   int file_ = -1;
 };
 
-/// Removes what killed processes left that were writing `path`. Every AtomicFile does so for its own.
+/// Removes the partial files of killed processes for `path`. Every AtomicFile does so for its own path.
 void remove_leftovers(const std::filesystem::path& path);
 
-/// Where a file has to be renamed to for a link at `path` to stay one.
+/// Target of the rename: `path`, or the file that it links to, so that a symbolic link stays one.
 [[nodiscard]] std::filesystem::path target_of(const std::filesystem::path& path);
 
-/// A terminal, /dev/null, a pipe: nothing that could be replaced, or that has a size.
+/// Whether `path` is a device or pipe (terminal, /dev/null): it has no size and cannot be replaced.
 [[nodiscard]] bool is_device(const std::filesystem::path& path);
 
-/// Bytes that may still be written in the folder of `path`, as its file system says; the largest number if it does not.
+/// Free bytes on the file system of `path`; the largest number if unknown.
 [[nodiscard]] std::size_t free_bytes_beside(const std::filesystem::path& path);
 
-/// Throws ErrorCode::io unless a file can be made, or replaced, at `path`; the message names `flag`. What is
-/// there stays as it is.
+/// Throws ErrorCode::io unless a file can be created or replaced at `path`; the message names `flag`. An existing
+/// file is not changed.
 void check_writable(const std::filesystem::path& path, const char* flag);
 
 }  // namespace ranvier::runtime

@@ -8,9 +8,9 @@
 
 namespace ranvier::runtime {
 
-/// While it lives, prints to stdout never fail: lines that the system refuses (full disk, closed pipe) are counted and
-/// reported once on stderr. The process ignores SIGPIPE and SIGXFSZ from then on, so that writes fail instead. One
-/// instance at a time; create and destroy it while no other thread prints.
+/// Keeps prints to stdout from failing while it exists. Lines that the system refuses (full disk, closed pipe) are
+/// counted and reported once on stderr. The process ignores SIGPIPE and SIGXFSZ from then on, so that writes fail
+/// instead. One instance at a time; create and destroy it while no other thread prints.
 class StandardOutput {
  public:
   StandardOutput();
@@ -31,7 +31,7 @@ class StandardOutput {
   int reason_ = 0;  // errno of the first loss
 };
 
-/// Writes to stderr at once, completely, whether or not anybody reads it.
+/// Writes to stderr at once and completely, even if nothing reads it.
 void say_on_stderr(std::string_view text) noexcept;
 
 /// Number of bytes written to the descriptor `file`; fewer than text.size() if the system refused, with errno set.

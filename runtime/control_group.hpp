@@ -14,7 +14,7 @@ struct ControlGroup {
   int version = 2;               ///< version of control groups: 1 or 2
 };
 
-/// Groups of the hierarchy that limits `controller` ("memory", "cpu"). `root`: where /proc and /sys are; empty if the
+/// Groups of the hierarchy that limits `controller` ("memory", "cpu"). `root` contains /proc and /sys; empty if the
 /// system has no control groups.
 [[nodiscard]] std::vector<ControlGroup> control_groups(std::string_view controller,
                                                        const std::filesystem::path& root);

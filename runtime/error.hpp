@@ -1,5 +1,5 @@
-// What goes wrong is an Error: it carries the library's own code, so that callers and exit paths need not
-// parse text, and a message that says what was wrong, where, and what to do about it.
+// Error: exception with a code, so that callers need not parse text. Its message names the problem, the place and the
+// remedy. Any thread.
 //
 //   fail(ErrorCode::usage, "--batch-size {} does not divide by --g-data {}: choose a multiple", batch, data);
 #pragma once
@@ -13,14 +13,14 @@
 namespace ranvier {
 
 enum class ErrorCode {
-  usage,      ///< a flag or a config key; nothing was started
-  data,       ///< the content of a file is not what it must be
+  usage,      ///< wrong flag or config key; nothing was started
+  data,       ///< invalid file content
   io,         ///< the operating system refused to open, read or write
-  memory,     ///< a budget is too small for what was planned
-  device,     ///< a device operation failed
-  transport,  ///< a message could not be delivered, or a peer is silent
-  numeric,    ///< values that make no sense to go on with
-  internal,   ///< a broken precondition inside the program
+  memory,     ///< too little memory, or a budget below the plan
+  device,     ///< failed device operation
+  transport,  ///< undeliverable message, or silent peer
+  numeric,    ///< numerically invalid values: the run cannot continue
+  internal,   ///< broken precondition inside the program
 };
 
 [[nodiscard]] const char* to_string(ErrorCode code) noexcept;

@@ -1,2 +1,2 @@
-// The one translation unit that compiles Boost.JSON, which every room above uses by its headers.
+// The only translation unit that compiles Boost.JSON; all others include only its headers.
 #include <boost/json/src.hpp>

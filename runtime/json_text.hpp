@@ -1,4 +1,4 @@
-// JSON that has to be whole. Any thread.
+// JSON parser that accepts only a complete text. Any thread.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -8,8 +8,7 @@
 
 namespace ranvier::runtime {
 
-/// The value that `text` is, with nothing but blanks after it. Throws ErrorCode::data, naming `source`, what is
-/// wrong and at which offset.
+/// Parses one JSON value, followed only by blanks. Throws ErrorCode::data with `source`, the problem and its offset.
 [[nodiscard]] boost::json::value parse_json(std::string_view text, const std::string& source);
 
 }  // namespace ranvier::runtime

@@ -1,13 +1,13 @@
-// What the links of a cluster do, as data.
+// Performance of a cluster's links. Plain data; any thread.
 #pragma once
 
 namespace ranvier::runtime {
 
-/// One class of links. Each carries both directions at once; figures are for one direction.
+/// One class of links, full duplex; rates are per direction.
 struct Link {
-  double latency_seconds = 0;        ///< what a message costs before its first byte
-  double bytes_per_second = 0;       ///< of one rank
-  double node_bytes_per_second = 0;  ///< of all ranks of a node together
+  double latency_seconds = 0;        ///< time before the first byte of a message arrives
+  double bytes_per_second = 0;       ///< rate of one rank
+  double node_bytes_per_second = 0;  ///< total rate of all ranks of a node
 
   [[nodiscard]] bool measured() const noexcept { return bytes_per_second > 0; }
 

@@ -16,7 +16,7 @@ namespace ranvier::runtime {
 
 namespace {
 
-constexpr double longest_seconds = 1e9;  // so that nanoseconds do not overflow
+constexpr double longest_seconds = 1e9;  // limit against overflow of nanoseconds
 constexpr DType stand_ins[] = {DType::f32, DType::bf16, DType::f16};
 
 using KindRates = std::array<WorkRate, work_kinds>;
@@ -24,7 +24,7 @@ using KindRates = std::array<WorkRate, work_kinds>;
 constexpr std::size_t index_of(DType dtype) { return static_cast<std::size_t>(dtype); }
 constexpr std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
 
-/// The rate of the kind in that type, or of what stands in for it.
+/// Rate of the kind in this type, or its substitute.
 WorkRate rate_of(const std::map<DType, KindRates>& rates, DType dtype, WorkKind kind) {
   for (const WorkKind each : {kind, WorkKind::elementwise}) {
     const auto own = rates.find(dtype);
@@ -44,7 +44,7 @@ std::array<double, 3> logarithms(const ProductShape& shape) {
 
 using Terms = std::array<double, 4>;
 
-/// What the seconds of a product are made of: arithmetic, and passes over C, A and B.
+/// Factors of the fitted terms of a product's time: arithmetic, and passes over C, A and B.
 Terms amounts_of(const ProductShape& shape) {
   const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   return {m * n * k, m * n, m * k, k * n};
@@ -56,7 +56,7 @@ double sum_of(const Terms& terms, const Terms& amounts) {
   return sum;
 }
 
-/// Solves for the terms of `used` (a bit each), whose matrix is positive definite but for what is hardly there.
+/// Solves for the terms of `used` (one bit each); all 0 if their matrix is nearly singular.
 Terms solve(std::array<Terms, 4> matrix, Terms right, unsigned used) {
   Terms result{};
   constexpr double nothing = 1e-12;
@@ -81,10 +81,10 @@ Terms solve(std::array<Terms, 4> matrix, Terms right, unsigned used) {
   return result;
 }
 
-/// Terms that are not below 0, with the least squares of (what they say / measured - 1): of all choices of terms the
-/// best. Arithmetic is always one of them.
+/// Best fit of non-negative terms: least squares of (fitted / measured - 1) over all subsets of terms that include
+/// arithmetic.
 Terms fit_terms(const std::vector<ProductRate>& products) {
-  std::vector<Terms> amounts;  // as shares of what was measured, in units of the mean
+  std::vector<Terms> amounts;  // relative to the measured time, in units of the mean
   Terms unit{};
   for (const ProductRate& product : products) {
     Terms& each = amounts.emplace_back(amounts_of(product.shape));
@@ -181,7 +181,7 @@ double ProfileCosts::product_seconds(std::size_t dtype, const ProductShape& shap
   const Points& points = points_[dtype];
   auto place = logarithms(shape);
   for (std::size_t i = 0; i < place.size(); ++i) place[i] = std::clamp(place[i], points.least[i], points.most[i]);
-  constexpr double same = 1e-12;  // of a distance to the fourth
+  constexpr double same = 1e-12;  // smallest distance⁴
   double sum = 0, weights = 0;
   for (const Point& point : points.all) {
     double square = 0;

@@ -50,9 +50,9 @@ constexpr Key<WorkRate, double> work_rate[] = {{"launch_seconds", &WorkRate::lau
                                                {"crowding", &WorkRate::crowding}};
 constexpr Key<ProductShape, std::size_t> product_shape[] = {
     {"m", &ProductShape::m, true, 1}, {"n", &ProductShape::n, true, 1}, {"k", &ProductShape::k, true, 1}};
-// Of numbers that are not 0: between those that nine digits round to 1e-30 and 1e30.
+// Limits of positive numbers: values that nine digits round to between 1e-30 and 1e30.
 constexpr double least_size = 0.9999999995e-30, largest_size = 1.0000000005e30;
-constexpr double least_rate = std::numeric_limits<double>::min();  // above 0
+constexpr double least_rate = std::numeric_limits<double>::min();  // smallest positive value
 constexpr Key<ProductRate, double> product_rate[] = {
     {"flops_per_second", &ProductRate::flops_per_second, true, least_rate}};
 constexpr Key<Link, double> link_keys[] = {
@@ -176,7 +176,7 @@ class Reader {
     return result;
   }
 
-  /// Without these some work would cost nothing: other kinds and types fall back on them.
+  /// Throws unless these rates exist: other kinds and types fall back on them.
   void require_rates(const MachineProfile& profile) const {
     for (const WorkKind kind : {WorkKind::product, WorkKind::elementwise}) {
       const bool has = std::any_of(profile.rates.begin(), profile.rates.end(), [&](const auto& entry) {
@@ -231,7 +231,7 @@ class Reader {
              : least < 1 ? "above 0"
                          : "from 1 on");
     }
-    return result == 0 ? 0 : result;  // not -0, which is written otherwise than it is read
+    return result == 0 ? 0 : result;  // no -0, whose text is not read back as the same value
   }
 
   [[nodiscard]] const json::object& object_of(const json::value& value, const std::string& where) const {
@@ -274,7 +274,7 @@ std::string json_string(std::string_view text) {
   return result + "\"";
 }
 
-/// As many digits as the parser keeps: what is read and written again is the same text.
+/// Text with as many digits as the parser keeps, so that reading and writing again gives the same text.
 template <typename Number>
 std::string number_text(Number value) {
   if constexpr (std::integral<Number>) {
@@ -284,7 +284,7 @@ std::string number_text(Number value) {
   }
 }
 
-/// {"key": value, …}, on one line or on several.
+/// Writer of {"key": value, …}, on one line or several.
 class Writer {
  public:
   explicit Writer(std::string indent = "") : indent_(std::move(indent)) {}

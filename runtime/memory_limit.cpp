@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of the files of a version of control groups.
+/// File names of one version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* usage;
@@ -28,7 +28,7 @@ const GroupFiles version_1{
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 const GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
-/// None for a file that is not there, and for "max".
+/// First number in a file; empty if the file is missing or contains "max".
 std::optional<std::size_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   std::size_t number = 0;
@@ -36,7 +36,7 @@ std::optional<std::size_t> number_in(const fs::path& path) {
   return number;
 }
 
-/// The number after `key`, of lines of keys and numbers.
+/// Number after `key` in a file with a key and a number per line.
 std::size_t number_after(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string word; file >> word; std::getline(file, word)) {
@@ -58,7 +58,7 @@ MemoryLimit of_machine(const fs::path& root) {
                       swap > 0 ? fmt::format(", and {} of swap", format_bytes(swap)) : std::string())};
 }
 
-/// One group's own limit, if it has one.
+/// Limit of one group itself, if it has one.
 std::optional<MemoryLimit> of_group(const fs::path& folder, const std::string& name, const GroupFiles& files) {
   const auto limit = number_in(folder / files.limit);
   if (!limit) return std::nullopt;

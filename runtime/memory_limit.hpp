@@ -1,5 +1,5 @@
-// How much memory processes of this machine may still take before the system ends one of them: what the machine has,
-// or less where a control group (a container, a job of a scheduler) allows less. Any thread.
+// Memory that processes may still take before the system kills one: the limit of the machine, or of a control group
+// (container, scheduler job) if that is lower. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 namespace ranvier::runtime {
 
 struct MemoryLimit {
-  std::size_t bytes = 0;  ///< that may still be taken; memory of cached files counts as free, and so does swap
+  std::size_t bytes = 0;  ///< bytes still available; file cache and swap count as free
   std::string reason;     ///< "the machine has 15.5 GiB, of which 12.0 GiB are available"
 };
 
-/// The tightest limit of the machine and of this process's control groups, of version 1 or 2, and those around them.
-/// `root` is where /proc and /sys are looked for. What cannot be read limits nothing.
+/// Tightest limit of the machine, this process's control groups (version 1 or 2) and their parents. `root` contains
+/// /proc and /sys. Unreadable limits are ignored.
 [[nodiscard]] MemoryLimit memory_limit(const std::filesystem::path& root = "/");
 
 }  // namespace ranvier::runtime

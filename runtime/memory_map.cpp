@@ -26,7 +26,7 @@
 namespace ranvier::runtime {
 namespace {
 
-/// A mapped file, for the signal handler: entries are never removed, but used again.
+/// Mapped file, for the signal handler. Entries are reused but never removed.
 struct Mapping {
   std::atomic<std::uintptr_t> begin{0}, end{0};
   std::atomic<bool> in_use{true};
@@ -38,7 +38,7 @@ std::atomic<Mapping*> mappings{nullptr};
 std::atomic<int> mapping_rank{-1};
 std::mutex registration;
 
-/// Async-signal-safe, as on_bus_error() has to be.
+/// Async-signal-safe, for on_bus_error().
 void print(std::string_view text) noexcept { static_cast<void>(write_what_fits(STDERR_FILENO, text)); }
 
 void print(int number) noexcept {
@@ -51,7 +51,8 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (const Mapping* mapping = mappings; mapping != nullptr; mapping = mapping->next) {
     if (address < mapping->begin || address >= mapping->end) continue;
-    if (mapping_rank > 0) {  // ranks that share the file fail at once: rank 0 has told it before the others wake up
+    // Ranks that share the file fail together: rank 0 prints the error before the others wake up.
+    if (mapping_rank > 0) {
       const timespec pause{std::min(mapping_rank / 4, 5), mapping_rank % 4 * 250'000'000L};
       ::nanosleep(&pause, nullptr);
     }
@@ -67,7 +68,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
         "read\n");
     std::_Exit(exit_code(ErrorCode::io));
   }
-  ::signal(signal, SIG_DFL);  // not a mapped file: the read is repeated and ends the process
+  ::signal(signal, SIG_DFL);  // not a mapped file: the access is repeated and ends the process
 }
 
 void note(std::span<const std::byte> bytes, const std::filesystem::path& path) {
@@ -113,7 +114,7 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
     fail(ErrorCode::io, "{}: cannot {}: {}; check the path and its permissions", path.string(), what,
          std::strerror(errno));
   };
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not block
   if (file < 0) refuse("open");
   struct stat status{};
   void* mapped = nullptr;
@@ -133,7 +134,7 @@ MemoryMap::MemoryMap(const std::filesystem::path& path) {
 void MemoryMap::will_need(std::size_t offset, std::size_t bytes) const noexcept {
   if (bytes == 0) return;
   static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t begin = offset / page * page;  // only advice: what the system answers changes nothing
+  const std::size_t begin = offset / page * page;  // madvise() is only a hint: errors are ignored
   ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, offset + bytes - begin, MADV_WILLNEED);
 }
 

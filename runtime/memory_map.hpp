@@ -1,7 +1,6 @@
-// A file as bytes, mapped for reading: nothing is copied, and a rank that reads a part of a large file touches
-// that part only. Reading is safe from any thread. If a mapped file shrinks or its disk fails, the next read ends the
-// process with the exit status of ErrorCode::io and a message that names rank and file. Replace files that others may
-// read by renaming.
+// Read-only mapping of a file: nothing is copied, and only the parts that are read are loaded. Any thread may read.
+// If a mapped file shrinks or its disk fails, the next read ends the process with the exit status of ErrorCode::io
+// and a message that names rank and file. So replace shared files by renaming.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@ namespace ranvier::runtime {
 class MemoryMap {
  public:
   MemoryMap() = default;  ///< no bytes
-  /// Throws ErrorCode::io if `path` is not a regular file that can be read. An empty file has no bytes.
+  /// Throws ErrorCode::io if `path` is not a readable regular file. An empty file gives no bytes.
   explicit MemoryMap(const std::filesystem::path& path);
   MemoryMap(MemoryMap&& other) noexcept;
   MemoryMap& operator=(MemoryMap&& other) noexcept;
@@ -21,14 +20,14 @@ class MemoryMap {
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Says that these bytes, inside the file, will be read soon: the system may fetch them meanwhile.
+  /// Advises the system to read these bytes of the file ahead. The range must lie inside the file.
   void will_need(std::size_t offset, std::size_t bytes) const noexcept;
 
  private:
   std::span<const std::byte> bytes_;
 };
 
-/// Rank that such a message names; until then none. Once, before other threads read.
+/// Sets the rank in that message (none at first). Call it once, before other threads read.
 void set_mapping_rank(int rank) noexcept;
 
 }  // namespace ranvier::runtime

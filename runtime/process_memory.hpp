@@ -1,12 +1,11 @@
-// What the operating system says about this process's memory. Any thread.
+// Memory of this process, as reported by the operating system. Any thread.
 #pragma once
 
 #include <cstddef>
 
 namespace ranvier::runtime {
 
-/// The most physical memory that the process has held so far, libraries and mapped files included; 0 where the
-/// system does not say.
+/// Peak physical memory of the process, libraries and mapped files included; 0 if unknown.
 [[nodiscard]] std::size_t peak_resident_bytes();
 
 }  // namespace ranvier::runtime

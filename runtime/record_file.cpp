@@ -16,7 +16,7 @@
 namespace ranvier::runtime {
 namespace {
 
-/// A process that was killed while writing may leave an incomplete line.
+/// Whether the last line is incomplete: its writer may have been killed.
 bool ends_within_a_line(const std::filesystem::path& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false;
@@ -72,7 +72,8 @@ bool RecordFile::write_held() {
   return true;
 }
 
-/// An incomplete record would spoil the file for its readers. The beginning that a pipe took is not sent again.
+/// Removes the written start of a record from a regular file, where it would confuse readers. For a pipe, the part
+/// already sent is not sent again.
 void RecordFile::take_back(std::size_t written) {
   struct stat status{};
   if (written == 0 || (::fstat(file_, &status) == 0 && S_ISREG(status.st_mode) &&

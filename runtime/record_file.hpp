@@ -24,7 +24,8 @@ class RecordFile {
     from_scratch,   ///< existing content is removed
     after_existing  ///< existing content stays; an incomplete last line gets its end
   };
-  static constexpr std::size_t max_held_bytes = std::size_t{16} << 20;  ///< records beyond that are lost
+  /// Limit of held records; later ones are lost.
+  static constexpr std::size_t max_held_bytes = std::size_t{16} << 20;
 
   /// Throws ErrorCode::io if the file cannot be opened. `name` is used in messages, such as "--metrics run.jsonl".
   RecordFile(std::string name, std::filesystem::path path, Start start);

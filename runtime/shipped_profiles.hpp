@@ -1,4 +1,4 @@
-// The files of runtime/profiles/, which CMake compiles in. Any thread.
+// Files of runtime/profiles/, compiled in by CMake. Any thread.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 namespace ranvier::runtime {
 
 struct ShippedProfile {
-  std::string_view name;  ///< of the file, without .json
+  std::string_view name;  ///< file name without .json
   std::string_view json;
 };
 

@@ -1,4 +1,4 @@
-// The one translation unit that compiles xxHash, for the vectors of this build's processor.
+// The only translation unit that compiles xxHash, with the vector instructions of this build's processor.
 #define XXH_INLINE_ALL
 #include "runtime/xxh3.hpp"
 
