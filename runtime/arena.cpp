@@ -16,9 +16,9 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t paged_from_bytes = std::size_t{2} << 20;  // an item this large starts on a page
+constexpr std::size_t paged_from_bytes = std::size_t{2} << 20;  // items of at least this size start on a page
 constexpr std::array spaces = {MemorySpace::device, MemorySpace::pinned, MemorySpace::host, MemorySpace::nvme};
-constexpr std::size_t allocated_spaces = 3;  // the last one is planned only
+constexpr std::size_t allocated_spaces = 3;  // nvme is planned only
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -26,13 +26,13 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 
 std::size_t stride_of(const MemoryItem& item) { return round_up(item.slot_bytes, MemoryPlan::alignment); }
 
-/// A whole number of pages for large items: then whatever follows keeps every large one on a page.
+/// Bytes of an item: whole pages for large items, so that the next large item starts on a page, too.
 std::size_t bytes_of(const MemoryItem& item) {
   const std::size_t bytes = stride_of(item) * item.slots;
   return bytes >= paged_from_bytes ? round_up(bytes, page_bytes) : bytes;
 }
 
-/// Large items, and those whose slots are whole pages: files that are read past the cache ask for that.
+/// Whether an item starts on a page: large items, and items with slots of whole pages, as direct I/O requires.
 bool is_paged(const MemoryItem& item) {
   return bytes_of(item) >= paged_from_bytes || (item.slot_bytes != 0 && item.slot_bytes % page_bytes == 0);
 }
@@ -89,15 +89,15 @@ std::size_t MemoryPlan::bytes(MemorySpace space, MemoryKind kind) const {
 
 namespace {
 
-/// Items of one kind, place and size whose names differ in numbers at most: the same arrays of other units.
+/// Items of one kind, space and size whose names differ only in numbers: the same arrays of other units.
 struct Alike {
   const MemoryItem* first = nullptr;
-  std::string name;  // with * for numbers that differ
+  std::string name;  // with * for the numbers that differ
   std::size_t slots = 0;
   std::size_t bytes = 0;
 };
 
-/// A name as the text around its numbers, and the numbers.
+/// A name split into its numbers and the text between them.
 struct Numbered {
   explicit Numbered(const std::string& name) : texts(1) {
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -190,7 +190,7 @@ std::string MemoryPlan::table() const {
 
 namespace {
 
-/// What would make the largest part smaller.
+/// Hint on how to shrink the largest part of the plan.
 std::string remedy(const MemoryPlan& plan, DeviceKind device) {
   struct Share {
     MemoryKind kind;

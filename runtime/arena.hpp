@@ -1,5 +1,5 @@
-// Memory as data: everything that a run will hold is planned before the first step (what, where, how many
-// bytes, how many slots), shown as a table, then allocated once. `--dry-run` stops after the table.
+// Memory plan of a run: MemoryPlan lists every item with kind, space and size before the first step; Arena then
+// allocates all of it at once. `--dry-run` stops after printing the table. One thread at a time.
 //
 //   MemoryPlan plan;
 //   auto slots = plan.add({MemoryKind::activations, MemorySpace::device, "microbatch", bytes, limit});
@@ -22,13 +22,15 @@ inline constexpr int memory_kinds = 6;
 struct MemoryItem {
   MemoryKind kind = MemoryKind::workspace;
   MemorySpace space = MemorySpace::device;
-  std::string name;            ///< what people read in the table
-  std::size_t slot_bytes = 0;  ///< of one slot; each starts at a multiple of 64 bytes, of 4096 if this is one
+  std::string name;  ///< name in the table
+  /// Bytes per slot; slots start at multiples of 64 bytes, or of 4096 if slot_bytes is a multiple of 4096.
+  std::size_t slot_bytes = 0;
   std::size_t slots = 1;
-  bool elsewhere = false;  ///< shown and counted, but allocated by whoever uses it: the arena has no slots of it
+  /// Listed and counted only: the user of the item allocates it, and the arena has no slots for it.
+  bool elsewhere = false;
 };
 
-/// Names an item of a plan.
+/// Index of an item in its plan.
 struct MemoryId {
   std::size_t index = 0;
 };
@@ -40,13 +42,13 @@ class MemoryPlan {
   MemoryId add(MemoryItem item);
   [[nodiscard]] const std::vector<MemoryItem>& items() const noexcept { return items_; }
 
-  /// What the items take, alignment included.
+  /// Bytes of all matching items, alignment included.
   [[nodiscard]] std::size_t bytes(MemorySpace space) const;
   [[nodiscard]] std::size_t bytes(MemoryKind kind) const;
   [[nodiscard]] std::size_t bytes(MemorySpace space, MemoryKind kind) const;
 
-  /// A table of the items with sums per kind and space, for a terminal. Items that are alike but for numbers in their
-  /// names have one line, with "*" for those numbers.
+  /// Table of the items with sums per kind and space, for a terminal. Items whose names differ only in numbers share
+  /// one line, with "*" for those numbers.
   [[nodiscard]] std::string table() const;
 
  private:
@@ -55,11 +57,11 @@ class MemoryPlan {
 
 class Arena {
  public:
-  /// Allocates one buffer per memory space. Throws ErrorCode::memory, with the plan's table and what would
-  /// help, if the device's budget is smaller than the plan. The device outlives the arena.
+  /// Allocates one buffer per memory space. Throws ErrorCode::memory, with the plan's table and a remedy, if the
+  /// device's budget is smaller than the plan. The device outlives the arena.
   Arena(Device& device, const MemoryPlan& plan);
 
-  /// Zero at first. Items in MemorySpace::nvme have none.
+  /// Address of a slot, zeroed at first. Items in MemorySpace::nvme have no slots.
   [[nodiscard]] std::byte* slot(MemoryId item, std::size_t slot = 0) const;
   template <typename T>
   [[nodiscard]] T* slot_as(MemoryId item, std::size_t index = 0) const {

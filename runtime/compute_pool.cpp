@@ -25,7 +25,7 @@ void relax() noexcept {
 #endif
 }
 
-/// Returns when `value` is no longer `old`: spins so long at first, then sleeps.
+/// Returns when `value` differs from `old`: spins for `spin`, then sleeps.
 void await_change(const std::atomic<unsigned>& value, unsigned old, std::chrono::nanoseconds spin) {
   if (spin.count() > 0) {
     const auto limit = std::chrono::steady_clock::now() + spin;

@@ -1,9 +1,9 @@
-// The threads of one CPU device. A kernel that runs on a stream splits its work over them:
+// Threads of one CPU device. A kernel on a stream splits its work over them:
 //
 //   pool.run([&](int thread, int threads) { ... rows of this thread ... });
 //
-// One caller at a time: the pool belongs to the wide stream of its device. A pool of one thread has no
-// threads of its own and calls at once, and every narrow stream has such a pool.
+// One caller at a time: the pool belongs to the wide stream of its device. A pool of one thread starts no threads and
+// runs the task on the caller; every narrow stream has such a pool.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,15 @@
 
 namespace ranvier::runtime {
 
-/// The half-open range of [0, items) that `thread` of `threads` works on, cut at multiples of `grain`.
+/// Half-open range of [0, items) for `thread` of `threads`, cut at multiples of `grain`.
 struct Share {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 [[nodiscard]] Share share_of(std::size_t items, int thread, int threads, std::size_t grain = 1);
 
-/// How long a thread of pools that are made from now on watches for the next kernel before it sleeps: 50 µs at first,
-/// which suits kernels that follow each other closely. 0 suits many programs on few cores, each of which would keep a
-/// core from the others. Any thread.
+/// Sets how long a worker thread spins before it sleeps, for pools made afterwards (default 50 µs). 0 suits several
+/// programs that share few cores. Pools with more threads than available cores never spin. Any thread.
 void set_pool_spin_time(std::chrono::nanoseconds time) noexcept;
 
 class ComputePool {
@@ -35,8 +34,8 @@ class ComputePool {
 
   [[nodiscard]] int threads() const noexcept { return threads_; }
 
-  /// Calls task(thread, threads()) once for every thread, index 0 on the caller's; returns when all have
-  /// returned. The first exception of any of them is rethrown here.
+  /// Calls task(thread, threads()) once per thread, index 0 on the caller, and returns when all have returned.
+  /// Rethrows the first exception.
   void run(const std::function<void(int thread, int threads)>& task);
 
  private:

@@ -12,7 +12,7 @@ namespace ranvier::runtime {
 cpu_set_t affinity_mask() {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) return mask;
-  CPU_ZERO(&mask);  // more processors than a mask has bits
+  CPU_ZERO(&mask);  // more processors than the mask has bits
   const auto cores = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()), CPU_SETSIZE);
   for (std::size_t core = 0; core < cores; ++core) CPU_SET(core, &mask);
   return mask;

@@ -10,7 +10,7 @@
 namespace ranvier::runtime {
 namespace {
 
-/// A place in a stream's queue that has been passed or not.
+/// Position in a stream's queue, passed or not.
 class Point {
  public:
   void pass() {
@@ -34,7 +34,7 @@ class CpuEvent final : public Event {
     return !last || last->passed();
   }
 
-  /// The last record; each has a point of its own, so that who waits for one is not woken by the next.
+  /// Point of the last record. Each record has its own, so that its waiters are not woken by the next one.
   [[nodiscard]] std::shared_ptr<const Point> point() const {
     const std::lock_guard lock(mutex_);
     return point_;
@@ -80,7 +80,7 @@ class CpuStream final : public Stream {
     device_.failure().rethrow_if_set();
   }
 
-  /// A point behind everything queued so far; passed after a failure, too.
+  /// Point behind all work queued so far; it is passed after a failure, too.
   std::shared_ptr<const Point> mark() {
     auto point = std::make_shared<Point>();
     worker_.push({[point](ComputePool&) { point->pass(); }, true});
@@ -90,7 +90,7 @@ class CpuStream final : public Stream {
  private:
   struct Item {
     Work work;
-    bool after_failure = false;  // order is kept even when work no longer runs: nobody waits for ever
+    bool after_failure = false;  // also runs after a failure, so that no caller waits forever
   };
 
   void handle(Item& item) noexcept {

@@ -28,7 +28,7 @@ std::size_t physical_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// Zeroed pages that start on a huge page's border if they can hold one; nullptr when refused.
+/// Zeroed pages, aligned to a huge page if they can contain one; nullptr on failure.
 std::byte* map(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::ptrdiff_t>::max() - 2 * huge_page_bytes) {
     errno = ENOMEM;
@@ -46,12 +46,12 @@ std::byte* map(std::size_t bytes) {
   const std::size_t before = round_up(address, huge_page_bytes) - address;
   if (before != 0) munmap(first, before);
   munmap(first + before + mapped, huge_page_bytes - before);
-  madvise(first + before, mapped, MADV_HUGEPAGE);  // a wish: small pages are slower, not wrong
+  madvise(first + before, mapped, MADV_HUGEPAGE);  // only a hint: small pages are slower, not wrong
   return first + before;
 }
 
-/// Takes the pages of large memory from the system, which clears each as it is touched first: on all usable cores,
-/// with at least `bytes_per_thread` per thread. Smaller memory is left to its first use.
+/// Touches the pages of large memory on all usable cores, at least `bytes_per_thread` per thread, since the system
+/// clears each page at first use. Smaller memory is left to its first use.
 void take_pages(std::byte* data, std::size_t bytes) {
   constexpr std::size_t bytes_per_thread = std::size_t{64} << 20;
   const auto cores = static_cast<std::size_t>(available_cores());

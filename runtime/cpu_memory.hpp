@@ -1,4 +1,4 @@
-// The memory of a CPU device: mapped straight from the system, counted against a budget. Any thread.
+// Memory of a CPU device: mapped directly from the system, counted against a budget. Any thread.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -15,8 +15,8 @@ class CpuMemory {
   /// `budget_bytes` limits MemorySpace::device; none: physical memory.
   explicit CpuMemory(std::optional<std::size_t> budget_bytes);
 
-  /// As Device::allocate; large pinned memory takes its pages at once, on all usable cores. The buffer may outlive this
-  /// object.
+  /// Same contract as Device::allocate. Pages of large pinned memory are touched at once, on all usable cores. The
+  /// buffer may outlive this object.
   [[nodiscard]] Buffer allocate(std::size_t bytes, MemorySpace space);
 
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_->load(); }

@@ -1,10 +1,10 @@
-// Whether this build has the CUDA device. Dispatch reads
+// Build constants: whether this build has CUDA and NCCL. Dispatch reads
 //
 //   if constexpr (with_cuda) {
 //     if (stream.device().kind() == DeviceKind::cuda) return x_cuda(stream, ...);
 //   }
 //
-// and links without x_cuda where the device is not built: a discarded statement uses nothing.
+// and links without x_cuda if CUDA is not built, since a discarded statement uses nothing.
 #pragma once
 
 namespace ranvier::runtime {

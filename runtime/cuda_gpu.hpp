@@ -1,4 +1,4 @@
-// A GPU as its driver describes it, before a device is made of it. Declared in every build and defined where with_cuda
+// Properties of a GPU, read from its driver before a device is made. Declared in every build and defined if with_cuda
 // is true (cuda_build.hpp). Any thread.
 #pragma once
 
@@ -7,11 +7,11 @@
 namespace ranvier::runtime {
 
 struct CudaGpu {
-  std::string name;            ///< kind of GPU, such as "NVIDIA A100-SXM4-40GB"
+  std::string name;            ///< model, such as "NVIDIA A100-SXM4-40GB"
   int compute_capability = 0;  ///< times ten: 80 is 8.0
 };
 
-/// Throws ErrorCode::device if there is no GPU of this number.
+/// Throws ErrorCode::device if no GPU has this number.
 [[nodiscard]] CudaGpu cuda_gpu(int ordinal);
 
 }  // namespace ranvier::runtime

@@ -1,5 +1,5 @@
-// What a GPU has beside the budget of a `cuda` device (device.hpp). Declared in every build and defined where with_cuda
-// is true (cuda_build.hpp). Any thread.
+// GPU memory outside the budget of a `cuda` device (device.hpp). Declared in every build and defined if with_cuda is
+// true (cuda_build.hpp). Any thread unless stated otherwise.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -8,15 +8,15 @@
 
 namespace ranvier::runtime {
 
-/// What a process takes of a GPU beside its budget: the driver's context, code, libraries' own buffers.
+/// Bytes reserved per process outside the budget: the driver's context, code, and the libraries' own buffers.
 inline constexpr std::size_t cuda_reserve_bytes = std::size_t{1} << 30;
 
-/// From now on Device::allocate() of a `cuda` device throws ErrorCode::internal for this space: what a run needs of it
-/// was taken. Pinned memory above all, which a system may have wait for what runs on the GPU: a kernel of NCCL's waits
-/// for a peer, which may wait for this rank. Loop thread only.
+/// Makes Device::allocate() of a `cuda` device throw ErrorCode::internal for this space from now on. Above all for
+/// pinned memory: a system may delay pinning until the GPU is idle, but an NCCL kernel may be waiting for a peer that
+/// waits for this rank. Loop thread only.
 void close_cuda_memory(Device& device, MemorySpace space);
 
-/// What the GPU behind a `cuda` device has free now, whoever has taken the rest.
+/// Free bytes of the GPU behind a `cuda` device, other processes' memory excluded.
 [[nodiscard]] std::size_t cuda_free_bytes(const Device& device);
 
 }  // namespace ranvier::runtime

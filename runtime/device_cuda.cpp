@@ -1,9 +1,8 @@
-// A GPU as a device. Streams are CUDA's own, made not to wait for its default stream.
+// GPU device. Its streams do not synchronize with CUDA's default stream.
 //
-// Each stream has a thread that sleeps on an event per call_back, in the order of the calls. Host functions queued in
-// the stream itself (cudaLaunchHostFunc) would hold up the work behind them until they return, share one thread of the
-// driver among all streams, and never run once the GPU has failed; the thread finds the failure out instead and hands
-// it to on_failure.
+// Each stream has a thread that sleeps on one event per call_back, in the order of the calls. Host functions in the
+// stream (cudaLaunchHostFunc) would block later work, share one driver thread, and never run after a GPU failure. The
+// thread detects a failure and passes it to on_failure.
 #include "runtime/arena.hpp"
 #include "runtime/cpu_memory.hpp"
 #include "runtime/cuda_gpu.hpp"
@@ -31,11 +30,11 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t registered_from_bytes = std::size_t{64} << 20;  // smaller pinned memory is cleared in no time
+constexpr std::size_t registered_from_bytes = std::size_t{64} << 20;  // smaller pinned memory is cleared quickly
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-/// What may help, as the end of a sentence; empty where nothing general can be said.
+/// Remedy, as the end of a sentence; empty if there is no general one.
 const char* remedy(cudaError_t result) {
   switch (result) {
     case cudaErrorNoKernelImageForDevice:
@@ -61,7 +60,7 @@ const char* remedy(cudaError_t result) {
   }
 }
 
-/// `doing` says what this process did when it heard of the error.
+/// `doing`: activity of this process when it received the error.
 Error error_of(cudaError_t result, std::string_view doing) {
   int ordinal = -1;
   cudaGetDevice(&ordinal);
@@ -70,7 +69,7 @@ Error error_of(cudaError_t result, std::string_view doing) {
                            cudaGetErrorName(result), remedy(result)));
 }
 
-/// The device memory that is in use. Buffers may outlive the device. Any thread.
+/// Device memory in use. Buffers may outlive the device. Any thread.
 class DeviceMemory {
  public:
   void add(const std::byte* data, std::size_t bytes) {
@@ -134,7 +133,7 @@ class CudaDevice final : public Device {
     return result;
   }
 
-  /// The GPU becomes the calling thread's current one.
+  /// Makes the GPU the calling thread's current one.
   void make_current() const {
     int current = -1;
     if (cudaGetDevice(&current) == cudaSuccess && current == properties_.ordinal) return;
@@ -185,7 +184,7 @@ class CudaEvent final : public Event {
     if (device_.failure_.is_set()) return true;
     const cudaError_t result = cudaEventQuery(event_);
     if (result == cudaErrorNotReady) {
-      cudaGetLastError();  // CUDA remembers it as an error, which the next launch would be blamed for
+      cudaGetLastError();  // resets CUDA's last error, which the next launch would report
       return false;
     }
     if (result != cudaSuccess) device_.failed(result, "asking for an event");
@@ -207,7 +206,7 @@ class CudaStream final : public Stream {
     expect(width != StreamWidth::whole || !device.whole_taken_,
            "stream {}: the device has a stream of its whole width already", name_);
     device.make_current();
-    // Copies and additions of chunks are short and somebody waits for them: before the wide stream's next blocks.
+    // Narrow streams get high priority: copies and reductions of chunks are short, and other work waits for them.
     int lowest = 0, highest = 0;
     cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     cuda::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
@@ -218,10 +217,10 @@ class CudaStream final : public Stream {
     worker_ = std::make_unique<OrderedWorker<Item>>(name_, [this](Item& item) { handle(item); });
   }
 
-  /// What was queued still runs.
+  /// Queued work still runs.
   ~CudaStream() override {
     worker_.reset();
-    cudaStreamSynchronize(stream_);  // memory that it uses may go next
+    cudaStreamSynchronize(stream_);  // its memory may be freed next
     graphs_.reset();
     for (cudaEvent_t event : spare_) cudaEventDestroy(event);
     cudaStreamDestroy(stream_);
@@ -270,9 +269,9 @@ class CudaStream final : public Stream {
 
  private:
   struct Item {
-    cudaEvent_t event = nullptr;  // none after a failure
+    cudaEvent_t event = nullptr;  // null after a failure
     std::function<void()> function;
-    bool after_failure = false;  // nobody waits for ever
+    bool after_failure = false;  // also called after a failure, so that no caller waits forever
   };
 
   void enqueue(Item item) {
@@ -285,7 +284,7 @@ class CudaStream final : public Stream {
     worker_->push(std::move(item));
   }
 
-  /// As many are made as callbacks are outstanding at a time.
+  /// Takes a spare event or creates one; there are as many events as callbacks outstanding at a time.
   cudaError_t take_event(cudaEvent_t& event) {
     {
       const std::lock_guard lock(mutex_);
@@ -331,7 +330,7 @@ class CudaStream final : public Stream {
   std::unique_ptr<OrderedWorker<Item>> worker_;
 };
 
-/// Throws ErrorCode::device if there is no GPU of this number.
+/// Throws ErrorCode::device if no GPU has this number.
 cudaDeviceProp driver_properties(int ordinal) {
   const int count = cuda_device_count();
   if (ordinal < 0 || ordinal >= count) {
@@ -357,7 +356,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
     return;
   }
   const auto [free_bytes, total_bytes] = memory();
-  // Other ranks of this GPU may have taken their part already, or not yet.
+  // Other ranks on this GPU may have allocated their part already.
   const std::size_t share = std::min(free_bytes, total_bytes / static_cast<std::size_t>(options.sharers));
   budget_ = share - std::min(share, cuda_reserve_bytes);
 }
@@ -391,12 +390,12 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0; };
   void* taken = nullptr;
   cudaError_t result = cudaMalloc(&taken, bytes);
-  if (result == cudaSuccess && !is_aligned(taken)) {  // small ones are aligned to 512 bytes
+  if (result == cudaSuccess && !is_aligned(taken)) {  // small allocations are aligned to 512 bytes only
     cudaFree(taken);
     result = cudaMalloc(&taken, bytes + page_bytes);
   }
   if (result == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is answered here
+    cudaGetLastError();  // resets CUDA's last error: it is handled here
     std::size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     fail(ErrorCode::memory,
@@ -415,12 +414,12 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
     memory->remove(released);
   });
   cuda::check(cudaMemset(data, 0, bytes), "cudaMemset");
-  cuda::check(cudaStreamSynchronize(nullptr), "cudaMemset");  // other streams do not wait for the default one
+  cuda::check(cudaStreamSynchronize(nullptr), "cudaMemset");  // other streams do not wait for the default stream
   return buffer;
 }
 
-/// Pages that CpuMemory has taken on several threads, pinned where they are: cudaHostAlloc() clears them on one thread.
-/// Empty if the driver refuses, or if the GPU would need another address for them.
+/// Pinned memory from pages that CpuMemory touched on several threads: cudaHostAlloc() clears them on one thread.
+/// Empty if the driver refuses, or if the GPU needs another address for them.
 Buffer CudaDevice::register_pinned(std::size_t bytes) {
   const auto pages = std::make_shared<Buffer>(host_.allocate(bytes, MemorySpace::pinned));
   std::byte* const data = pages->data();

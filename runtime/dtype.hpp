@@ -66,7 +66,7 @@ struct F16 {
   return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
 }
 
-/// Rounds to nearest even; NaN stays NaN and keeps the high bits of its payload, as processors do.
+/// Rounds to nearest even. NaN stays NaN and keeps the high bits of its payload, as in hardware.
 template <typename T>
 [[nodiscard]] T from_float(float value);
 
@@ -80,7 +80,8 @@ inline Bf16 from_float<Bf16>(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-  return {static_cast<std::uint16_t>(nan ? (bits >> 16) | 0x40u : rounded >> 16)};  // a choice of values vectorises
+  // A select instead of a branch vectorizes.
+  return {static_cast<std::uint16_t>(nan ? (bits >> 16) | 0x40u : rounded >> 16)};
 }
 
 template <>

@@ -1,5 +1,5 @@
-// The first exception that work on a device threw. From then on the device runs no work: results that
-// depend on what failed must not travel on. Any thread.
+// Latch for the first exception of work on a device. Afterwards the device runs no work, since later results may
+// depend on the failed one. Any thread.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,10 @@ namespace ranvier::runtime {
 
 class FailureLatch {
  public:
-  /// Called once with the failure: when it comes, or here if it has come.
+  /// Sets the handler, which is called once with the first failure; at once if it has already occurred.
   void on_failure(std::function<void(std::exception_ptr)> handler);
 
-  /// Keeps the first error and hands it to the handler; later ones are forgotten.
+  /// Stores the first error and passes it to the handler; ignores later ones.
   void set(std::exception_ptr error);
 
   [[nodiscard]] bool is_set() const noexcept { return is_set_.load(std::memory_order_acquire); }

@@ -50,14 +50,14 @@ void GraphCache::run(std::span<const std::uint64_t> key, const std::function<voi
 }
 
 cudaGraphExec_t GraphCache::capture(const std::function<void()>& queue) {
-  // Calls of other threads, which wait for events, are no business of this capture.
+  // Calls of other threads, which wait for events, do not affect this capture.
   cudaError_t result = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (result != cudaSuccess) return refuse(said("cudaStreamBeginCapture", result)), nullptr;
   cudaGraph_t graph = nullptr;
   try {
     queue();
   } catch (const std::exception& error) {
-    // A library that cannot be captured says so. What fails for another reason fails again without a capture.
+    // The work cannot be captured. If it failed for another reason, it fails again without a capture.
     cudaStreamEndCapture(stream_, &graph);
     if (graph != nullptr) cudaGraphDestroy(graph);
     refuse(error.what());
@@ -76,7 +76,7 @@ cudaGraphExec_t GraphCache::capture(const std::function<void()>& queue) {
 }
 
 void GraphCache::refuse(std::string why) {
-  cudaGetLastError();  // it is answered here
+  cudaGetLastError();  // resets CUDA's last error: it is handled here
   repeats_.refused = std::move(why);
 }
 

@@ -1,11 +1,9 @@
-// Work of a stream that comes again and again, kept as CUDA graphs: a graph of many kernels costs the host about what
-// one kernel does (Stream::repeat). Only _cuda.cpp files include this. Loop thread only.
+// Repeated work of a stream, recorded as CUDA graphs (Stream::repeat). Launching a graph of many kernels costs the
+// host about as much as one kernel. Only _cuda.cpp files include this. Loop thread only.
 //
-// The first call of a key queues its work as usual, since libraries load code and choose algorithms then, which a
-// capture does not allow. The second one is captured, and from then on the graph is launched. A key that never comes
-// again, because something in it counts up, costs its place in a table for a while.
-//
-// Where the driver or a library refuses a capture, work is queued as usual from then on, and Repeats says why.
+// The first call of a key queues its work directly, since libraries then load code and choose algorithms, which a
+// capture forbids. The second call is captured; it and all later calls launch the graph. If the driver or a library
+// refuses a capture, all later work is queued directly, and Repeats::refused has the reason.
 #pragma once
 
 #include "runtime/stream.hpp"
@@ -24,18 +22,20 @@ namespace ranvier::runtime::cuda {
 
 class GraphCache {
  public:
-  /// Graphs of a dozen nodes each take tens of megabytes then. Later keys are not kept.
+  /// Maximum number of graphs; later keys are queued directly. Graphs with a dozen nodes each then take tens of
+  /// megabytes.
   static constexpr std::size_t most_graphs = 4096;
-  /// Keys that were seen once; when there are so many, all of those are forgotten.
+  /// Maximum number of keys seen once; beyond it all of them are forgotten.
   static constexpr std::size_t most_seen = 4096;
 
   explicit GraphCache(cudaStream_t stream) : stream_(stream) {}
-  /// After the stream's work is done.
+  /// Destroy it after the stream's work is done.
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  /// As Stream::repeat(). Throws what `queue` throws, and ErrorCode::device for a graph that cannot be launched.
+  /// Implements Stream::repeat(). Rethrows exceptions of `queue`; throws ErrorCode::device if a graph cannot be
+  /// launched.
   void run(std::span<const std::uint64_t> key, const std::function<void()>& queue);
 
   [[nodiscard]] const Repeats& repeats() const noexcept { return repeats_; }
@@ -43,12 +43,12 @@ class GraphCache {
  private:
   using Key = std::vector<std::uint64_t>;
 
-  /// What `queue` would have queued; null where it cannot be had, and then nothing was queued.
+  /// Graph of the work that `queue` queues. Null if it cannot be captured; then nothing was queued.
   [[nodiscard]] cudaGraphExec_t capture(const std::function<void()>& queue);
   void refuse(std::string why);
 
   const cudaStream_t stream_;
-  std::map<Key, cudaGraphExec_t> graphs_;  // null: seen once
+  std::map<Key, cudaGraphExec_t> graphs_;  // null: key seen once
   std::size_t seen_ = 0;
   Repeats repeats_;
 };

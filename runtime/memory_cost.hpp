@@ -1,11 +1,10 @@
-// How work states its cost (work_cost.hpp), so that a profile's rates mean the same for all of it:
+// Rules for the cost of work (work_cost.hpp), so that rates mean the same for all kinds. Any thread.
 //
-//   bytes  read and written, each array once, one that is changed in place twice; workspaces and what lies between the
-//          parts of an array count nothing. Of a host_copy: what crosses the link, once
-//   flops  of products and attention alone, 2 for a multiplication and an addition. Attention's pairs are those that
-//          causality and window leave; what documents hide only the device knows. Its backward pass has five products
-//          where the forward one has two, as it computes the scores again; MFU counts four
-//   dtype  of what is read; f32 where bytes are copied, whatever they mean
+//   bytes  read and written, each array once, arrays changed in place twice; without workspaces and without
+//          gaps inside an array. For host_copy: bytes over the link, once
+//   flops  products and attention only; multiplication and addition count 2. Attention: pairs that the causal mask and
+//          window allow, document masks ignored. Backward has five products, forward two; MFU counts four for backward
+//   dtype  type of the operands read; f32 for plain copies of bytes
 #pragma once
 
 #include "runtime/work_cost.hpp"
@@ -14,7 +13,7 @@
 
 namespace ranvier::runtime {
 
-/// Of work that memory bounds.
+/// Cost of memory-bound work.
 [[nodiscard]] inline WorkCost memory_cost(WorkKind kind, DType dtype, std::size_t bytes) {
   return {.kind = kind, .dtype = dtype, .bytes = static_cast<double>(bytes)};
 }

@@ -1,4 +1,4 @@
-// A thread behind a stream: it takes what is pushed, one item after the other, in the order of the pushes.
+// Thread behind a stream: handles pushed items one after another, in the order of the pushes.
 #pragma once
 
 #include <condition_variable>
@@ -13,12 +13,12 @@
 
 namespace ranvier::runtime {
 
-/// `push` may be called by any thread, `handle` runs on the worker's own and throws nothing. What is still queued at
-/// the end is handled before the destructor returns, so the worker is the last member of who owns it.
+/// `push` may be called by any thread; `handle` runs on the worker's thread and must not throw. The destructor
+/// handles all queued items first, so declare the worker as the last member of its owner.
 template <class Item>
 class OrderedWorker {
  public:
-  /// The system shows the first 15 letters of `name`.
+  /// The system shows the first 15 characters of `name` as the thread's name.
   OrderedWorker(const std::string& name, std::function<void(Item&)> handle)
       : handle_(std::move(handle)), thread_([this] { serve(); }) {
     pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
@@ -57,7 +57,7 @@ class OrderedWorker {
       }
       for (Item& item : batch) {
         handle_(item);
-        item = Item{};  // what it holds is let go in order, too
+        item = Item{};  // releases the item's resources in order, too
       }
       batch.clear();
     }
@@ -68,7 +68,7 @@ class OrderedWorker {
   std::condition_variable arrived_;
   std::vector<Item> queue_;
   bool closing_ = false;
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last member: it uses all the others
 };
 
 }  // namespace ranvier::runtime

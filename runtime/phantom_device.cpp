@@ -49,8 +49,7 @@ namespace {
 
 class PhantomStream;
 
-/// Nanoseconds of work: alone on the node, and while all its cores are busy; and what it copies over the link to the
-/// host.
+/// Nanoseconds of work: alone on the node, and with all its cores busy; and bytes to copy over the host link.
 struct WorkTime {
   double alone = 0, crowded = 0;
   CopyDirection direction = CopyDirection::none;
@@ -63,10 +62,10 @@ struct WorkTime {
   }
 };
 
-/// Between a device and its host: each way one copy at a time, in the order in which they begin.
+/// Link between device and host: one copy at a time per direction, in the order in which copies start.
 class HostLink {
  public:
-  /// When a copy ends that is ready to begin at `now`, after those that asked before it.
+  /// End of a copy that is ready at `now`, after earlier copies.
   Duration end_of(CopyDirection direction, Duration now, Duration takes) {
     Duration& free = free_[direction == CopyDirection::to_host ? 1 : 0];
     return free = std::max(free, now) + takes;
@@ -137,12 +136,12 @@ class ComputingPhantom final : public PhantomDevice {
     stretch_ += until - from;
     held_until_ = until;
   }
-  /// By how much the work that begins now, or is under way, ends later than it would.
+  /// Returns and clears the delay of work that is under way or starts now.
   [[nodiscard]] Duration take_stretch() { return std::exchange(stretch_, Duration{}); }
-  /// Work begins that was not under way while the device was held: what is left of that counts, no more.
+  /// Called when work starts: only the rest of hold() delays it.
   void begin_stretch() { stretch_ = std::max(Duration{}, held_until_ - time_.now()); }
 
-  /// Of work on a device where nothing is slow.
+  /// Time of work on a device with slowness 1 and without jitter.
   [[nodiscard]] WorkTime usual_time(const WorkCost& cost, StreamWidth width) const {
     const bool narrow = width == StreamWidth::one && options_.narrow_costs != nullptr;
     const CostModel& costs = *(narrow ? options_.narrow_costs : options_.costs);
@@ -172,11 +171,11 @@ class ComputingPhantom final : public PhantomDevice {
   std::lognormal_distribution<double> jitter_;
   double least_jitter_ = 1;
   std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
-  std::size_t next_ = 0;  // of the addresses that the host does not reach
+  std::size_t next_ = 0;  // offset of the next allocation in the unreachable range
   Duration busy_{};
   HostLink link_;
   HostLinkBytes link_bytes_;
-  Duration held_until_{}, stretch_{};  // of the wide stream
+  Duration held_until_{}, stretch_{};  // wide stream only
   bool whole_taken_ = false;
 };
 
@@ -203,15 +202,15 @@ class PhantomStream final : public Stream {
          name_);
   }
   void launch(const WorkCost& cost, Work) override;
-  /// What costs the simulation most are the calls that queue work, and those of a key queue the same work each time.
+  /// Replays recorded work times of the key: calls that queue work are the largest cost of the simulation.
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override;
   [[nodiscard]] Repeats repeats() const override { return repeats_; }
   void call_back(std::function<void()> function) override;
   void wait(const Event& event) override;
-  void synchronize() override {}  // never in a training step, and afterwards nobody looks
+  void synchronize() override {}  // unused in training steps; afterwards the result does not matter
 
   void mark(const std::shared_ptr<Mark>& mark);
-  /// Goes on behind a mark that was reached.
+  /// Continues after a mark that was reached.
   void wake();
 
  private:
@@ -240,10 +239,11 @@ class PhantomStream final : public Stream {
   const std::string name_;
   const StreamWidth width_;
   std::deque<Item> items_;
-  bool running_ = false;  // work, or items one after another
+  /// True while work is under way or run() handles an item.
+  bool running_ = false;
   std::unordered_map<std::vector<std::uint64_t>, std::vector<WorkTime>, KeyHash> kept_;  // times of work, by key
-  std::vector<std::uint64_t> key_;                                                       // that is looked for
-  std::vector<WorkTime>* keeps_ = nullptr;  // what is launched, while a call that repeats queues it
+  std::vector<std::uint64_t> key_;                                                       // key to look up
+  std::vector<WorkTime>* keeps_ = nullptr;  // recording of the current repeat() call
   Repeats repeats_;
 };
 
@@ -337,7 +337,7 @@ void PhantomStream::begin(const WorkTime& time) {
   device_.time_.at(device_.link_.end_of(time.direction, began, work.alone), std::move(done));
 }
 
-/// Ends work when nothing holds the device any more.
+/// Ends work once no hold() delays it any longer.
 void PhantomStream::stretch() {
   const Duration held = device_.take_stretch();
   if (held == Duration{}) return end();
@@ -365,7 +365,7 @@ void PhantomStream::run() {
       case Item::Kind::work:
         return begin(item.time);
       case Item::Kind::call:
-        running_ = true;  // whoever is called may queue more
+        running_ = true;  // the callback may queue more
         item.call();
         running_ = false;
         break;
@@ -403,7 +403,7 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
                     [used = used_](std::byte*, std::size_t size) { *used -= size; });
     next_ += rounded;
   } else {
-    // What it takes is given back with it, and so is what it counts.
+    // Releasing the buffer frees the memory and its share of the budget.
     auto memory = std::make_shared<Buffer>(space_.reachable(bytes));
     if (counts) *used_ += bytes;
     buffer = Buffer(memory->data(), bytes, [memory, counts, used = used_](std::byte*, std::size_t size) {

@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// 2011). A number depends on its key and counter alone, so every grid and every thread draws the same ones.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). A
+// number depends only on its key and counter, so the result is the same for every grid and thread. Any thread.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace ranvier::runtime {
 
-/// What a stream of random numbers is for; part of every key, so no two purposes share numbers.
+/// Purpose of a stream of random numbers; part of every key, so no two purposes share numbers.
 enum class RandomPurpose : std::uint32_t {
   initial_weights = 1,
   dropout,
@@ -40,7 +40,7 @@ using PhiloxCounter = std::array<std::uint32_t, 4>;
   return counter;
 }
 
-/// The key of everything drawn for `purpose` under a run's seed.
+/// Key of all numbers for `purpose` under a run's seed.
 [[nodiscard]] inline PhiloxKey philox_key(std::uint64_t seed, RandomPurpose purpose) {
   const auto mixed = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
                             {static_cast<std::uint32_t>(purpose), 0, 0, 0});

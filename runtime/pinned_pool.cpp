@@ -17,7 +17,7 @@ constexpr std::size_t smallest_bytes = 4096;
 }  // namespace
 
 struct PinnedPool::State {
-  /// Empty where none is large enough.
+  /// Smallest free buffer that is large enough; empty if there is none.
   Buffer best_fit(std::size_t bytes) {
     const std::lock_guard lock(mutex);
     auto best = free.end();
@@ -33,7 +33,7 @@ struct PinnedPool::State {
   std::mutex mutex;
   std::vector<Buffer> free;
   std::size_t allocated_bytes = 0;
-  std::size_t largest_bytes = 0;  ///< of a buffer, in use or not
+  std::size_t largest_bytes = 0;  ///< largest buffer, in use or not
 };
 
 PinnedPool::PinnedPool(Device& device, std::string name)

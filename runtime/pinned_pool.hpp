@@ -1,6 +1,6 @@
-// Pinned buffers on the way between a device and the host: taken for one transfer, back when the last owner lets go.
-// Those that were reserved are enough where no more transfers are under way, none of them longer; otherwise it grows.
-// Taking is for the loop's thread, letting go for any.
+// Pinned staging buffers between device and host: taken for one transfer, returned when the last owner releases them.
+// The pool grows if the reserved buffers are in use or too small. Taking is for the loop's thread; any thread may
+// release.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -13,21 +13,22 @@ namespace ranvier::runtime {
 
 class PinnedPool {
  public:
-  /// The device outlives the pool, and what was taken may outlive both. Errors have the name: "inputs on their way".
+  /// The device outlives the pool; buffers may outlive both. Errors contain the name: "inputs on their way".
   PinnedPool(Device& device, std::string name);
 
-  /// What a buffer for so many bytes takes: a power of two, so that buffers fit again.
+  /// Size of a buffer for `bytes`: a power of two, so that buffers can be reused.
   [[nodiscard]] static std::size_t buffer_bytes(std::size_t bytes) noexcept;
 
   /// Allocates `count` more buffers for `bytes`. Throws what Device::allocate() does.
   void reserve(std::size_t bytes, std::size_t count);
 
-  /// The smallest that is large enough; its content is whatever was there. Throws what Device::allocate() does.
+  /// Smallest free buffer that is large enough, or a new one; its content is undefined. Throws what
+  /// Device::allocate() does.
   [[nodiscard]] std::shared_ptr<std::byte> take(std::size_t bytes);
-  /// The same, or null while all that are large enough are out.
+  /// Same as take(), but null if buffers of this size exist and all of them are in use.
   [[nodiscard]] std::shared_ptr<std::byte> take_if_free(std::size_t bytes);
 
-  /// Of all buffers, in use or not.
+  /// Bytes of all buffers, in use or not.
   [[nodiscard]] std::size_t allocated_bytes() const;
 
  private:

@@ -1,6 +1,6 @@
-// What devices that compute on processors have alike, at once (inline_device.cpp) or on threads of streams
-// (cpu_device.cpp): memory with a budget, a pool of threads that one stream at a time may have, and the first failure.
-// Implementation of those two; nobody else includes this. Loop thread only, but for pools and failure().
+// Common base of the CPU devices (cpu_device.cpp, inline_device.cpp): memory with a budget, a thread pool for one
+// wide stream, and the first failure. Only these two files include this. Loop thread only, except pools and
+// failure().
 #pragma once
 
 #include "runtime/compute_pool.hpp"
@@ -44,7 +44,7 @@ class ProcessorDevice : public Device {
   bool whole_taken_ = false;
 };
 
-/// What a stream computes with: the device's pool, or a thread.
+/// Compute pool of a stream: the device's pool if wide, else a single thread.
 class StreamPool {
  public:
   StreamPool(ProcessorDevice& device, const std::string& stream, StreamWidth width)

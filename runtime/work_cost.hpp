@@ -1,5 +1,5 @@
-// What a piece of work on a stream costs, as data: whoever launches work says so. A device that computes needs none of
-// it; the phantom device (phantom_device.hpp) computes nothing, and the work takes the time that a CostModel gives it.
+// Cost of work on a stream as data, stated at its launch. Devices that compute ignore it; on the phantom device
+// (phantom_device.hpp) work takes the time that a CostModel returns for it. Any thread.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -11,26 +11,26 @@
 
 namespace ranvier::runtime {
 
-/// Work whose rates are alike: a profile has one entry for each.
+/// Kinds of work with similar rates; a profile has one entry for each.
 enum class WorkKind {
-  product,        ///< a matrix product; `shape` says of what
+  product,        ///< matrix multiplication; `shape` has its sizes
   attention,      ///< scores, softmax and weighted sums, forward or backward
   norm,           ///< LayerNorm, RMSNorm
-  batch_norm,     ///< of images
+  batch_norm,     ///< batch normalization of images
   activation,     ///< GELU, SwiGLU: a transcendental function per element
-  dropout,        ///< random numbers by counter
-  rotary,         ///< rotary positions
-  embedding,      ///< rows of a table looked up, or added to
+  dropout,        ///< counter-based random numbers
+  rotary,         ///< rotary position embedding
+  embedding,      ///< table lookups and their gradients
   cross_entropy,  ///< softmax and loss of logits
-  patches,        ///< images to patches and back, pools, pixels
+  patches,        ///< images to patches and back, pooling, pixels
   elementwise,    ///< copies, casts, additions, scaling, zeros, sums of columns and squares within device memory
   optimizer,      ///< AdamW
   host_copy,      ///< between device and pinned memory
-  samples,        ///< the host reads samples
+  samples,        ///< reading samples on the host
 };
 inline constexpr std::size_t work_kinds = static_cast<std::size_t>(WorkKind::samples) + 1;
 
-/// As in a profile's file: "product", "cross_entropy".
+/// Name in a profile's file: "product", "cross_entropy".
 [[nodiscard]] std::string_view to_string(WorkKind kind) noexcept;
 
 /// C[m, n] += A[m, k] · B[k, n].
@@ -40,22 +40,22 @@ struct ProductShape {
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
-/// Of a host_copy. The link between a device and its host carries one copy at a time each way.
+/// Direction of a host_copy. The link between a device and its host carries one copy at a time per direction.
 enum class CopyDirection : std::uint8_t { none, to_device, to_host };
 
 struct WorkCost {
   WorkKind kind = WorkKind::elementwise;
-  DType dtype = DType::f32;  ///< of the operands
-  double flops = 0;  ///< multiplications and additions that are done; attention: of the pairs that its mask leaves
-  double bytes = 0;  ///< read and written, each array once
-  ProductShape shape;                             ///< of a product
-  CopyDirection direction = CopyDirection::none;  ///< none: it does not wait for the link
+  DType dtype = DType::f32;  ///< type of the operands
+  double flops = 0;          ///< multiplications and additions; attention: only of pairs that its mask allows
+  double bytes = 0;          ///< read and written, each array once
+  ProductShape shape;        ///< sizes of a product
+  CopyDirection direction = CopyDirection::none;  ///< none: does not wait for the link
 };
 
-/// 2mnk flops; bytes of A, B and C, C also read where it is added to.
+/// Cost of a product: 2mnk FLOPs; bytes of A, B and C, with C counted twice if it accumulates.
 [[nodiscard]] WorkCost product_cost(const ProductShape& shape, DType dtype, DType to, bool accumulate);
 
-/// How long work takes where nothing else runs on the device.
+/// Model of the duration of work on an otherwise idle device.
 class CostModel {
  public:
   virtual ~CostModel() = default;
