@@ -15,10 +15,10 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// After timers alone for this long nothing else will ever happen.
+/// If only timers ran for this long, nothing else will ever happen.
 constexpr Duration longest_silence = std::chrono::hours(1);
 
-/// What receive buffers hold until their message is there, so that reading one too early shows.
+/// Content of receive buffers until their message arrives, so that early reads are visible.
 constexpr int unwritten = 0xA5;
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
@@ -39,7 +39,7 @@ class Random {
   std::uint64_t state_;
 };
 
-/// Messages of one tag between two ranks, in order.
+/// Key of the ordered messages of one tag between two ranks.
 struct Route {
   int from = 0;
   int to = 0;
@@ -63,17 +63,17 @@ struct Simulation::State {
   enum class EventKind {
     handler,
     timer,
-    message,  ///< of the wires, which work on when a loop was stopped
+    message,  ///< event of the network; it happens even if the rank's loop was stopped
   };
 
   struct Event {
     Duration time{};
-    std::uint64_t number = 0;  ///< events of the same time happen in the order of their making
+    std::uint64_t number = 0;  ///< order of creation, for events of equal time
     EventKind kind = EventKind::handler;
     int rank = 0;
     Handler handler;
 
-    /// Whether this one comes after `other`: heaps have the greatest in front.
+    /// Whether this one comes after `other`: std heaps have the greatest element first.
     bool operator<(const Event& other) const { return std::tie(time, number) > std::tie(other.time, other.number); }
   };
 
@@ -96,7 +96,7 @@ struct Simulation::State {
   };
 
   struct Flow {
-    std::deque<std::shared_ptr<Send>> sends;  ///< not delivered
+    std::deque<std::shared_ptr<Send>> sends;  ///< not yet delivered
     std::deque<Receive> receives;
     Duration last_arrival{};
   };
@@ -111,9 +111,9 @@ struct Simulation::State {
     std::push_heap(events.begin(), events.end());
   }
 
-  /// Reads the ranges of a send, after which it is complete for its rank.
+  /// Reads the ranges of a send, which completes it for its rank.
   void read_bytes(Send& send, int rank);
-  /// Delivers what has arrived and is asked for.
+  /// Delivers arrived messages whose receives are posted.
   void match(const Route& route);
   void run();
   [[nodiscard]] std::string waiting() const;
@@ -122,7 +122,7 @@ struct Simulation::State {
   const std::thread::id thread = std::this_thread::get_id();
   Random random;
   Duration time{};
-  Duration last_activity{};  ///< of anything but a timer
+  Duration last_activity{};  ///< time of the last event other than a timer
   std::vector<Event> events;
   std::uint64_t made = 0;
   std::uint64_t handlers = 0;
@@ -182,7 +182,8 @@ struct Simulation::State::Port final : Transport {
     Flow& flow = state->flows[route];
     flow.sends.push_back(send);
     const Duration delay = state->random.up_to(state->options.longest_message_delay);
-    const bool buffers = state->random.next() % 2 == 0;  // as MPI does with short messages: no need of a receive
+    // As MPI buffers short messages: complete without a receive.
+    const bool buffers = state->random.next() % 2 == 0;
     if (buffers) {
       state->add(state->time + state->random.up_to(delay), EventKind::message, me,
                  [simulation = state, send, rank = me] { simulation->read_bytes(*send, rank); });

@@ -1,17 +1,10 @@
-// Many ranks in one process under virtual time: a loop and a transport for each, handlers and messages
-// delayed by amounts drawn from a seed. The same seed gives the same run, so a failing order can be replayed.
+// Simulation of many ranks in one process under virtual time: a loop and a transport per rank, with random delays
+// from a seed. The same seed gives the same run, so a failing order can be replayed. One thread; use it with the
+// `inline` device.
 //
 //   Simulation simulation(8, {.seed = 42});
 //   // for each rank r: actors on simulation.loop(r) and simulation.transport(r), device `inline`
-//   simulation.run();   // throws when ranks wait and nothing can happen any more
-//
-// What a real system keeps in order stays in order: the handlers posted to one loop, the messages between
-// two ranks under one tag. Everything else may overtake, completions too. Buffers are used as freely as MPI may:
-// a send's bytes are read at some time before it completes (which is before or after its receive was posted),
-// a receive's ranges hold noise until it completes; so a buffer used too early or reused shows as a wrong result.
-//
-// Simulated loops have no poll sources (add_source throws), and handlers are posted by the simulation's own
-// thread, hence the `inline` device.
+//   simulation.run();   // throws if ranks wait and no event is left
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -24,10 +17,14 @@ namespace ranvier::runtime {
 
 struct SimulationOptions {
   std::uint64_t seed = 0;
-  Duration longest_post_delay = std::chrono::microseconds(50);      ///< of a handler, drawn from [0, this]
-  Duration longest_message_delay = std::chrono::microseconds(500);  ///< of a message, likewise
+  Duration longest_post_delay = std::chrono::microseconds(50);      ///< for a handler
+  Duration longest_message_delay = std::chrono::microseconds(500);  ///< for a message
 };
 
+/// Handlers posted to one loop stay in order, and so do messages between two ranks under one tag. Everything else may
+/// overtake, completions included. Buffers are used as freely as MPI may use them. The bytes of a send are read at any
+/// time before it completes. The ranges of a receive hold noise until it completes, so a buffer used too early
+/// shows as a wrong result. Loops have no poll sources: add_source() throws.
 class Simulation {
  public:
   Simulation(int ranks, const SimulationOptions& options);
@@ -36,10 +33,9 @@ class Simulation {
   [[nodiscard]] EventLoop& loop(int rank);
   [[nodiscard]] Transport& transport(int rank);
 
-  /// Runs handlers in the order of virtual time until every loop was stopped; may be called again.
-  /// Rethrows what a handler threw or a loop was stopped with. Throws ErrorCode::transport with a list of
-  /// the pending operations if some loop was not stopped and nothing is left to happen, or only timers have
-  /// for an hour: a deadlock.
+  /// Runs handlers in the order of virtual time until every loop was stopped; may be called again. Rethrows the
+  /// exception of a handler or of stop(). Throws ErrorCode::transport with the pending operations on a deadlock: no
+  /// event is left, or only timers ran for an hour.
   void run();
 
   [[nodiscard]] std::uint64_t handlers_run() const noexcept;

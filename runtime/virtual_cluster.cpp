@@ -14,7 +14,7 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// Whether what such a message says is read by whoever gets it, and not by kernels alone.
+/// Whether the host reads the content of such messages; other contents are used only by kernels.
 bool is_read(Channel channel) {
   switch (channel) {
     case Channel::activation:
@@ -40,7 +40,7 @@ std::size_t total_bytes(const auto& ranges) {
   return bytes;
 }
 
-/// Of the messages that a rank gets.
+/// Source and tag of messages to one rank.
 struct Route {
   int from = 0;
   Tag tag;
@@ -65,28 +65,28 @@ struct VirtualCluster::State {
   struct Send {
     Transport::Pending pending;
     bool eager = false;
-    Duration arrival{};              ///< where it is eager
-    std::vector<ConstBytes> ranges;  ///< of what is read, where it is not eager
-    std::vector<std::byte> bytes;    ///< of what is read, where it is eager
-    Handler done;                    ///< where it is not eager
+    Duration arrival{};              ///< only if eager
+    std::vector<ConstBytes> ranges;  ///< ranges of content, unless eager
+    std::vector<std::byte> bytes;    ///< copy of content, if eager
+    Handler done;                    ///< unless eager
   };
   struct Receive {
     Transport::Pending pending;
-    std::vector<Bytes> ranges;  ///< of what is read
+    std::vector<Bytes> ranges;  ///< ranges of content
     Handler done;
   };
-  /// One of the two is empty.
+  /// At least one of the queues is empty.
   struct Flow {
     std::deque<Send> sends;
     std::deque<Receive> receives;
-    std::size_t under_way = 0;  ///< met, and not arrived
-    Duration last_arrival{};    ///< of those
+    std::size_t under_way = 0;  ///< matched but not arrived
+    Duration last_arrival{};    ///< latest arrival of a matched message
   };
 
   explicit State(VirtualClusterOptions given);
   ~State();
 
-  /// A message whose ends have met.
+  /// Delivers a message whose send and receive were both posted.
   void deliver(int to, const Route& route, Flow& flow, Send send, Receive receive);
   bool run(const std::function<bool()>& goes_on);
   [[nodiscard]] std::string waiting() const;
@@ -100,7 +100,7 @@ struct VirtualCluster::State {
   std::deque<VirtualDisk> disks;
   std::deque<Loop> loops;
   std::deque<Port> ports;
-  std::size_t running = 0;  ///< loops that were not stopped
+  std::size_t running = 0;  ///< loops that are not stopped
   std::uint64_t handlers = 0;
   std::exception_ptr error;
 };
@@ -132,7 +132,7 @@ struct VirtualCluster::State::Loop final : EventLoop {
     awake = true;
     state->time.at(free, [this] { run_next(); });
   }
-  /// A handler acts when its turn comes, and then keeps the loop busy.
+  /// Runs the next handler, which then keeps the loop busy.
   void run_next() {
     awake = false;
     if (stopped || queue.empty()) return;
@@ -146,7 +146,7 @@ struct VirtualCluster::State::Loop final : EventLoop {
 
   State* state;
   std::deque<Handler> queue;
-  Duration free{};  // when it may run the next one
+  Duration free{};  // time when it may run the next handler
   bool awake = false;
   bool stopped = false;
 };
@@ -205,7 +205,7 @@ struct VirtualCluster::State::Port final : Transport {
     state->deliver(me, route, flow, std::move(send), std::move(receive));
   }
 
-  /// What has not met its other end.
+  /// Operations without their counterpart.
   [[nodiscard]] std::vector<Pending> pending() const override {
     std::vector<Pending> all;
     for (const auto& [route, flow] : flows) {
@@ -233,7 +233,7 @@ struct VirtualCluster::State::Port final : Transport {
 
   State* state;
   int me;
-  std::unordered_map<Route, Flow, RouteHash> flows;  // of the messages that it gets, where there are any
+  std::unordered_map<Route, Flow, RouteHash> flows;  // messages to this rank, by source and tag
 };
 
 VirtualCluster::State::State(VirtualClusterOptions given)
@@ -259,7 +259,7 @@ void VirtualCluster::State::deliver(int to, const Route& route, Flow& flow, Send
          route.from, to_string(route.tag), receive.pending.bytes, send.pending.bytes);
   Duration arrival = send.arrival;
   if (!send.eager) {
-    // The sender asks first, which takes a message's latency.
+    // The sender first sends a request, which takes one latency.
     const Duration asked = send.pending.since + network.latency(route.from, to);
     arrival = network.carry(route.from, to, send.pending.bytes, std::max(time.now(), asked)).arrived;
   }
@@ -284,7 +284,7 @@ void VirtualCluster::State::deliver(int to, const Route& route, Flow& flow, Send
 }
 
 bool VirtualCluster::State::run(const std::function<bool()>& goes_on) {
-  constexpr std::uint64_t steps_between = 4096;  // questions, each of which looks at a clock
+  constexpr std::uint64_t steps_between = 4096;  // calls of goes_on() are rare, since each reads a clock
   while (running > 0 && time.step()) {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
     if (goes_on && time.steps() % steps_between == 0 && !goes_on()) return false;
@@ -296,7 +296,7 @@ bool VirtualCluster::State::run(const std::function<bool()>& goes_on) {
 }
 
 std::string VirtualCluster::State::waiting() const {
-  constexpr int most = 16;  // ranks, of what may be thousands
+  constexpr int most = 16;  // limit of ranks in the text, of possibly thousands
   std::string text;
   int shown = 0;
   for (const Port& port : ports) {

@@ -28,7 +28,7 @@ void VirtualCores::advance() {
   advanced_ = time_->now();
 }
 
-/// The end of the piece that ends first, as it looks now; whoever begins or ends meanwhile looks again.
+/// Schedules the end of the piece that ends first at the current speed; a start or end in between reschedules it.
 void VirtualCores::wait_for_next() {
   if (pieces_.empty()) return;
   const auto until_end = [this](const Running& piece) { return std::max(0.0, piece.left) / speed(piece); };

@@ -1,4 +1,4 @@
-// The files of one node in virtual time: one reading and one writing at a time, in the order of the calls. One thread.
+// Files of one node in virtual time: one read and one write at a time, in the order of the calls. One thread.
 #pragma once
 
 #include "runtime/virtual_time.hpp"
@@ -11,11 +11,11 @@ namespace ranvier::runtime {
 class VirtualDisk {
  public:
   struct Rates {
-    double read_bytes_per_second = 0, write_bytes_per_second = 0;  ///< 0: nothing bounds it
+    double read_bytes_per_second = 0, write_bytes_per_second = 0;  ///< 0: unlimited
     double latency_seconds = 0;
   };
 
-  /// Time outlives it.
+  /// `time` outlives it.
   VirtualDisk(VirtualTime& time, const Rates& rates) : time_(&time), rates_(rates) {}
 
   void read(std::size_t bytes, VirtualTime::Action done);

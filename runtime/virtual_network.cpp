@@ -13,7 +13,7 @@ namespace {
 
 Duration duration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
-/// 0: nothing bounds it.
+/// Rate 0: no limit.
 double seconds_of(double bytes, double bytes_per_second) {
   return bytes_per_second > 0 ? bytes / bytes_per_second : 0;
 }
@@ -39,8 +39,8 @@ Duration VirtualNetwork::latency(int from, int to) const {
   return duration((node_of(from) == node_of(to) ? links_.intra_node : links_.inter_node).latency_seconds);
 }
 
-/// Gives it `busy` more to do from `ready` on; returns when it has done that. Each kind has half of the rate while
-/// there is something of the other one.
+/// Queues `busy` on the port, starting at `ready`; returns its end. Each kind gets half of the rate while the other
+/// kind is queued, too.
 Duration VirtualNetwork::take(Direction& direction, Kind kind, Duration ready, Duration busy) {
   Duration& mine = direction[kind];
   Duration& other = direction[kind == messages ? rings : messages];
@@ -63,8 +63,8 @@ VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t byte
   (same ? sent.bytes_intra : sent.bytes_inter) += static_cast<double>(bytes);
   ++sent.messages;
 
-  // Each place goes on as fast as it can with what has come; the slowest one says when all is there. Who waits for a
-  // place behind its own port keeps that from nobody.
+  // Each port forwards the bytes as fast as they come; the slowest determines the arrival. All ports are taken
+  // starting when the sender's own port is free.
   Port& source = ranks_[static_cast<std::size_t>(from)][which];
   Port& target = ranks_[static_cast<std::size_t>(to)][which];
   Port& near = node_ports_[static_cast<std::size_t>(node_from)][which];
@@ -78,7 +78,7 @@ VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t byte
 }
 
 Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration ready) {
-  std::map<int, int> members;  // by node
+  std::map<int, int> members;  // ranks per node
   double slow = 1;
   for (const int rank : ranks) {
     ++members[node_of(rank)];
@@ -94,7 +94,8 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
   Duration begin = ready;
   for (const int rank : ranks) {
     const int beside = members[node_of(rank)];
-    const double across = several ? 1.0 / beside : 0.0;  // of a rank's bytes, what leaves the node by its port
+    // Fraction of a rank's bytes that leaves the node by its port.
+    const double across = several ? 1.0 / beside : 0.0;
     Ports& ports = ranks_[static_cast<std::size_t>(rank)];
     const auto use = [&](Port& port, double seconds) {
       if (seconds <= 0) return;

@@ -1,7 +1,7 @@
-// The links of a cluster in virtual time. Each rank has a port for each class of links and direction, each node a NIC
-// for each direction and a bus inside; whoever sends waits for them in order. A message costs the same few steps
-// whatever else is under way: each port knows when it is free, and keeps no list of messages. Rings of a team wait for
-// each other likewise; with messages they share ports half and half. One thread.
+// Links of a cluster in virtual time. Each rank has a port per link class and direction; each node has a NIC per
+// direction and an internal bus. Senders wait for them in order. A message costs constant time: ports store when they
+// are free, not their messages. Rings of a team queue the same way; rings and messages share a port half and half.
+// One thread.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -17,19 +17,19 @@ namespace ranvier::runtime {
 
 class VirtualNetwork {
  public:
-  /// The node of each rank, counted from 0. Rates of 0 bound nothing. `slowness` says by node how many times as long a
-  /// byte takes on its links; missing ones: 1.
+  /// `node_of`: node of each rank, starting at 0. Rates of 0 mean no limit. `slowness`: by node, factor on the time
+  /// per byte on its links; missing ones: 1.
   VirtualNetwork(std::vector<int> node_of, const Links& links, std::vector<double> slowness = {});
 
   struct Passage {
-    Duration left{};     ///< all bytes have left the sender
-    Duration arrived{};  ///< all are there
+    Duration left{};     ///< time when all bytes have left the sender
+    Duration arrived{};  ///< time when all bytes have arrived
   };
-  /// Bytes from rank to rank, on their way from `ready` on. Calls come in the order of time.
+  /// Sends bytes from rank to rank, starting at `ready`. Calls come in the order of time.
   [[nodiscard]] Passage carry(int from, int to, std::size_t bytes, Duration ready);
 
-  /// When ranks that begin together have each sent and received so many bytes in rings over all of them, in which each
-  /// node has one way in and one way out, by whichever rank's port: as NCCL does. Latencies are not counted.
+  /// End of rings over all these ranks in which each rank sends and receives `bytes`, starting at `ready`. As in
+  /// NCCL, each ring has one path into each node and one out of it. Latencies are not included.
   [[nodiscard]] Duration ring(std::span<const int> ranks, double bytes, Duration ready);
 
   [[nodiscard]] int node_of(int rank) const { return node_of_.at(static_cast<std::size_t>(rank)); }
@@ -38,16 +38,16 @@ class VirtualNetwork {
   [[nodiscard]] Duration latency(int from, int to) const;
 
   struct Sent {
-    double bytes_intra = 0, bytes_inter = 0;  ///< in messages
+    double bytes_intra = 0, bytes_inter = 0;  ///< as messages
     std::uint64_t messages = 0;
-    double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings, beside those
+    double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings, not included above
   };
   [[nodiscard]] const Sent& sent(int rank) const { return sent_.at(static_cast<std::size_t>(rank)); }
 
  private:
   enum Class { intra, inter, classes };
   enum Kind { messages, rings, kinds };
-  /// Until when a direction of a port is busy with what it was given, by kind.
+  /// Busy-until times of one direction of a port, by kind.
   using Direction = std::array<Duration, kinds>;
   struct Port {
     Direction out{}, in{};

@@ -1,4 +1,4 @@
-// Time that passes when nothing is left to do at a moment: a clock and a heap of what happens next. Streams of phantom
+// Virtual clock with a heap of future events; it advances when the current time has none left. Streams of phantom
 // devices, links, disks and loops of a VirtualCluster share one. One thread.
 #pragma once
 
@@ -17,18 +17,18 @@ class VirtualTime {
 
   [[nodiscard]] Duration now() const noexcept { return now_; }
 
-  /// Runs `action` at that time, or now where that has passed; of equal times in the order of the calls.
+  /// Runs `action` at `time`, or now if that has passed. Actions of the same time run in the order of the calls.
   void at(Duration time, Action action);
-  /// Runs `action` at this moment, once nothing else is left to do then.
+  /// Runs `action` at the current time, after all its other actions.
   void at_the_end_of_now(Action action);
 
-  /// Runs what comes next; false: there is nothing.
+  /// Runs the next action; false if there is none.
   bool step();
 
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
  private:
-  /// Small, as heaps move their entries often.
+  /// Small, since a heap moves its entries often.
   struct Entry {
     std::int64_t time = 0;
     std::uint64_t number = 0;
