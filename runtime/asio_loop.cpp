@@ -21,15 +21,15 @@ namespace {
 
 using RealClock = std::chrono::steady_clock;
 
-/// Timers are looked after this often while sources are busy: asking the kernel each time round would cost more
-/// than asking MPI.
+/// Shortest time between two timer checks while sources are busy: a system call per round would cost more than
+/// polling MPI.
 constexpr Duration kernel_poll_interval = std::chrono::microseconds(20);
 
-/// A yield of this length gave a time slice to somebody who computes: no further one for a while.
+/// A yield of at least this length means that another process uses this core: no yields for crowded_time.
 constexpr Duration slow_yield = std::chrono::microseconds(500);
 constexpr Duration crowded_time = std::chrono::milliseconds(20);
 
-/// The longest sleep of a loop that waits for nothing, so that its heartbeat goes on.
+/// Longest sleep of a loop without active sources, so that its heartbeat continues.
 constexpr Duration longest_block = std::chrono::milliseconds(50);
 
 }  // namespace
@@ -53,7 +53,7 @@ struct AsioLoop::State {
   boost::asio::io_context context{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work = make_work_guard(context);
 
-  // The loop's thread.
+  // Loop thread only.
   std::deque<Handler> ready;  ///< taken from the inbox, in order
   std::vector<PollSource*> sources;
   RealClock::time_point kernel_polled{};
@@ -62,7 +62,7 @@ struct AsioLoop::State {
   bool idle = false;
   RealClock::time_point crowded_until{};
 
-  /// Ends a rest, after `posted` or `stopped` was set under the lock.
+  /// Ends a sleep. Call it after `posted` or `stopped` was set under the lock.
   void wake() {
     wake_up.notify_one();
     if (blocked.exchange(false)) boost::asio::post(context, [] {});
@@ -118,14 +118,14 @@ struct AsioLoop::State {
     next_sleep = std::min(2 * next_sleep, policy.sleep_longest);
   }
 
-  /// Until something was posted, or a timer came.
+  /// Waits for a post or a timer.
   void block() {
     blocked = true;
     if (!posted && !stopped) context.run_one_for(longest_block);
     blocked = false;
   }
 
-  /// Until something was posted, or for `time`. Timers wait.
+  /// Waits for a post, at most for `time`. Timers are not checked.
   void sleep(Duration time) {
     std::unique_lock lock(mutex);
     wake_up.wait_for(lock, time, [this] { return posted || stopped; });
@@ -136,7 +136,7 @@ AsioLoop::AsioLoop(const IdlePolicy& policy) : state_(std::make_unique<State>(po
 AsioLoop::~AsioLoop() = default;
 
 void AsioLoop::run() {
-  prctl(PR_SET_TIMERSLACK, 1);  // nanoseconds; sleeps would end 50 µs late
+  prctl(PR_SET_TIMERSLACK, 1);  // timer slack in nanoseconds; with the default, sleeps end 50 µs late
   State& state = *state_;
   while (!state.stopped) {
     state.rounds.store(state.rounds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

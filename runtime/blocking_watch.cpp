@@ -13,9 +13,9 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// Of a period: less is what threads take that only wait, such as MPI's.
+/// Smallest CPU use that counts as work: 1/50 of a period. Threads that only wait, such as MPI's, use less.
 constexpr int least_share = 50;
-/// That a look itself, or a signal, reads and writes.
+/// Bytes that a check itself, or a signal, reads and writes at most.
 constexpr std::uint64_t noise_bytes = 1024;
 
 Duration processor_time(int who) {
@@ -27,7 +27,7 @@ Duration processor_time(int who) {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-/// By calls, from page caches too.
+/// Bytes read and written by system calls, page cache included.
 std::uint64_t bytes_passed() {
   std::ifstream counts("/proc/self/io");
   std::uint64_t bytes = 0, value = 0;
@@ -43,7 +43,7 @@ std::uint64_t pages_fetched() {
 
 }  // namespace
 
-/// What the system says that the process has done, but for the calling thread.
+/// Work of the process so far, as counted by the system, without the calling thread's CPU time.
 struct BlockingWatch::Account {
   Duration processor{};
   std::uint64_t bytes = 0, pages = 0;
@@ -97,7 +97,7 @@ void BlockingWatch::waits_for(std::string whom) {
     if (whom.empty() || whom_.empty()) {
       begin(whom_, std::move(whom));
     } else {
-      whom_ = std::move(whom);  // of the same wait
+      whom_ = std::move(whom);  // continues the same wait
     }
   }
   moved();

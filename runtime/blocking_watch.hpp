@@ -1,14 +1,11 @@
-// Watches a thread that blocks where no event loop turns: while a rank is set up, and while it ends. That thread, the
-// owner, says what it does and that it gets on. Where it does not for the timeout, and the system's account of the
-// process shows no work either (processor time, bytes read or written, pages fetched), `end` is called: work that is
-// slow and moves is left alone, also where nobody counts it.
+// Watchdog of a thread that blocks without an event loop: startup and shutdown of a rank. It calls `end` if, for the
+// timeout, the thread reports no progress and the process does no work: CPU time, bytes read or written, major page
+// faults. Time is counted in checks, so a stopped and continued process has not hung.
 //
 //   BlockingWatch watch({.timeout = 60s, .who = "rank 1", .end = …});
 //   watch.does("loads its weights");
 //   for (…) watch.about("h.3 of model.safetensors"), read(…);
 //   watch.rests();
-//
-// Time is counted in looks, not by the clock: a process that was stopped and continued has not hung.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -28,55 +25,56 @@ class BlockingWatch {
   struct Options {
     Duration timeout = std::chrono::seconds(60);
     std::string who;                                  ///< "rank 1 (stage 1, row 0)"
-    std::function<void(const std::string& why)> end;  ///< on a thread of the watch, at most once
-    std::function<void()> tell;                       ///< on the owner's thread, as it gets on; may be null
-    Duration tell_every = std::chrono::seconds(5);    ///< at most, but for what begins
+    std::function<void(const std::string& why)> end;  ///< called on the watch's thread, at most once
+    std::function<void()> tell;                       ///< called on the owner's thread at progress; may be null
+    /// Shortest time between two calls of `tell`, unless a new activity begins.
+    Duration tell_every = std::chrono::seconds(5);
   };
 
-  /// The calling thread is the owner. Nothing is watched before does().
+  /// The calling thread is the owner. Watching starts at does().
   explicit BlockingWatch(Options options);
   ~BlockingWatch();
   BlockingWatch(const BlockingWatch&) = delete;
   BlockingWatch& operator=(const BlockingWatch&) = delete;
 
   // The owner's thread.
-  /// What it does from now on: "loads its weights". That may stand still for `patience` timeouts.
+  /// Starts an activity: "loads its weights". It may show no progress for `patience` timeouts.
   void does(std::string what, int patience = 1);
-  /// Of that, what comes now: a file, a layer. Counts as getting on.
+  /// Sets the current item of the activity: a file, a layer. Counts as progress.
   void about(std::string part);
-  /// Whom it waits for meanwhile: "rank 0, which …"; empty: nobody any more. Counts likewise.
+  /// Sets the peer that the owner waits for: "rank 0, which …"; empty: it waits for no rank. Counts as progress.
   void waits_for(std::string whom);
-  /// Another one watches from now on.
+  /// Stops watching until the next does().
   void rests();
 
   // Any thread.
-  /// A piece of work is done.
+  /// Reports progress: one piece of work is done.
   void moved();
-  /// That about() has named so far.
+  /// Number of calls of about() so far.
   [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
-  /// "loads its weights: h.3 of model.safetensors, for 1.2 s"; empty while it rests.
+  /// Current activity: "loads its weights: h.3 of model.safetensors, for 1.2 s"; empty after rests().
   [[nodiscard]] std::string doing() const;
 
  private:
   struct Account;
   [[nodiscard]] static Account account();
   void look();
-  /// Under the mutex: that is so from now on.
+  /// Sets `text` and the start time. Holds the mutex.
   void begin(std::string& text, std::string value);
   [[nodiscard]] std::string text() const;
 
   const Options options_;
   const std::thread::id owner_;
   std::atomic<std::uint64_t> moves_{0}, parts_{0};
-  std::chrono::steady_clock::time_point told_{};  // the owner's
+  std::chrono::steady_clock::time_point told_{};  // last call of `tell`; owner's thread only
   mutable std::mutex mutex_;
   std::condition_variable over_;
-  // Under the mutex.
-  std::string what_, part_, whom_;  // what_ empty: it rests
+  // Guarded by the mutex.
+  std::string what_, part_, whom_;  // what_ empty: watching is off
   int patience_ = 1;
-  std::chrono::steady_clock::time_point since_{};  // of the innermost
+  std::chrono::steady_clock::time_point since_{};  // start of the innermost entry
   bool stop_ = false;
-  std::thread thread_;  // last: it uses all others
+  std::thread thread_;  // last member: it uses all others
 };
 
 }  // namespace ranvier::runtime

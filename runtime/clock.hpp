@@ -1,5 +1,5 @@
-// What time it is for one rank: real time, or a simulation's. Trace, reporter, watchdog and measurements of parts read
-// their loop's, so that all of it can be virtual.
+// Clock of one rank: real time, or a simulation's virtual time. Trace, reporter, watchdog and measurements read their
+// loop's clock, so that all of them work in virtual time.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,10 @@ using Duration = std::chrono::nanoseconds;
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Time since the clock was made; it never goes back. Any thread.
+  /// Time since the clock was made; it never decreases. Any thread.
   [[nodiscard]] virtual Duration now() const = 0;
 };
 
-/// Real time.
 class SteadyClock final : public Clock {
  public:
   [[nodiscard]] Duration now() const override { return std::chrono::steady_clock::now() - start_; }

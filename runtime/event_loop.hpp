@@ -1,11 +1,11 @@
-// Where everything that happens becomes a handler: a message that arrived, a send that completed, a point
-// on a stream that was reached, a timer, a signal. Handlers are short: they start work and return.
+// Event loop of a rank. Every event becomes a handler: received message, completed send, reached point of a stream,
+// timer, signal. Handlers are short: they start work and return.
 //
-// Two implementations: AsioLoop (real time, one per process) and Simulation (virtual time, one loop per
-// simulated rank, seeded order). Actors see this interface only.
+// Implementations: AsioLoop (real time, one per process), Simulation and VirtualCluster (virtual time, one loop per
+// rank). Actors use only this interface.
 //
-// A loop also knows what its rank's own work is (own_work.hpp): who waits for the end of some says so here, and so
-// nothing can be waited for that nobody knows of.
+// A loop also records its rank's pending local work (own_work.hpp): after_work() and ends() register the handler that
+// waits for it, so the watchdog can name every wait.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -17,13 +17,13 @@
 
 namespace ranvier::runtime {
 
-/// Something that has to be asked: MPI makes progress only when it is called. Loop thread only.
+/// Source of events that must be polled: MPI makes progress only if it is called. Loop thread only.
 class PollSource {
  public:
   virtual ~PollSource() = default;
-  /// Asks once and runs what became ready; true if something did.
+  /// Polls once and runs the handlers that are ready; true if there were any.
   virtual bool poll() = 0;
-  /// Whether anything is outstanding; a loop without any sleeps until it is woken.
+  /// Whether anything is outstanding. A loop without active sources sleeps until it is woken.
   [[nodiscard]] virtual bool active() const noexcept = 0;
 };
 
@@ -33,27 +33,29 @@ class EventLoop : public Clock {
   /// Queues `handler`. Handlers posted by one thread run in the order of the posts. Any thread.
   virtual void post(Handler handler) = 0;
 
-  /// Queues `handler` once, `delay` from now; 0: in virtual time after all that happens now. Loop thread only.
+  /// Queues `handler` once, after `delay`. In virtual time, a delay of 0 means after all other events of the current
+  /// time. Loop thread only.
   virtual void after(Duration delay, Handler handler) = 0;
 
-  /// Polled between handlers as long as it is active. It must outlive the loop's last run. Loop thread only.
+  /// Adds a source, polled between handlers while it is active. It must outlive the loop's last run. Loop thread
+  /// only.
   virtual void add_source(PollSource& source) = 0;
 
-  /// Makes run() return; with an error run() throws it. Any thread.
+  /// Makes run() return, or throw `error` if there is one. Any thread.
   virtual void stop(std::exception_ptr error = nullptr) = 0;
 
-  /// Queues `handler` once what `stream` has queued so far is done. Loop thread only.
+  /// Queues `handler` once the work queued on `stream` so far is done. Loop thread only.
   void after_work(StreamView stream, const WorkName& name, Handler handler) {
     const std::size_t entry = own_work_.begin(name, stream.stream(), now(), std::move(handler));
     stream.call_back([this, entry] { post([this, entry] { own_work_.end(entry)(); }); });
   }
-  /// What runs `handler` and ends the work that it waits for: to be called or posted once, on the loop. Loop thread
-  /// only.
+  /// Registers pending local work. The returned function ends it and runs `handler`; call or post it once, on the
+  /// loop. Loop thread only.
   [[nodiscard]] Handler ends(const WorkName& name, const Workplace& where, Handler handler) {
     const std::size_t entry = own_work_.begin(name, where, now(), std::move(handler));
     return [this, entry] { own_work_.end(entry)(); };
   }
-  /// What was begun by the two above. Loop thread only.
+  /// Work registered by the two functions above. Loop thread only.
   [[nodiscard]] const OwnWork& own_work() const noexcept { return own_work_; }
 
  private:

@@ -1,6 +1,6 @@
-// Who is where: g_inter stages × g_data rows. A row is a pipeline, a column holds the replicas of one stage
-// (Myelin §III-A, with i = stage and j = row). Ranks of a column are neighbours, rank = stage · g_data + row,
-// so that a column's traffic stays inside a node where it can. Pure data; any thread.
+// Grid of ranks: g_inter stages × g_data rows. A row is a pipeline; a column is the data-parallel group of a stage
+// (Myelin §III-A, with i = stage and j = row). Ranks of a column are consecutive, rank = stage · g_data + row, so
+// that a column's traffic stays inside a node if possible. Plain data; any thread.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace ranvier::runtime {
 
 struct GridShape {
   int g_inter = 1;  ///< pipeline stages
-  int g_data = 1;   ///< rows, the data-parallel width of every stage
+  int g_data = 1;   ///< number of rows: data-parallel width of every stage
 
   [[nodiscard]] int ranks() const noexcept { return g_inter * g_data; }
 };
@@ -29,9 +29,9 @@ class Grid {
   [[nodiscard]] const GridShape& shape() const noexcept { return shape_; }
   [[nodiscard]] Position position(int rank) const;
   [[nodiscard]] int rank(Position position) const;
-  /// The ranks that hold `stage`, in row order.
+  /// Ranks that hold `stage`, in row order.
   [[nodiscard]] std::vector<int> column(int stage) const;
-  /// The ranks of pipeline `row`, in stage order.
+  /// Ranks of pipeline `row`, in stage order.
   [[nodiscard]] std::vector<int> pipeline(int row) const;
 
  private:

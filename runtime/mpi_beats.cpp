@@ -12,10 +12,10 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// As it is sent: short enough for every MPI to send it at once.
+/// Message as sent; small enough to be sent eagerly by every MPI.
 struct Beat {
   std::uint64_t place = 0;
-  std::array<char, 248> does{};  // up to the first zero
+  std::array<char, 248> does{};  // zero-terminated
 };
 
 }  // namespace
@@ -26,7 +26,7 @@ struct MpiBeats::State {
     MPI_Request request = MPI_REQUEST_NULL;
   };
   MPI_Comm communicator = MPI_COMM_NULL;
-  std::map<int, Sent> sent;  // by peer; entries stay where they are
+  std::map<int, Sent> sent;  // by peer; MPI reads the entries, so they must not move
 };
 
 MpiBeats::MpiBeats(int rank, int ranks)
@@ -41,7 +41,7 @@ MpiBeats::~MpiBeats() {
     if (sent.request != MPI_REQUEST_NULL) MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE);
     all_gone = all_gone && done != 0;
   }
-  // Waiting for who takes none any more could be for ever, and MPI may still read what it has in hand.
+  // A peer that receives no more would block this forever, and MPI may still read pending messages.
   if (!all_gone) static_cast<void>(state_.release());
 }
 
@@ -53,7 +53,7 @@ std::vector<int> MpiBeats::sources() const {
 }
 
 void MpiBeats::say(std::uint64_t place, const std::string& does) {
-  for (const int peer : sources()) {  // who is heard is told
+  for (const int peer : sources()) {  // messages go both ways between a rank and its sources()
     State::Sent& sent = state_->sent[peer];
     int done = 1;
     if (sent.request != MPI_REQUEST_NULL) check_mpi(MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE), "MPI_Test");

@@ -1,6 +1,6 @@
-// What ranks tell each other while none of them has a loop yet: how far each has come, and what it does. All tell rank
-// 0, and rank 0 tells all, so that whoever waits in a collective knows for whom. Nothing here waits. Only the loop's
-// thread, which calls MPI.
+// Heartbeats between ranks before their loops run: progress and current activity. All ranks send to rank 0, and rank
+// 0 sends to all, so a rank in a collective knows which rank it waits for. Calls never block. Only on the thread that
+// calls MPI.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -16,29 +16,29 @@ namespace ranvier::runtime {
 class MpiBeats {
  public:
   struct Heard {
-    std::uint64_t place = 0;  ///< collectives that it has come to
-    std::string does;         ///< "loads its weights, for 3.0 s"; empty: it has said nothing yet
-    Duration silent{};        ///< of the time that was passed since
+    std::uint64_t place = 0;  ///< number of collectives that the rank has reached
+    std::string does;         ///< "loads its weights, for 3.0 s"; empty: no message yet
+    Duration silent{};        ///< time since its last message, as counted by pass()
   };
 
-  /// Collective: all ranks make it.
+  /// Collective call of all ranks.
   MpiBeats(int rank, int ranks);
   ~MpiBeats();
   MpiBeats(const MpiBeats&) = delete;
   MpiBeats& operator=(const MpiBeats&) = delete;
 
-  /// To rank 0, or from it to all. Whoever has not taken the last yet gets none.
+  /// Sends to all sources(). Skips peers whose last message is still in flight.
   void say(std::uint64_t place, const std::string& does);
-  /// Takes what has come.
+  /// Receives all messages that have arrived.
   void hear();
-  /// So much time has gone by without any from whom hear() took none.
+  /// Adds `time` to the silence of every rank; hear() resets it for ranks that sent.
   void pass(Duration time);
-  /// Everybody was heard just now.
+  /// Resets the silence of all ranks.
   void forgive();
 
-  /// By rank; only those that this one hears from have ever said anything.
+  /// Last message by rank; only entries of sources() are ever set.
   [[nodiscard]] const std::vector<Heard>& heard() const noexcept { return heard_; }
-  /// Whom this rank hears from: of rank 0 all others, else rank 0.
+  /// Ranks that this one exchanges messages with: all others on rank 0, else rank 0.
   [[nodiscard]] std::vector<int> sources() const;
 
  private:

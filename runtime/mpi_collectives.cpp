@@ -14,7 +14,7 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// As a number where MPI adds it, as bits where it does not.
+/// MPI type to add, if MPI can; else an integer type of the same size.
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -41,7 +41,7 @@ struct MpiCollectives::State {
     return static_cast<int>(elements);
   }
 
-  /// Of one piece.
+  /// Elements of one shard.
   [[nodiscard]] int piece_count(std::size_t elements) const {
     expect(elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks", elements,
            ranks);
@@ -52,7 +52,7 @@ struct MpiCollectives::State {
   int rank = 0;
   int ranks = 1;
 
-  // One entry per operation that MPI has in hand, in each.
+  // Parallel arrays: one entry per pending MPI operation.
   std::vector<MPI_Request> requests;
   std::vector<Handler> handlers;
 
@@ -73,7 +73,7 @@ MpiCollectives::MpiCollectives(MpiSession&, EventLoop& loop, const std::vector<i
 }
 
 MpiCollectives::~MpiCollectives() {
-  // Collectives cannot be cancelled, and freeing is one itself: only where all ranks come here.
+  // Collectives cannot be canceled, and MPI_Comm_free is collective: call it only if all ranks get here.
   if (state_->requests.empty() && std::uncaught_exceptions() == 0) MPI_Comm_free(&state_->communicator);
 }
 
@@ -98,7 +98,7 @@ void MpiCollectives::reduce_scatter(std::byte* data, std::size_t elements, DType
       MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, count, type_of(dtype), MPI_SUM, state.communicator, &request),
       "MPI_Ireduce_scatter_block");
   state.requests.push_back(request);
-  // In place, MPI leaves the result at the front of the buffer.
+  // An in-place MPI_Ireduce_scatter_block leaves the result at the start of the buffer.
   const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
   const std::size_t offset = static_cast<std::size_t>(state.rank) * bytes;
   state.handlers.push_back([data, bytes, offset, done = std::move(done)] {
@@ -127,7 +127,7 @@ bool MpiCollectives::poll() {
                          state.indices.data(), MPI_STATUSES_IGNORE),
             "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) return false;
-  // In the order of the calls. Handlers may start further operations.
+  // Runs handlers in the order of the calls. They may start further operations.
   std::vector<Handler> completed;
   std::size_t kept = 0;
   for (std::size_t i = 0; i < state.requests.size(); ++i) {

@@ -1,5 +1,5 @@
-// MPI's own non-blocking collectives among some ranks of the job, in place, completion as a handler on the loop:
-// what Ranvier's plans are compared with. MPI chooses the order of its sums. Loop thread only.
+// MPI's non-blocking collectives among some ranks of the job, in place, with completion as a handler on the loop: the
+// baseline for Ranvier's plans. MPI chooses the order of its sums. Loop thread only.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -14,16 +14,17 @@ namespace ranvier::runtime {
 
 class MpiCollectives final : public PollSource {
  public:
-  /// `ranks` of the job in the order of the pieces that they own. All of them construct it, with the same ranks,
-  /// before the loop runs; it waits for them. Adds itself to the loop's sources. Session and loop outlive it.
+  /// `ranks` of the job, in the order of the shards that they own. Collective call of these ranks with equal
+  /// arguments, before the loop runs. Adds itself to the loop's sources. Session and loop outlive it.
   MpiCollectives(MpiSession& session, EventLoop& loop, const std::vector<int>& ranks);
   ~MpiCollectives() override;
 
-  /// Whether MPI adds numbers of this type: not in half precision.
+  /// Whether MPI can add this type: not half precision.
   [[nodiscard]] static bool adds(DType dtype) noexcept;
 
-  // `data` is the whole buffer of `elements`, divisible by the ranks. All ranks make the same calls in the same
-  // order. `done` is never called before these return. After a reduce-scatter, pieces of others hold anything.
+  // `data` is the whole buffer of `elements`, divisible by the number of ranks. All ranks make the same calls in the
+  // same order. `done` is never called before these return. After a reduce-scatter, shards of other ranks are
+  // undefined.
   void all_gather(std::byte* data, std::size_t elements, DType dtype, Handler done);
   void reduce_scatter(std::byte* data, std::size_t elements, DType dtype, Handler done);
   void all_reduce(std::byte* data, std::size_t elements, DType dtype, Handler done);

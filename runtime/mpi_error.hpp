@@ -1,11 +1,11 @@
-// What the files that call MPI share: every call goes through check_mpi. Loop thread only.
+// Error check of every MPI call. Loop thread only.
 #pragma once
 
 #include <string>
 
 namespace ranvier::runtime {
 
-/// MPI's own words.
+/// MPI's own text for an error code.
 [[nodiscard]] std::string describe_mpi(int code);
 
 /// Throws ErrorCode::transport with the call's name unless `code` is MPI_SUCCESS.

@@ -28,9 +28,10 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr std::uint32_t tag_index_limit = 1u << 20;
-constexpr std::size_t largest_block = std::size_t{1} << 30;  ///< of a derived type, whose lengths are ints
+/// Block size of derived types, whose lengths are ints.
+constexpr std::size_t largest_block = std::size_t{1} << 30;
 
-/// Channels take turns, so that tags stay below 2^23: Open MPI has no more bits for them when it sends by UCX.
+/// Two communicators, chosen by channel, keep tags below 2^23: Open MPI over UCX has no more bits for them.
 constexpr std::size_t communicator_count = 2;
 constexpr std::size_t communicator_of(Tag tag) {
   return static_cast<std::size_t>(tag.channel) % communicator_count;
@@ -41,7 +42,7 @@ constexpr int to_mpi(Tag tag) {
   return static_cast<int>(place * tag_index_limit + tag.index);
 }
 
-/// What asks whether it is complete.
+/// Predicate for wait(): whether `request` is complete.
 std::function<bool()> is_complete(MPI_Request& request) {
   return [&request] {
     int done = 0;
@@ -65,9 +66,8 @@ std::size_t total_bytes(const auto& ranges) {
   return bytes;
 }
 
-/// The arguments that describe one message to MPI. Addresses are relative to the first range's, which is how a
-/// CUDA-aware MPI finds out whose memory it is: MPI_BOTTOM it takes for the host's, and copies from a GPU as from
-/// there.
+/// Arguments that describe one message to MPI. Addresses are relative to the first range, so that a CUDA-aware MPI
+/// detects GPU memory: it takes MPI_BOTTOM for host memory.
 class Message {
  public:
   template <typename Range>
@@ -103,7 +103,7 @@ class Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
   ~Message() {
-    if (type_ != MPI_BYTE) MPI_Type_free(&type_);  // operations that use it keep it alive
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);  // pending operations keep the type alive
   }
 
   [[nodiscard]] void* address() const { return address_; }
@@ -141,7 +141,7 @@ std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
-  // Open MPI goes on with its package after a comma; MPICH writes "MPICH Version:      4.0.2" and lines of details.
+  // Open MPI has its package after a comma; MPICH prints "MPICH Version:      4.0.2" and lines of details.
   constexpr std::string_view label = " Version:";
   const std::string_view name(text, std::strcspn(text, ",\n"));
   const std::size_t colon = name.find(label);
@@ -151,8 +151,8 @@ std::string mpi_library() {
 }
 
 MpiSession::MpiSession(int& argc, char**& argv) {
-  // mpirun makes Open MPI yield inside every poll where ranks outnumber cores, which can take a time slice of
-  // whoever computes. The loop's idle policy does that better.
+  // If ranks outnumber cores, mpirun makes Open MPI yield in every poll, which can cost a time slice. The loop's idle
+  // policy replaces that.
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
@@ -245,13 +245,13 @@ void MpiSession::wait(const std::function<bool()>& done) {
   using namespace std::chrono_literals;
   ++place_;
   if (done()) return;
-  constexpr Duration look_every = 10ms, most_at_once = 1s;  // more than that, and this process was stopped
+  constexpr Duration look_every = 10ms, most_at_once = 1s;  // a longer gap means that the process was stopped
   const Duration say_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
   beats_->forgive();
   Duration waited{}, said_at = -say_every;
   auto looked = std::chrono::steady_clock::now();
   while (!done()) {
-    std::this_thread::sleep_for(20us);  // keeps no core from ranks that compute
+    std::this_thread::sleep_for(20us);  // leaves the core to ranks that compute
     const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, most_at_once);
     if (passed < look_every) continue;
     looked = std::chrono::steady_clock::now();
@@ -326,16 +326,16 @@ struct MpiTransport::State {
   std::uint64_t started = 0;
   std::vector<std::uint64_t> sent_bytes;  // by peer
 
-  // One entry per operation that MPI has in hand, in each.
+  // Parallel arrays: one entry per pending MPI operation.
   std::vector<MPI_Request> requests;
   std::vector<Operation> operations;
 
-  // Messages to oneself wait here for their counterpart. Open MPI 4 writes one that is too long past the end of
-  // its receive.
+  // Messages to this rank itself, waiting for their counterpart. MPI does not get them: Open MPI 4 writes a message
+  // that is too long past the end of its receive.
   std::deque<Local<ConstBytes>> local_sends;
   std::deque<Local<Bytes>> local_receives;
 
-  // Results of Testsome, and what is complete; kept so that polling allocates nothing.
+  // Results of Testsome and completed operations; members, so that polling does not allocate.
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
   std::vector<Completed> completed;
@@ -353,7 +353,7 @@ struct MpiTransport::State {
     return {pending, std::move(done), started++};
   }
 
-  /// `begin` is MPI_Isend or MPI_Irecv.
+  /// `begin`: MPI_Isend or MPI_Irecv.
   template <typename Begin>
   void start(Begin begin, const char* call, Operation operation, const Message& message) {
     const Pending& pending = operation.pending;
@@ -369,7 +369,7 @@ struct MpiTransport::State {
     statuses.resize(indices.size());
   }
 
-  /// Pairs the first send and the first receive of `tag`, if there are both.
+  /// Pairs the first send and the first receive of `tag`, if both exist.
   void match_local(Tag tag) {
     const auto has_tag = [tag](const auto& local) { return local.operation.pending.tag == tag; };
     const auto send = std::find_if(local_sends.begin(), local_sends.end(), has_tag);
@@ -384,7 +384,7 @@ struct MpiTransport::State {
   }
 
   static void copy(std::span<const Bytes> to, std::span<const ConstBytes> from) {
-    std::size_t used = 0;  // of from.front()
+    std::size_t used = 0;  // bytes of from.front()
     for (Bytes range : to) {
       while (!range.empty()) {
         const ConstBytes rest = from.front().subspan(used);
@@ -400,7 +400,7 @@ struct MpiTransport::State {
     }
   }
 
-  /// Asks MPI and moves what completed to `completed`, in the order of the calls.
+  /// Polls MPI and moves finished operations to `completed`, in the order of the calls.
   void collect() {
     int count = 0;
     const int code =
@@ -409,14 +409,14 @@ struct MpiTransport::State {
     if (count == MPI_UNDEFINED || count == 0) return;
     const auto first = static_cast<std::ptrdiff_t>(completed.size());
     for (int i = 0; i < count; ++i) {
-      // Only MPI_ERR_IN_STATUS gives the error fields a meaning.
+      // The error fields are valid only with MPI_ERR_IN_STATUS.
       const int own_code = code == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : MPI_SUCCESS;
       Operation& operation = operations[indices[i]];
       const std::size_t received = operation.pending.receives ? received_bytes(statuses[i]) : 0;
       completed.push_back({std::move(operation), own_code, received});
     }
     std::sort(indices.begin(), indices.begin() + count, std::greater<>());
-    for (int i = 0; i < count; ++i) {  // the last entry fills the gap; from the back, so that it is none itself
+    for (int i = 0; i < count; ++i) {  // the last entry fills the gap; descending order keeps it valid
       requests[indices[i]] = requests.back();
       requests.pop_back();
       if (static_cast<std::size_t>(indices[i]) + 1 != operations.size()) {
@@ -468,7 +468,7 @@ MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
 MpiTransport::~MpiTransport() {
   for (std::size_t i = 0; i < state_->requests.size(); ++i) {
     if (state_->operations[i].pending.receives) MPI_Cancel(&state_->requests[i]);
-    MPI_Request_free(&state_->requests[i]);  // waiting could be for ever
+    MPI_Request_free(&state_->requests[i]);  // waiting could block forever
   }
   if (std::uncaught_exceptions() > 0) return;
   for (MPI_Comm& communicator : state_->communicators)
@@ -512,7 +512,7 @@ bool MpiTransport::poll() {
   State& state = *state_;
   auto& completed = state.completed;
   if (!state.requests.empty()) state.collect();
-  // What handlers complete by messages to oneself is left for the next time.
+  // Messages to itself that these handlers complete are left for the next poll.
   const std::size_t ready = completed.size();
   while (state.next_completed < ready) {
     const State::Completed message = std::move(completed[state.next_completed++]);

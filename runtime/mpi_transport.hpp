@@ -1,6 +1,6 @@
-// Transport over MPI: Isend and Irecv, completion by Testsome from the loop (Myelin §IV-A). Only the loop's
-// thread calls MPI. Every call's result is checked; an error is an Error that names call, peer and tag.
-// Completions that are found together run their handlers in the order of the calls.
+// Transport over MPI: Isend and Irecv, completed by Testsome from the loop (Myelin §IV-A). Only the loop's thread
+// calls MPI. Every result is checked; an Error names call, peer and tag. Completions that are found together run
+// their handlers in the order of the calls.
 #pragma once
 
 #include "runtime/mpi_beats.hpp"
@@ -19,14 +19,14 @@ namespace ranvier::runtime {
 
 class BlockingWatch;
 
-/// Whether this MPI says that it sends and receives a GPU's memory itself. After MpiSession is made.
+/// Whether this MPI reports that it can send and receive GPU memory itself. Call it after MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
 
-/// Ranks that the launcher (mpirun, srun) started, by its environment variables; 1 if none is set. More than
-/// MpiSession::ranks() if the launcher belongs to another MPI: then every process is a world of its own.
+/// Number of ranks started by the launcher (mpirun, srun), from its environment variables; 1 if none is set. Larger
+/// than MpiSession::ranks() if the launcher belongs to another MPI, since every process is then a world of its own.
 [[nodiscard]] int launched_ranks() noexcept;
 
-/// The library and its version, as it calls itself: "Open MPI v4.1.4". Before MPI is initialised, too.
+/// Name and version of the MPI library: "Open MPI v4.1.4". Works before MPI is initialized.
 [[nodiscard]] std::string mpi_library();
 
 /// MPI_Init_thread and MPI_Finalize as an object; one per process, made first in main.
@@ -41,43 +41,44 @@ class MpiSession {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
-  /// Ranks on this machine, and this rank's number among them.
+  /// Number of ranks on this machine, and this rank's index among them.
   [[nodiscard]] int local_ranks() const noexcept { return local_ranks_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  /// Cores for the threads of a rank: the smallest core_share() of all ranks, since bits depend on their number.
+  /// Cores for the threads of a rank: the smallest core_share() of all ranks, since results depend on the number of
+  /// threads.
   [[nodiscard]] int cores() const noexcept { return cores_; }
-  /// The machine of every rank, as the lowest rank on it.
+  /// Node of every rank, as the lowest rank on it.
   [[nodiscard]] const std::vector<int>& nodes() const noexcept { return nodes_; }
 
   /// Ends every rank of the job at once with this exit status. Does not return.
   [[noreturn]] void abort(int status);
 
-  // Blocking collectives over all ranks, for before training; never while the loop runs. A rank that waits in one goes
-  // on waiting as long as the others say that they get on. Each throws ErrorCode::transport, naming the rank, once
-  // nothing was heard from one for Waiting::patience.
+  // Blocking collectives over all ranks, for use before training; never while the loop runs. A rank keeps waiting
+  // while its peers send heartbeats. Each throws ErrorCode::transport, naming the rank, once a peer was silent for
+  // Waiting::patience.
   struct Waiting {
     Duration patience = std::chrono::minutes(10);
-    std::string why;                                ///< it is that long, for people: "ten times --timeout 60"
+    std::string why;                                ///< reason of the patience, for users: "ten times --timeout 60"
     std::function<std::string(int rank)> describe;  ///< null: "rank 1"
-    BlockingWatch* watch = nullptr;                 ///< knows what this rank does, and is told what it waits for
+    BlockingWatch* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
   };
   void set_waiting(Waiting waiting) { waiting_ = std::move(waiting); }
-  /// Tells the others what this rank does, where it has a watch. For while they may wait for it.
+  /// Sends this rank's activity to its peers, if it has a watch. Call it while other ranks may wait for this one.
   void tell();
   void barrier();
   [[nodiscard]] long long smallest(long long value);
   [[nodiscard]] long long largest(long long value);
   [[nodiscard]] long long sum(long long value);
-  /// The value of every rank.
+  /// Values of all ranks, by rank.
   [[nodiscard]] std::vector<long long> all(long long value);
-  /// `bytes` becomes rank 0's; what it was on other ranks is lost.
+  /// Replaces `bytes` by rank 0's content.
   void broadcast(std::vector<std::byte>& bytes);
 
  private:
-  /// Until `done` says so.
+  /// Waits until `done` returns true.
   void wait(const std::function<bool()>& done);
   [[nodiscard]] std::string describe(int rank) const;
-  /// Of those that this one hears from: the one that others wait for, silent for longest.
+  /// Rank of sources() that has not reached this collective and is silent for longest.
   [[nodiscard]] std::optional<int> late() const;
   [[nodiscard]] std::string whom_it_waits_for() const;
   void judge(Duration waited) const;
@@ -89,7 +90,7 @@ class MpiSession {
   int cores_ = 1;
   std::vector<int> nodes_;
   Waiting waiting_;
-  std::uint64_t place_ = 0;  // collectives that it has come to
+  std::uint64_t place_ = 0;  // number of collectives reached
   std::optional<MpiBeats> beats_;
 };
 
@@ -106,7 +107,7 @@ class MpiTransport final : public Transport, public PollSource {
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override;
   [[nodiscard]] std::vector<Pending> pending() const override;
-  /// Bytes of messages that were sent to each rank since the beginning; to oneself: 0.
+  /// Bytes sent to each rank so far; 0 for this rank itself.
   [[nodiscard]] const std::vector<std::uint64_t>& sent_bytes() const noexcept;
 
   bool poll() override;

@@ -1,6 +1,6 @@
-// Work of one rank's own that has begun and not ended, with the handler that waits for its end: on a stream, in
-// files, on threads of the host. So it is known at any time what a rank waits for besides messages, since when, and
-// whether anything moves there. An EventLoop has one of these.
+// Registry of a rank's unfinished local work: on streams, in files, on host threads, each with the handler that waits
+// for it. The watchdog reads from it which local work a rank waits for, since when, and whether it progresses. Every
+// EventLoop has one.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -16,24 +16,24 @@ namespace ranvier::runtime {
 
 using Handler = std::function<void()>;
 
-/// Something that does work in the background and can be watched while it does.
+/// Background worker whose progress can be observed.
 class Workplace {
  public:
   virtual ~Workplace() = default;
-  /// For people, as it is now: "stream 'compute'", "a read of 1 MiB at offset 4096 of FILE". Any thread.
+  /// Current location, for users: "stream 'compute'", "a read of 1 MiB at offset 4096 of FILE". Any thread.
   [[nodiscard]] virtual std::string place() const = 0;
-  /// Counts what was done there: pieces of work, requests. It grows whenever something moves. Any thread.
+  /// Number of completed pieces of work or requests; grows with any progress. Any thread.
   [[nodiscard]] virtual std::uint64_t done() const noexcept = 0;
 };
 
-/// What a piece of work is, for people: "pipeline: the forward pass of microbatch 3". Made often and read seldom,
-/// so the texts are literals, or live as long as the loop.
+/// Name of a piece of work, for users: "pipeline: the forward pass of microbatch 3". Created often and rarely
+/// printed, so the texts are literals or live as long as the loop.
 struct WorkName {
-  const char* part = "";          ///< whose it is
+  const char* part = "";          ///< actor that owns it
   const char* text = "";          ///< "the forward pass of microbatch", "the gradients of"
-  std::string_view subject = {};  ///< "h.3"; empty: none
-  std::int64_t number = -1;       ///< below zero: none
-  int patience = 1;               ///< timeouts that it may take without a sign of progress
+  std::string_view subject = {};  ///< "h.3"; empty: no subject
+  std::int64_t number = -1;       ///< negative: no number
+  int patience = 1;               ///< number of timeouts that it may take without progress
 };
 [[nodiscard]] std::string to_string(const WorkName& name);
 
@@ -46,21 +46,21 @@ class OwnWork {
     Duration since{};
   };
 
-  /// Keeps `handler` for end(), which gives it back.
+  /// Registers `handler`; end() removes and returns it.
   [[nodiscard]] std::size_t begin(const WorkName& name, const Workplace& where, Duration now, Handler handler);
   [[nodiscard]] Handler end(std::size_t entry);
 
   [[nodiscard]] bool any() const noexcept { return under_way_ > 0; }
-  /// Pieces that have ended so far.
+  /// Number of pieces that have ended so far.
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_; }
-  /// What is under way, the oldest first.
+  /// Unfinished work, oldest first.
   [[nodiscard]] std::vector<Entry> under_way() const;
 
  private:
   struct Registered {
     Entry entry;
     Handler handler;
-    std::uint64_t order = 0;  // of the begin(); 0: free
+    std::uint64_t order = 0;  // sequence number, counted by begin(); 0: free
   };
   std::vector<Registered> slots_;
   std::vector<std::size_t> free_;

@@ -10,7 +10,7 @@ namespace ranvier::runtime {
 
 namespace {
 
-/// The ranges of each piece: the bytes of the message, cut at multiples of `piece_bytes`. An empty message has one.
+/// Ranges of each piece: the message cut at multiples of `piece_bytes`. An empty message has one piece.
 template <typename Range>
 std::vector<std::vector<Range>> pieces_of(std::span<const Range> ranges, std::size_t piece_bytes) {
   std::vector<std::vector<Range>> pieces(1);
@@ -37,7 +37,7 @@ std::size_t bytes_of(const std::vector<Range>& ranges) {
   return bytes;
 }
 
-/// Calls `done` when it has been called `times` times.
+/// Handler that calls `done` at its call number `times`.
 Handler last_of(std::size_t times, Handler done) {
   if (times == 1) return done;
   return [left = std::make_shared<std::size_t>(times), done = std::move(done)] {
@@ -115,7 +115,7 @@ void StagedTransport::send_piece(int peer, Tag tag, std::vector<ConstBytes> rang
 void StagedTransport::send_waiting(Places& at) {
   while (!at.waiting.empty()) {
     Sending& next = at.waiting.front();
-    // Given back before anybody hears that the piece has left; whoever keeps a copy of a handler keeps no place.
+    // Released before `done` runs, so that a stored copy of the handler holds no buffer.
     const auto place = std::make_shared<std::shared_ptr<std::byte>>();
     if (next.staged) {
       const std::size_t bytes = bytes_of(next.ranges);

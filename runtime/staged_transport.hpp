@@ -1,15 +1,9 @@
-// Sends and receives device memory over a transport that reaches the host's memory only: by way of pinned buffers, a
-// piece at a time, so that copies of one piece overlap messages of another. What the host reaches itself goes straight.
+// Transport for device memory over a transport that reaches only host memory: messages go through pinned buffers in
+// pieces, so that copies overlap messages. Host memory is passed on directly. Both sides of a message must stage it,
+// with the same piece size. Before a send, its bytes must be complete. Loop thread only.
 //
 //   MpiTransport mpi(session, loop);
 //   StagedTransport transport(loop, mpi, device);   // for actors
-//
-// Both sides of a message must be staged alike: a message becomes as many as its bytes have pieces. The caller makes
-// sure that what wrote the bytes of a send has finished, and queues what reads those of a receive after its handler.
-//
-// Where pinned memory was reserved for messages, their sends wait for a place when all are taken: peers have called for
-// what is under way, or will without what waits. A receive never waits, since a peer may not send before it is there.
-// Other messages take what they need. Loop thread only.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -28,22 +22,22 @@
 
 namespace ranvier::runtime {
 
-/// Messages of one kind that may be under way at a time, for which pinned memory is reserved.
+/// Messages of one kind that may be in flight at a time, for which pinned memory is reserved.
 struct StagedMessages {
   enum class Direction { send, receive };
 
   Channel channel = Channel::user;
   Direction direction = Direction::send;
-  std::optional<std::uint32_t> index = {};  ///< of the tag; none: any that has no reservation of its own
-  std::size_t bytes = 0;                    ///< of the longest one
-  std::size_t count = 0;                    ///< receives: at most so many; sends: others wait
+  std::optional<std::uint32_t> index = {};  ///< tag index; none: all without their own reservation
+  std::size_t bytes = 0;                    ///< bytes of the longest message
+  std::size_t count = 0;  ///< number in flight; receives: an upper bound; sends: further ones wait
 };
 
 class StagedTransport final : public Transport {
  public:
   static constexpr std::size_t usual_piece_bytes = std::size_t{4} << 20;
 
-  /// All outlive it, and it outlives the loop's last run.
+  /// All arguments outlive it, and it outlives the loop's last run.
   StagedTransport(EventLoop& loop, Transport& host, Device& device, std::size_t piece_bytes = usual_piece_bytes);
 
   [[nodiscard]] int rank() const noexcept override { return host_->rank(); }
@@ -52,17 +46,18 @@ class StagedTransport final : public Transport {
   using Transport::send;
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override;
-  /// Pieces that have been handed on; copies are not waited for by anybody else.
+  /// Operations of the underlying transport; copies in progress are listed as local work (own_work.hpp).
   [[nodiscard]] std::vector<Pending> pending() const override { return host_->pending(); }
 
-  /// Takes their pinned memory now, and not while they are sent: a system may take pinned memory when nothing runs on
-  /// the GPU alone, and a kernel of NCCL's may run until a peer has got such a message.
+  /// Allocates pinned memory for these messages, before they are sent. Later allocation could deadlock: a system may
+  /// delay pinning until the GPU is idle, and an NCCL kernel may run until a peer has such a message. Reserved sends
+  /// wait for a free buffer. Receives never wait, since a peer may not send before the receive is posted.
   void reserve(const StagedMessages& messages);
-  /// What reserve() takes for one message.
+  /// Pinned bytes that reserve() allocates per message.
   [[nodiscard]] static std::size_t pinned_bytes(std::size_t message_bytes,
                                                 std::size_t piece_bytes = usual_piece_bytes);
 
-  /// Pinned memory that this took so far.
+  /// Bytes of pinned memory allocated so far.
   [[nodiscard]] std::size_t staging_bytes() const;
 
  private:
@@ -74,7 +69,7 @@ class StagedTransport final : public Transport {
     }
   };
 
-  /// A piece that goes by way of the stream of copies: staged, or behind one of its way that is.
+  /// Piece of a message on the copy stream: staged, or queued behind a staged one of the same peer and tag.
   struct Sending {
     int peer = 0;
     Tag tag;
@@ -88,7 +83,7 @@ class StagedTransport final : public Transport {
   };
   using Reserved = std::tuple<Channel, StagedMessages::Direction, std::optional<std::uint32_t>>;
 
-  /// What was reserved for such messages, or what all others share.
+  /// Buffers reserved for such messages, or those that all others share.
   [[nodiscard]] Places& places(Tag tag, StagedMessages::Direction direction);
   void send_waiting(Places& at);
   void send_piece(int peer, Tag tag, std::vector<ConstBytes> ranges, Handler done);
@@ -101,7 +96,7 @@ class StagedTransport final : public Transport {
   Places others_;
   std::map<Reserved, Places> reserved_;
   std::map<Way, int, ByPeerAndTag>
-      copying_;  ///< pieces whose copies come before their sends; others must not overtake
+      copying_;  ///< pieces whose copies precede their sends; later pieces must not overtake
   std::unique_ptr<Stream> to_host_, to_device_;
 };
 

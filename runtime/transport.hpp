@@ -1,8 +1,8 @@
-// Moves bytes between ranks: `send` and `receive` under a tag, completion as a handler on the loop.
-// Implementations: MpiTransport, and InProcessTransport for many ranks in one process (simulation.hpp).
+// Transport: moves bytes between ranks under a tag, with completion as a handler on the loop. Implementations:
+// MpiTransport, StagedTransport, and the transports inside Simulation and VirtualCluster. Loop thread only.
 //
-// Messages from one peer under one tag arrive in the order of the sends and meet receives in the order in
-// which those were posted; nothing is said about different peers or tags. Loop thread only.
+// Messages from one peer under one tag arrive in the order of the sends and match receives in the order in which
+// those were posted. Different peers or tags have no order.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -15,25 +15,25 @@
 
 namespace ranvier::runtime {
 
-/// What a message is about. Values below `user` are Ranvier's own.
+/// Subject of a message. Values below `user` are reserved for Ranvier.
 enum class Channel : std::uint8_t {
-  activation,  ///< index: microbatch, and chunk of the receiver where ranks have several
-  gradient,    ///< likewise
-  collective,  ///< index: the operation's own number (unit and chunk)
-  tied,        ///< a tied parameter's gradients; index: unit
-  summary,     ///< what all ranks agree on after a step
-  weights,     ///< parameters on their way to a file; index: unit
-  control,     ///< liveness questions and answers
-  pull,        ///< a rank asks for a piece of parameters; waited for at all times
-  piece,       ///< and gets it; index: the place that it goes to
-  checkpoint,  ///< what a rank wrote of one, to rank 0
+  activation,  ///< index: microbatch; with several model chunks per rank, also the receiver's chunk
+  gradient,    ///< index: same as activation
+  collective,  ///< index: number of the operation (unit and chunk)
+  tied,        ///< gradients of a tied parameter; index: unit
+  summary,     ///< agreement of all ranks after a step
+  weights,     ///< parameters for a file, index: unit; blocks gathered at the end of a run
+  control,     ///< watchdog, NCCL setup and order, stop and failure notices
+  pull,        ///< request for a shard of parameters; always received
+  piece,       ///< reply with the shard; index: target buffer
+  checkpoint,  ///< a rank's part of a checkpoint's summary, sent to rank 0 on its request
   user,
 };
 [[nodiscard]] const char* to_string(Channel channel) noexcept;
 
 struct Tag {
   Channel channel = Channel::user;
-  std::uint32_t index = 0;  ///< below 2^20 (MPI guarantees few tags)
+  std::uint32_t index = 0;  ///< less than 2^20 (MPI guarantees few tags)
 
   friend bool operator==(const Tag&, const Tag&) = default;
 };
@@ -44,7 +44,7 @@ using ConstBytes = std::span<const std::byte>;
 
 class Transport {
  public:
-  /// An operation that was started and has not completed.
+  /// Operation that was started and has not completed.
   struct Pending {
     bool receives = false;
     int peer = 0;
@@ -58,8 +58,8 @@ class Transport {
   [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int ranks() const noexcept = 0;
 
-  /// Sends the ranges one after another as one message. They must stay as they are until `done` runs.
-  /// `done` is never called before this returns. A send to oneself is allowed.
+  /// Sends the ranges, concatenated, as one message. They must not change until `done` runs. `done` is never called
+  /// before this returns. A rank may send to itself.
   virtual void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) = 0;
 
   /// Fills the ranges from one message of the same total length; another length is ErrorCode::transport.
@@ -74,7 +74,7 @@ class Transport {
 
   [[nodiscard]] virtual std::vector<Pending> pending() const = 0;
 
-  /// Operations that have completed so far, but for those of Channel::control.
+  /// Number of operations completed so far, without Channel::control.
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
 
  protected:
