@@ -22,7 +22,7 @@ std::string typed(std::string_view title) {
   return word;
 }
 
-/// Whether a word of the heading begins with `start`; both as they are typed.
+/// Whether a word of the heading starts with `start`; both in lower case with dashes.
 bool has_word_with(std::string_view heading, std::string_view start) {
   for (std::size_t at = 0; at != std::string_view::npos;) {
     if (heading.substr(at).starts_with(start)) return true;

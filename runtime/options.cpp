@@ -38,7 +38,7 @@ std::string_view without_dashes(std::string_view name) {
   return name.substr(0, name.find('='));
 }
 
-/// The words of a name, between dashes or underscores.
+/// Words of a name, separated by dashes or underscores.
 std::vector<std::string_view> words_of(std::string_view name) {
   std::vector<std::string_view> words;
   while (!name.empty()) {
@@ -49,14 +49,14 @@ std::vector<std::string_view> words_of(std::string_view name) {
   return words;
 }
 
-/// How many words of one name the other has.
+/// Number of words in `these` that `those` contains, too.
 std::size_t shared_words(const std::vector<std::string_view>& these, const std::vector<std::string_view>& those) {
   return static_cast<std::size_t>(std::count_if(these.begin(), these.end(), [&](std::string_view word) {
     return std::find(those.begin(), those.end(), word) != those.end();
   }));
 }
 
-/// Values that a placeholder has as they are typed: auto and none of auto|none|PATH.
+/// Literal values in a placeholder: auto and none of auto|none|PATH.
 std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   std::vector<std::string> words;
   if (placeholder.find('|') == std::string::npos) return words;
@@ -66,15 +66,15 @@ std::vector<std::string> words_of_placeholder(const std::string& placeholder) {
   return words;
 }
 
-/// A value of a config file without the quotes around it, as other formats ask for them.
+/// Value of a config file without enclosing quotes.
 std::string without_quotes(const std::string& value) {
   const bool begins = !value.empty() && (value.front() == '"' || value.front() == '\'');
   const bool quoted = begins && value.size() >= 2 && value.back() == value.front();
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-/// Boost would refuse other lines, too, but it fills in placeholders of the line that it quotes, and goes on for ever
-/// where that is the one for the line itself (%invalid_line%).
+/// Checks the syntax before Boost does: Boost replaces placeholders in the line that it quotes, and loops endlessly
+/// on the text %invalid_line%.
 void expect_keys_and_values(const std::string& lines, const std::string& path) {
   std::istringstream text(lines);
   std::string line;
@@ -113,7 +113,7 @@ void OptionTable::parse(int argc, const char* const* argv) {
 }
 
 void OptionTable::read_flags(int argc, const char* const* argv) {
-  // Boost looks through all that it is told of at every word: it is told of the options that words name.
+  // Boost searches all registered options for every word, so only options that occur are registered.
   std::vector<std::string_view> named;
   for (int i = 1; i < argc; ++i)
     if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
@@ -132,7 +132,7 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
                             .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
                             .allow_unregistered()
                             .run();
-    Declared* asking = nullptr;  // what the words that follow belong to, if they are no flags
+    Declared* asking = nullptr;  // option that consumes the following words without dashes
     for (const auto& found : parsed.options) {
       if (found.position_key >= 0 && found.original_tokens.at(0) == "-h" && knows("help")) {
         set("help", "on", "-h", true);
@@ -271,7 +271,7 @@ std::uint64_t hash_of(const std::vector<ResolvedOption>& options) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&hash](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    hash = (hash ^ 0xffu) * 0x100000001b3u;  // no text contains 0xff, so boundaries count
+    hash = (hash ^ 0xffu) * 0x100000001b3u;  // separator: no text contains 0xff
   };
   for (const auto& option : options) {
     if (option.per_rank) continue;
@@ -317,7 +317,8 @@ constexpr std::pair<char, std::int64_t> time_units[] = {{'d', 86400}, {'h', 3600
 }  // namespace
 
 std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
-  constexpr std::int64_t most_seconds = std::int64_t{1} << 40;  // of a number: sums of four stay far inside 64 bits
+  // Limit per number, so that a sum of four fits 64 bits.
+  constexpr std::int64_t most_seconds = std::int64_t{1} << 40;
   if (text.empty()) return {};
   std::int64_t seconds = 0;
   for (const auto& [unit, unit_seconds] : time_units) {
@@ -344,9 +345,9 @@ std::string duration_text(std::chrono::seconds duration) {
 }
 
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr std::size_t longest_name = 100;  // what is longer is near to nothing, and would take much to compare
+  constexpr std::size_t longest_name = 100;  // longer names are never near, and slow to compare
   if (name.size() > longest_name) return {};
-  // What was mistyped in one place; a short name with two other letters is another name.
+  // A typing error in one place. In short names, two different letters make another name.
   std::optional<std::string> nearest;
   std::size_t fewest = std::max<std::size_t>(1, name.size() / 4) + 1;
   for (const auto& candidate : candidates) {
@@ -356,7 +357,7 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
     nearest = candidate;
   }
   if (nearest) return nearest;
-  // All words of one are in the other, as with --num-layers and --layers, --rate and --learning-rate.
+  // All words of one occur in the other: --num-layers and --layers, --rate and --learning-rate.
   const std::vector<std::string_view> words = words_of(name);
   std::size_t most = 0;
   for (const auto& candidate : candidates) {

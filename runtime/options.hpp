@@ -1,16 +1,11 @@
-// Options by name. A program declares each of them once, bound to a field of a plain struct; a table of them
-// reads the command line and a config file (`key = value` lines, the same words as the flags, `#` comments;
-// flags win), writes the help text by concern, and writes every value back as text for the start table and
-// for comparing ranks.
+// Options of a program, each declared once and bound to a field of a struct. A table of them reads the command line
+// and a config file (`key = value` lines, `#` comments; flags win) and writes help and values as text. Options are
+// read in the order of declaration, so a preset can set later ones. All errors are ErrorCode::usage with flag, value
+// and remedy. Bound fields outlive the table. One thread at a time.
 //
 //   OptionTable table;
-//   table.concern("optimizer");
-//   table.add({.name = "steps", .placeholder = "N", .help = "how long", .binding = whole(options.steps, 1)});
+//   table.add({.name = "steps", .placeholder = "N", .help = "Steps", .binding = whole(options.steps, 1)});
 //   table.parse(argc, argv);
-//
-// Options are read in the order of their declaration, so that one may set what later ones override (a
-// preset). All errors are ErrorCode::usage and name flag, value and remedy. Bound fields outlive the table.
-// One thread at a time.
 #pragma once
 
 #include "runtime/error.hpp"
@@ -33,27 +28,27 @@
 
 namespace ranvier::runtime {
 
-/// The two directions between a field and its text.
+/// Conversions between a field and its text.
 struct OptionBinding {
-  /// Sets the field. Returns what a value must be ("a whole number from 1 to 8") if `text` is not one.
+  /// Sets the field. If `text` is invalid, returns a description of valid values ("a whole number from 1 to 8").
   std::function<std::optional<std::string>(const std::string& text)> read;
   std::function<std::string()> write;
-  bool is_switch = false;          ///< the flag alone means "on"
-  std::vector<std::string> words;  ///< values that have names, for who completes what is typed
-  bool names_concern = false;      ///< its value is a heading of the help text, in one word or several (help_of())
+  bool is_switch = false;          ///< the flag without a value means "on"
+  std::vector<std::string> words;  ///< named values, for shell completion
+  bool names_concern = false;      ///< the value is a heading of the help text, in one or more words (help_of())
 };
 
 struct Option {
   std::string name;         ///< without dashes
-  std::string placeholder;  ///< of its value in the help text; empty for a switch
+  std::string placeholder;  ///< placeholder of the value in the help text; empty for a switch
   std::string help;
   OptionBinding binding;
-  std::string default_text;  ///< what the help text shows as the default; empty: what the field holds
-  bool per_rank = false;     ///< may differ between ranks: left out of the hash
-  std::string details = {};  ///< more, for help that is asked for by heading, and manual pages
+  std::string default_text;  ///< default shown in the help text; empty: the field's value
+  bool per_rank = false;     ///< may differ between ranks: excluded from the hash
+  std::string details = {};  ///< more, for help on a heading and for manual pages
 };
 
-/// One line of what a run resolved.
+/// Value of one option after parsing.
 struct ResolvedOption {
   std::string concern;
   std::string name;
@@ -64,22 +59,22 @@ struct ResolvedOption {
 
 class OptionTable {
  public:
-  /// Options declared from here on belong to this heading of the help text.
+  /// Sets the heading of the options declared from here on.
   void concern(std::string title);
   void add(Option option);
-  /// More about the option that was added last, for help that is asked for by heading, and manual pages.
+  /// Sets the details of the option that was added last.
   void details(std::string text) { options_.back().option.details = std::move(text); }
-  /// Options of the help text that has no heading. Without this call it has all options.
+  /// Names the options of the help text without a heading. Without this call it has all options.
   void usual(std::vector<std::string_view> names) { usual_ = std::move(names); }
-  /// Arguments that follow no flag go to `field`, in order; without this they are refused.
+  /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
-  /// Reads the flags and then, if one of the options is "config" and was given, that file. -h is short for --help.
+  /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
   void parse(int argc, const char* const* argv);
 
-  /// Whether the last parse() met the option, as a flag or as a key.
+  /// Whether the last parse() found the option, as a flag or as a key.
   [[nodiscard]] bool given(std::string_view name) const;
-  /// Those that it met, in the order of their declaration.
+  /// Options that it found, in the order of declaration.
   [[nodiscard]] std::vector<std::string> given() const;
 
   [[nodiscard]] std::string help(std::string_view usage) const;
@@ -91,7 +86,7 @@ class OptionTable {
     Option option;
     std::string concern;
     std::string default_text;
-    std::string text;    // as given
+    std::string text;    // value as given
     std::string origin;  // "--steps" or "steps in run.conf"; empty: not given
   };
 
@@ -110,26 +105,26 @@ class OptionTable {
   std::vector<std::string>* rest_ = nullptr;
 };
 
-/// FNV-1a over names and values, without those that may differ between ranks.
+/// FNV-1a hash of names and values, without options that may differ between ranks.
 [[nodiscard]] std::uint64_t hash_of(const std::vector<ResolvedOption>& options);
 
-/// "512MiB", "1.5GiB", "4096" → bytes; empty if it is no size.
+/// Bytes of "512MiB", "1.5GiB", "4096"; empty if `text` is not a size.
 [[nodiscard]] std::optional<std::size_t> parse_bytes(std::string_view text);
-/// The inverse: the largest unit that divides.
+/// Inverse of parse_bytes(), in the largest unit that divides.
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
-/// "90s", "30m", "1h30m", "2d": whole numbers with units from the largest to the smallest; empty if it is no such
-/// thing.
+/// Seconds of "90s", "30m", "1h30m", "2d": whole numbers with units from large to small; empty if `text` is not a
+/// duration.
 [[nodiscard]] std::optional<std::chrono::seconds> parse_duration(std::string_view text);
-/// The inverse; "0s" for none.
+/// Inverse of parse_duration(); "0s" for zero.
 [[nodiscard]] std::string duration_text(std::chrono::seconds duration);
 
-/// The candidate that somebody who wrote `name` meant: with the fewest edits (insert, delete, replace, swap
-/// neighbours) where they are few, or else one whose words are all in `name`, or the other way round.
+/// Candidate that was probably meant by `name`: the one with the fewest edits (insert, delete, replace, swap
+/// neighbors) if these are few. Otherwise one whose words all occur in `name`, or that has all words of `name`.
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view name,
                                                       const std::vector<std::string>& candidates);
 
-/// An integer from `low` to `high`.
+/// Integer from `low` to `high`.
 template <std::integral T>
 [[nodiscard]] OptionBinding whole(T& field, std::type_identity_t<T> low,
                                   std::type_identity_t<T> high = std::numeric_limits<T>::max()) {
@@ -140,7 +135,7 @@ template <std::integral T>
               field = value;
               return {};
             }
-            // The bound of the type is worth a word to those alone who went beyond it.
+            // The type's limit is mentioned only if the value exceeds it.
             if (high == std::numeric_limits<T>::max() && error != std::errc::result_out_of_range)
               return fmt::format("a whole number, at least {}", low);
             return fmt::format("a whole number from {} to {}", low, high);
@@ -148,7 +143,7 @@ template <std::integral T>
           .write = [&field] { return fmt::format("{}", field); }};
 }
 
-/// A number from `low` to `high`, or below `high` if that is excluded.
+/// Number from `low` to `high`; `high` itself may be excluded.
 template <std::floating_point T>
 [[nodiscard]] OptionBinding real(T& field, std::type_identity_t<T> low,
                                  std::type_identity_t<T> high = std::numeric_limits<T>::max(),
@@ -169,7 +164,7 @@ template <std::floating_point T>
           .write = [&field] { return fmt::format("{:.12g}", field); }};
 }
 
-/// One of a few words. Every value that the field can have has one.
+/// One of several words. Every value that the field can have needs a word.
 template <typename T>
 [[nodiscard]] OptionBinding choice(T& field, std::vector<std::pair<std::string, T>> words) {
   std::vector<std::string> names;
@@ -195,17 +190,17 @@ template <typename T>
 }
 
 [[nodiscard]] OptionBinding text(std::string& field);
-/// A positive size.
+/// Positive size in bytes.
 [[nodiscard]] OptionBinding bytes(std::optional<std::size_t>& field);
 [[nodiscard]] OptionBinding bytes(std::size_t& field);
-/// A time that is longer than none.
+/// Positive duration.
 [[nodiscard]] OptionBinding duration(std::optional<std::chrono::seconds>& field);
-/// "on" or "off" (true, false, yes, no, 1, 0 as well).
+/// "on" or "off" (also true, false, yes, no, 1, 0).
 [[nodiscard]] OptionBinding toggle(bool& field);
-/// A flag without value; `key = on` in a config file.
+/// Flag without a value; `key = on` in a config file.
 [[nodiscard]] OptionBinding switch_on(bool& field);
-/// --help and -h: `asked` becomes true, and `concern` the heading that the words after the flag name, if there are
-/// any; parse() refuses others with a list of the headings.
+/// --help and -h: sets `asked`, and sets `concern` to the heading named by the words after the flag, if any. parse()
+/// rejects unknown headings with a list.
 [[nodiscard]] OptionBinding help_of(bool& asked, std::string& concern);
 
 }  // namespace ranvier::runtime

@@ -1,4 +1,4 @@
-// Where there is no NVTX: no profiler is ever attached.
+// Build without NVTX: no profiler is ever attached.
 #include "runtime/profiler_ranges.hpp"
 
 namespace ranvier::runtime::profiler {

@@ -9,7 +9,7 @@ namespace ranvier::runtime::profiler {
 
 [[nodiscard]] bool attached() noexcept;
 
-/// Ranges may overlap, and end on another thread. These three with attached() only.
+/// Ranges may overlap, and end on another thread. Call these three only if attached() is true.
 [[nodiscard]] std::uint64_t begin_range(const std::string& name);
 void end_range(std::uint64_t range);
 void mark(const std::string& name);

@@ -5,7 +5,7 @@
 namespace ranvier::runtime::profiler {
 namespace {
 
-/// Null where no profiler is attached: it loads itself when the first function of NVTX is called.
+/// NVTX domain; null if no profiler is attached. A profiler loads at the first NVTX call.
 nvtxDomainHandle_t domain() noexcept {
   static const nvtxDomainHandle_t made = nvtxDomainCreateA("ranvier");
   return made;

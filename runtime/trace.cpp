@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t lanes = 5;
 constexpr int rows_per_lane = 100;
-// Spans are recorded about when they end: so many in a row that ended before some time, and all that are older did.
+// Spans are recorded shortly after they end. If this many in a row ended before a time, all older ones did, too.
 constexpr int enough_older = 256;
 
 const char* to_string(Trace::Lane lane) noexcept {
@@ -35,7 +35,7 @@ std::string name_of(SpanKind kind, int index) {
   return index < 0 ? std::string(to_string(kind)) : fmt::format("{} {}", to_string(kind), index);
 }
 
-/// "forward 3", of a validation "validation forward 3".
+/// "forward 3"; in a validation "validation forward 3".
 std::string name_of(const Trace::Span& span) {
   const std::string name = name_of(span.kind, span.index);
   if (span.activity == SpanKind::step || span.lane == Trace::Lane::steps) return name;
@@ -83,7 +83,7 @@ const char* to_string(SpanKind kind) noexcept {
 Trace::Trace(int rank, const Clock& clock, std::size_t capacity)
     : rank_(rank), clock_(&clock), start_(clock.now()), capacity_(capacity) {
   expect(capacity >= 1, "a trace of {} spans", capacity);
-  ring_.reserve(capacity);  // growing would copy it under the lock; pages that no span has reached take no memory
+  ring_.reserve(capacity);  // growing would copy spans under the lock; unused pages take no memory
 }
 
 std::int64_t Trace::step() const {
@@ -122,7 +122,7 @@ void Trace::record(SpanKind kind, Lane lane, Duration begin, Duration end, int i
 }
 
 std::int64_t Trace::computed_ns(std::int64_t from_ns, std::int64_t to_ns) const {
-  std::int64_t until_ns = std::min(to_ns, runs_since_ns_);  // backwards from here all is counted
+  std::int64_t until_ns = std::min(to_ns, runs_since_ns_);  // everything from here to to_ns counts as computed
   std::int64_t computed = to_ns - std::max(from_ns, until_ns);
   int older = 0;
   for (std::size_t i = 0; i < ring_.size() && older < enough_older && until_ns > from_ns; ++i) {
@@ -248,7 +248,7 @@ std::string Trace::chrome_events(std::size_t newest) const {
   std::stable_sort(all.begin(), all.end(), [](const Span& a, const Span& b) { return a.begin_ns < b.begin_ns; });
   if (all.size() > newest) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(newest));
 
-  // Spans of a row may not overlap in the format: messages in flight together get rows below each other.
+  // The format forbids overlapping spans in a row, so concurrent messages get rows below each other.
   std::array<std::vector<std::int64_t>, lanes> row_ends;
   std::string events =
       fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":"rank {0}"}}}})", rank_);

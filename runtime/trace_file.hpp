@@ -1,4 +1,4 @@
-// What several ranks did (Trace::chrome_events()) as one file for Chrome or Perfetto. Any thread.
+// Writes the trace events of several ranks (Trace::chrome_events()) to one file for Chrome or Perfetto. Any thread.
 #pragma once
 
 #include "runtime/atomic_file.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::runtime {
 
-/// `events`: one text per rank; empty ones are left out. Throws ErrorCode::io; `retry` as for AtomicFile.
+/// Writes `events`, one text per rank, without empty ones. Throws ErrorCode::io; `retry` as for AtomicFile.
 void write_trace_file(const std::filesystem::path& path, std::span<const std::string> events,
                       AtomicFile::Retry retry = nullptr);
 
