@@ -3,10 +3,10 @@
 // chooses among them and computes.
 //
 // Receives are posted as soon as their buffer is free: activations `slots` ahead, samples `sample_slots` ahead. The
-// receive of a gradient is posted once the activation that it belongs to was taken, long before it can come. Messages of
-// one direction may arrive in any order; they are used in microbatch order. If nothing is trained up to the end of the
-// slice, no gradient comes for a microbatch. Its backward pass is empty then, and begins once the next slice has taken
-// the activation. Loop thread only.
+// receive of a gradient is posted once the activation that it belongs to was taken, long before it can come. Messages
+// of one direction may arrive in any order; they are used in microbatch order. If nothing is trained up to the end of
+// the slice, no gradient comes for a microbatch. Its backward pass is empty then, and begins once the next slice has
+// taken the activation. Loop thread only.
 #pragma once
 
 #include "actors/pipeline/chunk_order.hpp"
