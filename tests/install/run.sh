@@ -49,17 +49,21 @@ cp -r "$prefix/share/ranvier/example-project" example
   >configure.log 2>&1 || { cat configure.log; fail "the example was not configured"; }
 "$cmake" --build built >build.log 2>&1 || { cat build.log; fail "the example was not built"; }
 
-train() {  # train STAGES
+train() {  # train STAGES NAME STEPS RATE FLAG...
   "${MPIEXEC:-mpirun}" --oversubscribe --bind-to none -n "$1" built/shift-train --g-inter "$1" \
     --data "$source/README.md" --layers 2 --hidden 32 --heads 2 --sequence-length 32 --batch-size 8 \
-    --microbatch-size 2 --pipeline-limit 2 --learning-rate 3e-3 --steps 40 --threads 1 --metrics "metrics-$1" \
-    --save "weights-$1.safetensors" >"log-$1" 2>&1 || { cat "log-$1"; fail "no training with --g-inter $1"; }
+    --microbatch-size 2 --pipeline-limit 2 --learning-rate "$4" --steps "$3" --threads 1 --metrics "metrics-$2" \
+    --save "weights-$2.safetensors" "${@:5}" >"log-$2" 2>&1 || { cat "log-$2"; fail "no training of $2"; }
 }
-train 1
-train 2
+train 1 one 40 3e-3
+train 2 two 40 3e-3
 
-cmp weights-1.safetensors weights-2.safetensors || fail "weights differ between one stage and two"
+cmp weights-one.safetensors weights-two.safetensors || fail "weights differ between one stage and two"
 losses() { grep -o '"loss":[^,]*' "metrics-$1" | cut -d: -f2; }
-[ "$(losses 1)" = "$(losses 2)" ] || fail "losses differ between one stage and two"
-losses 1 | awk 'NR == 1 { first = $1 } END { print "loss", first, "to", $1; exit !(NR == 40 && $1 < 0.8 * first) }' ||
+[ "$(losses one)" = "$(losses two)" ] || fail "losses differ between one stage and two"
+losses one |
+  awk 'NR == 1 { first = $1 } END { print "loss", first, "to", $1; exit !(NR == 40 && $1 < 0.8 * first) }' ||
   fail "the loss does not fall"
+
+train 1 again 1 0 --init-from weights-one.safetensors
+cmp weights-one.safetensors weights-again.safetensors || fail "weights that --save wrote are not those of --init-from"

@@ -1,5 +1,6 @@
 #include "models/weights/gpt_config.hpp"
 
+#include "models/weights/model_config.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
@@ -196,4 +197,15 @@ TEST_CASE_FIXTURE(Fixture, "weights that are no GPT-2's are refused") {
   writer.append(&value, 1);
   writer.commit();
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(path), 1)); }), {"wte.weight", "GPT-2"}));
+}
+
+TEST_CASE_FIXTURE(Fixture, "GPT-2's embedding before blocks of another kind is left to the program that has them") {
+  const auto path = folder.path() / "own.safetensors";
+  SafetensorsWriter writer(path, {{"wte.weight", runtime::DType::f32, {1, 1}},
+                                  {"wpe.weight", runtime::DType::f32, {1, 1}},
+                                  {"shift.0.now", runtime::DType::f32, {1}}});
+  const std::vector<float> zeros(3);
+  writer.append(zeros.data(), zeros.size());
+  writer.commit();
+  CHECK_FALSE(stored_model(Safetensors(path), std::nullopt));
 }
