@@ -36,6 +36,7 @@ bool tells_classes(const ConfigFile& config) {
 bool is_bert_type(std::string_view model_type) { return model_type == "bert" || model_type == "roberta"; }
 
 BertConfig read_bert_config(const ConfigFile& config) {
+  config.require_unquantized();
   const std::string type = config.word("model_type");
   if (!is_bert_type(type)) config.refuse("model_type", "the layers of bert or roberta");
   BertConfig result;

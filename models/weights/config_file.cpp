@@ -36,6 +36,10 @@ const json::value* ConfigFile::find(std::string_view key) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+bool ConfigFile::has_objects() const {
+  return std::ranges::any_of(object_, [](const auto& member) { return member.value().is_object(); });
+}
+
 int ConfigFile::size(std::string_view key, std::optional<int> otherwise, int least) const {
   const json::value* const value = find(key);
   if (value == nullptr && otherwise) return *otherwise;
@@ -98,6 +102,19 @@ void ConfigFile::require(std::string_view key, const std::function<bool(const js
 
 void ConfigFile::require(std::string_view key, const json::value& value, const std::string& computed) const {
   require(key, [&](const json::value& found) { return found == value; }, computed);
+}
+
+void ConfigFile::require_unquantized() const {
+  for (const char* const key : {"quantization_config", "compression_config"}) {
+    const json::value* const value = find(key);
+    if (value == nullptr) continue;
+    const auto* const object = value->if_object();
+    const json::value* const method = object == nullptr ? nullptr : object->if_contains("quant_method");
+    fail(ErrorCode::data,
+         "{}: the weights are quantized: '{}' has quant_method {}; use the original weights, or save what "
+         "transformers' model.dequantize() returns",
+         path_.string(), key, shown(method));
+  }
 }
 
 void ConfigFile::refuse(std::string_view key, const std::string& computed) const {

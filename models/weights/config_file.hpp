@@ -41,6 +41,8 @@ class ConfigFile {
   [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
   /// "" where the key is missing or null.
   [[nodiscard]] std::string word(std::string_view key) const;
+  /// Whether any key has an object.
+  [[nodiscard]] bool has_objects() const;
   /// The object under this key as a file of its own; none where it is missing or null.
   [[nodiscard]] std::optional<ConfigFile> object(std::string_view key) const;
 
@@ -48,6 +50,9 @@ class ConfigFile {
   void require(std::string_view key, const std::function<bool(const boost::json::value&)>& accepts,
                const std::string& computed) const;
   void require(std::string_view key, const boost::json::value& value, const std::string& computed) const;
+
+  /// Refuses quantized weights, whose tensors are not the model's.
+  void require_unquantized() const;
 
   /// That these weights cannot be used.
   [[noreturn]] void refuse(std::string_view key, const std::string& computed) const;

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <string_view>
+#include <tuple>
 
 namespace ranvier::models {
 namespace {
@@ -80,6 +81,7 @@ std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder) {
 
 GptConfig parse_gpt_config(std::string_view text, const std::filesystem::path& path) {
   const ConfigFile config(text, path);
+  config.require_unquantized();
   config.require("model_type", [](const auto& value) { return is_text(value, {"gpt2"}); }, "GPT-2's layers");
   GptConfig result{.text = config.text()};
   GptOptions& options = result.sizes;
@@ -99,6 +101,7 @@ GptConfig parse_gpt_config(std::string_view text, const std::filesystem::path& p
       },
       "1e-5");
   config.require("scale_attn_weights", true, "true");
+  std::ignore = config.flag("reorder_and_upcast_attn", false);  // scores are fp32 in any case
   config.require("scale_attn_by_inverse_layer_idx", false, "false");
   config.require("tie_word_embeddings", true, "true");
   config.require("add_cross_attention", false, "false");

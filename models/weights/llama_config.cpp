@@ -43,24 +43,22 @@ constexpr std::array types = {
          .windows_begin = true},
 };
 
+bool is_one(const json::value& value) { return value == 1 || value == 1.0; }
+
 const Type* find_type(std::string_view name) {
   for (const Type& type : types)
     if (type.name == name) return &type;
   return nullptr;
 }
 
-/// Older versions of transformers have it beside rope_theta, newer ones all in rope_parameters.
-void read_rope(const ConfigFile& config, LlamaOptions& options) {
-  constexpr double usual_base = 10000;
-  options.rope_base = config.number("rope_theta", usual_base);
-  const auto parameters = config.object("rope_parameters");
-  const auto scaling = parameters ? parameters : config.object("rope_scaling");
-  if (parameters) options.rope_base = parameters->number("rope_theta", options.rope_base);
-  if (!scaling) return;
+/// None for the frequencies of the base alone.
+std::optional<RopeScaling> read_scaling(const ConfigFile* scaling) {
+  if (scaling == nullptr) return std::nullopt;
+  scaling->require("partial_rotary_factor", is_one, "1");
   const char* const key = scaling->has("rope_type") ? "rope_type" : "type";
   const std::string kind = scaling->word(key);
-  if (kind.empty() || kind == "default") return;
-  RopeScaling& rope = options.rope_scaling.emplace();
+  if (kind.empty() || kind == "default") return std::nullopt;
+  RopeScaling rope;
   if (kind == "linear") {
     rope.kind = RopeScaling::Kind::linear;
   } else if (kind == "llama3") {
@@ -74,6 +72,28 @@ void read_rope(const ConfigFile& config, LlamaOptions& options) {
     scaling->refuse(key, "the rotary frequencies default, linear or llama3");
   }
   rope.factor = scaling->number("factor");
+  return rope;
+}
+
+/// Older versions of transformers write rope_scaling and rope_theta, newer ones rope_parameters with both.
+void read_rope(const ConfigFile& config, LlamaOptions& options) {
+  constexpr double usual_base = 10000;
+  const auto older = config.object("rope_scaling"), newer = config.object("rope_parameters");
+  if (newer && newer->has_objects()) config.refuse("rope_parameters", "the same rotary frequencies in all layers");
+  options.rope_base = config.number("rope_theta", usual_base);
+  options.rope_scaling = read_scaling(older ? &*older : nullptr);
+  if (older) options.rope_base = older->number("rope_theta", options.rope_base);
+  if (!newer) return;
+  const double base = newer->number("rope_theta", options.rope_base);
+  const auto scaling = read_scaling(&*newer);
+  const bool same_base = base == options.rope_base || !(older || config.find("rope_theta") != nullptr);
+  if (!same_base || (older && scaling != options.rope_scaling))
+    fail(ErrorCode::data,
+         "{}: 'rope_parameters' and '{}' give different rotary frequencies; remove the one that the weights were "
+         "not trained with",
+         config.path().string(), older ? "rope_scaling" : "rope_theta");
+  options.rope_base = base;
+  options.rope_scaling = scaling;
 }
 
 /// Positions that one sees, alike in all layers; 0: all.
@@ -120,6 +140,7 @@ std::string flag_json(bool value) { return value ? "true" : "false"; }
 bool is_llama_type(std::string_view model_type) { return find_type(model_type) != nullptr; }
 
 LlamaOptions read_llama_config(const ConfigFile& config) {
+  config.require_unquantized();
   const std::string name = config.word("model_type");
   const Type* const type = find_type(name);
   if (type == nullptr) config.refuse("model_type", "the layers of llama, mistral, qwen2 or qwen3");
@@ -149,9 +170,10 @@ LlamaOptions read_llama_config(const ConfigFile& config) {
                                                   .head_size = "'head_dim'"}))
     fail(ErrorCode::data, "{}: {}", config.path().string(), *problem);
   config.require("hidden_act", [](const auto& value) { return is_text(value, {"silu", "swish"}); }, "silu");
+  config.require("is_causal", true, "attention to earlier positions");
   config.require("mlp_bias", false, "no biases in the MLP");
   config.require("attention_dropout", [](const auto& value) { return value == 0 || value == 0.0; }, "no dropout");
-  config.require("partial_rotary_factor", [](const auto& value) { return value == 1 || value == 1.0; }, "1");
+  config.require("partial_rotary_factor", is_one, "1");
   return options;
 }
 

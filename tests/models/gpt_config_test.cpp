@@ -94,7 +94,8 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that another is made of keeps all that
   "n_layer": 12, "n_embd": 12, "n_head": 3, "vocab_size": 70, "n_positions": 1024, "n_ctx": 1024,
   "model_type": "gpt2", "resid_pdrop": 0.1, "eos_token_id": 69,"big":123456789012345678901234567890,
   "task_specific_params": { "text-generation": {"do_sample": true, "max_length": [50, 60]} },
-  "\u006eested": {}, "dtype": "bfloat16", "n_layer": 13 }
+  "\u006eested": {}, "dtype": "bfloat16", "n_layer": 13,
+  "reorder_and_upcast_attn": true }
 )";
   CHECK(gpt_config_json(sizes, like) == R"({
   "_name_or_path": "a \"b\", {c}",
@@ -112,6 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that another is made of keeps all that
   "task_specific_params": { "text-generation": {"do_sample": true, "max_length": [50, 60]} },
   "nested": {},
   "dtype": "float32",
+  "reorder_and_upcast_attn": true,
   "embd_pdrop": 0,
   "attn_pdrop": 0
 }
@@ -142,6 +144,8 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
                                                          {"attn_pdrop", "-0.1"},
                                                          {"embd_pdrop", "\"0.1\""},
                                                          {"add_cross_attention", "true"},
+                                                         {"reorder_and_upcast_attn", "1"},
+                                                         {"quantization_config", R"({"quant_method":"gptq"})"},
                                                          {"pruned_heads", "{\"0\": [1]}"}};
   for (const auto& [key, value] : refused) {
     CAPTURE(key);

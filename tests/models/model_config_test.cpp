@@ -87,6 +87,26 @@ TEST_CASE("rotary frequencies are read as older and newer versions of transforme
   CHECK(parsed(config("llama", R"("rope_scaling": {"type": "linear", "factor": 2})")).rope_scaling ==
         RopeScaling{.kind = RopeScaling::Kind::linear, .factor = 2});
   CHECK(!parsed(config("llama", R"("rope_parameters": {"rope_theta": 1e6, "rope_type": "default"})")).rope_scaling);
+  CHECK(same(parsed(config("llama", R"("rope_parameters": {"rope_theta": 500000.0, )" + values +
+                                        R"(}, "rope_theta": 5e5, "rope_scaling": {)" + values + "}")),
+             older));
+}
+
+TEST_CASE("rotary frequencies that a config.json gives twice, or by layer type, are refused") {
+  const std::string newer = R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"})";
+  refused(config("llama", newer + R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})"),
+          {path, "'rope_parameters' and 'rope_scaling'", "remove the one"});
+  refused(config("llama", newer + R"(, "rope_theta": 10000.0)"), {"'rope_parameters' and 'rope_theta'"});
+  refused(config("qwen3", R"("rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}})"),
+          {"'rope_parameters'", "all layers"});
+  refused(config("llama", R"("rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5})"),
+          {"'partial_rotary_factor'", "5E-1"});
+}
+
+TEST_CASE("quantized weights are refused with what to use instead") {
+  for (const char* const type : {"llama", "bert"})
+    refused(config(type, R"("quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true})"),
+            {"are quantized", "'quantization_config'", "bitsandbytes", "dequantize"});
 }
 
 TEST_CASE(
@@ -111,6 +131,7 @@ TEST_CASE("what would be computed otherwise is refused by its key") {
   refused(config("gemma"), {path, "'model_type'", "gemma", "llama"});
   refused(config("llama", R"("hidden_act": "gelu")"), {"'hidden_act'", "gelu", "silu"});
   refused(config("llama", R"("mlp_bias": true)"), {"'mlp_bias'"});
+  refused(config("llama", R"("is_causal": false)"), {"'is_causal'"});
   refused(config("llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0})"), {"'rope_type'", "yarn"});
   refused(config("qwen2", R"("use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1)"),
           {"'max_window_layers'"});
