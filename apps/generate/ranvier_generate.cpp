@@ -73,7 +73,9 @@ Model load(const GenerateOptions& options) {
   model.folder = file.path().has_parent_path() ? file.path().parent_path() : ".";
   const auto stored = models::stored_model(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
   if (!stored)
-    fail(ErrorCode::data, "{}: it is no GPT-2's, and there is no config.json beside it that says what model it is",
+    fail(ErrorCode::data,
+         "config.json is missing in the folder of {}, whose tensors are not a GPT-2's; copy the model's "
+         "config.json there",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
   if (models::fills_masks(sizes))

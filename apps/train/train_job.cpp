@@ -11,10 +11,12 @@
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/bert_config.hpp"
 #include "models/weights/model_config.hpp"
+#include "models/weights/safetensors.hpp"
 #include "runtime/cores.hpp"
 
 #include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ranvier::apps {
@@ -82,6 +84,21 @@ models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   return masking;
 }
 
+/// Only of a GPT-2 do the tensors say enough; flags may say the sizes of another model.
+void expect_configuration(const TrainOptions& options) {
+  const std::string& from = options.run.init_from;
+  if (from.empty() || !initial_config(options).empty() ||
+      !std::holds_alternative<models::GptOptions>(options.model.sizes))
+    return;
+  const models::Safetensors weights(models::find_weights(from, "--init-from"));
+  if (weights.find("wte.weight") == nullptr)
+    fail(ErrorCode::data,
+         "config.json is missing in the folder of {}, whose tensors are not a GPT-2's; copy the model's "
+         "config.json there, or "
+         "add --model with the model's family and sizes",
+         weights.path().string());
+}
+
 Job make_image_job(const TrainOptions& options, const models::ModelSizes& model) {
   const int size = options.model.size(models::Size::image_size);
   const auto pixels = static_cast<std::size_t>(size) * static_cast<std::size_t>(size);
@@ -116,6 +133,7 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
 }  // namespace
 
 Job make_job(const TrainOptions& options) {
+  expect_configuration(options);
   models::ModelSizes model = options.model.sizes;
   models::set_precision(model, options.trainer.precision);
   models::set_attention(model, attention_kernels(options), options.device.fast_attention_backward);

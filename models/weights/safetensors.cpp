@@ -276,6 +276,9 @@ void Safetensors::open(const std::filesystem::path& path) {
   const auto bytes = files_.emplace_back(path).bytes();
   const std::string file = path.string();
   std::vector<StoredTensor> tensors;
+  constexpr std::string_view pointer = "version https://git-lfs.github.com/spec/";
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(pointer))
+    fail(ErrorCode::data, "{}: it is git-LFS's pointer to the weights; run 'git lfs pull' in its folder", file);
   if (bytes.size() < length_bytes)
     fail(ErrorCode::data, "{}: not a safetensors file: {} bytes, too short for a header", file, bytes.size());
   std::uint64_t header_bytes = 0;
@@ -345,12 +348,21 @@ std::span<const std::byte> Safetensors::bytes_of(const StoredTensor& tensor) con
 }
 
 std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag) {
-  if (!std::filesystem::is_directory(given)) return given;
+  const bool is_folder = std::filesystem::is_directory(given);
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (std::filesystem::exists(given / name)) return given / name;
+    if (is_folder && std::filesystem::exists(given / name)) return given / name;
   }
-  fail(ErrorCode::io, "{} {}: the folder has no model.safetensors and no model.safetensors.index.json", flag,
-       given.string());
+  if (is_folder ? std::filesystem::exists(given / "adapter_config.json")
+                : given.filename() == "adapter_model.safetensors")
+    fail(ErrorCode::usage,
+         "{} {}: it is an adapter without its model; use the model here and the adapter's folder with "
+         "--init-adapter "
+         "(ranvier-generate: --adapter)",
+         flag, given.string());
+  if (!is_folder) return given;
+  fail(ErrorCode::io,
+       "{} {}: the folder has no model.safetensors and no model.safetensors.index.json; use the folder of a model",
+       flag, given.string());
 }
 
 }  // namespace ranvier::models

@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
   CHECK(validation(evaluated) == validation(tuned));
   refused(trained(file("masks"), {"--eval-only"}), 64, "have no head for classes: train one first");
   refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
-          "leave the flag out where --init-from says it");
+          "--classes 4 is not the model of --init-from " + file("tuned") + ", which has 3");
   folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n");
   refused(
       run(1, {"--init-from", file("tuned"), "--data", file("other.jsonl"), "--label-field", "kind", "--steps", "1"},

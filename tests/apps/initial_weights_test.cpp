@@ -1,6 +1,7 @@
 // What --init-from brings along, from flags to what is saved: no run, no ranks.
 #include "apps/train/files/initial_weights.hpp"
 
+#include "apps/train/train_job.hpp"
 #include "models/gpt.hpp"
 #include "models/llama.hpp"
 #include "models/text/tokenizer_files.hpp"
@@ -124,6 +125,31 @@ TEST_CASE_FIXTURE(Fixture, "without a config.json sizes are those of the tensors
   CHECK(gpt.heads == 2);
   CHECK(gpt.vocab_size == 285);
   refused({"--model", "gpt2-small"}, {"--heads 12 does not divide the 16 channels"});
+}
+
+TEST_CASE_FIXTURE(Fixture, "a folder that has no model is refused with what is there instead") {
+  const auto from = [&](const std::string& name) {
+    return error_of([&] { static_cast<void>(parse({"--init-from", path(name), "--data", "a.bin"})); });
+  };
+  folder.write("adapter/adapter_config.json", "{}");
+  folder.write("adapter/adapter_model.safetensors", "");
+  for (const char* const name : {"adapter", "adapter/adapter_model.safetensors"}) {
+    CHECK(from(name).code() == ErrorCode::usage);
+    CHECK(says(from(name), path(name) + ": it is an adapter without its model"));
+    CHECK(says(from(name), "--init-adapter"));
+  }
+  folder.write("clone/model.safetensors",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n");
+  CHECK(says(from("clone"), "clone/model.safetensors: it is git-LFS's pointer"));
+  CHECK(says(from("clone"), "git lfs pull"));
+
+  write_model(folder, "llama",
+              models::LlamaOptions{.layers = 1, .hidden = 8, .heads = 2, .inner = 8, .vocab_size = 9});
+  std::filesystem::remove(path("llama/config.json"));
+  const TrainOptions options = parse({"--init-from", path("llama"), "--data", "a.bin"});
+  const auto missing = error_of([&] { static_cast<void>(make_job(options)); });
+  CHECK(says(missing, "config.json is missing in the folder of " + path("llama/model.safetensors")));
+  CHECK(says(missing, "copy the model's config.json there"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their config.json") {
@@ -258,7 +284,9 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--model", "qwen3"}, {"--model qwen3", "is a llama"});
   refuses({"--layers", "3"}, {"--layers 3", "which has 2"});
   refuses({"--model", "llama", "--kv-heads", "4"}, {"--kv-heads 4", "which has 2"});
-  refuses({"--kv-heads", "2"}, {"--kv-heads", "--model llama"});
+  CHECK(taken({"--kv-heads", "2"}).model.size(models::Size::kv_heads) == 2);
+  refuses({"--kv-heads", "3"}, {"--kv-heads 3", "which has 2"});
+  refuses({"--classes", "3"}, {"--classes 3: --model llama has no such size", "bert, roberta"});
   refuses({"--dropout", "0.1"}, {"--dropout 0.1", "drops nothing"});
   refuses({"--heads", "2"}, {"--heads 2", "config.json says 4"});
   refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
@@ -296,6 +324,9 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(says(error, words));
   };
   refuses({"--model", "bert"}, "is a roberta");
+  const TrainOptions with_classes =
+      parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});
+  CHECK(with_classes.model.size(models::Size::classes) == 3);
   refuses({"--sequence-length", "65"}, "has learned: give at most 64");
   refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");
   refuses({"--mask-token", "257"}, "--mask-token 257 is not one of the 257 tokens");

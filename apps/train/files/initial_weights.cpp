@@ -59,7 +59,9 @@ void adopt_family(TrainOptions& options, const OptionTable& table, const models:
   const models::ModelSizes asked = std::exchange(model.sizes, stored);
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const field = models::find_size(model.sizes, size);
-    if (field != nullptr && table.given(flag)) *field = models::value_of(asked, size);
+    if (field == nullptr || !table.given(flag)) continue;
+    const auto other = model.other_sizes.extract(size);
+    *field = other ? other.mapped() : models::value_of(asked, size);
   }
 }
 

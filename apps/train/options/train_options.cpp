@@ -82,22 +82,24 @@ OptionBinding model(ModelOptions& field) {
 
 /// A size of the model that --model names.
 OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
-  return {
-      .read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
-        int* const field = models::find_size(model.sizes, which);
-        if (field == nullptr && given == no_size) return {};
-        if (field == nullptr)
-          return fmt::format(
-              "{}, as --model {} has no such size, or --model {}, or leave the flag out where --init-from says it",
-              no_size, model.name, families_with(which));
-        return whole(*field, least, most).read(given);
-      },
-      .write =
-          [&model, which] {
-            models::ModelSizes sizes = model.sizes;
-            const int* const field = models::find_size(sizes, which);
-            return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
-          }};
+  return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
+            int* const field = models::find_size(model.sizes, which);
+            if (field == nullptr && given == no_size) return {};
+            return whole(field != nullptr ? *field : model.other_sizes[which], least, most).read(given);
+          },
+          .write =
+              [&model, which] {
+                models::ModelSizes sizes = model.sizes;
+                const int* const field = models::find_size(sizes, which);
+                return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
+              }};
+}
+
+void expect_sizes_of_model(const ModelOptions& model) {
+  for (const auto& [which, flag] : models::named_sizes())
+    if (const auto other = model.other_sizes.find(which); other != model.other_sizes.end())
+      fail(ErrorCode::usage, "--{} {}: --model {} has no such size; remove the flag, or use --model {}", flag,
+           other->second, model.name, families_with(which));
 }
 
 OptionBinding dropout(ModelOptions& model) {
@@ -495,6 +497,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   resolve_batch(trainer, run_defaults, table);
   resolve_data(options, table);
   adopt_initial_weights(options, table);
+  expect_sizes_of_model(options.model);
   resolve_labels(options, table);
   choose_tokenizer(options, table);
   resolve_tuning(options, table);

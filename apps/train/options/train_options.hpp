@@ -26,8 +26,10 @@ namespace ranvier::apps {
 struct ModelOptions {
   std::string name = "gpt";  ///< models::named_models(): a preset, or a family for sizes of one's own
   models::ModelSizes sizes;  ///< of the trainer's precision
-  std::string train;         ///< expression for names of parameters that are trained; empty: all
-  std::string freeze;        ///< and of those that are not; empty: none
+  /// Sizes given by flags that --model does not have; the model of --init-from may have them.
+  std::map<models::Size, int> other_sizes = {};
+  std::string train;   ///< expression for names of parameters that are trained; empty: all
+  std::string freeze;  ///< and of those that are not; empty: none
   models::LoraOptions lora{.rank = 0, .targets = {"q_proj", "v_proj"}};  ///< rank 0: there are no adapters
 
   [[nodiscard]] int size(models::Size which) const { return models::value_of(sizes, which); }
