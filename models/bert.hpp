@@ -21,6 +21,7 @@ struct BertOptions {
   int inner = 3072;           ///< F, of the MLP
   int vocab_size = 30522;     ///< V; stored rows are a multiple of 64, the extra ones are never predicted
   int sequence_length = 512;  ///< T
+  int positions = 0;          ///< with parameters; those after the first T keep their values. 0: T
   int types = 2;              ///< of tokens: rows of a table whose first one is used
   bool roberta = false;       ///< names, and where positions begin
   int padding_token = 0;      ///< RoBERTa's positions begin with row padding_token + 1 of their table
@@ -36,6 +37,10 @@ struct BertOptions {
 
   [[nodiscard]] bool classifies() const noexcept { return classes > 0; }
   [[nodiscard]] int first_position() const noexcept { return roberta ? padding_token + 1 : 0; }
+  /// Rows of their table.
+  [[nodiscard]] int position_rows() const noexcept {
+    return first_position() + (positions > 0 ? positions : sequence_length);
+  }
 };
 
 /// Families with sizes of one's own ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large",

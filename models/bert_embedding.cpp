@@ -138,7 +138,8 @@ class BertEmbedding final : public Layer {
         dtype_(options.precision.compute),
         table_(BertTokenTable(options)),
         unit_(add_units(builder)),
-        positions_(add_table(builder, "position_embeddings", options.first_position() + options.sequence_length)),
+        positions_(add_table(builder, "position_embeddings", options.position_rows(),
+                             options.position_rows() - options.first_position() - options.sequence_length)),
         types_(add_table(builder, "token_type_embeddings", options.types)),
         norm_(builder, unit_, bert_prefix(options) + "embeddings.LayerNorm", bert_norm(options)),
         units_(std::move(builder).units()) {}
@@ -149,11 +150,12 @@ class BertEmbedding final : public Layer {
     return builder.add_unit(bert_prefix(options_) + "embeddings");
   }
 
-  ParameterPlace add_table(UnitBuilder& builder, const char* name, int rows) const {
-    return builder.add(unit_, {bert_prefix(options_) + "embeddings." + name + ".weight",
-                               {static_cast<std::size_t>(rows), table_.channels},
-                               bert_initializer(options_),
-                               true});
+  ParameterPlace add_table(UnitBuilder& builder, const char* name, int rows, int undecayed_rows = 0) const {
+    return builder.add(unit_, {.name = bert_prefix(options_) + "embeddings." + name + ".weight",
+                               .shape = {static_cast<std::size_t>(rows), table_.channels},
+                               .initializer = bert_initializer(options_),
+                               .decays = true,
+                               .undecayed_end = static_cast<std::size_t>(undecayed_rows) * table_.channels});
   }
 
   /// Where a call's arrays lie. Letters: N = B·T rows, C channels.
@@ -183,7 +185,7 @@ class BertEmbedding final : public Layer {
 
   bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
   std::size_t first_row() const { return static_cast<std::size_t>(options_.first_position()); }
-  std::size_t usable_positions() const { return static_cast<std::size_t>(options_.sequence_length); }
+  std::size_t usable_positions() const { return static_cast<std::size_t>(options_.position_rows()) - first_row(); }
   ParameterPlace first_position() const {
     return {positions_.unit, positions_.offset + first_row() * table_.channels};
   }

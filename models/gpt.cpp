@@ -71,15 +71,20 @@ GptTokenTable::GptTokenTable(const GptOptions& options)
                   .initializer = {Initializer::Kind::normal, 0.02f}}) {}
 
 std::unique_ptr<Layer> make_gpt_embedding(const GptOptions& options, const Tuning& tuning) {
-  const std::vector<std::size_t> shape{static_cast<std::size_t>(options.sequence_length),
-                                       static_cast<std::size_t>(options.hidden)};
-  return make_token_embedding(
-      {.table = GptTokenTable(options),
-       .positions = UnitSpec{"wpe", {{"wpe.weight", shape, {Initializer::Kind::normal, 0.02f}, true}}},
-       .dropout = options.dropout,
-       .dropout_site = embedding_dropout_site,
-       .precision = options.precision},
-      tuning);
+  const auto channels = static_cast<std::size_t>(options.hidden);
+  const auto rows = static_cast<std::size_t>(options.position_rows());
+  const ParameterSpec positions{
+      .name = "wpe.weight",
+      .shape = {rows, channels},
+      .initializer = {Initializer::Kind::normal, 0.02f},
+      .decays = true,
+      .undecayed_end = (rows - static_cast<std::size_t>(options.sequence_length)) * channels};
+  return make_token_embedding({.table = GptTokenTable(options),
+                               .positions = UnitSpec{"wpe", {positions}},
+                               .dropout = options.dropout,
+                               .dropout_site = embedding_dropout_site,
+                               .precision = options.precision},
+                              tuning);
 }
 
 std::unique_ptr<Layer> make_gpt_head(const GptOptions& options, const Tuning& tuning) {

@@ -27,12 +27,15 @@ struct GptOptions {
   int hidden = 768;            ///< C
   int heads = 12;              ///< H
   int vocab_size = 50257;      ///< V; stored rows are a multiple of 64, the extra ones are never predicted
-  int sequence_length = 1024;  ///< T, and the rows of wpe
+  int sequence_length = 1024;  ///< T
+  int positions = 0;           ///< rows of wpe; those after the first T keep their values. 0: T
   float dropout = 0;           ///< of embeddings, attention weights and residual branches
   int tile = 1;                ///< tiles of each large product's weight, units of their own; divides hidden
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
+
+  [[nodiscard]] int position_rows() const noexcept { return positions > 0 ? positions : sequence_length; }
 };
 
 /// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b", as large as PaRO's smaller model; and Myelin's

@@ -139,6 +139,12 @@ int layers_of(const ModelSizes& sizes) noexcept {
   return resnet == nullptr ? value_of(sizes, layers) : resnet->layers();
 }
 
+int* find_positions(ModelSizes& sizes) noexcept {
+  if (auto* const bert = std::get_if<BertOptions>(&sizes)) return &bert->positions;
+  auto* const gpt = std::get_if<GptOptions>(&sizes);
+  return gpt == nullptr ? nullptr : &gpt->positions;
+}
+
 float* find_dropout(ModelSizes& sizes) noexcept {
   if (auto* const bert = std::get_if<BertOptions>(&sizes)) return &bert->dropout;
   auto* const gpt = std::get_if<GptOptions>(&sizes);

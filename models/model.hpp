@@ -51,6 +51,9 @@ enum class Size {
 /// Blocks of a transformer, or all layers of a residual network: a pipeline has at most so many stages.
 [[nodiscard]] int layers_of(const ModelSizes& sizes) noexcept;
 
+/// How many positions have parameters, of which sequence_length are trained; null where none has.
+[[nodiscard]] int* find_positions(ModelSizes& sizes) noexcept;
+
 /// Share of values dropped in training; null where the family drops none.
 [[nodiscard]] float* find_dropout(ModelSizes& sizes) noexcept;
 [[nodiscard]] float dropout_of(const ModelSizes& sizes) noexcept;

@@ -32,6 +32,7 @@ struct ParameterSpec {
   bool decays = false;              ///< whether weight decay touches it
   std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
   std::optional<Tile> tile;         ///< none: the whole tensor. Tiles of one tensor have its name
+  std::size_t undecayed_end = 0;    ///< elements at the end that weight decay does not touch
 
   [[nodiscard]] std::size_t elements() const;  ///< product of the shape
   [[nodiscard]] const std::vector<std::size_t>& tensor_shape() const { return tile ? tile->tensor_shape : shape; }

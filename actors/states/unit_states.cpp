@@ -54,12 +54,15 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {
       const models::ParameterSpec& parameter = state.spec->parameters[p];
       const std::size_t offset = state.spec->offset(p);
-      const std::size_t begin = std::max(offset, state.optimizer.begin);
-      const std::size_t end =
-          std::min(offset + parameter.elements(), state.optimizer.begin + state.optimizer.count);
-      if (begin < end) {
-        state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, parameter.decays});
-      }
+      const std::size_t elements = parameter.elements(), decayed = elements - parameter.undecayed_end;
+      const auto add_segment = [&](std::size_t from, std::size_t to, bool decays) {
+        const std::size_t begin = std::max(offset + from, state.optimizer.begin);
+        const std::size_t end = std::min(offset + to, state.optimizer.begin + state.optimizer.count);
+        if (begin < end)
+          state.segments.push_back({begin - state.optimizer.begin, end - state.optimizer.begin, decays});
+      };
+      add_segment(0, decayed, parameter.decays);
+      add_segment(decayed, elements, false);
     }
     state.gradients.assign(
         uses[u], {.range = state.trained() ? range(sharding.gradients) : Range(), .dtype = precision_.gradient});

@@ -108,12 +108,11 @@ std::string bert_config_json(const BertOptions& options, const std::string& like
                                    {"num_attention_heads", options.heads},
                                    {"intermediate_size", options.inner},
                                    {"vocab_size", options.vocab_size},
-                                   {"max_position_embeddings", options.first_position() + options.sequence_length},
+                                   {"max_position_embeddings", options.position_rows()},
                                    {"type_vocab_size", options.types}})
     members.set(key, fmt::format("{}", value));
   for (const char* key : dropout_keys) members.set(key, fmt::format("{:.6g}", options.dropout));
-  for (const char* key : {"torch_dtype", "dtype"})
-    if (members.has(key)) members.set(key, "\"float32\"");
+  members.set_fp32();
   if (!options.classifies()) return members.json();
   if (members.has("classifier_dropout")) members.set("classifier_dropout", "null");  // as the others
   const std::string config = members.json();

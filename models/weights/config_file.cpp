@@ -145,6 +145,12 @@ void JsonMembers::set(const std::string& key, std::string value) {
   }
 }
 
+void JsonMembers::set_fp32() {
+  const bool newer = has("dtype");
+  if (newer) set("dtype", "\"float32\"");
+  if (!newer || has("torch_dtype")) set("torch_dtype", "\"float32\"");
+}
+
 std::string JsonMembers::json() const {
   std::string all;
   for (const auto& [key, value] : members_)

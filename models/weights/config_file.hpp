@@ -75,6 +75,8 @@ class JsonMembers {
   [[nodiscard]] bool has(const std::string& key) const { return places_.contains(key); }
   /// In its place, or at the end.
   void set(const std::string& key, std::string value);
+  /// Sets fp32, which trained tensors are, as the type in which transformers loads all of them.
+  void set_fp32();
   [[nodiscard]] std::string json() const;
 
  private:

@@ -121,12 +121,13 @@ std::string gpt_config_json(const GptOptions& options, const std::string& like) 
     "bos_token_id": null, "eos_token_id": null, "torch_dtype": "float32"})";
   JsonMembers members(like.empty() ? from_nothing : std::string_view(like));
   members.set("model_type", "\"gpt2\"");
-  for (const SizeKey& size : sizes) members.set(size.key, fmt::format("{}", options.*size.field));
+  GptOptions saved = options;
+  saved.sequence_length = options.position_rows();
+  for (const SizeKey& size : sizes) members.set(size.key, fmt::format("{}", saved.*size.field));
   for (const char* key : dropout_keys)
     members.set(key, fmt::format("{:.6g}", static_cast<double>(options.dropout)));
-  if (members.has("n_ctx")) members.set("n_ctx", fmt::format("{}", options.sequence_length));  // n_positions of old
-  for (const char* key : {"torch_dtype", "dtype"})
-    if (members.has(key)) members.set(key, "\"float32\"");
+  if (members.has("n_ctx")) members.set("n_ctx", fmt::format("{}", saved.sequence_length));  // n_positions of old
+  members.set_fp32();
   return members.json();
 }
 

@@ -215,8 +215,7 @@ std::string llama_config_json(const LlamaOptions& options, const std::string& li
                                    {"max_position_embeddings", positions}})
     members.set(key, fmt::format("{}", value));
   members.set("tie_word_embeddings", flag_json(options.tied));
-  for (const char* key : {"torch_dtype", "dtype"})
-    if (members.has(key)) members.set(key, "\"float32\"");
+  members.set_fp32();
   return members.json();
 }
 

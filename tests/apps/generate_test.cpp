@@ -211,7 +211,7 @@ TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is 
   CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");
   const auto tuned = ranvier::models::read_gpt_config(path("tuned"));
   REQUIRE(tuned);
-  CHECK(tuned->sizes.sequence_length == 32);
+  CHECK(tuned->sizes.sequence_length == 64);
   CHECK(tuned->dropout.at("resid_pdrop") == 0.25f);
   CHECK(has(tuned->text, "\"eos_token_id\": 284,\n  \"mine\": [1e-05],"));
   CHECK(generate("--weights " + path("tuned") + " --prompt the --tokens 3").status == 0);

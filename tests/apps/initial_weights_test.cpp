@@ -161,6 +161,7 @@ TEST_CASE_FIXTURE(Fixture,
                   "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
   const TrainOptions shorter = from_model({"--sequence-length", "48"});
   CHECK(shorter.model.gpt().sequence_length == 48);
+  CHECK(shorter.model.gpt().position_rows() == 64);
   CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
   CHECK_FALSE(notes(from_model(), "positions"));
   refused({"--sequence-length", "65"}, {"--sequence-length 65 is more than the 64 positions", "give at most 64"});
@@ -323,10 +324,10 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(error.code() == ErrorCode::usage);
     CHECK(says(error, words));
   };
-  refuses({"--model", "bert"}, "is a roberta");
   const TrainOptions with_classes =
       parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});
   CHECK(with_classes.model.size(models::Size::classes) == 3);
+  refuses({"--model", "bert"}, "is a roberta");
   refuses({"--sequence-length", "65"}, "has learned: give at most 64");
   refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");
   refuses({"--mask-token", "257"}, "--mask-token 257 is not one of the 257 tokens");

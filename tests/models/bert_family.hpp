@@ -33,6 +33,7 @@ inline std::vector<std::pair<std::string, BertOptions>> bert_family(Precision pr
   wide.inner = 64;
   wide.types = 1;
   wide.roberta = true;
+  wide.positions = 9;
   wide.padding_token = 1;
   wide.norm_epsilon = 1e-5f;
   wide.targets = 5;

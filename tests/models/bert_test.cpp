@@ -22,13 +22,14 @@ using runtime::DType;
 namespace {
 
 /// Which gradients are zero as they should be: keys' biases move all scores of a query alike, and nothing uses the
-/// types but the first, nor RoBERTa's rows before its first position.
+/// types but the first, nor RoBERTa's rows before its first position, nor positions after a sample's last.
 bool has_no_slope(const std::string& tensor, const BertOptions& options, std::size_t element) {
   const auto C = static_cast<std::size_t>(options.hidden);
   if (tensor.ends_with("self.key.bias")) return true;
   if (tensor.ends_with("token_type_embeddings.weight")) return element >= C;
-  return tensor.ends_with("position_embeddings.weight") &&
-         element < static_cast<std::size_t>(options.first_position()) * C;
+  const auto first = static_cast<std::size_t>(options.first_position());
+  const std::size_t last = first + static_cast<std::size_t>(options.sequence_length);
+  return tensor.ends_with("position_embeddings.weight") && (element < first * C || element >= last * C);
 }
 
 bool is_rounding(const std::string& tensor) { return tensor.ends_with("self.key.bias"); }

@@ -118,6 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that another is made of keeps all that
   "attn_pdrop": 0
 }
 )");
+  CHECK(gpt_config_json(sizes, R"({"n_layer": 1})").find("\"torch_dtype\": \"float32\"") != std::string::npos);
   folder.write("config.json", gpt_config_json(sizes, like));
   CHECK(gpt_config_json(sizes, read_gpt_config(folder.path())->text) == gpt_config_json(sizes, like));
 }

@@ -118,10 +118,12 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     fail(ErrorCode::usage, "{} is more than the {} positions that --init-from {} {}: give at most {}",
          asked_for(model, table, "sequence-length", length), positions, options.run.init_from,
          learned ? "has learned" : "is for", positions);
+  if (int* const rows = models::find_positions(model.sizes)) *rows = positions;
   if (length < positions)
     options.notes.push_back(
         learned
-            ? fmt::format("positions: the first {} of the {} in {}", length, positions, weights.path().string())
+            ? fmt::format("positions: the first {} of the {} in {} are trained, the others stay as they are",
+                          length, positions, weights.path().string())
             : fmt::format("positions: {} of the {} that {} is for", length, positions, weights.path().string()));
 }
 
