@@ -2,9 +2,12 @@
 
 #include "apps/checkpoint/saved_training.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
+#include "apps/train/files/file_agreement.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/adapter_files.hpp"
 #include "models/weights/partial_weights.hpp"
+#include "models/weights/safetensors.hpp"
+#include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/error.hpp"
@@ -43,6 +46,13 @@ std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& bes
   }
 }
 
+/// Type of the unit's weights in the checkpoint.
+runtime::DType dtype_of(const offload::Manifest& manifest, const models::UnitSpec& unit) {
+  const auto array = std::ranges::find_if(
+      manifest.arrays, [&](const auto& each) { return each.unit == unit.name && each.name == "weights"; });
+  return array->dtype;  // saved_model() has found it
+}
+
 void write_units(const models::WeightLayout& layout, const fs::path& partial,
                  std::span<const models::UnitSpec> units, const models::UnitSource& read) {
   models::WeightWriter writer(layout, partial);
@@ -55,6 +65,19 @@ void write_units(const models::WeightLayout& layout, const fs::path& partial,
     }
   }
   writer.close();
+}
+
+/// The weights that the training began with; null unless they can still be read.
+std::optional<models::Safetensors> first_weights_of(const offload::Manifest& manifest) {
+  const std::string from = said_of_run(manifest, "init-from");
+  if (from.empty()) return std::nullopt;
+  try {
+    const fs::path path = models::find_weights(from, "--init-from");
+    if (content_of_weights(path) != said_of_run(manifest, "init-from content")) return std::nullopt;
+    return models::Safetensors(path, option_of_run(manifest, "ignore-tensors"));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 /// Its bytes.
@@ -113,19 +136,34 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
 
   models::FilesBeside beside{{"config.json", model->config.text}};
   const std::string about_tokenizer = add_tokenizer(option_of_run(reader.manifest(), "tokenizer"), beside);
-  const models::WeightLayout layout(units, options.file_bytes);
+  const bool trains_all = std::ranges::all_of(units, &models::UnitSpec::trained);
+  const auto first = trains_all ? std::nullopt : first_weights_of(reader.manifest());
+  models::TensorTypes types = first ? models::untrained_types(*first, units) : models::TensorTypes();
+  if (merge) std::erase_if(types, [&](const auto& type) { return merge->changes(type.first); });
+  const models::WeightLayout layout(units, options.file_bytes, models::WeightLayout::single_name, types);
   fs::create_directories(options.folder, unknown);
   const fs::path partial_folder = models::partial_path(options.folder, "weights", models::random_job());
   models::PartialWeights partial(options.folder, models::PartialWeights::Kind::folder, partial_folder, layout);
   write_units(layout, partial_folder, units,
               [&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
                 read(unit, begin, out);
+                if (first && !unit.trained)
+                  models::restore_values(*first, unit, begin, out, dtype_of(reader.manifest(), unit));
                 if (merge) merge->add(unit, begin, out);
               });
   partial.commit(beside);
-  return fmt::format("weights of step {}: {} in {} file{}: {}\n{}", reader.manifest().step,
+  const std::string from = said_of_run(reader.manifest(), "init-from");
+  std::string about_untrained;
+  if (!trains_all && !first && !from.empty())
+    about_untrained = fmt::format(
+        "tensors that were not trained are fp32, from their values in the checkpoint: --init-from {} of the "
+        "training "
+        "cannot be read or has other weights; put them back and export again to have those tensors unchanged\n",
+        from);
+  return fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
                      runtime::format_bytes(layout.bytes()), layout.files().size(),
-                     layout.files().size() > 1 ? "s" : "", options.folder.string(), about_tokenizer);
+                     layout.files().size() > 1 ? "s" : "", options.folder.string(), about_tokenizer,
+                     about_untrained);
 }
 
 }  // namespace ranvier::apps

@@ -5,6 +5,7 @@
 #include "models/sample_source.hpp"
 #include "models/text/question_file.hpp"
 #include "models/text/tokenizer.hpp"
+#include "models/weights/safetensors.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -29,6 +30,8 @@ struct Job {
   std::vector<std::filesystem::path> files;  ///< whose content decides what is trained: the same on every rank
   std::string config;  ///< of the model, as config.json has it beside saved weights; empty: there is none
   std::map<std::string, std::string> beside_weights;  ///< other files that are saved there, by name
+  /// Weights of --init-from, from which --save copies tensors that are not trained; null: there are none.
+  std::shared_ptr<const models::Safetensors> untrained;
 
   /// As people count them.
   [[nodiscard]] std::int64_t tokens_of_sample() const {

@@ -6,6 +6,7 @@
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/watched_reads.hpp"
+#include "apps/train/files/weight_source.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/run_defaults.hpp"
 #include "apps/train/run.hpp"
@@ -240,6 +241,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     std::vector<std::filesystem::path> files;
     together(*session, [&] {
       job = build(options);
+      job.untrained = untrained_weights(options, job.architecture);
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
     watch->does("compares its files with those of other ranks");

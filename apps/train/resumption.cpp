@@ -3,7 +3,9 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_facts.hpp"
 #include "apps/train/files/data_content.hpp"
+#include "apps/train/files/file_agreement.hpp"
 #include "apps/train/options/option_effects.hpp"
+#include "models/weights/model_config.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/console.hpp"
@@ -15,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -25,6 +28,12 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 using offload::CheckpointEntry;
 
+/// Empty: there is none.
+std::string text_of(const json::object& about, std::string_view name) {
+  const json::value* const value = about.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
 }  // namespace
 
 Resumption::Resumption(const RankRun& run) : run_(run) {
@@ -33,7 +42,9 @@ Resumption::Resumption(const RankRun& run) : run_(run) {
   if (options.folder.empty() && !options.resumes()) return;
   if (!options.folder.empty()) prepare_folder();
   together(run.session, [&] {
-    if (run_.speaks()) describe_run();
+    if (!run_.speaks()) return;
+    describe_run();
+    if (run_.job.untrained) place_.init_content = base_content_ = content_of_weights(run_.job.untrained->path());
   });
   if (options.resumes()) {
     together(run.session, [&] {
@@ -62,6 +73,7 @@ void Resumption::name_training() {
   }
   about_["training"] = place_.training;
   about_["init-from"] = place_.init_from;
+  about_["init-from content"] = place_.init_content;
 }
 
 void Resumption::prepare_folder() {
@@ -156,6 +168,7 @@ void Resumption::find() {
   }
   place_ = {};
   place_.init_from = run_.options.run.init_from;
+  place_.init_content = base_content_;
   if (!reader_) {
     if (const auto& rollback = run_.options.trainer.rollback)
       together(run_.session, [&] {
@@ -180,10 +193,9 @@ void Resumption::find() {
   const offload::Manifest& manifest = reader_->manifest();
   place_.step = manifest.step;
   place_.checkpoint = reader_->path().string();
-  if (const auto* training = manifest.about.if_contains("training"); training != nullptr && training->is_string())
-    place_.training = std::string(training->get_string());
-  if (const auto* from = manifest.about.if_contains("init-from"); from != nullptr && from->is_string())
-    place_.init_from = std::string(from->get_string());
+  place_.training = text_of(manifest.about, "training");
+  if (manifest.about.contains("init-from")) place_.init_from = text_of(manifest.about, "init-from");
+  place_.init_content = text_of(manifest.about, "init-from content");
   if (const std::string& given = run_.options.run.init_from; !given.empty() && given != place_.init_from) {
     std::string line = fmt::format(
         "--init-from {}: the weights are those of {}, whose training began {}", given, place_.checkpoint,
@@ -249,11 +261,27 @@ void Resumption::loaded(double seconds) {
   if (!reader_) return;
   const std::uint64_t bytes = reader_->manifest().data_bytes();
   reader_.reset();
+  compare_base();
   if (!run_.speaks()) return;
   const std::string others =
       candidates_.size() > 1 ? fmt::format(", the newest of {} whole ones", candidates_.size()) : "";
   remarks_.push_back(fmt::format("resumed from {}{}: step {} is done, {} were read and checked in {:.2f} s",
                                  place_.checkpoint, others, place_.step, runtime::format_bytes(bytes), seconds));
+}
+
+void Resumption::compare_base() {
+  const bool same = !base_content_.empty() && base_content_ == place_.init_content;
+  keeps_base_ = !broadcast_text(run_.session, same ? "same" : "").empty();
+  const RunOptions& run = run_.options.run;
+  const models::Architecture& model = run_.job.architecture;
+  if (keeps_base_ || !run_.speaks() || run.save.empty() || run_.options.model.adapts() ||
+      place_.init_from.empty() || model.trained_parameters() == model.parameters())
+    return;
+  remarks_.push_back(fmt::format(
+      "note: tensors that are not trained will be saved as fp32, from their {} values in the checkpoint: {}; add "
+      "--init-from with the weights that the training began with to save them unchanged",
+      to_string(model.precision.compute),
+      run.init_from.empty() ? "--init-from is missing" : "--init-from has other weights"));
 }
 
 void Resumption::compare_options() {
@@ -265,7 +293,23 @@ void Resumption::compare_options() {
         changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
+    compare_positions();
   });
+}
+
+void Resumption::compare_positions() const {
+  const std::string saved = text_of(reader_->manifest().about, "config");
+  if (saved.empty() || run_.job.config.empty()) return;
+  const auto positions_in = [&](const std::string& config) {
+    const models::ModelSizes sizes =
+        models::parse_model_config(config, fs::path(place_.checkpoint) / "config.json").sizes;
+    return models::learns_positions(sizes) ? models::value_of(sizes, models::Size::sequence_length) : 0;
+  };
+  const int before = positions_in(saved), now = positions_in(run_.job.config);
+  if (before != now)
+    fail(ErrorCode::data, "{} has {} learned positions, and the model has {}; {}", place_.checkpoint, before, now,
+         before > now ? "add --init-from with the weights that the training began with"
+                      : "remove --init-from, and give the model's sizes by flags");
 }
 
 void Resumption::describe_run() {

@@ -41,6 +41,8 @@ class Resumption {
   [[nodiscard]] offload::CheckpointReader* reader() noexcept { return reader_ ? &*reader_ : nullptr; }
   /// What a checkpoint of this run says of it, but for what is known only as it is taken. Rank 0.
   [[nodiscard]] const boost::json::object& about() const noexcept { return about_; }
+  /// After loaded(), the same on all ranks: whether --init-from has the weights that the training began with.
+  [[nodiscard]] bool keeps_base() const noexcept { return keeps_base_; }
   /// What is new for the start to say, in lines. Rank 0.
   [[nodiscard]] std::vector<std::string> take_remarks() noexcept { return std::exchange(remarks_, {}); }
 
@@ -59,12 +61,17 @@ class Resumption {
   /// All ranks: whether any has found the checkpoint damaged; then the first of them says so.
   [[nodiscard]] bool is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const;
   void compare_options();
+  void compare_base();
+  /// A shorter --sequence-length keeps all positions of --init-from, so that other flags may say less than the states.
+  void compare_positions() const;
   void describe_run();
   /// Keeps the name of the training in the folder, or takes the one that is kept there.
   void name_training();
 
   const RankRun& run_;
   TrainingPlace place_;
+  std::string base_content_;  // content_of_weights() of Job::untrained; on rank 0
+  bool keeps_base_ = true;
   std::optional<offload::CheckpointFolder> folder_;
   std::vector<offload::CheckpointEntry> candidates_;  // the newest last, down to the one that is taken; on rank 0
   int passed_over_ = 0;                               // checkpoints that are not whole, or damaged; on rank 0

@@ -62,7 +62,7 @@ void check_shared(const RankRun& run) {
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
+Run::Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, Job& job,
          StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began)
     : options_(std::move(options)),
       job_(job),
@@ -203,6 +203,7 @@ void Run::load() {
     together(run_.session, [&] { damage = training_->load(); });
   } while (resumption_->pass_over(damage));
   resumption_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
+  if (!resumption_->keeps_base()) job_.untrained.reset();
   say_remarks();
 }
 

@@ -30,7 +30,7 @@ class Run {
 
   /// All but the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`: may be null.
   /// `missing`: as in RankRun.
-  Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, const Job& job,
+  Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, Job& job,
       StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
   ~Run();
 
@@ -72,7 +72,7 @@ class Run {
   void measure_peak();
 
   TrainOptions options_;
-  const Job& job_;
+  Job& job_;
   runtime::AsioLoop loop_;
   runtime::MpiTransport transport_;
   RankRun run_;

@@ -175,14 +175,19 @@ AdapterMerge::AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std
   }
 }
 
+bool AdapterMerge::changes(const std::string& parameter) const {
+  const std::string module = parameter.substr(0, parameter.rfind('.'));
+  return parameter.ends_with(".weight") && matrices_.contains(lora_a(module)) && matrices_.contains(lora_b(module));
+}
+
 void AdapterMerge::add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const {
   const auto rank = static_cast<std::size_t>(lora_.rank);
   std::vector<double> sums;
   for_each_part(unit, begin, begin + values.size(),
                 [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
+                  if (!changes(parameter.name)) return;
                   const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
                   const auto a = matrices_.find(lora_a(module)), b = matrices_.find(lora_b(module));
-                  if (a == matrices_.end() || b == matrices_.end() || !parameter.name.ends_with(".weight")) return;
                   // A row of W goes with a row of B and columns of A, and with [in, out] the other way round.
                   const std::size_t inputs = a->second.size() / rank;
                   const std::size_t columns = inputs_first_ ? b->second.size() / rank : inputs;

@@ -49,6 +49,8 @@ class AdapterMerge {
   AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std::span<const UnitSpec> adapters,
                const UnitSource& read);
 
+  /// Whether it changes this parameter of the base.
+  [[nodiscard]] bool changes(const std::string& parameter) const;
   /// `values` are those of elements [begin, …) of a unit of the base.
   void add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const;
 

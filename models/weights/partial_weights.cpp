@@ -79,6 +79,20 @@ std::set<std::string> files_of(const fs::path& folder) {
   }
 }
 
+/// The bytes of these values in another type.
+std::vector<std::byte> exactly(runtime::DType dtype, std::span<const float> values, const UnitSpec& unit) {
+  return runtime::with_float_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    std::vector<std::byte> bytes(values.size() * sizeof(T));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const T value = runtime::from_float<T>(values[i]);
+      expect(runtime::to_float(value) == values[i], "{} of '{}' is no {}", values[i], unit.name, to_string(dtype));
+      std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+    return bytes;
+  });
+}
+
 /// Tokenizer and configuration files of the model in `folder` whose names are not among `beside`. Empty if no model
 /// is stored there.
 std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
@@ -344,16 +358,22 @@ void WeightWriter::refuse(const char* what, std::size_t file) const {
 void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const float> values) {
   const std::vector<WeightLayout::Run> runs = layout_->runs(unit, begin, begin + values.size());
   std::vector<iovec> parts;
+  std::vector<std::vector<std::byte>> narrowed;  // values of 2-byte types
   for (std::size_t next = 0; next < runs.size();) {
     // Parameters that are neighbours in the file, whatever lies between them in the unit.
     const std::size_t file = runs[next].file;
     std::uint64_t offset = runs[next].offset, end = offset;
     parts.clear();
+    narrowed.clear();
     for (; next < runs.size() && parts.size() < IOV_MAX && runs[next].file == file && runs[next].offset == end;
          ++next) {
-      const std::size_t bytes = runs[next].count * sizeof(float);
+      const WeightLayout::Run& run = runs[next];
+      const auto of_run = values.subspan(run.begin - begin, run.count);
+      const std::size_t bytes = run.count * runtime::size_of(run.dtype);
       // pwritev() only reads them.
-      parts.push_back({const_cast<float*>(values.data()) + (runs[next].begin - begin), bytes});
+      void* data = const_cast<float*>(of_run.data());
+      if (run.dtype != runtime::DType::f32) data = narrowed.emplace_back(exactly(run.dtype, of_run, unit)).data();
+      parts.push_back({data, bytes});
       end += bytes;
     }
     const int descriptor = open(file);

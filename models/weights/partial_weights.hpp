@@ -95,14 +95,15 @@ class WeightWriter {
   WeightWriter(const WeightWriter&) = delete;
   WeightWriter& operator=(const WeightWriter&) = delete;
 
-  /// Writes what elements [begin, begin + values.size()) of a unit have for the files. Throws ErrorCode::io.
+  /// Writes what elements [begin, begin + values.size()) of a unit have for the files. The types of their tensors
+  /// hold them exactly. Throws ErrorCode::io.
   void put(const UnitSpec& unit, std::size_t begin, std::span<const float> values);
 
   /// Makes what was put durable. Throws ErrorCode::io.
   void close();
 
-  /// Elements that were put, gaps and padding apart: over all processes they have to be WeightLayout::elements().
-  [[nodiscard]] std::uint64_t elements() const noexcept { return bytes_ / sizeof(float); }
+  /// Bytes that were put, gaps and padding apart: over all processes they have to be WeightLayout::value_bytes().
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   [[nodiscard]] int open(std::size_t file);

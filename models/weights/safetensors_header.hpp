@@ -4,6 +4,8 @@
 #include "runtime/dtype.hpp"
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +20,9 @@ struct TensorToStore {
   [[nodiscard]] std::size_t elements() const;
   [[nodiscard]] std::size_t bytes() const { return elements() * runtime::size_of(dtype); }
 };
+
+/// Types of tensors by name; a tensor without an entry is fp32.
+using TensorTypes = std::map<std::string, runtime::DType, std::less<>>;
 
 /// All that comes before the values of the first tensor, whose bytes the others' follow in order.
 [[nodiscard]] std::string safetensors_header(std::span<const TensorToStore> tensors);

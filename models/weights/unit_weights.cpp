@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -161,6 +163,46 @@ void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin,
                   float* const values = to + (at - begin);
                   file.read(tensor, first, first + count, values);
                   check_finite(file, tensor, first, {values, count});
+                });
+}
+
+namespace {
+
+/// Null unless the file has the parameter's tensor, of its shape and a type that can be read.
+const StoredTensor* same_tensor(const Safetensors& file, const ParameterSpec& parameter) {
+  const StoredTensor* const tensor = find(file, parameter.name);
+  return tensor != nullptr && tensor->dtype && tensor->shape == parameter.tensor_shape() ? tensor : nullptr;
+}
+
+}  // namespace
+
+TensorTypes untrained_types(const Safetensors& file, std::span<const UnitSpec> units) {
+  TensorTypes types;
+  for (const UnitSpec& unit : units) {
+    if (unit.trained) continue;
+    for (const ParameterSpec& parameter : unit.parameters)
+      if (const StoredTensor* const tensor = same_tensor(file, parameter)) types[parameter.name] = *tensor->dtype;
+  }
+  return types;
+}
+
+void restore_values(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::span<float> values,
+                    runtime::DType held) {
+  std::vector<float> stored;
+  for_each_part(unit, begin, begin + values.size(),
+                [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
+                  const StoredTensor* const tensor = same_tensor(file, parameter);
+                  if (tensor == nullptr) return;
+                  stored.resize(count);
+                  file.read(*tensor, first, first + count, stored.data());
+                  runtime::with_float_type(held, [&](auto type) {
+                    for (std::size_t i = 0; i < count; ++i) {
+                      float& value = values[at - begin + i];
+                      const float rounded = runtime::to_float(runtime::from_float<decltype(type)>(stored[i]));
+                      if (std::bit_cast<std::uint32_t>(rounded) == std::bit_cast<std::uint32_t>(value))
+                        value = stored[i];
+                    }
+                  });
                 });
 }
 

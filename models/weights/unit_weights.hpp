@@ -39,6 +39,14 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units, con
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to,
                const AbsentTensors& absent = {});
 
+/// Types in the file of the tensors of units that are not trained.
+[[nodiscard]] TensorTypes untrained_types(const Safetensors& file, std::span<const UnitSpec> units);
+
+/// Undoes the rounding to `held` of elements [begin, …) of a unit that is not trained: takes those values of the file
+/// that round to the ones here.
+void restore_values(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::span<float> values,
+                    runtime::DType held);
+
 /// What a file with these units has, each tensor where the first of its parameters comes.
 [[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units,
                                                     runtime::DType dtype = runtime::DType::f32);

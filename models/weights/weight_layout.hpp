@@ -2,7 +2,7 @@
 // index, as transformers cuts them. Everyone who knows the model knows all headers, names and offsets, so that any
 // number of processes write their parts at once without a word between them. Pure data; any thread.
 //
-// A unit's gaps and padding are in no file. Values are fp32.
+// A unit's gaps and padding are in no file. Values are fp32 unless a tensor has another type.
 #pragma once
 
 #include "models/layer.hpp"
@@ -35,15 +35,16 @@ class WeightLayout {
     std::uint64_t offset = 0;  ///< bytes from the file's start
     std::size_t begin = 0;     ///< of the unit
     std::size_t count = 0;
+    runtime::DType dtype = runtime::DType::f32;  ///< in the file
 
     friend bool operator==(const Run&, const Run&) = default;
   };
 
-  /// Tensors come in the order of the units, each where the first of its parameters does. A file ends before the tensor
-  /// whose values would make it larger than `most_bytes`; a tensor that is larger itself has a file of its own.
-  /// `single` is what the file is called if there is but one.
+  /// Tensors come in the order of the units, each where the first of its parameters does; in a file, 2-byte types
+  /// follow fp32, so that every value is aligned. A file ends before the tensor whose values would make it larger
+  /// than `most_bytes`; a tensor that is larger itself has a file of its own. `single` is the name of the only file.
   explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes = default_file_bytes,
-                        std::string single = single_name);
+                        std::string single = single_name, const TensorTypes& types = {});
 
   [[nodiscard]] const std::vector<File>& files() const noexcept { return files_; }
   /// The single one's, or "model-00001-of-00003.safetensors"; `stem` takes the place of "model" in the latter.
@@ -53,6 +54,8 @@ class WeightLayout {
 
   /// Of all tensors.
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
+  /// Bytes of all tensors.
+  [[nodiscard]] std::uint64_t value_bytes() const noexcept { return value_bytes_; }
   /// Of all files, the index apart.
   [[nodiscard]] std::uint64_t bytes() const;
 
@@ -63,12 +66,14 @@ class WeightLayout {
   struct FileOffset {
     std::size_t file = 0;
     std::uint64_t offset = 0;  // bytes
+    runtime::DType dtype = runtime::DType::f32;
   };
 
   std::string single_;
   std::vector<File> files_;
   std::map<std::string, FileOffset, std::less<>> places_;  // by tensor
   std::uint64_t elements_ = 0;
+  std::uint64_t value_bytes_ = 0;
 };
 
 }  // namespace ranvier::models

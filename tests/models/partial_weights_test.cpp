@@ -33,7 +33,7 @@ const std::vector<UnitSpec> units = {
 struct Fixture {
   /// `writers` put every other piece of 7 elements each; all values are `first`, `first` + 1, …
   void write(const WeightLayout& layout, const fs::path& partial, float first, std::size_t writers = 2) const {
-    std::uint64_t elements = 0;
+    std::uint64_t bytes = 0;
     for (std::size_t w = 0; w < writers; ++w) {
       WeightWriter writer(layout, partial);
       for (const UnitSpec& unit : units) {
@@ -44,9 +44,9 @@ struct Fixture {
                      std::span(values).subspan(begin, std::min<std::size_t>(7, values.size() - begin)));
       }
       writer.close();
-      elements += writer.elements();
+      bytes += writer.bytes();
     }
-    CHECK(elements == layout.elements());
+    CHECK(bytes == layout.value_bytes());
   }
 
   void save(std::uint64_t most_bytes, float first, const FilesBeside& beside = {}) const {

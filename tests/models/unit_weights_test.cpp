@@ -45,8 +45,8 @@ std::vector<float> flattened(const UnitSpec& unit) {
 /// Writes a file in pieces of `piece` elements of a unit.
 template <typename ValuesOf>
 void save(const std::filesystem::path& path, const std::vector<UnitSpec>& units, std::size_t piece,
-          const ValuesOf& values_of) {
-  const WeightLayout layout(units);
+          const ValuesOf& values_of, const TensorTypes& types = {}) {
+  const WeightLayout layout(units, WeightLayout::default_file_bytes, WeightLayout::single_name, types);
   PartialWeights partial(path, PartialWeights::Kind::file, partial_path(path.parent_path(), "model", random_job()),
                          layout);
   WeightWriter writer(layout, partial.path());
@@ -55,7 +55,7 @@ void save(const std::filesystem::path& path, const std::vector<UnitSpec>& units,
     for (std::size_t begin = 0; begin < values.size(); begin += piece)
       writer.put(unit, begin, std::span(values).subspan(begin, std::min(piece, values.size() - begin)));
   }
-  CHECK(writer.elements() == layout.elements());
+  CHECK(writer.bytes() == layout.value_bytes());
   writer.close();
   partial.commit();
 }
@@ -86,6 +86,61 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
       CHECK(values == flattened(unit));
     }
   }
+}
+
+TEST_CASE("tensors that are not trained keep type and bits through a training in half precision") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "base.safetensors";
+  std::vector<UnitSpec> units = {padded_unit(), other_unit, {"head", {{.name = "head.weight", .shape = {3}}}}};
+  units[0].trained = units[2].trained = false;
+  SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {3, 7}},
+                                  {"wte.bias", DType::f16, {5}},
+                                  {"ln_f.weight", DType::bf16, {4}},
+                                  {"head.weight", DType::bf16, {3}}});
+  std::vector<float> values(33);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 / (static_cast<float>(i) - 7.3f);
+  writer.append(values.data(), values.size());
+  writer.commit();
+  const Safetensors base(path);
+  const TensorTypes types = untrained_types(base, units);
+  CHECK(types == TensorTypes{{"head.weight", DType::bf16}, {"wte.bias", DType::f16}, {"wte.weight", DType::f32}});
+
+  const auto saved = folder.path() / "saved.safetensors";
+  for (const DType held : {DType::f32, DType::bf16, DType::f16})
+    for (const std::size_t piece : {3u, 1000u}) {
+      CAPTURE(to_string(held));
+      CAPTURE(piece);
+      save(
+          saved, units, piece,
+          [&](const UnitSpec& unit) {
+            std::vector<float> in_training(unit.elements());
+            read_unit(base, unit, 0, in_training.size(), in_training.data());
+            for (float& value : in_training)
+              runtime::with_float_type(
+                  held, [&](auto type) { value = runtime::to_float(runtime::from_float<decltype(type)>(value)); });
+            if (unit.trained) in_training[0] = 0.123456789f;
+            if (!unit.trained) restore_values(base, unit, 0, in_training, held);
+            return in_training;
+          },
+          types);
+      const Safetensors file(saved);
+      CHECK(file.find("ln_f.weight")->dtype == DType::f32);
+      for (const auto& [name, type] : types) {
+        CAPTURE(name);
+        const StoredTensor &was = *base.find(name), &is = *file.find(name);
+        CHECK(is.dtype == type);
+        std::vector<float> before(was.elements()), after(is.elements());
+        base.read(was, 0, before.size(), before.data());
+        file.read(is, 0, after.size(), after.data());
+        CHECK(after == before);
+      }
+      for (const StoredTensor& tensor : file.tensors()) CHECK(tensor.begin % size_of(*tensor.dtype) == 0);
+    }
+
+  // Values that the file's do not round to stay.
+  std::vector<float> others(units[2].elements(), 0.5f);
+  restore_values(base, units[2], 0, others, DType::bf16);
+  CHECK(others == std::vector<float>(units[2].elements(), 0.5f));
 }
 
 TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back however it is cut") {

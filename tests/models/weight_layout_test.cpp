@@ -38,6 +38,9 @@ TEST_CASE("a file ends before the tensor that would make it too large, and a lar
   CHECK(value_bytes(WeightLayout(units, 1)).size() == 6);
   CHECK(value_bytes(WeightLayout({}, 1)) == std::vector<std::uint64_t>{0});
   CHECK(WeightLayout(units).elements() == 90);
+  const WeightLayout halves(units, 100, "model.safetensors", {{"b.0", runtime::DType::bf16}});
+  CHECK(value_bytes(halves) == std::vector<std::uint64_t>{100, 84, 96});
+  CHECK(halves.index().find("\"total_size\": 280") != std::string::npos);
 }
 
 TEST_CASE("one file needs no index, and several are named by their number") {

@@ -92,6 +92,14 @@ std::uint64_t header_bytes(const fs::path& path, const File& file) {
   return length > file.bytes() ? 0 : sizeof length + length;
 }
 
+/// A file of weights, or an index and the files that it names.
+std::vector<fs::path> weight_files(const fs::path& weights) {
+  std::vector<fs::path> files{weights};
+  if (weights.extension() != ".json") return files;
+  for (const auto& [name, tensors] : models::files_of_index(weights)) files.push_back(weights.parent_path() / name);
+  return files;
+}
+
 /// "2, 3 and 5".
 std::string listed(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
@@ -158,13 +166,18 @@ std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job
       files.push_back(adapter / name);
   if (options.run.init_from.empty()) return files;
   const fs::path weights = models::find_weights(options.run.init_from, "--init-from");
-  files.push_back(weights);
   std::error_code unknown;
   if (const fs::path config = weights.parent_path() / "config.json"; fs::exists(config, unknown))
     files.push_back(config);
-  if (weights.extension() != ".json") return files;
-  for (const auto& [name, tensors] : models::files_of_index(weights)) files.push_back(weights.parent_path() / name);
+  const std::vector<fs::path> tensors = weight_files(weights);
+  files.insert(files.end(), tensors.begin(), tensors.end());
   return files;
+}
+
+std::string content_of_weights(const fs::path& weights) {
+  std::uint64_t sum = 0;
+  for (const fs::path& file : weight_files(weights)) sum = join(sum, fingerprint(file, most_whole_bytes));
+  return fmt::format("{:016x}", sum);
 }
 
 std::uint64_t fingerprint(const fs::path& path, std::size_t whole_bytes) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ranvier::apps {
@@ -26,6 +27,9 @@ namespace ranvier::apps {
 /// 4096 spread evenly between them. Headers of safetensors and Megatron's indices are read whole. Not against
 /// malice. Throws ErrorCode::io. Any thread.
 [[nodiscard]] std::uint64_t fingerprint(const std::filesystem::path& file, std::size_t whole_bytes);
+
+/// Identifies what is in the files of these weights, wherever they are stored. As fingerprint().
+[[nodiscard]] std::string content_of_weights(const std::filesystem::path& weights);
 
 /// Throws FailedTogether on all ranks, one of which names files and ranks, if the ranks' files are not alike. Ranks
 /// of a node that have the very same files read them once. `reads` is told of each; null: nobody is. Blocks; before

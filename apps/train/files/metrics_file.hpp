@@ -14,10 +14,11 @@ namespace ranvier::apps {
 
 /// A training, and where a run of it begins.
 struct TrainingPlace {
-  std::string training;    ///< the same name in all of its runs; empty: no other run will go on with it
-  std::int64_t step = 0;   ///< that was done; 0, too, where it begins again
-  std::string checkpoint;  ///< that it goes on from; empty: it begins
-  std::string init_from;   ///< --init-from of its first run, which all of them go on with; empty: there was none
+  std::string training;      ///< the same name in all runs of the training; empty: no other run will resume it
+  std::int64_t step = 0;     ///< steps done; 0 as well if it begins again
+  std::string checkpoint;    ///< the checkpoint that it resumes from; empty: it begins
+  std::string init_from;     ///< --init-from of the first run, for all of its runs; empty: there was none
+  std::string init_content;  ///< content_of_weights() of init_from; empty: unknown
 };
 
 /// Opens --metrics after the lines of earlier runs, or from scratch with --overwrite if the run does not resume. Throws

@@ -3,6 +3,7 @@
 #include "actors/exchange/gather.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "models/weights/adapter_files.hpp"
+#include "models/weights/unit_weights.hpp"
 #include "runtime/arena.hpp"
 
 #include <algorithm>
@@ -38,7 +39,8 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
       .retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
       .last_retry = nullptr,
       .kind = config ? Kind::folder : Kind::file,
-      .adapters = run.options.model.adapts()};
+      .adapters = run.options.model.adapts(),
+      .untrained = run.job.untrained};
   options.place = [place](std::int64_t) { return place; };
   options.partial = [partial](std::int64_t) { return partial; };
   return options;
@@ -54,7 +56,10 @@ models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
     std::transform(units.begin(), units.end(), units.begin(), models::in_peft_names);
     return models::WeightLayout(units, std::numeric_limits<std::uint64_t>::max(), models::adapter_weights_name);
   }
-  return models::WeightLayout(units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes);
+  return models::WeightLayout(
+      units, one ? std::numeric_limits<std::uint64_t>::max() : options.run.save_file_bytes,
+      models::WeightLayout::single_name,
+      job.untrained ? models::untrained_types(*job.untrained, units) : models::TensorTypes());
 }
 
 models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
@@ -89,7 +94,8 @@ WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& jo
       .retry = nullptr,
       .last_retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
       .kind = Kind::folder,
-      .adapters = run.options.model.adapts()};
+      .adapters = run.options.model.adapts(),
+      .untrained = run.job.untrained};
   options.place = [&run](std::int64_t step) { return weights_folder(run.options.run.save, step); };
   options.partial = [&run, job](std::int64_t step) {
     const std::filesystem::path place = weights_folder(run.options.run.save, step);

@@ -10,11 +10,15 @@
 namespace ranvier::apps {
 namespace {
 
+std::shared_ptr<const models::Safetensors> open_base(const RunOptions& run) {
+  return std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
+                                                     run.ignored_tensors);
+}
+
 models::UnitSource base_weights(const RunOptions& run, const std::vector<models::UnitSpec>& units,
                                 const models::UnitSource& initial) {
   if (run.init_from.empty()) return initial;
-  const auto file = std::make_shared<const models::Safetensors>(models::find_weights(run.init_from, "--init-from"),
-                                                                run.ignored_tensors);
+  const auto file = open_base(run);
   const models::AbsentTensors absent = models::absent_head(*file, units);
   models::check_weights(*file, units, absent);
   return [file, absent, initial](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
@@ -24,6 +28,13 @@ models::UnitSource base_weights(const RunOptions& run, const std::vector<models:
 }
 
 }  // namespace
+
+std::shared_ptr<const models::Safetensors> untrained_weights(const TrainOptions& options,
+                                                             const models::Architecture& architecture) {
+  return options.run.init_from.empty() || architecture.trained_parameters() == architecture.parameters()
+             ? nullptr
+             : open_base(options.run);
+}
 
 models::UnitSource first_weights(const TrainOptions& options, const models::Architecture& architecture) {
   const RunOptions& run = options.run;

@@ -4,6 +4,9 @@
 #include "actors/rank/rank.hpp"
 #include "apps/train/options/train_options.hpp"
 #include "models/architecture.hpp"
+#include "models/weights/safetensors.hpp"
+
+#include <memory>
 
 namespace ranvier::apps {
 
@@ -11,5 +14,9 @@ namespace ranvier::apps {
 /// Throws ErrorCode::data and ErrorCode::usage as models::check_weights() and models::find_weights() do.
 [[nodiscard]] models::UnitSource first_weights(const TrainOptions& options,
                                                const models::Architecture& architecture);
+
+/// The weights of --init-from, if the run does not train all of them; otherwise null.
+[[nodiscard]] std::shared_ptr<const models::Safetensors> untrained_weights(
+    const TrainOptions& options, const models::Architecture& architecture);
 
 }  // namespace ranvier::apps

@@ -1,6 +1,7 @@
 #include "apps/train/files/weight_target.hpp"
 
 #include "models/weights/adapter_files.hpp"
+#include "models/weights/unit_weights.hpp"
 #include "runtime/error.hpp"
 
 #include <algorithm>
@@ -44,15 +45,18 @@ void WeightTarget::put(const actors::StatePiece& piece, std::size_t, std::span<c
                        std::uint64_t, runtime::Handler done) {
   attempt(
       [this, piece, blocks] {
-        const models::UnitSpec& whole = *units_.all()[piece.unit].spec;
-        const models::UnitSpec& unit = options_.adapters ? models::in_peft_names(whole) : whole;
-        if (piece.dtype == runtime::DType::f32)
+        const actors::UnitState& state = units_.all()[piece.unit];
+        const models::UnitSpec& unit = options_.adapters ? models::in_peft_names(*state.spec) : *state.spec;
+        const bool restores = options_.untrained && !state.trained();
+        if (piece.dtype == runtime::DType::f32 && !restores)
           return writer_->put(unit, piece.begin, {reinterpret_cast<const float*>(blocks.data()), piece.count});
         runtime::with_float_type(piece.dtype, [&](auto type) {
           const auto* const elements = reinterpret_cast<const decltype(type)*>(blocks.data());
           std::vector<float> values(piece.count);
           std::transform(elements, elements + piece.count, values.begin(),
                          [](auto element) { return runtime::to_float(element); });
+          if (restores)
+            models::restore_values(*options_.untrained, unit, piece.begin, values, state.parameters.dtype);
           writer_->put(unit, piece.begin, values);
         });
       },
@@ -63,7 +67,7 @@ void WeightTarget::close(std::function<void(actors::CheckpointShare)> done) {
   attempt([this] { writer_->close(); },
           [this, done = std::move(done)] {
             actors::CheckpointShare share{.failure = failure_, .bytes = 0, .data = {}};
-            if (writer_) share.bytes = writer_->elements() * sizeof(float);
+            if (writer_) share.bytes = writer_->bytes();
             writer_.reset();
             done(std::move(share));
           });
@@ -73,8 +77,8 @@ std::string WeightTarget::commit(std::int64_t step, std::span<const actors::Stat
                                  std::span<const actors::CheckpointShare> shares) {
   std::uint64_t bytes = 0;
   for (const actors::CheckpointShare& share : shares) bytes += share.bytes;
-  expect(bytes == options_.layout.elements() * sizeof(float), "{}: of {} elements the ranks wrote {} bytes",
-         options_.place(step).string(), options_.layout.elements(), bytes);
+  expect(bytes == options_.layout.value_bytes(), "{}: its tensors take {} bytes, and the ranks wrote {}",
+         options_.place(step).string(), options_.layout.value_bytes(), bytes);
   partial_->commit(options_.beside);
   partial_.reset();
   return {};

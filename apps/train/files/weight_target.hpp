@@ -7,8 +7,10 @@
 #include "actors/states/unit_states.hpp"
 #include "apps/train/file_writer.hpp"
 #include "models/weights/partial_weights.hpp"
+#include "models/weights/safetensors.hpp"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -22,7 +24,8 @@ class WeightTarget final : public actors::CheckpointTarget {
     runtime::AtomicFile::Retry retry;       ///< null: every refusal is final
     runtime::AtomicFile::Retry last_retry;  ///< instead, for the last weights of a run
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;
-    bool adapters = false;  ///< only those, in PEFT's names
+    bool adapters = false;                                 ///< only those, in PEFT's names
+    std::shared_ptr<const models::Safetensors> untrained;  ///< Job::untrained
     std::function<std::filesystem::path(std::int64_t step)> place;
     std::function<std::filesystem::path(std::int64_t step)> partial;  ///< models::partial_path() of it
   };
