@@ -16,7 +16,7 @@ enum class EndOfText { between, after_each, none };
 
 struct TokenizeOptions {
   std::vector<std::string> inputs;  ///< files and folders
-  models::TextReading reading{.format_flag = "--input-format"};
+  models::TextReading reading{.format_flag = "--input-format", .needs_utf8 = true};
   std::string output;
   std::string tokenizer;  ///< as given: "PATH" or "gpt2:PATH"
   models::TokenOutputFormat format = models::TokenOutputFormat::llmc;

@@ -145,6 +145,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
       output.checkpoint({i, reader.offset()});
       unsaved = 0;
     }
+    for (std::string& remark : reader.remarks()) result.remarks.push_back(std::move(remark));
     if (survey.strange() > 0) result.remarks.push_back(models::remark_on(survey, file.path));
     before += bytes;
   }

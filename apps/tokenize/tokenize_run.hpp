@@ -30,7 +30,7 @@ struct TokenizeResult {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::uint64_t skipped_bytes = 0;   ///< of the files: an earlier run that was interrupted had done them
-  std::vector<std::string> remarks;  ///< bytes that belong to no text
+  std::vector<std::string> remarks;  ///< bytes that belong to no text, rows without any
 };
 
 /// Calls `progress` with bytes of the files done, and in all, often. Throws ErrorCode::io or ::data.

@@ -96,12 +96,44 @@ bool is_json_lines(const fs::path& path, std::string_view beginning, const std::
   return second && object_of(*second).has_value();
 }
 
+/// Data that other programs keep in one array, object or table.
+std::optional<Refusal> structured_data(const fs::path& path, std::string_view beginning) {
+  const std::string extension = plain_name(path).extension().string(), name = path.string();
+  if (extension == ".csv" || extension == ".tsv")
+    return Refusal{
+        fmt::format("a table ({})", extension),
+        fmt::format("convert it, and name the column with the text by --json-field: python3 -c 'import csv, "
+                    "json; [print(json.dumps(row)) for row in csv.DictReader(open(\"{0}\"){1})]' > "
+                    "'{0}.jsonl'",
+                    name, extension == ".tsv" ? ", dialect=\"excel-tab\"" : ""),
+        true};
+  const auto take = [&beginning](std::string_view what) {
+    beginning.remove_prefix(std::min(beginning.find_first_not_of(" \t\r\n"), beginning.size()));
+    if (!beginning.starts_with(what)) return false;
+    beginning.remove_prefix(what.size());
+    return true;
+  };
+  take("\xef\xbb\xbf");
+  const bool is_json = extension == ".json";
+  if (take("[") && (is_json || (take("{") && take("\""))))
+    return Refusal{"a JSON array, not JSON lines", fmt::format("convert it: jq -c '.[]' '{0}' > '{0}.jsonl'", name),
+                   true};
+  if (is_json && take("{"))
+    return Refusal{
+        "one JSON object, not JSON lines",
+        fmt::format("convert it to an object per line, as for a list called data: jq -c '.data[]' '{0}' > "
+                    "'{0}.jsonl'",
+                    name)};
+  return std::nullopt;
+}
+
 Refusal unknown_tokens(const fs::path& path, std::string_view beginning, const std::string& flag) {
   return {fmt::format("a .bin that begins with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
                       "meta.pkl beside it",
                       magic_of(beginning), llmc_magic),
           flag == "--token-format" ? "give --token-format uint16 for tokens without a header, or text"
-                                   : fmt::format("give {} text if {} is text", flag, path.filename().string())};
+                                   : fmt::format("give {} text if {} is text", flag, path.filename().string()),
+          true};
 }
 
 std::variant<DataFile, Refusal> tokens_of(const fs::path& path, std::string_view beginning,
@@ -148,27 +180,35 @@ std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading
 
   const std::string anyway = fmt::format("; or {} text, which takes any bytes as they are", reading.format_flag);
   if (compressed && (is_llmc(content) || plain_name(path).extension() == ".bin"))
-    return Refusal{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway};
+    return Refusal{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway, true};
   if (automatic && !compressed && (is_llmc(content) || path.extension() == ".bin"))
     return tokens_of(path, content, reading.format_flag);
   if (const ForeignFormat* const foreign = foreign_format(content))
     return Refusal{fmt::format("{}{}", foreign->name, compressed ? ", compressed" : ""),
-                   std::string(foreign->remedy) + anyway};
+                   std::string(foreign->remedy) + anyway, foreign->holds_data()};
   if (!automatic || is_json_lines(path, content, reading.json_field))
     return DataFile{path, TokenFormat::jsonl, compression};
+  if (auto refusal = structured_data(path, content)) {
+    refusal->remedy = (compressed ? "decompress it and " : "") + refusal->remedy + anyway;
+    return *refusal;
+  }
   TextSurvey survey;
   survey.add(content);
+  if (survey.is_text() && reading.needs_utf8 && survey.is_other_encoding())
+    return Refusal{fmt::format("text in another encoding than UTF-8, such as Latin-1: byte 0x{:02x} at offset {}",
+                               static_cast<unsigned char>(content[survey.first_stray()]), survey.first_stray()),
+                   (compressed ? "decompress it and use " : "use ") + conversion_to_utf8(path) + anyway, true};
   if (survey.is_text()) return DataFile{path, TokenFormat::text, compression};
-  return Refusal{
-      fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
-                  survey.strange(), survey.bytes(), survey.first().value_or(0)),
-      "convert text to UTF-8 (iconv -t UTF-8), or name the format of tokens with " + reading.format_flag + anyway};
+  return Refusal{fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
+                             survey.strange(), survey.bytes(), survey.first().value_or(0)),
+                 "convert text to UTF-8 (iconv -f UTF-16 -t UTF-8), or name the format of tokens with " +
+                     reading.format_flag + anyway};
 }
 
 DataFile recognise(const fs::path& path, const TextReading& reading) {
   auto seen = look_at(path, reading);
   if (auto* const file = std::get_if<DataFile>(&seen)) return std::move(*file);
-  const auto& [what, remedy] = std::get<Refusal>(seen);
+  const auto& [what, remedy, is_data] = std::get<Refusal>(seen);
   fail(ErrorCode::data, "{}: {}: {}", path.string(), what, remedy);
 }
 

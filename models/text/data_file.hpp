@@ -28,10 +28,11 @@ enum class TokenFormat { automatic, text, jsonl, llmc, uint16, megatron };
 /// How text is to be read.
 struct TextReading {
   TokenFormat format = TokenFormat::automatic;
-  std::string json_field = "text";             ///< of JSON lines
-  std::string prompt_field;                    ///< of JSON lines: a text before that one; empty: there is none
-  std::string label_field;                     ///< of JSON lines: which class the text is of; empty: not read
+  std::string json_field = "text";             ///< the documents' field in JSON lines
+  std::string prompt_field;                    ///< fields of JSON lines for the prompt, "a,b"; empty: none
+  std::string label_field;                     ///< field of JSON lines with the text's class; empty: none
   std::string format_flag = "--token-format";  ///< that messages name
+  bool needs_utf8 = false;  ///< text in another encoding is refused, as a tokenizer would misread it
   /// Told of each piece of a file that is read when data are opened, by the thread that waits for it; null: nobody is.
   std::function<void(const std::filesystem::path&)> reads = nullptr;
 
@@ -51,13 +52,15 @@ struct DataFile {
 struct Refusal {
   std::string what;    ///< "an array of NumPy's (.npy)"
   std::string remedy;  ///< "write …"
+  bool data = false;   ///< a conversion makes data of it, so that it is not one of the files that folders just have
 };
 
 /// A format that was asked for is taken for granted, but for what compresses it; reading finds out if it is another.
 /// `automatic` takes a file with llm.c's magic for that, a .bin or .idx with the other beside it, or what both names
 /// begin with, for Megatron's, another .bin beside a meta.pkl for nanoGPT's tokens without a header, a name of JSON
 /// lines or a first line that is such an object for those, and what is left for text. It refuses other .bin files,
-/// formats that are known to be neither, and what is mostly no text. Throws ErrorCode::io if the file cannot be read.
+/// formats that are known to be neither, JSON that is no JSON lines, tables called .csv or .tsv, what is mostly no
+/// text, and, if UTF-8 is needed, text that begins in another encoding. Throws ErrorCode::io if it cannot be read.
 [[nodiscard]] std::variant<DataFile, Refusal> look_at(const std::filesystem::path& path,
                                                       const TextReading& reading);
 

@@ -6,13 +6,23 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <string_view>
+#include <variant>
 
 namespace ranvier::models {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::uintmax_t bytes_of(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  return error ? 1 : bytes;  // reading it says what is wrong
+}
 
 constexpr std::size_t zero_probe_bytes = 4096;
 constexpr std::size_t most_named = 5;
@@ -28,26 +38,106 @@ std::optional<std::size_t> zero_byte(const fs::path& path) {
   return zero == end ? std::nullopt : std::optional(static_cast<std::size_t>(zero - start.data()));
 }
 
-/// Why the file is left out; empty: `to` has it.
-std::string take_tokens(const fs::path& path, TokenFormat format, std::vector<DataFile>& to) {
-  if (path.extension() != ".bin") return "not called .bin";
-  to.push_back({path, format});
-  return {};
+using Taken = std::variant<DataFile, Refusal>;
+
+Taken take_tokens(const fs::path& path, TokenFormat format) {
+  if (path.extension() != ".bin") return Refusal{"not called .bin", {}};
+  return DataFile{path, format};
 }
 
-std::string take_text(const fs::path& path, const TextReading& reading, std::vector<DataFile>& to) {
-  std::error_code ignored;
-  if (fs::file_size(path, ignored) == 0 && !ignored) return "empty";
+Taken take_text(const fs::path& path, const TextReading& reading) {
+  if (bytes_of(path) == 0) return Refusal{"empty", {}};
+  const std::string anyway = fmt::format("name their format by {}; {} text takes the other files alone",
+                                         reading.format_flag, reading.format_flag);
   const bool automatic = reading.format == TokenFormat::automatic;
-  if (automatic && path.extension() == ".bin") return "a .bin, as of tokens, beside text";
+  if (automatic && path.extension() == ".bin") return Refusal{"a .bin with tokens, next to text", anyway, true};
   auto seen = look_at(path, reading);
-  if (const auto* const refusal = std::get_if<Refusal>(&seen)) return refusal->what;
-  auto& file = std::get<DataFile>(seen);
-  if (has_tokens(file.format)) return "tokens, beside text";
-  if (file.compression == Compression::none)
-    if (const auto zero = zero_byte(path)) return fmt::format("no text: a zero byte at offset {}", *zero);
-  to.push_back(std::move(file));
-  return {};
+  const auto* const file = std::get_if<DataFile>(&seen);
+  if (file == nullptr) return seen;
+  if (has_tokens(file->format)) return Refusal{"tokens, next to text", anyway, true};
+  if (file->compression == Compression::none)
+    if (const auto zero = zero_byte(path))
+      return Refusal{fmt::format("no text: a zero byte at offset {}", *zero), {}};
+  return seen;
+}
+
+/// Data that are left out for their format.
+struct Unread {
+  std::uintmax_t bytes = 0, largest_bytes = 0;
+  fs::path largest;
+  Refusal why;
+
+  void add(const fs::path& path, const Refusal& refusal) {
+    const std::uintmax_t size = bytes_of(path);
+    bytes += size;
+    if (size < largest_bytes) return;
+    largest_bytes = size, largest = path, why = refusal;
+  }
+};
+
+enum class Split : std::uint8_t { none, training, held_out };
+
+Split split_of(std::string_view word) {
+  constexpr std::array held_out{"val", "valid", "validation", "dev", "eval", "test", "heldout"};
+  if (word == "train" || word == "training") return Split::training;
+  return std::find(held_out.begin(), held_out.end(), word) != held_out.end() ? Split::held_out : Split::none;
+}
+
+struct SplitName {
+  Split split = Split::none;
+  std::string others;  ///< the path, up to a folder for a split, without that word and without numbers
+};
+
+/// By the first word of the path that names a split, as Hugging Face, llm.c, nanoGPT and WikiText have them.
+SplitName split_name(const fs::path& relative) {
+  SplitName name;
+  for (const fs::path& part : relative) {
+    std::string text = part.string();
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find_first_of("-_.", begin), text.size());
+      const std::string word = text.substr(begin, end - begin);
+      begin = end + 1;
+      const Split split = name.split == Split::none ? split_of(word) : Split::none;
+      if (split != Split::none) {
+        name.split = split;
+        name.others += "*.";
+      } else if (word != "of" && word.find_first_not_of("0123456789") != std::string::npos) {
+        name.others += word + '.';
+      }
+    }
+    if (name.split != Split::none) break;
+    name.others += '/';
+  }
+  return name;
+}
+
+/// Whether files of this name are data rather than source code, in which test.py has nothing to do with splits.
+bool is_called_data(const DataFile& file) {
+  constexpr std::array names{"", ".txt", ".text", ".tokens", ".raw", ".gz", ".zst", ".zstd"};
+  return file.format != TokenFormat::text ||
+         std::find(names.begin(), names.end(), file.path.extension().string()) != names.end();
+}
+
+void leave_out_held_out(const fs::path& folder, DataFiles& found) {
+  std::vector<SplitName> names;
+  std::map<std::string, fs::path> training;
+  for (const DataFile& file : found.files) {
+    const fs::path relative = file.path.lexically_relative(folder);
+    names.push_back(is_called_data(file) ? split_name(relative) : SplitName());
+    if (names.back().split == Split::training) training.emplace(names.back().others, relative);
+  }
+  std::vector<DataFile> kept;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto counterpart = training.find(names[i].others);
+    if (names[i].split != Split::held_out || counterpart == training.end())
+      kept.push_back(std::move(found.files[i]));
+    else
+      found.left_out.push_back({found.files[i].path, fmt::format("by its name not for training, unlike {}",
+                                                                 counterpart->second.string())});
+  }
+  found.files = std::move(kept);
 }
 
 /// An index that the tokens beside it are read with.
@@ -75,15 +165,28 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
   }
   if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end());
+  Unread unread;
+  std::uintmax_t taken_bytes = 0;
   for (const fs::directory_entry& one : entries) {
     std::error_code ignored;
     if (one.is_directory(ignored) && !one.is_symlink(ignored)) continue;
     if (tokens && belongs_to_tokens(one.path())) continue;
-    std::string why = !one.is_regular_file(ignored) ? "no regular file"
-                      : tokens                      ? take_tokens(one.path(), reading.format, found.files)
-                                                    : take_text(one.path(), reading, found.files);
-    if (!why.empty()) found.left_out.push_back({one.path(), std::move(why)});
+    Taken taken = !one.is_regular_file(ignored) ? Refusal{"no regular file", {}}
+                  : tokens                      ? take_tokens(one.path(), reading.format)
+                                                : take_text(one.path(), reading);
+    if (auto* const refusal = std::get_if<Refusal>(&taken)) {
+      if (refusal->data) unread.add(one.path(), *refusal);
+      found.left_out.push_back({one.path(), std::move(refusal->what)});
+    } else {
+      taken_bytes += bytes_of(one.path());
+      found.files.push_back(std::move(std::get<DataFile>(taken)));
+    }
   }
+  if (unread.bytes > taken_bytes)
+    fail(ErrorCode::data,
+         "{}: {} bytes of data are in formats that are not read, and {} bytes are text: {}: {}; {}",
+         folder.string(), unread.bytes, taken_bytes, unread.largest.string(), unread.why.what, unread.why.remedy);
+  leave_out_held_out(folder, found);
   std::sort(found.left_out.begin(), found.left_out.end(),
             [](const LeftOut& a, const LeftOut& b) { return a.path < b.path; });
   if (found.files.empty()) {

@@ -22,8 +22,10 @@ struct DataFiles {
 };
 
 /// Of formats that have tokens the files called *.bin, otherwise those that look_at() takes for text or JSON lines and
-/// that have no zero byte in their first 4096. Hidden and empty files are left out. Throws ErrorCode::io for a folder
-/// or file that cannot be read, ErrorCode::data if there is none to take.
+/// that have no zero byte in their first 4096. Hidden and empty files are left out, and of files whose names differ by
+/// their split alone (train.jsonl and validation.jsonl, train/a.txt and test/b.txt) those that are not for training.
+/// Throws ErrorCode::io for a folder or file that cannot be read, ErrorCode::data if none is taken. Throws that, too,
+/// if data in formats that are not read outweigh the others.
 [[nodiscard]] DataFiles data_files_in(const std::filesystem::path& folder, const TextReading& reading);
 
 /// Those of a folder, or the one at `path`. Throws as that and recognise() do.

@@ -1,11 +1,14 @@
 #include "models/text/document_reader.hpp"
 
+#include "models/text/text_survey.hpp"
+#include "models/text/utf8.hpp"
 #include "runtime/error.hpp"
 #include "runtime/json_text.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -18,15 +21,41 @@ constexpr std::size_t longest_uncut = std::size_t{64} << 20;  // text without an
 constexpr std::size_t longest_line = std::size_t{256} << 20;  // of JSON
 constexpr std::size_t read_ahead = std::size_t{1} << 20;
 constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
+/// Names in data sets for more text of the prompt, or of what is classified.
+constexpr std::array more_text{"input"sv,   "context"sv,   "system"sv,     "system_prompt"sv,
+                               "history"sv, "sentence2"sv, "hypothesis"sv, "text_pair"sv};
+
+/// How chats are written: the list's field, and of each message who speaks, what, and who is the model.
+struct ChatLayout {
+  const char *list, *role, *text, *model;
+};
+constexpr std::array chat_layouts{ChatLayout{"messages", "role", "content", "assistant"},
+                                  ChatLayout{"conversations", "from", "value", "gpt"}};
+
+bool has_text(const boost::json::value& value) {
+  if (const auto* const array = value.if_array()) return !array->empty();
+  const auto* const text = value.if_string();
+  return text != nullptr && !text->empty();
+}
 
 }  // namespace
 
+std::vector<std::string> field_names(const std::string& list) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
 DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts,
-                               std::string prompt_field, std::string label_field)
+                               const std::string& prompt_field, std::string label_field)
     : file_(std::move(file)),
       json_field_(std::move(json_field)),
-      prompt_field_(std::move(prompt_field)),
       label_field_(std::move(label_field)),
+      prompt_fields_(field_names(prompt_field)),
       cuts_(cuts),
       stream_(file_.path),
       offset_(offset),
@@ -114,37 +143,92 @@ std::optional<DocumentReader::Document> DocumentReader::next_document() {
     const std::size_t after = std::min(end + 1, text_.size());
     offset_ += after - taken_;
     taken_ = after;
+    rows_ += blank ? 0 : 1;
     if (document.text.size() > document.prompt) return document;
+    empty_rows_ += blank ? 0 : 1;
     if (taken_ == text_.size() && whole_) return std::nullopt;
   }
 }
 
-DocumentReader::Document DocumentReader::document_of(std::string_view line) const {
+std::vector<std::string> DocumentReader::remarks() const {
+  std::vector<std::string> remarks;
+  const std::string file = file_.path.string();
+  if (empty_rows_ > 0)
+    remarks.push_back(fmt::format("{}: left out, for their field '{}' is empty: {} of {} rows", file, json_field_,
+                                  empty_rows_, rows_));
+  for (const auto& [field, rows] : unread_rows_)
+    remarks.push_back(fmt::format(
+        "{}: the field '{}' of {} of {} rows has text that is not read{}", file, field, rows, rows_,
+        prompt_fields_.empty()
+            ? ""
+            : fmt::format("; use --prompt-field {},{} to read it", fmt::join(prompt_fields_, ","), field)));
+  return remarks;
+}
+
+DocumentReader::Document DocumentReader::document_of(std::string_view line) {
   const auto parsed = [&] {
     try {
       return runtime::parse_json(line, {});
     } catch (const Error&) {  // which line it is takes a reading of the file, and so waits until it is needed
+      if (const std::size_t stray = first_stray_byte(line, 0); stray < line.size())
+        fail(ErrorCode::data, "{}: byte 0x{:02x} at offset {} of the line is no UTF-8: use {}", name_of_line(),
+             static_cast<unsigned char>(line[stray]), stray, conversion_to_utf8(file_.path));
       return runtime::parse_json(line, name_of_line());
     }
   };
   const boost::json::value value = parsed();
   const auto* const object = value.if_object();
   if (object == nullptr)
-    fail(ErrorCode::data, "{}: no JSON object: each line is one, with a document", name_of_line());
+    fail(ErrorCode::data,
+         "{}: no JSON object: each line is one, with a document; use jq -c '.[]' to make lines of an array",
+         name_of_line());
   Document document;
-  if (!prompt_field_.empty()) document.text = text_of(*object, prompt_field_, "--prompt-field");
+  for (const std::string& field : prompt_fields_) {
+    const std::string_view text = text_of(*object, field, "--prompt-field");
+    if (!text.empty() && !document.text.empty()) document.text += '\n';
+    document.text += text;
+  }
   document.prompt = document.text.size();
   document.text += text_of(*object, json_field_, "--json-field");
   if (!label_field_.empty()) document.label = label_of(*object);
+  if (!label_field_.empty() || !prompt_fields_.empty()) count_unread(*object);
   return document;
+}
+
+void DocumentReader::count_unread(const boost::json::object& object) {
+  for (const std::string_view field : more_text) {
+    const auto* const value = object.if_contains(field);
+    const bool is_read = field == json_field_ || field == label_field_ ||
+                         std::find(prompt_fields_.begin(), prompt_fields_.end(), field) != prompt_fields_.end();
+    if (!is_read && value != nullptr && has_text(*value)) ++unread_rows_[field];
+  }
+}
+
+void DocumentReader::refuse_chat(const boost::json::object& object) const {
+  for (const auto& [list, role, text, model] : chat_layouts) {
+    const auto* const chat = object.if_contains(list);
+    if (chat == nullptr || !chat->is_array()) continue;
+    const std::string convert = fmt::format(
+        R"(.{0} as $all | range($all | length) | select($all[.].{1} == "{3}") | )"
+        R"({{prompt: (($all[:.] | map(.{1} + ": " + .{2} + "\n") | add) + "{3}: "), completion: $all[.].{2}}})",
+        list, role, text, model);
+    fail(ErrorCode::data,
+         "{0}: a chat ('{1}'), which is not read: lines are {{\"text\": …}}, for --json-field text, or "
+         "{{\"prompt\": …, "
+         "\"completion\": …}}, for --prompt-field prompt --json-field completion; convert it to those: jq -c '{2}' "
+         "'{3}' > '{3}.pairs.jsonl'",
+         name_of_line(), list, convert, file_.path.string());
+  }
 }
 
 std::string_view DocumentReader::text_of(const boost::json::object& object, const std::string& field,
                                          const char* flag) const {
   const boost::json::value& text = field_of(object, field, "text", flag);
-  if (!text.is_string())
+  if (!text.is_string()) {
+    refuse_chat(object);
     fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by {}", name_of_line(), field,
          flag);
+  }
   return text.get_string();
 }
 
@@ -160,6 +244,7 @@ std::string DocumentReader::label_of(const boost::json::object& object) const {
 const boost::json::value& DocumentReader::field_of(const boost::json::object& object, const std::string& field,
                                                    const char* what, const char* flag) const {
   if (const auto* const value = object.if_contains(field)) return *value;
+  refuse_chat(object);
   std::vector<std::string> fields;
   for (const auto& [name, ignored] : object) fields.emplace_back(name);
   fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the {} by {}", name_of_line(), field,

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,9 @@
 #include <vector>
 
 namespace ranvier::models {
+
+/// The names in "a,b", a value of --prompt-field.
+[[nodiscard]] std::vector<std::string> field_names(const std::string& list);
 
 class DocumentReader {
  public:
@@ -29,18 +33,21 @@ class DocumentReader {
   /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
   /// ByteStream does.
   DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
-                 CutPlaces cuts = CutPlaces::blanks, std::string prompt_field = {}, std::string label_field = {});
+                 CutPlaces cuts = CutPlaces::blanks, const std::string& prompt_field = {},
+                 std::string label_field = {});
 
   /// In the content, where the next piece begins.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
+  /// Lines that were left out and fields that were not read, for people; none of text.
+  [[nodiscard]] std::vector<std::string> remarks() const;
   /// How much of the file was read.
   [[nodiscard]] std::uint64_t file_position() const noexcept { return stream_.file_position(); }
 
   /// The next pieces, of about `bytes` together; none at the end. Of text one, cut where no word changes, or longer if
   /// there is no such place; of JSON lines whole documents, of which those without text behind the prompt are left out.
   /// They last until the next call. Throws as ByteStream does, and ErrorCode::data, naming file and line, for a line
-  /// that is no JSON object with text in that field, or in that of the prompt where one is named, or without a label
-  /// where that is.
+  /// that is no JSON object with text in that field and in the fields of the prompt, or without a label if it has a
+  /// field.
   std::span<const Text> next(std::size_t bytes);
 
  private:
@@ -55,17 +62,21 @@ class DocumentReader {
   std::optional<Document> next_document();
   /// Reads until `bytes` are there, or all. Whether that is all.
   bool fill(std::size_t bytes);
-  [[nodiscard]] Document document_of(std::string_view line) const;
+  [[nodiscard]] Document document_of(std::string_view line);
+  void count_unread(const boost::json::object& object);
   [[nodiscard]] std::string_view text_of(const boost::json::object& object, const std::string& field,
                                          const char* flag) const;
   [[nodiscard]] std::string label_of(const boost::json::object& object) const;
   /// Throws where there is none; `what` it is to have.
   [[nodiscard]] const boost::json::value& field_of(const boost::json::object& object, const std::string& field,
                                                    const char* what, const char* flag) const;
+  /// Throws if the object has a chat, with how to convert it.
+  void refuse_chat(const boost::json::object& object) const;
   [[nodiscard]] std::string name_of_line() const;
 
   DataFile file_;
-  std::string json_field_, prompt_field_, label_field_;
+  std::string json_field_, label_field_;
+  std::vector<std::string> prompt_fields_;
   CutPlaces cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
@@ -76,6 +87,8 @@ class DocumentReader {
   std::string documents_;            // of lines, one after another
   std::vector<std::string> labels_;  // of the pieces
   std::vector<Text> pieces_;
+  std::int64_t rows_ = 0, empty_rows_ = 0;
+  std::map<std::string_view, std::int64_t> unread_rows_;  // by the field with the text
 };
 
 }  // namespace ranvier::models

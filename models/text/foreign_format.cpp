@@ -14,9 +14,18 @@ using namespace std::string_view_literals;
 constexpr auto decompress = "decompress it, or compress it again with gzip or zstd, which are read"sv;
 constexpr auto unpack = "unpack it and give the folder or the files"sv;
 constexpr auto export_lines = "write its texts as JSON lines, one {\"text\": \"…\"} a line"sv;
+constexpr auto export_table =
+    "convert it: python3 -c 'import pandas; pandas.read_parquet(\"FILE\").to_json(\"FILE.jsonl\", "
+    "orient=\"records\", "
+    "lines=True)'"sv;
+constexpr auto export_dataset =
+    "convert the folder that save_to_disk() wrote: python3 -c 'import datasets; "
+    "datasets.load_from_disk(\"FOLDER\").to_json(\"data.jsonl\")' (of several splits: "
+    "load_from_disk(\"FOLDER\")[\"train\"])"sv;
 constexpr auto export_tokens =
     "write text as JSON lines, or tokens as uint16 without a header (NumPy's tofile()) for --token-format uint16"sv;
-constexpr auto convert = "convert it to UTF-8 (iconv -t UTF-8)"sv;
+constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
+constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto extract = "extract its text first"sv;
 constexpr auto weights = "weights are no data; --init-from reads safetensors"sv;
 constexpr auto no_text = "give files of text or tokens"sv;
@@ -30,10 +39,10 @@ struct Signature {
 // Longer ones before those that they begin with. Words that a text could begin with count only where bytes follow that
 // no text has.
 constexpr Signature signatures[] = {
-    {0, "\xff\xfe\0\0"sv, {"UTF-32 text", convert}},
-    {0, "\0\0\xfe\xff"sv, {"UTF-32 text", convert}},
-    {0, "\xff\xfe"sv, {"UTF-16 text", convert}},
-    {0, "\xfe\xff"sv, {"UTF-16 text", convert}},
+    {0, "\xff\xfe\0\0"sv, {"UTF-32 text", convert_utf32}},
+    {0, "\0\0\xfe\xff"sv, {"UTF-32 text", convert_utf32}},
+    {0, "\xff\xfe"sv, {"UTF-16 text", convert_utf16}},
+    {0, "\xfe\xff"sv, {"UTF-16 text", convert_utf16}},
     {0, "\xfd\x37zXZ\0"sv, {"a file compressed with xz", decompress}},
     {4, "1AY&SY"sv, {"a file compressed with bzip2", decompress}},
     {0, "\x04\x22\x4d\x18"sv, {"a file compressed with lz4", decompress}},
@@ -43,8 +52,9 @@ constexpr Signature signatures[] = {
     {257, "ustar"sv, {"a tar archive", unpack}},
     {0, "PK\x05\x06"sv, {"an empty zip archive", unpack}},
     {0, "\x93NUMPY"sv, {"an array of NumPy's (.npy)", export_tokens}},
-    {0, "PAR1"sv, {"a Parquet table", export_lines}},
+    {0, "PAR1"sv, {"a Parquet table", export_table}},
     {0, "ARROW1"sv, {"an Arrow table", export_lines}},
+    {0, "\xff\xff\xff\xff"sv, {"an Arrow stream", export_dataset}},
     {0, "FEA1"sv, {"a Feather table", export_lines}},
     {0, "Obj\x01"sv, {"an Avro file", export_lines}},
     {0, "ORC"sv, {"an ORC table", export_lines}},
@@ -117,6 +127,10 @@ bool is_safetensors(std::string_view beginning) {
 }
 
 }  // namespace
+
+bool ForeignFormat::holds_data() const {
+  return remedy != no_text && remedy.find("--init-from") == std::string_view::npos;
+}
 
 const ForeignFormat* foreign_format(std::string_view beginning) {
   const auto* const found = std::find_if(std::begin(signatures), std::end(signatures), [&](const Signature& one) {

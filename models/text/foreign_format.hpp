@@ -8,6 +8,9 @@ namespace ranvier::models {
 struct ForeignFormat {
   std::string_view name;    ///< "an array of NumPy's (.npy)"
   std::string_view remedy;  ///< "write …"
+
+  /// Whether the remedy makes data of it.
+  [[nodiscard]] bool holds_data() const;
 };
 
 /// Bytes that foreign_format() wants to see, if the file has so many.

@@ -83,6 +83,7 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
       begin = end;
     }
   }
+  for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
 }
 
 void PackedInstructions::add(std::int64_t prompt, std::int64_t tokens) {

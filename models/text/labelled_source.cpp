@@ -138,6 +138,7 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
       add(static_cast<std::int64_t>(ends[i] - begin), pieces[i].label);
     }
   }
+  for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
 }
 
 void LabelledTexts::add(std::int64_t tokens, std::string_view label) {

@@ -195,6 +195,7 @@ TextData open_text_data(const TextDataOptions& options) {
                             .json_field = options.json_field,
                             .prompt_field = options.prompt_field,
                             .label_field = options.label_field,
+                            .needs_utf8 = tokenizer.has_value(),
                             .reads = options.reads};
   if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
   if (!reading.label_field.empty()) return open_labelled(options, reading, text);

@@ -89,7 +89,7 @@ struct TextDataOptions {
   int threads = 1;                    ///< that encode text
   TokenFormat format = TokenFormat::automatic;
   std::string json_field = "text";  ///< of JSON lines
-  std::string prompt_field;         ///< likewise: they are prompts and answers (instruction_source.hpp); empty: not
+  std::string prompt_field;         ///< their fields for prompts (instruction_source.hpp), "a,b"; empty: none
   std::string label_field;          ///< likewise: they are texts of a class each (labelled_source.hpp); empty: not
   std::vector<std::string> labels;  ///< of the classes, by number
   bool text_allowed = true;         ///< false: the data have to be tokens already

@@ -30,6 +30,13 @@ bool is_plain(const char* block) {
 
 }  // namespace
 
+void TextSurvey::add_stray(std::uint64_t offset, std::uint64_t count) {
+  if (!first_) first_ = offset;
+  if (!first_stray_) first_stray_ = offset;
+  strange_ += count;
+  stray_ += count;
+}
+
 void TextSurvey::add(std::string_view piece) {
   std::size_t at = 0;
   if (!unfinished_.empty()) {
@@ -41,9 +48,9 @@ void TextSurvey::add(std::string_view piece) {
       return;
     }
     if (bytes == 0) {
-      first_ = first();
-      strange_ += unfinished_.size();
+      add_stray(bytes_ - unfinished_.size(), unfinished_.size());
     } else {
+      ++wide_;
       at = bytes - unfinished_.size();
     }
   }
@@ -57,7 +64,10 @@ void TextSurvey::add(std::string_view piece) {
     const std::size_t stop = std::min(end, at + block_bytes);
     while (at < stop) {
       const std::size_t bytes = character_bytes(piece, at);
-      if (bytes == 0 || is_control(piece[at])) {
+      wide_ += bytes > 1 ? 1 : 0;
+      if (bytes == 0) {
+        add_stray(bytes_ + at, 1);
+      } else if (is_control(piece[at])) {
         if (!first_) first_ = bytes_ + at;
         ++strange_;
       }
@@ -67,9 +77,17 @@ void TextSurvey::add(std::string_view piece) {
   bytes_ += piece.size();
 }
 
+std::string conversion_to_utf8(const std::filesystem::path& file) {
+  return fmt::format("iconv -f WINDOWS-1252 -t UTF-8 '{0}' > '{0}.utf8', with its own encoding after -f",
+                     file.string());
+}
+
 std::string remark_on(const TextSurvey& survey, const std::filesystem::path& file) {
-  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}",
-                     file.string(), survey.strange(), survey.bytes(), survey.first().value_or(0));
+  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}{}",
+                     file.string(), survey.strange(), survey.bytes(), survey.first().value_or(0),
+                     survey.is_other_encoding()
+                         ? "; if the file has another encoding, such as Latin-1, use " + conversion_to_utf8(file)
+                         : "");
 }
 
 }  // namespace ranvier::models

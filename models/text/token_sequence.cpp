@@ -96,6 +96,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
           tokens.insert(tokens.end(), begin, of_texts.begin() + static_cast<std::ptrdiff_t>(ends[i]));
         }
       }
+      for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
       tokens.shrink_to_fit();
       bytes.shrink_to_fit();
       if (!tokens.empty())

@@ -47,7 +47,8 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   torch[26] = 10;
   refused("a.pt", torch, "a file of PyTorch's (.pt): weights are no data");
   refused("a.docx", zip_head + "word/docu", "a zip archive: unpack it");
-  refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table: write its texts as JSON lines");
+  refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table: convert it: python3 -c 'import pandas");
+  refused("data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv, "datasets.load_from_disk(\"FOLDER\")");
   refused("a.xz", "\xfd\x37zXZ\0\0\x04"sv, "compressed with xz: decompress it");
   refused("a.bz2", "BZh91AY&SY\x12\x34\0"sv, "compressed with bzip2");
   refused("a.pdf", "%PDF-1.7\n1 0 obj\n", "a PDF: extract its text");
@@ -59,7 +60,7 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("old.pkl", "\x80\x02}q\0(X"sv, "a pickle of Python's");
   refused("a.png", "\x89PNG\r\n\x1a\n"sv, "an image (PNG)");
   refused("a.wav", "RIFF\x24\x08\0\0WAVEfmt "sv, "a sound (WAV)");
-  refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it to UTF-8");
+  refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it: iconv -f UTF-16 -t UTF-8");
   refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
   refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv,
           "weights in safetensors: weights are no data: give them to --init-from");
@@ -90,8 +91,88 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines are known by their name or by their first
   CHECK(gzip.compression == Compression::gzip);
   CHECK(zstd.format == TokenFormat::jsonl);
   CHECK(zstd.compression == Compression::zstd);
-  CHECK(seen("one.json", "{\"name\": \"x\"}\n").format == TokenFormat::text);
   CHECK(seen("a.jsonl", lines, {.format = TokenFormat::text}).format == TokenFormat::text);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "JSON that is no JSON lines, and tables, are refused with the command that converts them") {
+  for (const char* array : {"[{\"text\": \"one\"}]", "\xef\xbb\xbf \n[\n  {\n    \"text\": \"one\"\n  }\n]\n"}) {
+    refused("a.json", array, "a.json: a JSON array, not JSON lines: convert it: jq -c '.[]' '");
+    refused("a.txt", array, "a JSON array");
+  }
+  refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
+  refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines: ");
+  refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c '.data[]' '");
+  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv): convert it, and name the column");
+  refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
+  refused("a.csv.gz", gzipped("id,text\n"), "decompress it and convert it");
+  for (const char* text : {"[section]\nkey = 1\n", "[{x}] is a set", "a,b\n"})
+    CHECK(seen("a.txt", text).format == TokenFormat::text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a tokenizer is to read it") {
+  const TextReading utf8{.needs_utf8 = true};
+  const std::string latin =
+      "sch\xf6n ist es \xfc"
+      "ber dem Fluss, \xe4hnlich wie gestern";
+  const auto error = error_of([&] { seen("latin.txt", latin, utf8); });
+  CHECK(says(error,
+             "latin.txt: text in another encoding than UTF-8, such as Latin-1: byte 0xf6 at offset 3: use "
+             "iconv -f WINDOWS-1252 -t UTF-8 '"));
+  CHECK(says(error, "--token-format text"));
+  CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens
+  CHECK(seen("latin.txt", latin, {.format = TokenFormat::text, .needs_utf8 = true}).format == TokenFormat::text);
+  // Damage is none: few bytes among plain ones or among characters.
+  CHECK(seen("damaged.txt", "plain \xff text, and more \xfe of it", utf8).format == TokenFormat::text);
+  CHECK(seen("damaged.txt", "äöüß \xff äöü \xff ß \xff ä \xff", utf8).format == TokenFormat::text);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are not read outweigh its text") {
+  const auto refuses = [&](const char* name, std::string_view words) {
+    const auto error = error_of([&] { static_cast<void>(data_files_in(folder.path() / name, {})); });
+    CHECK(error.code() == ErrorCode::data);
+    CHECK(says(error, std::string(name) + ": "));
+    CHECK(says(error, words));
+  };
+  folder.write("saved/dataset_info.json", "{\n  \"citation\": \"\"\n}");
+  folder.write("saved/state.json", "{\n  \"_data_files\": [{\"filename\": \"data-00000-of-00001.arrow\"}]\n}");
+  folder.write("saved/data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv);
+  refuses("saved", "data-00000-of-00001.arrow: an Arrow stream; convert the folder that save_to_disk() wrote");
+  folder.write("cloned/README.md", "a readme.");
+  folder.write("cloned/data/train.parquet", "PAR1" + std::string(100, '\0'));
+  refuses("cloned", "cloned: 104 bytes of data are in formats that are not read, and 9 bytes are text: ");
+  folder.write("cloned/README.md", std::string(200, 'x'));
+  CHECK(data_files_in(folder.path() / "cloned", {}).left_out.size() == 1);
+  folder.write("nano/input.txt", "text");
+  folder.write("nano/train.bin", "\x01\0\x02\0\x03\0"sv);
+  refuses("nano", "train.bin: a .bin with tokens, next to text; name their format by --token-format");
+  CHECK(data_files_in(folder.path() / "nano", {.format = TokenFormat::text}).files.size() == 1);
+}
+
+TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a folder with files for training") {
+  const auto left_out = [&](const char* name, const TextReading& reading = {}) {
+    std::string names;
+    const DataFiles found = data_files_in(folder.path() / name, reading);
+    for (const auto& one : found.left_out) {
+      names += one.path.lexically_relative(folder.path() / name).string() + ' ';
+      CHECK(one.why.starts_with("by its name not for training, unlike "));
+    }
+    CHECK(!found.files.empty());
+    return names;
+  };
+  for (const char* file : {"nano/train.bin", "nano/val.bin"}) folder.write(file, "\x01\0"sv);
+  CHECK(left_out("nano", {.format = TokenFormat::uint16}) == "val.bin ");
+  for (const char* file : {"hf/train-00000-of-00002.jsonl", "hf/train-00001-of-00002.jsonl", "hf/notes.txt",
+                           "hf/validation-00000-of-00001.jsonl", "hf/test.jsonl"})
+    folder.write(file, "{\"text\": \"x\"}\n");
+  CHECK(left_out("hf") == "test.jsonl validation-00000-of-00001.jsonl ");
+  for (const char* file : {"wiki/wiki.train.tokens", "wiki/wiki.valid.tokens", "imdb/Train/pos/1.txt",
+                           "imdb/test/neg/2.txt", "alone/test.txt", "code/train.py", "code/test.py"})
+    folder.write(file, "text");
+  CHECK(left_out("wiki") == "wiki.valid.tokens ");
+  CHECK(left_out("imdb") == "test/neg/2.txt ");
+  CHECK(left_out("alone").empty());
+  CHECK(left_out("code").empty());
 }
 
 TEST_CASE_FIXTURE(Fixture, "a .bin is nanoGPT's beside a meta.pkl, which is said, and otherwise has to be named") {
@@ -122,7 +203,7 @@ TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the re
   CHECK(left_out_text(folder.path() / "d", found.left_out) ==
         "left out of " + (folder.path() / "d").string() +
             ": 6 files: .git (hidden), empty.txt (empty), image.png (an image (PNG)), link.txt (no regular file), "
-            "tokens.bin (a .bin, as of tokens, beside text), and 1 more");
+            "tokens.bin (a .bin with tokens, next to text), and 1 more");
   CHECK(found.left_out[5].why == "no text: a zero byte at offset 100");
   CHECK(left_out_text("d", {}).empty());
 

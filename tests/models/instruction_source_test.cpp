@@ -98,6 +98,29 @@ TEST_CASE("what is longer than a sample is cut, and left out where no answer is 
   CHECK(says(refused(split), "--validation-split 0.1 of 2 samples"));
 }
 
+TEST_CASE(
+    "a prompt may have several fields, and rows without an answer or with text that is not read are counted") {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.jsonl", R"({"q": "ab", "input": "c", "a": "X"})"
+                                            "\n"
+                                            R"({"q": "d", "input": "", "a": "Y"})"
+                                            "\n\n"
+                                            R"({"q": "e", "input": "f", "a": ""})"
+                                            "\n");
+  auto options = options_of(path, 8);
+  using Remarks = std::vector<std::string>;
+  const std::string empty = path.string() + ": left out, for their field 'a' is empty: 1 of 3 rows";
+  CHECK(open_text_data(options).origins[0].remarks ==
+        Remarks{empty, path.string() + ": the field 'input' of 2 of 3 rows has text that is not read; use "
+                                       "--prompt-field q,input to read it"});
+  options.prompt_field = "q,input";
+  const auto data = open_text_data(options);
+  CHECK(data.origins[0].remarks == Remarks{empty});
+  CHECK(read(*data.training, &SampleSource::read_inputs, 0, 1) == Tokens{'a', 'b', '\n', 'c', 'X', 'd', 'Y', 0});
+  CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) ==
+        Tokens{none, none, none, 'X', end, 'Y', end, none});
+}
+
 TEST_CASE("epochs have each sample once, losses counted as targets have them, and a split keeps the last ones") {
   const TemporaryFolder folder;
   std::string lines;

@@ -70,8 +70,10 @@ TEST_CASE("labelled texts are a sample each, cut and padded, with the number of 
   source.read_document_starts(0, 2, starts.data());
   CHECK(starts == std::vector<std::int32_t>{0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0});
   REQUIRE(data.origins.size() == 1);
-  CHECK(data.origins[0].remarks[0].find("of 2 classes: calm 1, loud 2") != std::string::npos);
-  CHECK(data.origins[0].remarks[1].find("44.4% of all positions are padding; cut at --sequence-length 6: 1 of 3") !=
+  REQUIRE(data.origins[0].remarks.size() == 3);
+  CHECK(data.origins[0].remarks[0].ends_with("left out, for their field 'text' is empty: 1 of 4 rows"));
+  CHECK(data.origins[0].remarks[1].find("of 2 classes: calm 1, loud 2") != std::string::npos);
+  CHECK(data.origins[0].remarks[2].find("44.4% of all positions are padding; cut at --sequence-length 6: 1 of 3") !=
         std::string::npos);
 }
 

@@ -45,6 +45,18 @@ TEST_CASE("bytes that belong to no character, and control characters, are counte
         "a.txt: 3 of the 200 bytes looked at belong to no UTF-8 text, the first at offset 130");
 }
 
+TEST_CASE("bytes of another encoding outnumber the characters of UTF-8, and damage does not") {
+  CHECK(survey_of("sch\xf6n, gr\xfc\xdf.", 5).is_other_encoding());
+  CHECK(survey_of("sch\xf6n, gr\xfc\xdf.", 5).first_stray() == 3);
+  CHECK(!survey_of("\xf6\xf6").is_other_encoding());
+  CHECK(!survey_of("äöüß \xf6\xf6\xf6", 3).is_other_encoding());
+  CHECK(!survey_of(std::string("\0\x01\x02\x03", 4)).is_other_encoding());
+  CHECK(remark_on(survey_of("gr\xfc\xdf"
+                            "e \xfc"),
+                  "a.txt")
+            .ends_with("'a.txt' > 'a.txt.utf8', with its own encoding after -f"));
+}
+
 TEST_CASE("numbers and random bytes are no text, and damaged text is some") {
   std::string random, numbers, damaged;
   for (std::uint32_t i = 0; i < 10'000; ++i) {

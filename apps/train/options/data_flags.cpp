@@ -4,6 +4,7 @@
 #include "apps/train/files/initial_weights.hpp"
 #include "apps/train/options/image_flags.hpp"
 #include "models/model.hpp"
+#include "models/text/document_reader.hpp"
 #include "models/text/labelled_source.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/text/tokenizer_files.hpp"
@@ -136,8 +137,9 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
                                          {"megatron", TokenFormat::megatron}})});
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
   table.add({"prompt-field", "NAME",
-             "of each of JSON lines: what comes before the document's text and is to be answered by it, without a "
-             "loss of its own; samples are packed of whole documents, as with --documents mask",
+             "Fields of JSON lines with the prompt, which has no loss and which the document's text completes; "
+             "several as "
+             "A,B, joined by line breaks; samples are packed of whole documents, as with --documents mask",
              text(data.prompt_field), "none"});
   table.add(
       {"label-field", "NAME",
@@ -229,7 +231,8 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
       fail(ErrorCode::usage,
            "--tokenizer none cannot read the text that --prompt-field {} names: give --tokenizer bytes or PATH",
            data.prompt_field);
-    if (data.prompt_field == data.json_field)
+    const auto prompts = models::field_names(data.prompt_field);
+    if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
       fail(ErrorCode::usage,
            "--prompt-field {} and --json-field {} name the same field, whose text would answer itself: name two",
            data.prompt_field, data.json_field);
