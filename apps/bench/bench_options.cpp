@@ -148,6 +148,8 @@ OptionTable declare(BenchOptions& options) {
              "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
              device_flag(options.device, options.gpu)});
   table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
+  table.add({"overwrite", "", "Replace existing files of --write-links and --write-profile",
+             runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);
   return table;
 }

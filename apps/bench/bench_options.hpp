@@ -32,6 +32,7 @@ struct BenchOptions {
   int repeat = 11;
   int node_size = 0;  ///< 0: as MPI says
   double seconds = 60;
+  bool overwrite = false;               ///< files named by flags may be replaced
   DeviceFlag device = DeviceFlag::cpu;  ///< cpu or cuda
   std::optional<int> gpu;               ///< of cuda; none: the local rank's, in turn
   Inquiry inquiry;

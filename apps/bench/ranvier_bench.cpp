@@ -46,8 +46,10 @@ void check(MpiSession& session, const BenchOptions& options, std::span<const int
     fail(ErrorCode::usage,
          "there are no links between ranks to measure, as there is one rank: start with mpirun -n 2 or more");
   }
-  if (!options.write_links.empty() && session.rank() == 0)
+  if (!options.write_links.empty() && session.rank() == 0) {
+    runtime::check_replaced(options.write_links, "--write-links", options.overwrite);
     runtime::check_writable(options.write_links, "--write-links");
+  }
   if (options.given_links) collectives::require_classes(*options.given_links, node_of, "--links " + options.links);
 }
 
@@ -97,7 +99,7 @@ int device_threads(const MpiSession& session, const BenchOptions& options) {
 
 constexpr const char* on_stdout = "-";
 
-/// Where the profile goes, tried before anything is measured.
+/// Where the profile goes, tried before anything is measured. A new measurement replaces this host's own profile.
 std::string profile_path(const MpiSession& session, const BenchOptions& options) {
   if (options.write_profile == on_stdout) return on_stdout;
   std::filesystem::path path = options.write_profile;
@@ -109,6 +111,8 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
     if (error)
       fail(ErrorCode::io, "the profile's folder {} cannot be made: {}: give --write-profile FILE, or - to print it",
            path.parent_path().string(), error.message());
+  } else {
+    runtime::check_replaced(path, "--write-profile", options.overwrite);
   }
   runtime::check_writable(path, "--write-profile");
   return path.string();

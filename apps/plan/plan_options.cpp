@@ -212,6 +212,8 @@ OptionTable declare(PlanOptions& options) {
              runtime::text(options.write_trace), "none"});
   table.add({"json", "", "print JSON instead of tables", runtime::switch_on(options.json)});
   table.add({"plot", "FILE.svg", "a plot of what the tables compare", runtime::text(options.plot), "none"});
+  table.add({"overwrite", "", "Replace existing files of --write-config, --write-trace and --plot",
+             runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);
   return table;
 }

@@ -28,6 +28,7 @@ struct PlanOptions {
   std::vector<std::string> profiles;  ///< names or paths; what the others are compared with comes first
   double price = 0;                   ///< of a device and an hour; 0: the profile's
   std::string write_config;
+  bool overwrite = false;  ///< files of a plan may be replaced
   std::string write_trace;
   std::string plot;
   bool json = false;

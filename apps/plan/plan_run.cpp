@@ -53,11 +53,34 @@ void write(const std::string& path, const std::string& text) {
   file.commit();
 }
 
+/// The file for the profile's links, next to --write-config.
+std::string links_path(const std::string& config) { return config + ".links.json"; }
+
+/// --write-trace of the case with this number, from 1.
+std::filesystem::path trace_path(const std::string& path, std::size_t number) {
+  std::filesystem::path file(path);
+  if (number > 1)
+    file.replace_filename(fmt::format("{}.{}{}", file.stem().string(), number, file.extension().string()));
+  return file;
+}
+
+void check_outputs(const PlanOptions& options, std::size_t cases) {
+  const auto check = [&](const std::filesystem::path& path, const char* flag) {
+    runtime::check_replaced(path, flag, options.overwrite);
+    runtime::check_writable(path, flag);
+  };
+  if (!options.plot.empty()) check(options.plot, "--plot");
+  if (!options.write_config.empty()) check(options.write_config, "--write-config");
+  if (!options.write_config.empty()) check(links_path(options.write_config), "--write-config");
+  for (std::size_t number = 1; number <= cases && !options.write_trace.empty(); ++number)
+    check(trace_path(options.write_trace, number), "--write-trace");
+}
+
 /// The choice of algorithms goes by the profile's links, and ranvier-train's has to do so, too.
 void write_config(const std::string& path, Ranked& best, const Planner& planner, const ReportContext& context) {
   const bool by_links = best.candidate.g_data > 1 && !planner.is_given("links");
   if (by_links) {
-    const std::string links = path + ".links.json";
+    const std::string links = links_path(path);
     write(links, collectives::to_json(planner.profile().links));
     best.config.push_back({"links", links});
   }
@@ -67,9 +90,7 @@ void write_config(const std::string& path, Ranked& best, const Planner& planner,
 /// What every rank does in the simulated steps of a candidate, for the case of that number.
 std::string write_trace(const std::string& path, std::size_t number, const Ranked& ranked, const Planner& planner,
                         const PlanTools& tools, actors::PredictionOptions how) {
-  std::filesystem::path file(path);
-  if (number > 1)
-    file.replace_filename(fmt::format("{}.{}{}", file.stem().string(), number, file.extension().string()));
+  const std::filesystem::path file = trace_path(path, number);
   how.trace = true;
   predict_on(planner, tools.predict, ranked, planner.profile(), how).write_trace(file);
   return fmt::format("written: {}, what {} ranks do in two steps of {}, for ui.perfetto.dev\n", file.string(),
@@ -119,17 +140,17 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
 }  // namespace
 
 PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
-  for (const auto& [path, flag] :
-       {std::pair{options.write_config, "--write-config"}, std::pair{options.write_trace, "--write-trace"},
-        std::pair{options.plot, "--plot"}})
-    if (!path.empty()) runtime::check_writable(path, flag);
   SearchLimits limits{.best = static_cast<std::size_t>(options.best),
                       .simulations = static_cast<std::size_t>(options.simulations),
                       .threads = options.jobs,
                       .exhaustive = options.exhaustive,
                       .estimate = options.no_simulation};
-  if (!options.scale.empty()) return run_scale(options, tools, limits);
+  if (!options.scale.empty()) {
+    check_outputs(options, 0);
+    return run_scale(options, tools, limits);
+  }
   const std::vector<Situation> situations = situations_of(options, tools.read_profile);
+  check_outputs(options, situations.size());
   PlanResult result;
   json::object report;
   json::array cases_json;

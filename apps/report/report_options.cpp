@@ -68,8 +68,7 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
         (!run.trace.empty() && fs::equivalent(path, run.trace, unknown)))
       fail(ErrorCode::usage, "{} {} would write over a file that it reads: give another path", flag, path);
   }
-  if (fs::is_regular_file(path, unknown) && !options.overwrite)
-    fail(ErrorCode::usage, "{} {} is there: give another path, or --overwrite", flag, path);
+  runtime::check_replaced(path, flag, options.overwrite);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "models/text/text_encoder.hpp"
 #include "models/text/text_survey.hpp"
 #include "models/text/tokenizer_files.hpp"
+#include "runtime/atomic_file.hpp"
 
 #include <sys/stat.h>
 
@@ -100,9 +101,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
   const models::CutPlaces cuts = tokenizer.cuts(options.specials);
   const bool marked = options.end_of_text != EndOfText::none;
   const std::int32_t end_of_text = marked ? tokenizer.required_end_of_text() : 0;
-  const std::filesystem::path file = models::token_file_path(options.output);
-  if (std::error_code unknown; !options.overwrite && std::filesystem::exists(file, unknown))
-    fail(ErrorCode::usage, "--output exists: {}; add --overwrite or use another path", file.string());
+  runtime::check_replaced(models::token_file_path(options.output), "--output", options.overwrite);
   models::TokenOutput output(
       {options.output, options.format, tokenizer.size(), job_of(options, input, tokenizer, end_of_text)});
   models::TextEncoder encoder(tokenizer, options.threads, options.specials);

@@ -185,6 +185,9 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anyt
   check_refused(1, {}, "as there is one rank: start with mpirun -n 2");
   check_refused(2, {"--write-links", "/nowhere/links.json"}, "--write-links /nowhere/links.json", 74);
   check_refused(2, {"profile", "--write-profile", "/nowhere/here.json"}, "--write-profile /nowhere/here.json", 74);
+  const std::string there = folder.write("there.json", "another measurement's").string();
+  check_refused(2, {"--write-links", there}, "--write-links exists: " + there + "; add --overwrite");
+  check_refused(1, {"profile", "--write-profile", there}, "--write-profile exists: " + there + "; add --overwrite");
   folder.write("links.json",
                R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
   check_refused(2, {"--collectives", "all-gather", "--links", path},

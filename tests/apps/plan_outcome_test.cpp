@@ -101,7 +101,7 @@ TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it a
   }
   CHECK(ends[1] > 1.5 * ends[0]);  // a node is three times as slow
   auto in_json = words;
-  in_json.emplace_back("--json");
+  in_json.insert(in_json.end(), {"--json", "--overwrite"});
   const auto stages =
       boost::json::parse(run_plan(parse(in_json), tools).text).at("best").as_array().at(0).at("stages").as_array();
   REQUIRE(stages.size() == 2);

@@ -15,6 +15,8 @@
 #include <boost/json/value.hpp>
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -140,6 +142,28 @@ TEST_CASE("the config file of ranvier-plan means to ranvier-train what was plann
   CHECK(options.model.gpt().hidden == 64);
   CHECK(options.trainer.links == tests::plan_profile(false).links);
   CHECK(options.device.threads == 1);
+}
+
+TEST_CASE("a plan replaces the files of another one with --overwrite alone") {
+  const TemporaryFolder folder;
+  const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+  std::vector<std::string> flags{"--write-config", at("a.conf"),  "--plot",      at("a.svg"), "--write-trace",
+                                 at("a.json"),     "--slow-node", "1:3",         "--g-inter", "2",
+                                 "--shard",        "zero1",       "--recompute", "off"};
+  for (const auto& [name, flag] : {std::pair{"a.conf", "--write-config"},
+                                   {"a.conf.links.json", "--write-config"},
+                                   {"a.svg", "--plot"},
+                                   {"a.json", "--write-trace"},
+                                   {"a.2.json", "--write-trace"}}) {
+    const auto there = folder.write(name, "another plan's");
+    const auto error = error_of([&] { static_cast<void>(run_plan(parse(small_job(flags)), invented_tools())); });
+    CHECK(error.code() == ErrorCode::usage);
+    CHECK(says(error, fmt::format("{} exists: {}; add --overwrite or use another path", flag, there.string())));
+    std::filesystem::remove(there);
+  }
+  flags = {"--write-config", folder.write("a.conf", "another plan's").string(), "--g-inter", "2", "--overwrite"};
+  CHECK(run_plan(parse(small_job(flags)), invented_tools()).status == 0);
+  CHECK(has(text_of(at("a.conf")), "# predicted"));
 }
 
 TEST_CASE("files of the training are its own, and a plan says that it writes none of them") {

@@ -235,13 +235,13 @@ TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is 
   CHECK(refused({path + "," + other, "-o", file("r.html")}, "has no spans"));
   CHECK(refused({path, "--names", "a,b"}, "2 names for 1 run"));
   CHECK(refused({path, "-o", path, "--overwrite"}, "would write over a file that it reads"));
-  CHECK(refused({path, "-o", other}, "is there: give another path, or --overwrite"));
+  CHECK(refused({path, "-o", other}, "text; add --overwrite or use another path"));
   CHECK(refused({path, "-o", other, "--csv", other}, "one of them at a time"));
   CHECK(refused({path, "--csv", file("a.csv"), "--timeline", file("t.svg")}, "--timeline "));
   CHECK(refused({path, "--timeline", file("t.svg"), "-o", other}, "one of them at a time"));
   CHECK(refused({path, path, "--timeline", file("t.svg")}, "shows one run, and 2 are given"));
   CHECK(refused({path, "--timeline", file("t.svg")}, "has no trace with a whole step"));
-  CHECK(refused({path, "--timeline", other}, "is there: give another path, or --overwrite"));
+  CHECK(refused({path, "--timeline", other}, "text; add --overwrite or use another path"));
   CHECK(folder.read("text") == "words\n");
 }
 

@@ -38,7 +38,7 @@ bench() {  # <case> <baseline> <flags of run.sh> <flags of ranvier-bench>
   local name=$1 baseline=$2
   # A link's measurement, a warm-up and the repetitions, at half of what the links allow.
   tests/cluster/run.sh --hosts 2 --ranks-per-host 2 --rate "${rate}mbit" --timeout 3000 $3 -- \
-    "$build/apps/ranvier-bench" --write-links "$folder/links.json" --sizes "$sizes" --repeat "$repeat" \
+    "$build/apps/ranvier-bench" --write-links "$folder/links.json" --overwrite --sizes "$sizes" --repeat "$repeat" \
     --seconds 2900 $4 >"$folder/lines" || { local status=$?; cat "$folder/lines"; exit $status; }
   awk -v name="$name" -v baseline="$baseline" -v rate="$rate" -v load="$(cut -d ' ' -f 1 /proc/loadavg)" '
     function value(key,   text) {
