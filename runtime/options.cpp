@@ -199,11 +199,14 @@ void OptionTable::set(std::string_view name, std::string text, std::string origi
 }
 
 std::string OptionTable::advice(std::string_view unknown) const {
+  const bool is_key = !unknown.starts_with("-");
+  if (advise_)
+    if (auto known = advise_(without_dashes(unknown), is_key)) return *known;
   std::vector<std::string> names;
   for (const auto& declared : options_) names.push_back(declared.option.name);
   const auto nearest = nearest_name(without_dashes(unknown), names);
   if (!nearest) return "--help lists those that there are";
-  return fmt::format("did you mean {}{}?", unknown.starts_with("-") ? "--" : "", *nearest);
+  return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
 }
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {

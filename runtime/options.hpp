@@ -69,6 +69,10 @@ class OptionTable {
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
+  /// Remedy for an unknown name, given without leading dashes. Nothing: the error suggests the nearest option.
+  using Advice = std::function<std::optional<std::string>(std::string_view name, bool is_key)>;
+  void advise(Advice advice) { advise_ = std::move(advice); }
+
   /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
   void parse(int argc, const char* const* argv);
 
@@ -103,6 +107,7 @@ class OptionTable {
   std::vector<std::string_view> usual_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
+  Advice advise_;
 };
 
 /// FNV-1a hash of names and values, without options that may differ between ranks.

@@ -1,5 +1,6 @@
 #include "apps/plan/plan_options.hpp"
 
+#include "apps/train/options/other_names.hpp"
 #include "runtime/cores.hpp"
 #include "runtime/error.hpp"
 #include "runtime/machine_profile.hpp"
@@ -246,6 +247,8 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
         std::vector<std::string> all = ours;
         all.insert(all.end(), theirs.begin(), theirs.end());
         const auto nearest = runtime::nearest_name(name, all);
+        if (const auto advice = advice_on_other_name(name, false))
+          fail(ErrorCode::usage, "unknown flag --{}: {}", name, *advice);
         fail(ErrorCode::usage, "unknown flag --{}: {}", name,
              nearest ? fmt::format("did you mean --{}?", *nearest)
                      : "--help lists those of ranvier-plan, and ranvier-train --help the others");

@@ -378,6 +378,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused({"--profile", "test-cpu", "--world", "4"}, "--batch-size is missing");
   refused(small_job({"--profiel", "x"}), "did you mean --profile?");
   refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
+  refused(small_job({"--num-layers", "2"}), "did you mean --layers?");
   refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide 4 ranks");
   refused(small_job({"--slow-node", "2:2"}),
           "of nodes of 2 ranks there are 2, counted from 0: give one from 0 to 1");

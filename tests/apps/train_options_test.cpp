@@ -1,5 +1,6 @@
 #include "apps/train/options/train_options.hpp"
 
+#include "apps/train/options/other_names.hpp"
 #include "apps/train/plan/nodes.hpp"
 #include "runtime/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -199,6 +201,33 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   refused_train({"--saved-activations", "some"}, "one of auto, few, all");
   refused_train({"--model", "gpt3"}, "gpt2-small");
   refused_train({"--stpes", "3"}, "did you mean --steps?");
+}
+
+TEST_CASE("names that other programs have for a flag are answered with the flag") {
+  refused_train({"--lr", "1e-3"}, "unknown flag --lr: did you mean --learning-rate?");
+  refused_train({"--max_steps=3"}, "did you mean --steps?");
+  refused_train({"--bf16"}, "did you mean --precision bf16?");
+  refused_train({"--tensor-model-parallel-size", "2"}, "tensor parallelism is not supported: use --g-inter");
+  const tests::TemporaryFolder folder;
+  const std::string config = folder.write("run.conf", "bf16 = true\n").string();
+  refused_train({"--config", config.c_str()}, "did you mean precision = bf16?");
+
+  const std::vector<runtime::OptionFacts> flags = train_manual("ranvier-train").options;
+  const auto find = [&](std::string_view name) {
+    return std::find_if(flags.begin(), flags.end(), [&](const auto& flag) { return flag.name == name; });
+  };
+  std::set<std::string_view> seen;
+  for (const OtherName& other : other_names()) {
+    CAPTURE(other.name);
+    CHECK(seen.insert(other.name).second);
+    CHECK(find(other.name) == flags.end());
+    CHECK(other.flag.empty() != other.remedy.empty());
+    if (other.flag.empty()) continue;
+    const auto flag = find(other.flag);
+    REQUIRE(flag != flags.end());
+    if (other.value.empty()) continue;
+    CHECK(std::find(flag->words.begin(), flag->words.end(), other.value) != flag->words.end());
+  }
 }
 
 TEST_CASE("-h asks for help, and is a value like others after a flag") {

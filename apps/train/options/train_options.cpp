@@ -6,6 +6,7 @@
 #include "apps/train/kernels/collectives_choice.hpp"
 #include "apps/train/options/data_flags.hpp"
 #include "apps/train/options/image_flags.hpp"
+#include "apps/train/options/other_names.hpp"
 #include "apps/train/options/pipeline_flags.hpp"
 #include "apps/train/options/plan_flags.hpp"
 #include "apps/train/options/shard_flags.hpp"
@@ -144,6 +145,7 @@ OptionTable declare(Asked& asked) {
   auto& adamw = trainer.adamw;
   auto& rate = trainer.learning_rate;
   OptionTable table;
+  table.advise(advice_on_other_name);
 
   table.concern("Model");
   using models::Size;
