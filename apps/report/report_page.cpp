@@ -50,6 +50,8 @@ th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid var
 .optimizer { fill: #2f9e6e; background: #2f9e6e; } .wait { fill: var(--wait); background: var(--wait); }
 .send { fill: #9aa3ad; background: #9aa3ad; } .gather { fill: #d99a2b; background: #d99a2b; }
 .reduce { fill: #c2571a; background: #c2571a; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 600px) { body { padding: 8px; overflow-wrap: anywhere; } table { font-size: 11px; }
+  th, td { padding-right: 6px; } }
 )";
 
 std::string number(double value, const char* unit = "") {

@@ -180,9 +180,14 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   browser.look_like(1400, 1900, true);
   CHECK(browser.value(paper) != light);
   keep_screenshot(browser, "dark");
-  browser.look_like(400, 2600);
+  browser.look_like(360, 2600);
+  browser.value("document.querySelectorAll('details').forEach(each => each.open = true)");
   CHECK(browser.value(wider) == json::value(false));
+  CHECK(
+      browser.value("[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)"
+                    ".map(each => each.firstChild.id).join()") == "");
   keep_screenshot(browser, "phone");
+  browser.value("document.querySelectorAll('details').forEach(each => each.open = false)");
   browser.look_like(1400, 1900);
 
   REQUIRE(browser.becomes_true("status.step > 100"));
