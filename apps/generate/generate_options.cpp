@@ -58,6 +58,7 @@ OptionTable declare(GenerateOptions& options) {
              "on: before the prompt comes what the tokenizer's files put before a text, such as <s>, as in "
              "transformers",
              choice<bool>(options.begins_text, {{"on", true}, {"off", false}})});
+  declare_special_tokens(table, options.specials);
   table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
   table.add({"context", "N",
              "positions kept of a text, at most as many as the model is for; a GPT-2 has its own number",

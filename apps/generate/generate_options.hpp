@@ -5,6 +5,7 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "models/generation/sampler.hpp"
+#include "models/text/special_token_policy.hpp"
 #include "runtime/dtype.hpp"
 
 #include <optional>
@@ -24,6 +25,7 @@ struct GenerateOptions {
   int texts = 1;
   int context = 4096;       ///< positions that the cache has room for, of models that learned none
   bool begins_text = true;  ///< by what the tokenizer puts before texts
+  models::SpecialTokenPolicy specials = models::SpecialTokenPolicy::tokenizer;
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
   runtime::DType precision = runtime::DType::f32;  ///< if precision_given

@@ -5,6 +5,7 @@
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
 #include "models/generation/decoder_model.hpp"
+#include "models/text/document_frame.hpp"
 #include "models/text/tokenizer.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/text/utf8.hpp"
@@ -191,34 +192,13 @@ Drawn write_text(const GenerateOptions& options, const models::Tokenizer& tokeni
   return drawn;
 }
 
-struct Prompt {
-  std::string text;  ///< what of the tokens is shown
-  std::vector<std::int32_t> tokens;
-};
-
-/// What the tokenizer puts before texts is put there, unless the text spells it. Without text: what stands before one,
-/// or ends the one before, or a new line.
-Prompt make_prompt(const std::string& given, const models::Tokenizer& tokenizer, bool with_beginning) {
-  const auto beginning = with_beginning ? tokenizer.beginning() : std::span<const std::int32_t>();
-  Prompt prompt{given, {beginning.begin(), beginning.end()}};
-  if (!given.empty()) {
-    const std::vector<std::int32_t> tokens = tokenizer.encode(given);
-    const bool spelled =
-        tokens.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), tokens.begin());
-    prompt.tokens.insert(prompt.tokens.end(), tokens.begin() + (spelled ? std::ssize(beginning) : 0), tokens.end());
-  } else if (prompt.tokens.empty() && tokenizer.end_of_text()) {
-    prompt.tokens = {*tokenizer.end_of_text()};
-  } else if (prompt.tokens.empty()) {
-    prompt = {"\n", tokenizer.encode("\n")};
-  }
-  return prompt;
-}
-
 void generate(const GenerateOptions& options) {
   const std::string given = apps::read_prompt(options);
   Model model = load(options);
   const models::Tokenizer tokenizer = open_tokenizer(options, model);
-  const auto [text, prompt] = make_prompt(given, tokenizer, options.begins_text);
+  const models::DocumentFrame frame =
+      options.begins_text ? models::DocumentFrame(tokenizer, options.specials) : models::DocumentFrame();
+  const auto [text, prompt] = models::make_prompt(given, tokenizer, options.specials, frame);
 
   models::SamplingOptions sampling = options.sampling;
   sampling.tokens = tokenizer.size();

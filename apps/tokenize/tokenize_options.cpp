@@ -9,7 +9,7 @@ namespace ranvier::apps {
 
 namespace {
 
-using models::SpelledSpecials;
+using models::SpecialTokenPolicy;
 using models::TokenOutputFormat;
 using runtime::OptionBinding;
 using runtime::OptionTable;
@@ -39,15 +39,19 @@ OptionTable declare(TokenizeOptions& options) {
              "a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and vocab.bpe, "
              "vocab.txt or .tiktoken",
              tokenizer(options.tokenizer), "none"});
-  table.add({"end-of-text", "WHERE",
-             "the token that ends one (<|endoftext|>, </s>): between documents, after each, or none",
-             runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
-                                                              {"after-each", EndOfText::after_each},
-                                                              {"none", EndOfText::none}})});
+  table.add(
+      {"end-of-text", "WHERE",
+       "the token that ends one (<|endoftext|>, </s>): between documents, after each, or none; once where the "
+       "tokenizer's template has it",
+       runtime::choice<EndOfText>(
+           options.end_of_text,
+           {{"between", EndOfText::between}, {"after-each", EndOfText::after_each}, {"none", EndOfText::none}})});
+  declare_special_tokens(table, options.specials);
   table.add({"spelled-specials", "AS",
-             "what text that spells a special token (<|endoftext|>) becomes: text like any other, or the token",
-             runtime::choice<SpelledSpecials>(
-                 options.specials, {{"text", SpelledSpecials::text}, {"token", SpelledSpecials::token}})});
+             "Older name: token means --special-tokens tokenizer, text means --special-tokens text",
+             runtime::choice<SpecialTokenPolicy>(
+                 options.specials, {{"text", SpecialTokenPolicy::text}, {"token", SpecialTokenPolicy::tokenizer}}),
+             "as --special-tokens"});
   table.concern("Output");
   table.add({"output", "FILE", "tokens to write: FILE.bin, and FILE.idx with megatron",
              runtime::text(options.output), "none"});
@@ -66,6 +70,16 @@ OptionTable declare(TokenizeOptions& options) {
 
 }  // namespace
 
+void declare_special_tokens(OptionTable& table, SpecialTokenPolicy& field) {
+  table.add(
+      {"special-tokens", "NAME",
+       "Special tokens (<s>, <|user|>): tokenizer, in text and around texts as in transformers; text, only around; "
+       "none, neither",
+       runtime::choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
+                                                   {"text", SpecialTokenPolicy::text},
+                                                   {"none", SpecialTokenPolicy::none}})});
+}
+
 std::string tokenizer_path(const std::string& tokenizer) {
   constexpr std::string_view family = "gpt2:";
   if (tokenizer.starts_with(family)) return tokenizer.substr(family.size());
@@ -77,8 +91,11 @@ std::string tokenizer_path(const std::string& tokenizer) {
 
 TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   TokenizeOptions options;
-  declare(options).parse(argc, argv);
+  OptionTable table = declare(options);
+  table.parse(argc, argv);
   if (options.inquiry.any()) return options;
+  if (table.given("special-tokens") && table.given("spelled-specials"))
+    fail(ErrorCode::usage, "--special-tokens and --spelled-specials set the same: remove --spelled-specials");
   if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
   if (options.tokenizer.empty())
     fail(ErrorCode::usage, "--tokenizer is missing: give the PATH of its folder or file");
@@ -105,6 +122,7 @@ std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& opt
   auto all = declare(copy).resolved();
   std::erase_if(all, [](const runtime::ResolvedOption& option) {
     return option.concern == "Run" || option.name == "output" || option.name == "overwrite" ||
+           option.name == "spelled-specials" ||  // a name of another option
            is_inquiry(option.name);
   });
   return all;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "apps/program/manual.hpp"
-#include "models/text/bpe_encoder.hpp"
 #include "models/text/data_file.hpp"
+#include "models/text/special_token_policy.hpp"
 #include "models/text/token_output.hpp"
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct TokenizeOptions {
   std::string tokenizer;  ///< as given: "PATH" or "gpt2:PATH"
   models::TokenOutputFormat format = models::TokenOutputFormat::llmc;
   EndOfText end_of_text = EndOfText::between;
-  models::SpelledSpecials specials = models::SpelledSpecials::text;
+  models::SpecialTokenPolicy specials = models::SpecialTokenPolicy::tokenizer;
   bool overwrite = false;
   int threads = 0;  ///< 0: the machine's
   std::size_t checkpoint_bytes = std::size_t{256} << 20;
@@ -37,5 +37,8 @@ struct TokenizeOptions {
 /// PATH of "PATH" and of "gpt2:PATH", which is the same; empty for "bytes", "none", and a word that is no path: no file
 /// or folder, and neither with a slash nor with a dot.
 [[nodiscard]] std::string tokenizer_path(const std::string& tokenizer);
+
+/// --special-tokens of the programs that encode text.
+void declare_special_tokens(runtime::OptionTable& table, models::SpecialTokenPolicy& field);
 
 }  // namespace ranvier::apps

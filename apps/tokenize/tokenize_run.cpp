@@ -1,11 +1,14 @@
 #include "apps/tokenize/tokenize_run.hpp"
 
 #include "models/text/data_files.hpp"
+#include "models/text/document_frame.hpp"
 #include "models/text/document_reader.hpp"
 #include "models/text/text_encoder.hpp"
 #include "models/text/text_survey.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "runtime/atomic_file.hpp"
+
+#include <fmt/ranges.h>
 
 #include <sys/stat.h>
 
@@ -28,6 +31,9 @@ std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
   auto all = deciding_options(options);
   for (const TokenizeInput::File& one : input.files)
     all.push_back({"file", one.data.path.string(), fmt::format("{} {}", one.bytes, one.modified)});
+  const models::TextTemplate& around = tokenizer.around();
+  all.push_back(
+      {"", "around", fmt::format("{} {}", fmt::join(around.beginning, ","), fmt::join(around.ending, ","))});
   all.push_back({"", "tokens", fmt::format("{:016x}", tokenizer.fingerprint())});
   all.push_back({"", "end of text", fmt::format("{}", end_of_text)});
   return runtime::hash_of(all);
@@ -36,31 +42,43 @@ std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
 /// Documents on their way to the output. What ends one waits for the next to begin: only then is it between two.
 class Documents {
  public:
-  Documents(const TokenizeOptions& options, std::int32_t end_of_text, models::TokenOutput& output)
-      : where_(options.end_of_text),
+  Documents(const TokenizeOptions& options, const models::Tokenizer& tokenizer, std::int32_t end_of_text,
+            models::TokenOutput& output)
+      : frame_(tokenizer, options.specials),
+        between_(options.end_of_text != EndOfText::none && frame_.needs_between(end_of_text)),
+        last_(options.end_of_text == EndOfText::after_each && !frame_.ends_with(end_of_text)),
         end_of_text_(end_of_text),
         output_(output),
         open_(output.document_tokens() > 0) {}
 
-  void begin() {
-    if (open_) end(where_ != EndOfText::none);
+  /// `first`: the document's first tokens.
+  void begin(std::span<const std::int32_t> first) {
+    if (open_) end(between_ || last_);
     open_ = true;
+    around_.clear();
+    frame_.begin(first, around_);
+    output_.append(around_);
   }
   void finish() {
-    if (open_) end(where_ == EndOfText::after_each);
+    if (open_) end(last_);
   }
 
  private:
   void end(bool marked) {
-    if (marked) output_.append(std::span(&end_of_text_, 1));
+    around_.clear();
+    frame_.end(around_);
+    if (marked) around_.push_back(end_of_text_);
+    output_.append(around_);
     output_.end_document();
     open_ = false;
   }
 
-  EndOfText where_;
+  models::DocumentFrame frame_;
+  bool between_, last_;  // whether an end of text ends a document before another one, and the last
   std::int32_t end_of_text_;
   models::TokenOutput& output_;
   bool open_;
+  std::vector<std::int32_t> around_;
 };
 
 }  // namespace
@@ -98,7 +116,7 @@ TokenizeInput find_input(const TokenizeOptions& options) {
 TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& input,
                         const std::function<void(std::uint64_t done, std::uint64_t all)>& progress) {
   const models::Tokenizer tokenizer = models::read_tokenizer(tokenizer_path(options.tokenizer));
-  const models::CutPlaces cuts = tokenizer.cuts(options.specials);
+  const models::TextCuts cuts = tokenizer.cuts(options.specials);
   const bool marked = options.end_of_text != EndOfText::none;
   const std::int32_t end_of_text = marked ? tokenizer.required_end_of_text() : 0;
   runtime::check_replaced(models::token_file_path(options.output), "--output", options.overwrite);
@@ -118,7 +136,7 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
   std::vector<models::TextEncoder::Passage> texts;
   std::vector<std::int32_t> tokens;
   std::vector<std::size_t> ends;
-  Documents documents(options, end_of_text, output);
+  Documents documents(options, tokenizer, end_of_text, output);
   for (std::size_t i = start.file; i < input.files.size(); ++i) {
     const auto& [file, bytes, modified] = input.files[i];
     const std::uint64_t offset = i == start.file ? start.offset : 0;
@@ -133,8 +151,9 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
       encoder.encode(texts, tokens, ends);
       std::size_t begin = 0;
       for (std::size_t p = 0; p < pieces.size(); ++p) {
-        if (pieces[p].begins) documents.begin();
-        output.append(std::span(tokens).subspan(begin, ends[p] - begin));
+        const auto of_piece = std::span(tokens).subspan(begin, ends[p] - begin);
+        if (pieces[p].begins) documents.begin(of_piece);
+        output.append(of_piece);
         begin = ends[p];
         unsaved += texts[p].text.size();
         if (file.format == models::TokenFormat::text) survey.add(texts[p].text);

@@ -4,6 +4,7 @@
 #include "apps/program/build_facts.hpp"
 #include "apps/train/files/data_content.hpp"
 #include "apps/train/files/file_agreement.hpp"
+#include "apps/train/options/data_flags.hpp"
 #include "apps/train/options/option_effects.hpp"
 #include "models/weights/model_config.hpp"
 #include "runtime/arena.hpp"
@@ -314,6 +315,8 @@ void Resumption::compare_positions() const {
 
 void Resumption::describe_run() {
   options_ = resolved(run_.options);
+  if (!encodes_text(run_.options.data))
+    std::erase_if(options_, [](const runtime::ResolvedOption& each) { return each.name == special_tokens_option; });
   options_.push_back({"Model", computation_option, models::computation_of(run_.options.model.sizes), false});
   options_.push_back({"Data", content_option, data_content(run_.options, run_.job), false});
   about_["options"] = options_to_save(options_);

@@ -6,6 +6,7 @@
 #include "models/images/image_data.hpp"
 #include "models/model.hpp"
 #include "models/ops/cross_entropy.hpp"
+#include "models/text/bytes_per_token.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
 #include "models/text/tokenizer_files.hpp"
@@ -22,21 +23,6 @@
 namespace ranvier::apps {
 
 namespace {
-
-/// Of the first tokens that are evaluated.
-double bytes_per_token(const models::Tokenizer& tokenizer, const models::SampleSource& validation) {
-  constexpr std::int64_t most_tokens = 1 << 20;
-  const std::int64_t length = validation.losses_per_sample();
-  const auto count = std::clamp<std::int64_t>(most_tokens / length, 1, validation.samples());
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count * length));
-  validation.read_targets(0, static_cast<int>(count), reinterpret_cast<std::byte*>(tokens.data()));
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    if (token != models::no_target && token < tokenizer.size()) tokenizer.decode(token, text);
-  }
-  return static_cast<double>(text.size()) /
-         static_cast<double>(std::max<std::int64_t>(1, validation.losses(0, count)));
-}
 
 /// Of a run that reads none.
 class NoSamples final : public models::SampleSource {
@@ -60,7 +46,7 @@ class NoSamples final : public models::SampleSource {
 models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   const int vocab_size = options.model.size(models::Size::vocab_size);
   models::MaskingOptions masking{.probability = options.data.mlm_probability,
-                                 .tokens = job.tokenizer ? job.tokenizer->size() : vocab_size,
+                                 .tokens = job.tokenizer ? std::min(job.tokenizer->size(), vocab_size) : vocab_size,
                                  .seed = options.trainer.seed};
   const models::SpecialTokens special = job.tokenizer ? job.tokenizer->specials() : models::SpecialTokens();
   for (const auto& token : {special.begin_of_text, special.end_of_text, special.unknown, special.separator,
@@ -154,12 +140,6 @@ Job make_job(const TrainOptions& options) {
   }
   if (!options.data.gpt2.empty()) {
     job.tokenizer = std::make_shared<const models::Tokenizer>(models::read_tokenizer(options.data.gpt2));
-    if (job.tokenizer->size() > vocab_size)
-      fail(
-          ErrorCode::usage,
-          "the tokenizer {} has {} tokens and the model knows {}: give the --tokenizer of its training, or a model "
-          "with a larger --vocab-size",
-          options.data.gpt2, job.tokenizer->size(), vocab_size);
   } else if (options.data.tokenizer == Tokenizer::bytes) {
     job.tokenizer = std::make_shared<const models::Tokenizer>();
   }
@@ -186,6 +166,7 @@ Job make_job(const TrainOptions& options) {
       .prompt_field = options.data.prompt_field,
       .label_field = options.data.label_field,
       .labels = options.data.labels,
+      .specials = options.data.specials,
       .text_allowed = options.data.tokenizer != Tokenizer::none,
       .sequence_length = length,
       .vocab_size = vocab_size,
@@ -201,7 +182,11 @@ Job make_job(const TrainOptions& options) {
     text.path = paths.front().path;  // one with a weight has all of it
   }
   models::TextData data = models::open_text_data(text);
-  job.data = data_report(data, options);
+  job.data = data_report(data, options, job.tokenizer.get());
+  if (job.tokenizer && job.tokenizer->size() > vocab_size)
+    job.data +=
+        fmt::format("\nthe tokenizer {} has {} tokens and the model knows {}; the data have none of the others",
+                    options.data.gpt2, job.tokenizer->size(), vocab_size);
   job.files.insert(job.files.end(), data.files.begin(), data.files.end());
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
@@ -222,9 +207,13 @@ Job make_job(const TrainOptions& options) {
     return job;  // no loss of a token says how well a text of so many bytes is known
   }
   if (models::tells_classes(model)) return job;
-  job.bytes_per_token = options.data.tokenizer == Tokenizer::bytes ? 1 : data.bytes_per_token;
-  if (job.bytes_per_token == 0 && job.tokenizer && job.validation)
-    job.bytes_per_token = bytes_per_token(*job.tokenizer, *job.validation);
+  if (options.data.tokenizer == Tokenizer::bytes) {
+    job.bytes_per_token = 1;
+  } else if (job.tokenizer && job.validation) {
+    const std::int64_t all = job.validation->samples(), some = options.data.eval_samples;
+    job.bytes_per_token =
+        models::bytes_per_token(*job.tokenizer, *job.validation, some > 0 ? std::min(some, all) : all);
+  }
   return job;
 }
 

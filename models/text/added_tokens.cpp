@@ -35,6 +35,8 @@ std::size_t utf8_bytes(char32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), nodes_(1) {
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     some_ordinary_ = some_ordinary_ || !tokens_[i].special;
+    some_special_ = some_special_ || tokens_[i].special;
+    longest_ = std::max(longest_, tokens_[i].content.size());
     begins_[static_cast<std::uint8_t>(tokens_[i].content.front())] = true;
     std::uint32_t node = 0;
     for (const char c : tokens_[i].content) {
@@ -53,9 +55,9 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-bool AddedTokens::is_local(SpelledSpecials specials, bool normalized) const {
+bool AddedTokens::is_local(SpecialTokenPolicy specials, bool normalized) const {
   return std::all_of(tokens_.begin(), tokens_.end(), [&](const AddedToken& one) {
-    if (one.special && specials == SpelledSpecials::text) return true;
+    if (one.special && specials != SpecialTokenPolicy::tokenizer) return true;
     if (one.content.find(' ', 1) != std::string::npos || one.strips_right || one.strips_left) return false;
     return !normalized || one.content.find(metaspace, leading(metaspace, one.content)) == std::string::npos;
   });
@@ -73,8 +75,24 @@ std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t at) cons
   return longest;
 }
 
+bool AddedTokens::may_touch(std::string_view text, std::size_t at) const {
+  constexpr std::size_t most_white_space = 256;
+  std::size_t end = at;  // behind the white space, which a token may strip
+  for (char32_t c = character_behind(text, end); is_white_space(c); c = character_behind(text, end)) {
+    if (end - at > most_white_space) return true;
+    end += utf8_bytes(c);
+  }
+  if (end + longest_ > text.size()) return true;
+  for (std::size_t from = at - std::min(at, longest_); from <= end; ++from) {
+    if (!begins_[static_cast<std::uint8_t>(text[from])]) continue;
+    const std::int32_t longest = longest_at(text, from);
+    if (longest >= 0 && from + tokens_[static_cast<std::size_t>(longest)].content.size() >= at) return true;
+  }
+  return false;
+}
+
 std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text, std::size_t from,
-                                                    SpelledSpecials specials) const {
+                                                    SpecialTokenPolicy specials) const {
   for (std::size_t at = from; at < text.size(); ++at) {
     if (!begins_[static_cast<std::uint8_t>(text[at])]) continue;
     const std::int32_t longest = longest_at(text, at);
@@ -83,7 +101,7 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text, std::
     Found found{at, at + token.content.size(), token.token};
     const bool inside_word = token.single_word && (is_of_word(character_before(text, found.begin)) ||
                                                    is_of_word(character_behind(text, found.end)));
-    if (inside_word || (token.special && specials == SpelledSpecials::text)) {
+    if (inside_word || (token.special && specials != SpecialTokenPolicy::tokenizer)) {
       at = found.end - 1;  // nothing is looked for inside of what was found
       continue;
     }

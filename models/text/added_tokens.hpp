@@ -2,7 +2,7 @@
 // right, as the tokenizers package finds them. Data alone; any thread.
 #pragma once
 
-#include "models/text/spelled_specials.hpp"
+#include "models/text/special_token_policy.hpp"
 
 #include <array>
 #include <cstddef>
@@ -29,19 +29,23 @@ class AddedTokens {
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   /// Whether anything may be found.
-  [[nodiscard]] bool finds(SpelledSpecials specials) const noexcept {
-    return specials == SpelledSpecials::token ? !tokens_.empty() : some_ordinary_;
+  [[nodiscard]] bool finds(SpecialTokenPolicy specials) const noexcept {
+    return specials == SpecialTokenPolicy::tokenizer ? !tokens_.empty() : some_ordinary_;
   }
+  [[nodiscard]] bool has_special() const noexcept { return some_special_; }
+  /// Whether a token may contain, end at or strip the place `at` before the end of the text, or more text would show.
+  [[nodiscard]] bool may_touch(std::string_view text, std::size_t at) const;
   /// Whether a text that is cut before a space, behind another character, has all of its tokens in the parts.
   /// `normalized`: it was, and U+2581 may stand for spaces.
-  [[nodiscard]] bool is_local(SpelledSpecials specials, bool normalized) const;
+  [[nodiscard]] bool is_local(SpecialTokenPolicy specials, bool normalized) const;
 
   struct Found {
     std::size_t begin = 0, end = 0;
     std::int32_t token = 0;
   };
   /// The first from `from` on, where the one before ended.
-  [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from, SpelledSpecials specials) const;
+  [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from,
+                                          SpecialTokenPolicy specials) const;
 
  private:
   struct Node {
@@ -53,7 +57,8 @@ class AddedTokens {
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
   std::array<bool, 256> begins_{};
-  bool some_ordinary_ = false;
+  std::size_t longest_ = 0;  // bytes
+  bool some_ordinary_ = false, some_special_ = false;
 };
 
 }  // namespace ranvier::models

@@ -2,11 +2,11 @@
 
 namespace ranvier::models {
 
-BpeEncoder::BpeEncoder(const BpeVocabulary& vocabulary, SpelledSpecials specials)
+BpeEncoder::BpeEncoder(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials)
     : vocabulary_(vocabulary), specials_(specials), merger_(vocabulary.merges()) {}
 
 void BpeEncoder::encode(std::string_view text, std::vector<std::int32_t>& to) {
-  while (specials_ == SpelledSpecials::token) {
+  while (specials_ == SpecialTokenPolicy::tokenizer) {
     const std::size_t at = text.find(end_of_text_spelling);
     if (at == std::string_view::npos) break;
     encode_ordinary(text.substr(0, at), to);

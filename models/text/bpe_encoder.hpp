@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/text/bpe_vocabulary.hpp"
-#include "models/text/spelled_specials.hpp"
+#include "models/text/special_token_policy.hpp"
 #include "models/text/word_cache.hpp"
 #include "models/text/word_merger.hpp"
 #include "models/text/word_splitter.hpp"
@@ -17,7 +17,7 @@ namespace ranvier::models {
 class BpeEncoder {
  public:
   /// The vocabulary outlives the encoder.
-  explicit BpeEncoder(const BpeVocabulary& vocabulary, SpelledSpecials specials = SpelledSpecials::text);
+  explicit BpeEncoder(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials = SpecialTokenPolicy::text);
 
   /// Appends the tokens of any bytes.
   void encode(std::string_view text, std::vector<std::int32_t>& to);
@@ -26,7 +26,7 @@ class BpeEncoder {
   void encode_ordinary(std::string_view text, std::vector<std::int32_t>& to);
 
   const BpeVocabulary& vocabulary_;
-  SpelledSpecials specials_;
+  SpecialTokenPolicy specials_;
   WordSplitter splitter_;
   WordCache known_;
   WordMerger merger_;

@@ -50,7 +50,7 @@ std::vector<std::string> field_names(const std::string& list) {
   return names;
 }
 
-DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, CutPlaces cuts,
+DocumentReader::DocumentReader(DataFile file, std::string json_field, std::uint64_t offset, TextCuts cuts,
                                const std::string& prompt_field, std::string label_field)
     : file_(std::move(file)),
       json_field_(std::move(json_field)),

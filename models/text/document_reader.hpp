@@ -33,7 +33,7 @@ class DocumentReader {
   /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
   /// ByteStream does.
   DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
-                 CutPlaces cuts = CutPlaces::blanks, const std::string& prompt_field = {},
+                 TextCuts cuts = {}, const std::string& prompt_field = {},
                  std::string label_field = {});
 
   /// In the content, where the next piece begins.
@@ -77,7 +77,7 @@ class DocumentReader {
   DataFile file_;
   std::string json_field_, label_field_;
   std::vector<std::string> prompt_fields_;
-  CutPlaces cuts_;
+  TextCuts cuts_;
   ByteStream stream_;
   std::uint64_t offset_;
   bool begins_;  // a document, of text

@@ -28,6 +28,11 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
       tokens_->read(end - 1, 1, options_.vocab_size, &last);
       if (last == *options_.document_end) --end;
     }
+    if (options_.around.begin && first < end) {
+      std::int32_t begin = 0;
+      tokens_->read(first, 1, options_.vocab_size, &begin);
+      if (begin == *options_.around.begin) ++first;
+    }
     empty += first == end ? 1 : 0;
     cut += end - first > room ? 1 : 0;
     for (; first < end; first += room) {

@@ -37,8 +37,9 @@ struct DocumentSampleOptions {
 /// Documents in pieces of a sample each. Any thread.
 class CutDocuments {
  public:
-  /// After TokenSequence::find_documents(). Reads the last token of each document, and keeps 16 bytes for each piece.
-  /// Throws ErrorCode::data where no document has a token, ErrorCode::usage where T has no room for one.
+  /// After TokenSequence::find_documents(). Documents may begin with around.begin already. Reads both ends of each, and
+  /// keeps 16 bytes for each piece. Throws ErrorCode::data where no document has a token, ErrorCode::usage where T has
+  /// no room for one.
   CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options);
 
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(pieces_); }

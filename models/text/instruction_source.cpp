@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 namespace ranvier::models {
 namespace {
@@ -48,8 +49,9 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
 
 void PackedInstructions::read(const DataFile& file, const TextReading& reading, const TextTokens& text) {
   std::optional<TextEncoder> encoder;
-  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
-  DocumentReader reader(file, reading.json_field, 0, CutPlaces::blanks, reading.prompt_field);
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
+  const DocumentFrame frame = text.frame();
+  DocumentReader reader(file, reading.json_field, 0, {}, reading.prompt_field);
   std::vector<TextEncoder::Passage> passages;
   std::vector<std::int32_t> encoded;
   std::vector<std::size_t> ends;
@@ -75,11 +77,13 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
     encoded.clear();
     encoder->encode(passages, encoded, ends);
     for (std::size_t i = 0, begin = 0; i < passages.size(); i += 2) {
-      const std::size_t end = ends[i + 1];
-      tokens_.insert(tokens_.end(), encoded.begin() + static_cast<std::ptrdiff_t>(begin),
-                     encoded.begin() + static_cast<std::ptrdiff_t>(end));
+      const std::size_t first = tokens_.size(), end = ends[i + 1];
+      const auto of_both = std::span(encoded).subspan(begin, end - begin);
+      frame.begin(of_both, tokens_);
+      const std::size_t prompt = tokens_.size() - first + ends[i] - begin;
+      tokens_.insert(tokens_.end(), of_both.begin(), of_both.end());
       tokens_.push_back(text.tokenizer->required_end_of_text());
-      add(static_cast<std::int64_t>(ends[i] - begin), static_cast<std::int64_t>(end - begin) + 1);
+      add(static_cast<std::int64_t>(prompt), static_cast<std::int64_t>(tokens_.size() - first));
       begin = end;
     }
   }

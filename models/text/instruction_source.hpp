@@ -1,7 +1,7 @@
 // Samples for learning answers to prompts: documents of JSON lines with a prompt and an answer, which the model is to
 // say after it. A document is its prompt, its answer and what ends it, the tokenizer's end of text or, of bytes, a new
-// line; prompt and answer are encoded apart, as a model that is asked sees the prompt's tokens alone. Answer and end
-// have losses, the prompt none.
+// line; prompt and answer are encoded apart, as a model that is asked sees the prompt's tokens alone. The prompt begins
+// with the tokens of the tokenizer's template. Answer and end have losses, the prompt none.
 //
 // Samples are packed of whole documents in the order of the files: as many of those that follow as there is room for in
 // T positions, of which a document takes one less than it has tokens. Positions do not see other documents and count

@@ -32,7 +32,7 @@ DataFiles labelled_files(const std::filesystem::path& path, const TextReading& r
 }
 
 DocumentReader reader_of(const DataFile& file, const TextReading& reading) {
-  return {file, reading.json_field, 0, CutPlaces::blanks, {}, reading.label_field};
+  return {file, reading.json_field, 0, {}, {}, reading.label_field};
 }
 
 std::optional<int> whole_number(std::string_view label) {
@@ -111,7 +111,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
 
 void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, const TextTokens& text) {
   std::optional<TextEncoder> encoder;
-  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
   DocumentReader reader = reader_of(file, reading);
   std::vector<std::int32_t> encoded;
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {

@@ -1,7 +1,7 @@
 #include "models/text/sentencepiece_model.hpp"
 
 #include "models/text/file_text.hpp"
-#include "models/text/text_beginning.hpp"
+#include "models/text/text_template.hpp"
 #include "models/text/tokenizer_json.hpp"
 #include "models/text/utf8.hpp"
 #include "runtime/error.hpp"
@@ -191,12 +191,12 @@ class CharacterMap final : public Normalizer {
   void apply(std::string& text, TextPosition) const override {
     std::string to;
     to.reserve(text.size());
-    auto kept = kept_.find(text, 0, SpelledSpecials::text);
+    auto kept = kept_.find(text, 0, SpecialTokenPolicy::text);
     for (std::size_t at = 0; at < text.size();) {
       if (kept && kept->begin <= at) {
         to.append(text, at, kept->end - at);
         at = kept->end;
-        kept = kept_.find(text, at, SpelledSpecials::text);
+        kept = kept_.find(text, at, SpecialTokenPolicy::text);
         continue;
       }
       std::string_view replacement;
@@ -364,8 +364,8 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
     return id < 0 ? std::nullopt : std::optional(id);
   };
   pipeline->specials = special_tokens(names, find);
-  if (adds_begin_of_text(path.parent_path()).value_or(true) && pipeline->specials.begin_of_text)
-    pipeline->beginning = {*pipeline->specials.begin_of_text};
+  const SpecialTokens& specials = pipeline->specials;
+  pipeline->around = sentencepiece_template(path.parent_path(), specials.begin_of_text, specials.end_of_text);
   return pipeline;
 }
 

@@ -11,7 +11,7 @@ constexpr std::size_t piece_bytes = std::size_t{64} << 10;
 
 }  // namespace
 
-TextEncoder::TextEncoder(const Tokenizer& tokenizer, int threads, SpelledSpecials specials)
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, int threads, SpecialTokenPolicy specials)
     : cuts_(tokenizer.cuts(specials)), pool_(threads) {
   for (int thread = 0; thread < threads; ++thread) encoders_.push_back(tokenizer.encoder(specials));
 }

@@ -15,7 +15,7 @@ namespace ranvier::models {
 class TextEncoder {
  public:
   /// The tokenizer outlives the encoder; `threads` counts the caller's.
-  TextEncoder(const Tokenizer& tokenizer, int threads, SpelledSpecials specials = SpelledSpecials::text);
+  TextEncoder(const Tokenizer& tokenizer, int threads, SpecialTokenPolicy specials);
 
   /// A document, or a part of one that was cut where Tokenizer::cuts() says.
   struct Passage {
@@ -29,7 +29,7 @@ class TextEncoder {
   void encode(std::span<const Passage> passages, std::vector<std::int32_t>& to, std::vector<std::size_t>& ends);
 
  private:
-  CutPlaces cuts_;
+  TextCuts cuts_;
   runtime::ComputePool pool_;
   std::vector<std::unique_ptr<DocumentEncoder>> encoders_;
   std::vector<std::vector<std::int32_t>> tokens_;  // of a piece each

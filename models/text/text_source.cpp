@@ -99,8 +99,7 @@ namespace {
 TextData open_mixture(const TextDataOptions& options) {
   std::vector<WeightedSource> training, validation;
   TextData mixed;
-  double weights = 0, bytes = 0;
-  bool all_text = true;
+  double weights = 0;
   for (std::size_t i = 0; i < options.mixture.size(); ++i) {
     TextDataOptions one = options;
     one.mixture.clear();
@@ -109,8 +108,6 @@ TextData open_mixture(const TextDataOptions& options) {
     TextData data = open_text_data(one);
     mixed.tokens += data.tokens;
     weights += options.mixture[i].weight;
-    bytes += options.mixture[i].weight * data.bytes_per_token;
-    all_text = all_text && data.bytes_per_token > 0;
     mixed.origins.push_back(std::move(data.origins.front()));
     mixed.origins.back().share = options.mixture[i].weight;
     mixed.files.insert(mixed.files.end(), data.files.begin(), data.files.end());
@@ -118,10 +115,21 @@ TextData open_mixture(const TextDataOptions& options) {
     if (data.validation) validation.push_back({std::move(data.validation), options.mixture[i].weight});
   }
   for (TextOrigin& origin : mixed.origins) origin.share /= weights;
-  if (all_text) mixed.bytes_per_token = bytes / weights;
   mixed.training = std::make_unique<MixedSource>(std::move(training), options.shuffle_seed);
   if (!validation.empty()) mixed.validation = std::make_unique<MixedSource>(std::move(validation), std::nullopt);
   return mixed;
+}
+
+/// Without padding; `predicts_next`: with the target of the last position.
+std::vector<std::int32_t> first_sample(const SampleSource& source, bool predicts_next) {
+  std::vector<std::int32_t> tokens(source.input_bytes() / sizeof(std::int32_t));
+  source.read_inputs(0, 1, reinterpret_cast<std::byte*>(tokens.data()));
+  tokens.resize(tokens.size() - static_cast<std::size_t>(source.padding(0)));
+  if (!predicts_next || tokens.empty()) return tokens;
+  std::vector<std::int32_t> targets(source.target_bytes() / sizeof(std::int32_t));
+  source.read_targets(0, 1, reinterpret_cast<std::byte*>(targets.data()));
+  if (const std::int32_t last = targets[tokens.size() - 1]; last != no_target) tokens.push_back(last);
+  return tokens;
 }
 
 /// Sources of samples [begin, end) of what they share: those at the end are for validation, as many as the options say.
@@ -138,6 +146,23 @@ void split_samples(TextData& data, const TextDataOptions& options, const std::sh
   if (kept > 0 || options.validates_all)
     data.validation = std::make_unique<Source>(shared, options.validates_all ? 0 : all - kept, all, std::nullopt);
   data.training = std::make_unique<Source>(shared, 0, all - kept, options.shuffle_seed);
+}
+
+/// A tokenizer may have more tokens than uint16 has numbers.
+void check_width(const TokenSequence& tokens, const std::optional<Tokenizer>& tokenizer, int vocab_size,
+                 std::vector<std::string>& remarks) {
+  constexpr std::int32_t of_uint16 = 1 << 16;
+  const TokenFile& file = tokens.files().front();
+  if (file.format() != TokenFormat::uint16) return;
+  if (tokenizer && tokenizer->size() > of_uint16)
+    fail(ErrorCode::data,
+         "{}: uint16 holds 65536 tokens, and the --tokenizer has {}: make a token file with ranvier-tokenize "
+         "--output-format megatron",
+         file.path().string(), tokenizer->size());
+  if (vocab_size > of_uint16)
+    remarks.push_back(
+        fmt::format("warning: {}: uint16 tokens are below {}, and the model has {}: are they its tokens?",
+                    file.path().string(), of_uint16, vocab_size));
 }
 
 TokensAround around_of(const Tokenizer* tokenizer) {
@@ -158,6 +183,7 @@ TextData open_instructions(const TextDataOptions& options, const TextReading& re
                           .documents = packed->documents(),
                           .tokens = data.tokens,
                           .samples = data.training->samples(),
+                          .first_sample = first_sample(InstructionSource(packed, 0, 1, std::nullopt), true),
                           .left_out = packed->left_out(),
                           .remarks = packed->remarks()});
   data.files = packed->files();
@@ -178,6 +204,7 @@ TextData open_labelled(const TextDataOptions& options, const TextReading& readin
                           .documents = texts->samples(),
                           .tokens = data.tokens,
                           .samples = data.training->samples(),
+                          .first_sample = first_sample(LabelledSource(texts, 0, 1, std::nullopt), false),
                           .left_out = texts->left_out(),
                           .remarks = texts->remarks()});
   data.files = texts->files();
@@ -190,7 +217,10 @@ TextData open_text_data(const TextDataOptions& options) {
   if (!options.mixture.empty()) return open_mixture(options);
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer.emplace(read_tokenizer(options.tokenizer));
-  const TextTokens text{tokenizer ? &*tokenizer : nullptr, options.threads};
+  const TextTokens text{.tokenizer = tokenizer ? &*tokenizer : nullptr,
+                        .threads = options.threads,
+                        .specials = options.specials,
+                        .framed = options.documents != Documents::pad};
   const TextReading reading{.format = options.format,
                             .json_field = options.json_field,
                             .prompt_field = options.prompt_field,
@@ -200,10 +230,12 @@ TextData open_text_data(const TextDataOptions& options) {
   if (!reading.prompt_field.empty()) return open_instructions(options, reading, text);
   if (!reading.label_field.empty()) return open_labelled(options, reading, text);
   const auto tokens = std::make_shared<TokenSequence>(options.path, reading, text);
+  std::vector<std::string> remarks = tokens->remarks();
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
          "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
          options.path.string());
+  check_width(*tokens, tokenizer, options.vocab_size, remarks);
   tokens->check_vocabulary(options.vocab_size);
   const auto document_end = options.document_end || !tokenizer ? options.document_end : tokenizer->end_of_text();
   if (options.documents != Documents::join) tokens->find_documents(document_end, options.vocab_size);
@@ -215,8 +247,7 @@ TextData open_text_data(const TextDataOptions& options) {
                            .documents = options.documents};
   TextData data;
   data.tokens = tokens->tokens();
-  data.bytes_per_token = static_cast<double>(tokens->text_bytes()) / static_cast<double>(data.tokens);
-  std::vector<std::string> remarks = tokens->remarks();
+  std::vector<std::int32_t> first;
   if (options.documents == Documents::pad) {
     const auto cut = std::make_shared<const CutDocuments>(
         tokens, DocumentSampleOptions{.sequence_length = options.sequence_length,
@@ -224,6 +255,7 @@ TextData open_text_data(const TextDataOptions& options) {
                                       .around = around_of(text.tokenizer),
                                       .document_end = document_end});
     split_samples<DocumentSource>(data, options, cut);
+    first = first_sample(DocumentSource(cut, 0, 1, std::nullopt), false);
     remarks.push_back(cut->remark());
   } else if (options.validates_all) {
     source.shuffle_seed.reset();
@@ -246,12 +278,17 @@ TextData open_text_data(const TextDataOptions& options) {
     source.range = {0, cut};
     source.shuffle_seed = options.shuffle_seed;
   }
-  if (!data.training) data.training = std::make_unique<TextSource>(tokens, source);
+  if (!data.training) {
+    data.training = std::make_unique<TextSource>(tokens, source);
+    source.shuffle_seed.reset();
+    first = first_sample(TextSource(tokens, source), true);
+  }
   data.origins.push_back({.path = options.path.string(),
                           .files = std::ssize(tokens->files()),
                           .documents = tokens->documents(),
                           .tokens = data.tokens,
                           .samples = data.training->samples(),
+                          .first_sample = std::move(first),
                           .left_out = tokens->left_out(),
                           .remarks = std::move(remarks)});
   for (const TokenFile& file : tokens->files())

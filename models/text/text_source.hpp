@@ -92,7 +92,8 @@ struct TextDataOptions {
   std::string prompt_field;         ///< their fields for prompts (instruction_source.hpp), "a,b"; empty: none
   std::string label_field;          ///< likewise: they are texts of a class each (labelled_source.hpp); empty: not
   std::vector<std::string> labels;  ///< of the classes, by number
-  bool text_allowed = true;         ///< false: the data have to be tokens already
+  SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer;  ///< in text
+  bool text_allowed = true;                                     ///< false: the data have to be tokens already
   int sequence_length = 1;
   int vocab_size = 256;
   std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
@@ -110,7 +111,8 @@ struct TextOrigin {
   std::int64_t files = 0;
   std::int64_t documents = 0;  ///< 0: unknown
   std::int64_t tokens = 0;
-  std::int64_t samples = 0;  ///< of an epoch of the training
+  std::int64_t samples = 0;                ///< per training epoch
+  std::vector<std::int32_t> first_sample;  ///< tokens of the first one in file order, and the last to be predicted
   std::vector<LeftOut> left_out;
   std::vector<std::string> remarks;
 };
@@ -119,7 +121,6 @@ struct TextData {
   std::unique_ptr<SampleSource> training;
   std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
   std::int64_t tokens = 0;
-  double bytes_per_token = 0;  ///< of text that all has losses; 0: of prompts or of tokens
   std::vector<TextOrigin> origins;
   std::vector<std::filesystem::path> files;  ///< that were read
 };

@@ -52,8 +52,9 @@ void TokenSequence::hold(std::size_t bytes) {
 void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,
                               const TextTokens& text) {
   std::optional<TextEncoder> encoder;
-  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads);
-  const CutPlaces cuts = encoder ? text.tokenizer->cuts(SpelledSpecials::text) : CutPlaces::blanks;
+  if (text.tokenizer != nullptr) encoder.emplace(*text.tokenizer, text.threads, text.specials);
+  const TextCuts cuts = encoder ? text.tokenizer->cuts(text.specials) : TextCuts();
+  const DocumentFrame frame = text.frame();
   const std::int32_t end_of_text = encoder ? text.tokenizer->required_end_of_text() : 0;
   for (const DataFile& file : files) {
     const bool lines = file.format == TokenFormat::jsonl;
@@ -61,7 +62,6 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
     if (!encoder && !lines && file.compression == Compression::none) {
       const std::string_view mapped = files_.emplace_back(file).text();
       survey.add(mapped.substr(0, most_surveyed_bytes));
-      text_bytes_ += std::ssize(mapped);
     } else {
       DocumentReader reader(file, reading.json_field, 0, cuts);
       std::vector<char> bytes;
@@ -75,7 +75,6 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         texts.clear();
         for (const auto& piece : pieces) {
           hold(piece.text.size());
-          text_bytes_ += std::ssize(piece.text);
           texts.push_back({piece.text, piece.begins});
           if (!lines) survey.add(piece.text);
           if (encoder) continue;
@@ -88,15 +87,19 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
         of_texts.clear();
         encoder->encode(texts, of_texts, ends);
         for (std::size_t i = 0; i < pieces.size(); ++i) {
+          const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+          const auto of_piece = std::span(of_texts).subspan(begin, ends[i] - begin);
           if (pieces[i].begins) {
-            if (documents_++ > 0) tokens.push_back(end_of_text);
+            if (!begins.empty()) frame.end(tokens);
+            if (documents_++ > 0 && frame.needs_between(end_of_text)) tokens.push_back(end_of_text);
             begins.push_back(std::ssize(tokens));
+            frame.begin(of_piece, tokens);
           }
-          const auto begin = of_texts.begin() + static_cast<std::ptrdiff_t>(i == 0 ? 0 : ends[i - 1]);
-          tokens.insert(tokens.end(), begin, of_texts.begin() + static_cast<std::ptrdiff_t>(ends[i]));
+          tokens.insert(tokens.end(), of_piece.begin(), of_piece.end());
         }
       }
       for (std::string& remark : reader.remarks()) remarks_.push_back(std::move(remark));
+      if (!begins.empty()) frame.end(tokens);
       tokens.shrink_to_fit();
       bytes.shrink_to_fit();
       if (!tokens.empty())

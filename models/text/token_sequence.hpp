@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/text/data_files.hpp"
+#include "models/text/document_frame.hpp"
 #include "models/text/token_file.hpp"
 #include "models/text/tokenizer.hpp"
 
@@ -17,13 +18,20 @@ namespace ranvier::models {
 struct TextTokens {
   const Tokenizer* tokenizer = nullptr;  ///< null: each byte is a token
   int threads = 1;                       ///< that encode, on opening
+  SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer;
+  bool framed = true;  ///< false: tokens around documents are left to the caller
+
+  [[nodiscard]] DocumentFrame frame() const {
+    return tokenizer != nullptr && framed ? DocumentFrame(*tokenizer, specials) : DocumentFrame();
+  }
 };
 
 class TokenSequence {
  public:
-  /// Of the files that data_files_at() finds. Text for a tokenizer is encoded here, into memory, with the end of text
-  /// between documents; without one, compressed text and JSON lines are read into memory. Throws as data_files_at(),
-  /// TokenFile and DocumentReader do, and ErrorCode::data for more text than is kept in memory.
+  /// The files are those that data_files_at() finds. Text for a tokenizer is encoded here, into memory. Its template
+  /// stands around documents, and the end of text between them, unless the template has that. Without a tokenizer,
+  /// compressed text and JSON lines are read into memory. Throws as data_files_at(), TokenFile and DocumentReader do, and
+  /// ErrorCode::data for more text than is kept in memory.
   TokenSequence(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -35,8 +43,6 @@ class TokenSequence {
   [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
   /// What people should know about the files: what they were taken for, bytes that are no text.
   [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
-  /// Of the text that the tokens are; 0 where files had tokens already.
-  [[nodiscard]] std::int64_t text_bytes() const noexcept { return text_bytes_; }
 
   /// Finds out where documents begin, in each file as TokenFile::document_begins() has it, in memory: 8 bytes for each.
   /// `end`: what documents end with in files that do not say where they begin; none: there are none such, or
@@ -66,7 +72,7 @@ class TokenSequence {
   std::filesystem::path path_;
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_;  // of each file, and the end of the last
-  std::int64_t text_bytes_ = 0, documents_ = 0;
+  std::int64_t documents_ = 0;
   std::size_t held_bytes_ = 0;  // of text that was read into memory or encoded there
   std::vector<LeftOut> left_out_;
   std::vector<std::string> remarks_;

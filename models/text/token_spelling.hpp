@@ -38,6 +38,12 @@ class TokenSpelling {
   };
   [[nodiscard]] Position beginning() const noexcept { return {true, strips_}; }
 
+  /// The text of a token below size() inside a text, as if no token were silent.
+  [[nodiscard]] std::string_view spelled(std::int32_t token) const {
+    const auto i = static_cast<std::size_t>(token);
+    return std::string_view(later_).substr(later_begins_[i], later_begins_[i + 1] - later_begins_[i]);
+  }
+
   /// Appends what a token below size() stands for.
   void append(std::int32_t token, Position& position, std::string& to) const;
 

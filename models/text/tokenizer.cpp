@@ -14,13 +14,13 @@ struct Bytes final : DocumentEncoder {
 };
 
 struct Gpt2Words final : DocumentEncoder {
-  Gpt2Words(const BpeVocabulary& vocabulary, SpelledSpecials specials) : encoder(vocabulary, specials) {}
+  Gpt2Words(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials) : encoder(vocabulary, specials) {}
   void encode(std::string_view text, bool, std::vector<std::int32_t>& to) override { encoder.encode(text, to); }
   BpeEncoder encoder;
 };
 
 struct Piped final : DocumentEncoder {
-  Piped(const TokenizerPipeline& pipeline, SpelledSpecials specials) : encoder(pipeline, specials) {}
+  Piped(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials) : encoder(pipeline, specials) {}
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) override {
     encoder.encode(text, begins, to);
   }
@@ -40,8 +40,9 @@ SpecialTokens Tokenizer::specials() const noexcept {
   return specials;
 }
 
-std::span<const std::int32_t> Tokenizer::beginning() const noexcept {
-  return pipeline_ ? std::span<const std::int32_t>(pipeline_->beginning) : std::span<const std::int32_t>();
+const TextTemplate& Tokenizer::around() const noexcept {
+  static const TextTemplate nothing;
+  return pipeline_ ? pipeline_->around : nothing;
 }
 
 std::int32_t Tokenizer::required_end_of_text() const {
@@ -58,21 +59,26 @@ std::uint64_t Tokenizer::fingerprint() const {
   return runtime::xxh3(std::as_bytes(std::span(all)));
 }
 
-CutPlaces Tokenizer::cuts(SpelledSpecials specials) const {
-  if (!pipeline_) return CutPlaces::blanks;
-  return pipeline_->can_cut(specials) ? CutPlaces::spaces : CutPlaces::nowhere;
+TextCuts Tokenizer::cuts(SpecialTokenPolicy specials) const {
+  return pipeline_ ? pipeline_->cuts(specials) : TextCuts();
 }
 
-std::unique_ptr<DocumentEncoder> Tokenizer::encoder(SpelledSpecials specials) const {
+std::unique_ptr<DocumentEncoder> Tokenizer::encoder(SpecialTokenPolicy specials) const {
   if (vocabulary_) return std::make_unique<Gpt2Words>(*vocabulary_, specials);
   if (pipeline_) return std::make_unique<Piped>(*pipeline_, specials);
   return std::make_unique<Bytes>();
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokenPolicy specials) const {
   std::vector<std::int32_t> tokens;
-  encoder(SpelledSpecials::token)->encode(text, true, tokens);
+  encoder(specials)->encode(text, true, tokens);
   return tokens;
+}
+
+std::string Tokenizer::spelled(std::int32_t token) const {
+  expect(token >= 0 && token < size(), "token {} of {}", token, size());
+  if (pipeline_) return std::string(pipeline_->spelling->spelled(token));
+  return vocabulary_ ? std::string(vocabulary_->bytes_of(token)) : std::string(1, static_cast<char>(token));
 }
 
 void Tokenizer::decode(std::int32_t token, std::string& to) const {

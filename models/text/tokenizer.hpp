@@ -39,18 +39,20 @@ class Tokenizer {
   /// The same. Throws ErrorCode::data, saying how to name it, if there is none.
   [[nodiscard]] std::int32_t required_end_of_text() const;
   [[nodiscard]] SpecialTokens specials() const noexcept;
-  /// What stands before a text by itself, as a prompt is one: LLaMA's <s>. encode() leaves it to its caller.
-  [[nodiscard]] std::span<const std::int32_t> beginning() const noexcept;
+  /// Tokens around a text by itself, such as LLaMA's <s>. encode() leaves them to its caller (document_frame.hpp).
+  [[nodiscard]] const TextTemplate& around() const noexcept;
   /// Another one where texts become other tokens.
   [[nodiscard]] std::uint64_t fingerprint() const;
 
-  /// Where texts may be cut and encoded one by one.
-  [[nodiscard]] CutPlaces cuts(SpelledSpecials specials) const;
+  /// Where texts may be cut and encoded one by one; not after the tokenizer's end.
+  [[nodiscard]] TextCuts cuts(SpecialTokenPolicy specials) const;
   /// The tokenizer outlives it.
-  [[nodiscard]] std::unique_ptr<DocumentEncoder> encoder(SpelledSpecials specials) const;
+  [[nodiscard]] std::unique_ptr<DocumentEncoder> encoder(SpecialTokenPolicy specials) const;
 
-  /// Text that spells a special token becomes it.
-  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
+                                                 SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer) const;
+  /// How a token below size() is spelled, special or not.
+  [[nodiscard]] std::string spelled(std::int32_t token) const;
   /// Appends the bytes that a token below size() stands for inside of a text; nothing for special tokens.
   void decode(std::int32_t token, std::string& to) const;
   /// A whole text; what encoding puts before one goes.

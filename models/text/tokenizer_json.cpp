@@ -2,7 +2,7 @@
 
 #include "models/text/bpe_vocabulary.hpp"
 #include "models/text/file_text.hpp"
-#include "models/text/text_beginning.hpp"
+#include "models/text/text_template.hpp"
 #include "models/text/tokenizer_steps.hpp"
 #include "models/text/tokenizer_vocabulary.hpp"
 #include "runtime/error.hpp"
@@ -107,7 +107,7 @@ bool is_of_gpt2s_kind(const fs::path& path) {
   if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
       words["add_prefix_space"].flag(true) || !words["use_regex"].flag(true))
     return false;
-  if (begins_texts(root["post_processor"], path.parent_path())) return false;
+  if (frames_texts(root["post_processor"], path.parent_path())) return false;
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "unk_token"})
     if (is_set(model[key])) return false;
   if (model["ignore_merges"].flag(false) || model["byte_fallback"].flag(false)) return false;
@@ -169,8 +169,9 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
   pipeline->spelling = std::make_unique<const TokenSpelling>(spelling_of(root["decoder"], tokens, added.special));
   const auto find = [&](const std::string& name) { return tokens.find(name); };
   pipeline->specials = special_tokens(special_token_names(path.parent_path()), find);
-  pipeline->beginning =
-      text_beginning(root["post_processor"], path.parent_path(), pipeline->specials.begin_of_text, find);
+  const SpecialTokens& specials = pipeline->specials;
+  pipeline->around =
+      text_template(root["post_processor"], path.parent_path(), specials.begin_of_text, specials.end_of_text, find);
   pipeline->pre_tokenizers = std::move(words.steps);
   return pipeline;
 }
@@ -236,6 +237,8 @@ std::shared_ptr<const TokenizerPipeline> read_vocab_txt(const fs::path& path) {
                                   {"mask_token", "[MASK]"}})
     names.emplace(key, name);
   pipeline->specials = special_tokens(names, [&](const std::string& name) { return tokens.find(name); });
+  if (const auto classifier = pipeline->specials.classifier) pipeline->around.beginning = {*classifier};
+  if (const auto separator = pipeline->specials.separator) pipeline->around.ending = {*separator};
   return pipeline;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// Calls token(id) and part(text, place) for what spells tokens and what lies between.
 template <typename Token, typename Part>
-void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::string_view text,
+void for_each_spelled(const AddedTokens& tokens, SpecialTokenPolicy specials, std::string_view text,
                       TextPosition place, Token&& token, Part&& part) {
   std::size_t done = 0;
   if (tokens.finds(specials)) {
@@ -25,7 +25,7 @@ void for_each_spelled(const AddedTokens& tokens, SpelledSpecials specials, std::
 
 }  // namespace
 
-bool TokenizerPipeline::can_cut(SpelledSpecials spelled_specials) const {
+TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
   // What is put before a text that begins stands behind a spelled token, and not where the text is cut there.
   std::string outside = "x", inside = "x";
   for (const auto& one : normalizers) {
@@ -35,13 +35,18 @@ bool TokenizerPipeline::can_cut(SpelledSpecials spelled_specials) const {
   const bool prepends = outside != inside;
   const bool between_blanks = !prepends && std::any_of(pre_tokenizers.begin(), pre_tokenizers.end(),
                                                        [](const auto& one) { return one->cuts_between_blanks(); });
-  return cuts_before_spaces && !(prepends && spelled.finds(spelled_specials)) &&
-         spelled.is_local(spelled_specials, false) && spelled_normally.is_local(spelled_specials, true) &&
-         std::all_of(normalizers.begin(), normalizers.end(),
-                     [&](const auto& one) { return one->is_local(between_blanks); });
+  const bool finds_specials = special_tokens == SpecialTokenPolicy::tokenizer;
+  const bool can_cut = cuts_before_spaces && !(finds_specials && spelled_normally.has_special()) &&
+                       !(prepends && spelled.finds(SpecialTokenPolicy::text)) &&
+                       spelled.is_local(SpecialTokenPolicy::text, false) &&
+                       spelled_normally.is_local(SpecialTokenPolicy::text, true) &&
+                       std::all_of(normalizers.begin(), normalizers.end(),
+                                   [&](const auto& one) { return one->is_local(between_blanks); });
+  if (!can_cut) return {CutPlaces::nowhere};
+  return {CutPlaces::spaces, finds_specials && spelled.has_special() ? &spelled : nullptr};
 }
 
-PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpelledSpecials specials)
+PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials)
     : pipeline_(pipeline), specials_(specials), model_(pipeline.model->encoder()) {}
 
 void PipelineEncoder::encode(std::string_view text, bool begins, std::vector<std::int32_t>& to) {

@@ -6,7 +6,9 @@
 #include "models/text/normalizer.hpp"
 #include "models/text/pre_tokenizer.hpp"
 #include "models/text/subword_model.hpp"
+#include "models/text/text_template.hpp"
 #include "models/text/token_spelling.hpp"
+#include "models/text/word_splitter.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -31,20 +33,19 @@ struct TokenizerPipeline {
   std::unique_ptr<const SubwordModel> model;
   std::unique_ptr<const TokenSpelling> spelling;
   SpecialTokens specials;
-  std::vector<std::int32_t>
-      beginning;  ///< what stands before a text by itself, which encoders leave to their callers
+  TextTemplate around;  ///< which encoders leave to their callers
   bool cuts_before_spaces =
       false;  ///< the words do: the pre-tokenizers, or what they leave whole is never joined there
 
-  /// Whether any text can be cut before a space that follows another character, and its parts encoded one by one.
-  [[nodiscard]] bool can_cut(SpelledSpecials spelled_specials) const;
+  /// Where any text can be cut and its parts encoded one by one.
+  [[nodiscard]] TextCuts cuts(SpecialTokenPolicy special_tokens) const;
 };
 
 /// Text to tokens, one thread at a time.
 class PipelineEncoder {
  public:
   /// The pipeline outlives the encoder.
-  PipelineEncoder(const TokenizerPipeline& pipeline, SpelledSpecials specials);
+  PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials);
 
   /// Appends the tokens of any bytes. What belongs to no UTF-8 character stands apart from what is around it, each
   /// byte by itself. `begins`: the text is the beginning of a document, or else what follows where it was cut.
@@ -56,7 +57,7 @@ class PipelineEncoder {
   void encode_words(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
 
   const TokenizerPipeline& pipeline_;
-  SpelledSpecials specials_;
+  SpecialTokenPolicy specials_;
   std::unique_ptr<SubwordModel::Encoder> model_;
   std::string normal_;
   CutText words_;

@@ -35,12 +35,15 @@ std::size_t last_character(std::string_view text, std::size_t end) {
   return end - 1;
 }
 
-bool is_cut(std::string_view text, std::size_t at, CutPlaces places) {
+bool is_cut(std::string_view text, std::size_t at, TextCuts cuts) {
+  const auto [places, apart] = cuts;
   if (places == CutPlaces::blanks ? !is_ascii_blank(text[at]) : text[at] != ' ') return false;
   const std::size_t before = last_character(text, at);
-  if (character_bytes(text, before) == 0) return true;
-  const char32_t last = character_at(text, before);
-  return !is_blank(last) && (places == CutPlaces::blanks || last != 0x2581);  // which spaces become
+  if (character_bytes(text, before) > 0) {
+    const char32_t last = character_at(text, before);
+    if (is_blank(last) || (places == CutPlaces::spaces && last == 0x2581)) return false;  // which spaces become
+  }
+  return apart == nullptr || !apart->may_touch(text, at);
 }
 
 }  // namespace
@@ -104,17 +107,17 @@ std::string_view WordSplitter::next() {
   return word;
 }
 
-std::size_t last_cut(std::string_view text, std::size_t most, CutPlaces places) {
-  if (places == CutPlaces::nowhere) return 0;
+std::size_t last_cut(std::string_view text, std::size_t most, TextCuts cuts) {
+  if (cuts.places == CutPlaces::nowhere) return 0;
   for (std::size_t cut = std::min(most, text.empty() ? 0 : text.size() - 1); cut > 0; --cut)
-    if (is_cut(text, cut, places)) return cut;
+    if (is_cut(text, cut, cuts)) return cut;
   return 0;
 }
 
-std::size_t first_cut(std::string_view text, std::size_t least, CutPlaces places) {
-  if (places == CutPlaces::nowhere) return text.size();
+std::size_t first_cut(std::string_view text, std::size_t least, TextCuts cuts) {
+  if (cuts.places == CutPlaces::nowhere) return text.size();
   for (std::size_t cut = std::max<std::size_t>(least, 1); cut < text.size(); ++cut)
-    if (is_cut(text, cut, places)) return cut;
+    if (is_cut(text, cut, cuts)) return cut;
   return text.size();
 }
 

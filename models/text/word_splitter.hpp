@@ -6,6 +6,8 @@
 // neither blank, letter nor number. Every byte belongs to exactly one word. One thread at a time.
 #pragma once
 
+#include "models/text/added_tokens.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -41,9 +43,15 @@ enum class CutPlaces {
   nowhere,
 };
 
+/// Such places, but none that a token of `apart` may touch.
+struct TextCuts {
+  CutPlaces places = CutPlaces::blanks;
+  const AddedTokens* apart = nullptr;  ///< null: no tokens; outlives this
+};
+
 /// The last such place not behind `most`; 0 if there is none. Any thread, as the next.
-[[nodiscard]] std::size_t last_cut(std::string_view text, std::size_t most, CutPlaces places = CutPlaces::blanks);
+[[nodiscard]] std::size_t last_cut(std::string_view text, std::size_t most, TextCuts cuts = {});
 /// The first such place from `least` on; the text's size if there is none.
-[[nodiscard]] std::size_t first_cut(std::string_view text, std::size_t least, CutPlaces places = CutPlaces::blanks);
+[[nodiscard]] std::size_t first_cut(std::string_view text, std::size_t least, TextCuts cuts = {});
 
 }  // namespace ranvier::models

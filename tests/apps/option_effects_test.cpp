@@ -90,6 +90,18 @@ TEST_CASE("changes that train something else are refused together, with both val
   CHECK(contains(meant.lines[0], "another training, as --resume-with says"));
 }
 
+TEST_CASE("a checkpoint without --special-tokens counts as none") {
+  auto older = options_to_save(resolve({}));
+  older.erase(special_tokens_option);
+  const auto changed = [&](const char* policy) {
+    return changed_options(older, resolve({"--special-tokens", policy}), true);
+  };
+  CHECK(changed("none").empty());
+  REQUIRE(changed("tokenizer").size() == 1);
+  CHECK(says(error_of([&] { static_cast<void>(accept_changes(changed("tokenizer"), {}, "c")); }),
+             "--special-tokens tokenizer (was none)"));
+}
+
 TEST_CASE("changes that leave the training as it is are told by what becomes of its bits") {
   const auto told = change({}, {"--g-inter", "2", "--g-data", "2", "--policy", "gpipe", "--pipeline-limit", "1",
                                 "--eval-every", "5", "--validation-split", "0", "--hellaswag", "q"});

@@ -1,6 +1,7 @@
 // ranvier-tokenize as a user starts it, and its options.
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
@@ -120,16 +121,44 @@ TEST_CASE_FIXTURE(Fixture, "files and folders become documents with the end of t
   folder.write("folder/empty.txt", "");
   folder.write("folder/image.png", std::string("\x89\0", 2));
   succeeds("one.txt folder --output out");
-  CHECK(tokens_of("out.bin") == expected({"the world", "aaaa<|endoftext|>", "\xff\xff ing"}));
+  CHECK(tokens_of("out.bin") == expected({"the world", "aaaa", "", "\xff\xff ing"}));
   succeeds("one.txt --output out.bin");
   CHECK(tokens_of("out.bin") == expected({"the world"}));
-  succeeds("one.txt folder --output out --end-of-text none");
+  succeeds("one.txt folder --output out --end-of-text none --special-tokens none");
   CHECK(tokens_of("out.bin").size() == expected({"the world", "aaaa<|endoftext|>", "\xff\xff ing"}).size() - 2);
   succeeds("one.txt --output out --end-of-text after-each");
   CHECK(tokens_of("out.bin") == expected({"the world", ""}));
   succeeds("folder/a --output out --spelled-specials token");
   CHECK(tokens_of("out.bin") == expected({"aaaa", ""}));
   CHECK(!fs::exists(folder.path() / "out.bin.partial"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a token file has the tokens that training makes of the same text") {
+  folder.write("t/tokenizer.json", small.framed_json("<s> A"));
+  folder.write("t/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  folder.write("d/a.jsonl", R"({"text": "the<|user|>in"})"
+                            "\n"
+                            R"({"text": "aa"})"
+                            "\n");
+  folder.write("d/b.txt", "the </s>");
+  tokenizer = folder.path() / "t";
+  using models::SpecialTokenPolicy;
+  for (const auto& [name, policy] : {std::pair{"tokenizer", SpecialTokenPolicy::tokenizer},
+                                     {"text", SpecialTokenPolicy::text},
+                                     {"none", SpecialTokenPolicy::none}}) {
+    succeeds("d --output out --special-tokens " + std::string(name));
+    const models::Tokenizer read = models::read_tokenizer(tokenizer);
+    const models::TokenSequence trained(folder.path() / "d", {}, {.tokenizer = &read, .specials = policy});
+    Tokens tokens(static_cast<std::size_t>(trained.tokens()));
+    trained.read(0, trained.tokens(), read.size(), tokens.data());
+    CHECK(tokens_of("out.bin") == tokens);
+  }
+  succeeds("d --output out --spelled-specials token");
+  const Tokens older_name = tokens_of("out.bin");
+  succeeds("d --output out");
+  CHECK(tokens_of("out.bin") == older_name);
+  CHECK(tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer)
+            .output.find("remove --spelled-specials") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "no piece, thread or checkpoint changes a token") {

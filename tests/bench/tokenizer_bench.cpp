@@ -62,8 +62,8 @@ int main(int argc, char** argv) {
   const int most_threads = std::atoi(option("--threads", "2").c_str());
   const std::string tokens_path = option("--write-tokens", "");
   const std::string text_path = option("--write-text", "");
-  const SpelledSpecials specials =
-      option("--specials", "text") == "token" ? SpelledSpecials::token : SpelledSpecials::text;
+  const SpecialTokenPolicy specials =
+      option("--specials", "text") == "token" ? SpecialTokenPolicy::tokenizer : SpecialTokenPolicy::text;
   if (arguments.size() < 2 || most_threads < 1) {
     fmt::print(
         stderr,

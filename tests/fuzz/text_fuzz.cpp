@@ -20,8 +20,8 @@ struct Tokenizer {
     folder.write("vocab.bpe", small.vocab_bpe());
     return models::read_bpe_vocabulary(folder.path());
   }();
-  models::BpeEncoder plain{vocabulary, models::SpelledSpecials::text};
-  models::BpeEncoder special{vocabulary, models::SpelledSpecials::token};
+  models::BpeEncoder plain{vocabulary, models::SpecialTokenPolicy::text};
+  models::BpeEncoder special{vocabulary, models::SpecialTokenPolicy::tokenizer};
   models::WordSplitter splitter;
 
   Words words(std::string_view text) {

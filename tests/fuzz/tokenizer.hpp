@@ -30,7 +30,7 @@ inline void round_trip(const models::BpeVocabulary& vocabulary, models::BpeEncod
 inline void read_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
   accepts_or_refuses(folder.path().string(), [&] {
     const models::BpeVocabulary vocabulary = models::read_bpe_vocabulary(path);
-    models::BpeEncoder encoder(vocabulary, models::SpelledSpecials::token);
+    models::BpeEncoder encoder(vocabulary, models::SpecialTokenPolicy::tokenizer);
     round_trip(vocabulary, encoder, "the world's aaaaaaaa 1234  in\xff\xe4\xb8\xad<|endoftext|>");
   });
 }
@@ -39,7 +39,7 @@ inline void read_tokenizer(const std::filesystem::path& path, const InputFolder&
 inline void read_any_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
   accepts_or_refuses(folder.path().string(), [&] {
     const models::Tokenizer tokenizer = models::read_tokenizer(path);
-    for (const auto specials : {models::SpelledSpecials::text, models::SpelledSpecials::token}) {
+    for (const auto specials : {models::SpecialTokenPolicy::text, models::SpecialTokenPolicy::tokenizer}) {
       static_cast<void>(tokenizer.cuts(specials));
       std::vector<std::int32_t> tokens;
       tokenizer.encoder(specials)->encode(

@@ -98,6 +98,13 @@ TEST_CASE_FIXTURE(Fixture,
       "documents"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "documents of a token file that begin and end as samples do are not framed twice") {
+  auto framed = options(lines, 5);
+  framed.path = folder.write("a.bin", shorts({2, 5, 6, 3, 2, 7, 3, 8, 3}));
+  framed.format = TokenFormat::uint16;
+  CHECK(inputs(*open_text_data(framed).training, 0, 3) == Tokens{2, 5, 6, 3, 0, 2, 7, 3, 0, 0, 2, 8, 3, 0, 0});
+}
+
 TEST_CASE_FIXTURE(Fixture,
                   "the last samples are kept for validation, and the others come in another order each epoch") {
   auto split = options(lines, 5);

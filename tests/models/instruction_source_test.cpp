@@ -168,4 +168,16 @@ TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text 
     expected.resize(30, none);
     CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) == expected);
   }
+  // The prompt begins as texts of the tokenizer do, which has no loss.
+  folder.write("tokenizer.json", small.framed_json("<s> A"));
+  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  Tokens inputs{285}, targets(small.encoded("in th").size(), none);
+  for (const char* part : {"in th", "e world"})
+    for (const auto token : small.encoded(part)) inputs.push_back(token);
+  for (const auto token : small.encoded("e world")) targets.push_back(token);
+  targets.push_back(286);
+  const auto data = open_text_data(options);
+  const auto begin = [&](const Tokens& all) { return Tokens(all.begin(), all.begin() + std::ssize(inputs)); };
+  CHECK(begin(read(*data.training, &SampleSource::read_inputs, 0, 1)) == inputs);
+  CHECK(begin(read(*data.training, &SampleSource::read_targets, 0, 1)) == targets);
 }

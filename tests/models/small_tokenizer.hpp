@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,6 +95,21 @@ struct SmallTokenizer {
            R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, )"
            R"("model": {"type": "BPE", "dropout": null, "continuing_subword_prefix": "", "vocab": )" +
            encoder_json() + R"(, "merges": [)" + list + "]}}";
+  }
+
+  /// With the special tokens <s>, </s> and <|user|> behind the end of text, and a template such as "<s> A </s>".
+  [[nodiscard]] std::string framed_json(const std::string& single) const {
+    std::string json = tokenizer_json(), pieces, added;
+    std::istringstream words(single);
+    for (std::string word; words >> word;)
+      pieces += fmt::format(R"({}{{"{}": {{"id": "{}"}}}})", pieces.empty() ? "" : ", ",
+                            word == "A" ? "Sequence" : "SpecialToken", word);
+    for (const char* name : {"<s>", "</s>", "<|user|>"})
+      added += fmt::format(R"(, {{"id": {}, "content": "{}", "special": true}})",
+                           end_of_text() + 1 + static_cast<int>(std::count(added.begin(), added.end(), '{')), name);
+    const std::string last = R"("special": true})";
+    json.insert(json.find(last) + last.size(), added);
+    return json.insert(1, R"("post_processor": {"type": "TemplateProcessing", "single": [)" + pieces + "]}, ");
   }
 
   [[nodiscard]] std::string tiktoken() const {

@@ -142,3 +142,42 @@ TEST_CASE("what a tokenizer makes of text ends with its end of text, which belon
   CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a - 1)] == small.end_of_text());
   CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a)] == no_target);
 }
+
+TEST_CASE(
+    "text gets the special tokens that it spells and the template's around it, unless a policy turns them off") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  const auto tokenizer = folder.path() / "tokenizer.json";
+  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  const auto write_template = [&](const std::string& single) {
+    folder.write("tokenizer.json", small.framed_json(single));
+  };
+  const std::int32_t begin = 285, end = 286, user = 287;
+  folder.write("d/a.jsonl", R"({"text": "the<|user|>in"})"
+                            "\n"
+                            R"({"text": "<s>aa"})"
+                            "\n");
+  folder.write("d/b.txt", "the");
+  const auto check = [&](SpecialTokenPolicy policy, const std::vector<Tokens>& parts) {
+    Tokens expected;
+    for (const Tokens& part : parts) expected.insert(expected.end(), part.begin(), part.end());
+    const TextData data = open_text_data({.path = folder.path() / "d",
+                                          .tokenizer = tokenizer,
+                                          .specials = policy,
+                                          .sequence_length = static_cast<int>(expected.size()) - 1,
+                                          .vocab_size = 300});
+    CHECK(data.tokens == std::ssize(expected));
+    CHECK(data.origins.front().first_sample == expected);
+  };
+  const Tokens the = small.encoded("the"), in = small.encoded("in"), aa = small.encoded("aa");
+  write_template("<s> A");
+  check(SpecialTokenPolicy::tokenizer, {{begin}, the, {user}, in, {end, begin}, aa, {end, begin}, the});
+  const Tokens user_text = small.encoded("the<|user|>in"), begin_text = small.encoded("<s>aa");
+  check(SpecialTokenPolicy::text, {{begin}, user_text, {end, begin}, begin_text, {end, begin}, the});
+  check(SpecialTokenPolicy::none, {user_text, {end}, begin_text, {end}, the});
+  // An end of text in the template is not doubled between documents.
+  write_template("<s> A </s>");
+  check(SpecialTokenPolicy::tokenizer, {{begin}, the, {user}, in, {end, begin}, aa, {end, begin}, the, {end}});
+  write_template("</s> A");
+  check(SpecialTokenPolicy::tokenizer, {{end}, the, {user}, in, {end, begin}, aa, {end}, the});
+}

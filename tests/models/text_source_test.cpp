@@ -1,9 +1,12 @@
 #include "models/text/text_source.hpp"
 
+#include "models/text/bytes_per_token.hpp"
 #include "models/text/mixed_source.hpp"
+#include "models/text/tokenizer_files.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
+#include "tests/models/sentencepiece_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
@@ -267,7 +270,6 @@ TEST_CASE(
   const std::string bytes = "the world\nin\nthe end\naaaa";
   const auto plain = open_text_data({.path = texts, .sequence_length = static_cast<int>(bytes.size()) - 1});
   CHECK(inputs(*plain.training, 0, 1) == Tokens(bytes.begin(), bytes.end() - 1));
-  CHECK(plain.bytes_per_token == doctest::Approx(1.0).epsilon(0.1));
   CHECK(plain.origins[0].documents == 3);
   const auto field = error_of([&] {
     static_cast<void>(
@@ -312,4 +314,47 @@ TEST_CASE("all data can be for validation") {
   REQUIRE(data.validation);
   CHECK(data.validation->samples() == 24);
   CHECK(data.training->samples() == 24);
+}
+
+TEST_CASE("bytes per token follow from the validated tokens, and an end of text has no byte") {
+  const TemporaryFolder folder;
+  const tests::SmallTokenizer small;
+  const auto path = folder.write("tokenizer.json", small.tokenizer_json());
+  const Tokenizer tokenizer = read_tokenizer(path);
+  std::string english, chinese;
+  for (int i = 0; i < 100; ++i)
+    english += R"({"text": "a b c"})"
+               "\n";
+  for (int i = 0; i < 100; ++i)
+    chinese += R"({"text": "中中中中"})"
+               "\n";
+  REQUIRE(small.encoded("a b c").size() == 5);
+  REQUIRE(small.encoded("中中中中", {{U'中', 'l'}}).size() == 4);
+  const auto of = [&](const std::string& text, double split, bool all) {
+    const auto data = open_text_data({.path = folder.write("a.jsonl", text),
+                                      .tokenizer = path,
+                                      .sequence_length = 5,
+                                      .vocab_size = 300,
+                                      .validation_split = split,
+                                      .validates_all = all});
+    return bytes_per_token(tokenizer, *data.validation, data.validation->samples());
+  };
+  // One of five targets is an end of text, and for English one of six.
+  CHECK(of(english + chinese, 0.4, false) == doctest::Approx(12.0 / 5));
+  CHECK(of(english, 0, true) == doctest::Approx(5.0 / 6).epsilon(0.01));
+  // A space that the tokenizer puts before texts is none of theirs.
+  tests::SentencePieceWriter writer;
+  writer.add("<unk>", 0, 2).add("<s>", 0, 3).add("</s>", 0, 3).add("▁a", -1).add("a", -2).add("▁", -3);
+  const Tokenizer pieces = read_tokenizer(folder.write("tokenizer.model", writer.model()));
+  const auto data = open_text_data({.path = folder.write("b.jsonl", R"({"text": "aaa"})"
+                                                                    "\n"
+                                                                    R"({"text": "a a"})"
+                                                                    "\n"),
+                                    .tokenizer = folder.path() / "tokenizer.model",
+                                    .specials = SpecialTokenPolicy::none,
+                                    .sequence_length = 5,
+                                    .vocab_size = 300,
+                                    .validates_all = true});
+  CHECK(data.tokens == 6);  // ▁a a a </s> ▁a ▁a
+  CHECK(bytes_per_token(pieces, *data.validation, 1) == doctest::Approx(5.0 / 5));
 }

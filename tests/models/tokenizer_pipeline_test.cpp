@@ -79,7 +79,7 @@ struct Fixture {
 
 /// As the vocabulary spells them.
 Strings pieces_of(const Tokenizer& tokenizer, const Strings& spellings, std::string_view text,
-                  SpelledSpecials specials = SpelledSpecials::text) {
+                  SpecialTokenPolicy specials = SpecialTokenPolicy::text) {
   std::vector<std::int32_t> tokens;
   tokenizer.encoder(specials)->encode(text, true, tokens);
   Strings to;
@@ -139,11 +139,11 @@ TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-
   CHECK(pieces_of(tokenizer, parts.pieces, "the the1234!\nI'S") ==
         Strings{"t", "he", "Ġthe", "123", "4", "!Ċ", "I", "'S"});
   CHECK(tokenizer.end_of_text() == 264);
-  CHECK(tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces);
+  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == CutPlaces::spaces);
   CHECK(pieces_of(tokenizer, parts.pieces, "\xff the") == Strings{"ÿ", "Ġthe"});
 
   parts.pre_tokenizer = split_by_expression("[a-z]+ 1");
-  CHECK(read(parts).cuts(SpelledSpecials::text) == CutPlaces::nowhere);
+  CHECK(read(parts).cuts(SpecialTokenPolicy::text).places == CutPlaces::nowhere);
   parts.pre_tokenizer = split_by_expression("(");
   CHECK(says(refusal(parts), "'pre_tokenizer.pretokenizers[0]'"));
   parts.pre_tokenizer = split_by_expression("[a[b]]");
@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture, "text that spells a special token is text unless aske
   parts.added += ", " + special("<tool>", 265, false);
   const Tokenizer tokenizer = read(parts);
   const std::string text = "a<tool>b<|endoftext|>";
-  const Strings as_token = pieces_of(tokenizer, parts.pieces, text, SpelledSpecials::token);
+  const Strings as_token = pieces_of(tokenizer, parts.pieces, text, SpecialTokenPolicy::tokenizer);
   CHECK(as_token == Strings{"a", "<tool>", "b", "<|endoftext|>"});
   CHECK(pieces_of(tokenizer, parts.pieces, text).size() == 3 + 13);
   CHECK(tokenizer.encode(text).size() == 4);
@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the 
   CHECK(pieces_of(tokenizer, parts.pieces, "ab ab  c") == Strings{"▁ab", "▁ab", "▁▁", "c"});
   CHECK(pieces_of(tokenizer, parts.pieces, "é") == Strings{"▁", "<0xC3>", "<0xA9>"});
   CHECK(pieces_of(tokenizer, parts.pieces, "a\xff") == Strings{"▁a", "<0xFF>"});
-  CHECK(tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces);
+  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == CutPlaces::spaces);
   CHECK(tokenizer.end_of_text() == 2);
   for (const char* text : {"ab c é  \xff\xfe", " a", "", "</s"})
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
@@ -212,7 +212,7 @@ TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT doe
   folder.write("tokenizer_config.json", R"({"sep_token": "[SEP]", "pad_token": {"content": "[PAD]"}})");
   const Tokenizer tokenizer = read(parts);
   const std::string text = "UNAFF café,中中 unable unaffable\x01 [SEP]";
-  CHECK(pieces_of(tokenizer, parts.pieces, text, SpelledSpecials::token) ==
+  CHECK(pieces_of(tokenizer, parts.pieces, text, SpecialTokenPolicy::tokenizer) ==
         Strings{"unaff", "cafe", ",", "中", "中", "un", "##able", "[UNK]", "[SEP]"});
   CHECK(tokenizer.specials().padding == 0);
   CHECK(tokenizer.specials().separator == 2);
@@ -269,24 +269,34 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
   behind.pieces.emplace_back("the");
   behind.added += fmt::format(R"(, {{"id": {}, "content": "the", "normalized": false}})", behind.pieces.size() - 1);
 
-  const Strings units = {"ab", " ",    "  ",   "c", "\n",     "the",    "123",  "!",   "é",   "e\u0301",
-                         "中", "</s>", "\xff", "▁", "\u0301", "\u200b", "\x01", "c 1", "ab c"};
+  // A token that strips white space on both sides.
+  Parts strips = llama;
+  strips.pieces.emplace_back("<x>");
+  strips.added += fmt::format(
+      R"(, {{"id": {}, "content": "<x>", "special": true, "normalized": false, "lstrip": true, "rstrip": true}})",
+      strips.pieces.size() - 1);
+
+  const Strings units = {"<x>",     "ab", " ",    "  ",   "c", "\n",     "the",    "123",  "!",   "é",
+                         "e\u0301", "中", "</s>", "\xff", "▁", "\u0301", "\u200b", "\x01", "c 1", "ab c"};
   std::mt19937_64 random(7);
+  int cuts_made = 0;
   const auto check = [&](const Parts& parts, bool can_be_cut) {
     const Tokenizer tokenizer = read(parts);
     CAPTURE(parts.normalizer);
     CAPTURE(parts.pre_tokenizer);
-    CHECK((tokenizer.cuts(SpelledSpecials::text) == CutPlaces::spaces) == can_be_cut);
-    if (tokenizer.cuts(SpelledSpecials::text) == CutPlaces::nowhere) return;
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 60; ++i) {
+      const auto policy = i % 2 == 0 ? SpecialTokenPolicy::text : SpecialTokenPolicy::tokenizer;
+      const TextCuts cuts = tokenizer.cuts(policy);
+      CHECK((cuts.places == CutPlaces::spaces) == can_be_cut);
+      if (cuts.places == CutPlaces::nowhere) return;
       std::string text;
       for (int n = 0; n < 40; ++n) text += units[random() % units.size()];
       CAPTURE(text);
       std::vector<std::int32_t> whole;
-      const auto encoder = tokenizer.encoder(SpelledSpecials::text);
+      const auto encoder = tokenizer.encoder(policy);
       encoder->encode(text, true, whole);
-      for (std::size_t cut = last_cut(text, text.size(), CutPlaces::spaces); cut > 0;
-           cut = last_cut(text, cut - 1, CutPlaces::spaces)) {
+      for (std::size_t cut = last_cut(text, text.size(), cuts); cut > 0; cut = last_cut(text, cut - 1, cuts)) {
+        ++cuts_made;
         std::vector<std::int32_t> parts_of;
         encoder->encode(text.substr(0, cut), true, parts_of);
         encoder->encode(text.substr(cut), false, parts_of);
@@ -294,7 +304,8 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
       }
     }
   };
-  for (const Parts& parts : {llama, bytes, metaspace, dropped, prefixed, bert}) check(parts, true);
+  for (const Parts& parts : {llama, bytes, metaspace, dropped, prefixed, bert, strips}) check(parts, true);
+  CHECK(cuts_made > 1000);
   for (const Parts& parts : {across, stripped, cleaned, joined, two_words, behind}) check(parts, false);
 }
 
@@ -324,15 +335,16 @@ TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not i
   CHECK(says(error_of([&] { static_cast<void>(read(no_end).required_end_of_text()); }), "eos_token"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what stands before a text is as the template says, or of a LLaMA its configuration") {
+TEST_CASE_FIXTURE(Fixture, "what stands around a text is as the template says, or of a LLaMA its configuration") {
   using Tokens = std::vector<std::int32_t>;
   Parts parts = of_characters();
   const auto beginning = [&](const std::string& post_processor, const std::string& config = "{}") {
     parts.post_processor = post_processor;
     folder.write("tokenizer_config.json", config);
     const Tokenizer tokenizer = read(parts);
-    return Tokens(tokenizer.beginning().begin(), tokenizer.beginning().end());
+    return tokenizer.around().beginning;
   };
+  const auto ending = [&] { return read(parts).around().ending; };
   const auto single = [](const std::string& pieces) {
     return R"({"type": "TemplateProcessing", "single": [)" + pieces + R"(], "pair": [], "special_tokens": {}})";
   };
@@ -341,17 +353,26 @@ TEST_CASE_FIXTURE(Fixture, "what stands before a text is as the template says, o
   const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})";
   const std::string both = single(begin + "," + text + "," + end);
   CHECK(beginning("null").empty());
+  CHECK(ending().empty());
   CHECK(beginning(both) == Tokens{1});
+  CHECK(ending() == Tokens{2});
   CHECK(beginning(single(end + "," + begin + "," + text)) == Tokens{2, 1});
+  CHECK(ending().empty());
   CHECK(beginning(single(text + "," + end)).empty());
+  CHECK(ending() == Tokens{2});
   CHECK(beginning(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )" + both + "]}") == Tokens{1});
   CHECK(beginning(R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]})") == Tokens{1});
+  CHECK(ending() == Tokens{2});
   const std::string llama = R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>")";
   CHECK(beginning("null", llama + "}") == Tokens{1});
+  CHECK(ending().empty());
+  CHECK(
+      beginning(both, llama + R"(, "add_bos_token": false, "eos_token": "</s>", "add_eos_token": true})").empty());
+  CHECK(ending() == Tokens{2});
   CHECK(beginning(both, llama + R"(, "add_bos_token": false})").empty());
   CHECK(beginning(both, R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": false})") == Tokens{1});
   parts.post_processor = single(R"({"SpecialToken": {"id": "<x>", "type_id": 0}})");
-  CHECK(says(refusal(parts), "'post_processor.single[0].SpecialToken.id' is no token"));
+  CHECK(says(refusal(parts), "'post_processor.single[0].SpecialToken.id' is not a token"));
   // Encoding leaves it to its caller.
   parts.post_processor = both;
   CHECK(read(parts).encode("a") == Tokens{263});
@@ -368,7 +389,7 @@ TEST_CASE_FIXTURE(Fixture, "a SentencePiece model joins the pieces of the highes
   CHECK(pieces_of(tokenizer, writer.pieces, "abc é") == Strings{"▁a", "bc", "▁", "<0xC3>", "<0xA9>"});
   CHECK(pieces_of(tokenizer, writer.pieces, "c<tool>c") == Strings{"▁", "c", "<tool>", "c"});
   CHECK(tokenizer.specials().begin_of_text == 1);
-  CHECK(std::vector(tokenizer.beginning().begin(), tokenizer.beginning().end()) == std::vector{1});
+  CHECK(tokenizer.around().beginning == std::vector{1});
   CHECK(tokenizer.end_of_text() == 2);
   CHECK(tokenizer.decode(tokenizer.encode(" abc  é")) == " abc  é");
   writer.remove_extra_whitespaces = true;

@@ -51,7 +51,7 @@ struct Fixture {
 };
 
 Tokens encode(const BpeVocabulary& vocabulary, const std::string& text,
-              SpelledSpecials specials = SpelledSpecials::text) {
+              SpecialTokenPolicy specials = SpecialTokenPolicy::text) {
   BpeEncoder encoder(vocabulary, specials);
   Tokens tokens;
   encoder.encode(text, tokens);
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(Fixture, "spelling the end of text gives its token where that 
   Tokens expected = small.encoded("the");
   expected.insert(expected.end(), 2, vocabulary.end_of_text());
   for (const std::int32_t token : small.encoded(" world<|endoftext")) expected.push_back(token);
-  CHECK(encode(vocabulary, text, SpelledSpecials::token) == expected);
+  CHECK(encode(vocabulary, text, SpecialTokenPolicy::tokenizer) == expected);
   CHECK(decode(vocabulary, expected) == text);
 }
 
@@ -186,8 +186,8 @@ TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
   std::string text = random_text(random, much * 3 / 10);
   text += std::string(much, 'a') + " " + std::string(much, ' ') + "b";  // no place to cut for long
   text += random_text(random, much / 10);
-  for (const auto specials : {SpelledSpecials::text, SpelledSpecials::token}) {
-    if (test::sanitized && specials == SpelledSpecials::text) continue;
+  for (const auto specials : {SpecialTokenPolicy::text, SpecialTokenPolicy::tokenizer}) {
+    if (test::sanitized && specials == SpecialTokenPolicy::text) continue;
     const Tokens expected = encode(vocabulary, text, specials);
     for (const int threads : {1, 2, 3}) {
       TextEncoder encoder(tokenizer, threads, specials);

@@ -262,7 +262,7 @@ def main():
     def ours(name, content):
         text, tokens = folder / f"{name}.txt", folder / f"{name}.bin"
         text.write_bytes(content)
-        subprocess.run([tokenize, text, "--tokenizer", vocabulary, "--output", tokens], check=True,
+        subprocess.run([tokenize, text, "--tokenizer", vocabulary, "--special-tokens", "none", "--output", tokens], check=True,
                        timeout=120, stdout=subprocess.DEVNULL)
         return np.fromfile(tokens, dtype="<u2", offset=1024).astype(np.int64)
 

@@ -23,7 +23,8 @@ int main(int argc, char** argv) try {
     return EXIT_FAILURE;
   }
   const Tokenizer tokenizer = read_tokenizer(argv[1]);
-  const auto specials = std::string_view(argv[2]) == "token" ? SpelledSpecials::token : SpelledSpecials::text;
+  const auto specials =
+      std::string_view(argv[2]) == "token" ? SpecialTokenPolicy::tokenizer : SpecialTokenPolicy::text;
   const runtime::MemoryMap input(argv[3]);
   TextEncoder encoder(tokenizer, 2, specials);
   std::vector<std::int32_t> tokens;

@@ -1,6 +1,10 @@
 #include "apps/train/files/data_report.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "models/text/utf8.hpp"
+
+#include <algorithm>
+#include <string_view>
 
 namespace ranvier::apps {
 
@@ -14,6 +18,25 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
+/// With what cannot be printed as in C.
+std::string in_quotes(std::string_view text) {
+  std::string to = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = std::max<std::size_t>(models::character_bytes(text, at), 1);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte == '\n' || byte == '\t' || byte == '\r')
+      to += byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : "\\r";
+    else if (byte == '"' || byte == '\\')
+      to += {'\\', text[at]};
+    else if (byte < 0x20 || byte == 0x7f || (bytes == 1 && byte >= 0x80))
+      to += fmt::format("\\x{:02x}", byte);
+    else
+      to += text.substr(at, bytes);
+    at += bytes;
+  }
+  return to + '"';
+}
+
 std::string counted(std::int64_t number, const char* what) {
   return fmt::format("{} {}{}", grouped(number), what, number == 1 ? "" : "s");
 }
@@ -24,9 +47,26 @@ std::string content_of(const models::TextOrigin& origin) {
   return text + fmt::format(", {} tokens", actors::format_count(static_cast<double>(origin.tokens)));
 }
 
+/// 1 "<s>", 450 " The", …, 2 "</s>".
+std::string ends_of(const std::vector<std::int32_t>& tokens, const models::Tokenizer& tokenizer) {
+  constexpr std::size_t shown = 8;  // at each end
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (!text.empty()) text += ", ";
+    if (i == shown && tokens.size() > 2 * shown) {
+      text += "…, ";
+      i = tokens.size() - shown;
+    }
+    text += std::to_string(tokens[i]);
+    if (tokens[i] < tokenizer.size()) text += fmt::format(" {}", in_quotes(tokenizer.spelled(tokens[i])));
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string data_report(const models::TextData& data, const TrainOptions& options) {
+std::string data_report(const models::TextData& data, const TrainOptions& options,
+                        const models::Tokenizer* tokenizer) {
   models::TextOrigin all{.files = 0};
   for (const models::TextOrigin& one : data.origins) {
     all.files += one.files;
@@ -57,6 +97,9 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
       report += fmt::format("\nkept for validation: {}", counted(data.validation->samples(), "sample"));
   }
   for (const models::TextOrigin& one : data.origins) {
+    if (tokenizer != nullptr)
+      report += fmt::format("\nfirst sample{}: {}", mixed ? " of " + one.path : "",
+                            ends_of(one.first_sample, *tokenizer));
     if (!one.left_out.empty()) report += fmt::format("\n{}", models::left_out_text(one.path, one.left_out));
     for (const std::string& remark : one.remarks) report += fmt::format("\n{}", remark);
   }

@@ -218,8 +218,9 @@ std::string generation_config(const models::ModelSizes& model, const models::Tok
   const std::optional<std::int32_t> end = tokenizer.end_of_text();
   if (!end || models::fills_masks(model) || models::tells_classes(model)) return {};
   // As of GPT-2, what ends a text begins one where nothing else does.
-  const std::int32_t begin = tokenizer.beginning().empty() ? tokenizer.specials().begin_of_text.value_or(*end)
-                                                           : tokenizer.beginning().front();
+  const std::vector<std::int32_t>& beginning = tokenizer.around().beginning;
+  const std::int32_t begin =
+      beginning.empty() ? tokenizer.specials().begin_of_text.value_or(*end) : beginning.front();
   return fmt::format("{{\n  \"bos_token_id\": {},\n  \"eos_token_id\": {}\n}}\n", begin, *end);
 }
 

@@ -135,6 +135,7 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
                                          {"llmc", TokenFormat::llmc},
                                          {"uint16", TokenFormat::uint16},
                                          {"megatron", TokenFormat::megatron}})});
+  declare_special_tokens(table, data.specials);
   table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
   table.add({"prompt-field", "NAME",
              "Fields of JSON lines with the prompt, which has no loss and which the document's text completes; "
@@ -184,7 +185,7 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
              whole(trainer.sample.every, 0)});
   table.add({"sample-prompt", "TEXT", "how that text begins", text(data.sample_prompt),
-             "the end of a text before, or of bytes a new line"});
+             "the token that begins a text or ends one, or a new line for bytes"});
   table.add({"sample-tokens", "N", "tokens to draw for it", whole(trainer.sample.tokens, 1, most)});
 }
 
@@ -264,6 +265,13 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
 }
 
 }  // namespace
+
+bool encodes_text(const DataOptions& data) {
+  const auto paths = models::parse_weighted_paths(data.data);
+  return !data.gpt2.empty() && std::any_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
+    return !models::holds_tokens(one.path, data.format);
+  });
+}
 
 void resolve_data(TrainOptions& options, const OptionTable& table) {
   if (models::reads_images(options.model.sizes)) {

@@ -12,6 +12,9 @@ void declare_data(runtime::OptionTable& table, DataOptions& data, actors::Traine
 
 /// What follows from the kind of the data: tokenizer, vocabulary, evaluation. Throws ErrorCode::usage for flags that
 /// contradict each other or the data.
+/// Whether --tokenizer PATH makes tokens of some of the data.
+[[nodiscard]] bool encodes_text(const DataOptions& data);
+
 void resolve_data(TrainOptions& options, const runtime::OptionTable& table);
 
 /// Once weights to begin with are known: which classes the model tells, by those weights or by the data. Throws

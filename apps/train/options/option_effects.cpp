@@ -79,6 +79,7 @@ std::span<const Entry> entries() {
       Entry{"data", decides},
       Entry{"tokenizer", decides},
       Entry{"token-format", decides},
+      Entry{special_tokens_option, decides},
       Entry{"json-field", decides},
       Entry{"mlm-probability", decides},
       Entry{"mask-token", decides},
@@ -278,7 +279,9 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
   std::vector<ChangedOption> changes;
   for (const ResolvedOption& option : options) {
     OptionEffect effect = effect_of(option.name);
+    static const boost::json::value no_special_tokens = "none";
     const boost::json::value* before = saved.if_contains(option.name);
+    if (before == nullptr && option.name == special_tokens_option) before = &no_special_tokens;
     if (effect == OptionEffect::run || before == nullptr || !before->is_string()) continue;
     if (before->get_string() == option.value) continue;
     if (option.name == "steps" && constant_rate(saved, options)) effect = OptionEffect::bits;

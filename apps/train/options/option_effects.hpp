@@ -25,6 +25,8 @@ enum class OptionEffect {
 /// By this name goes what lies at the paths of --data and --tokenizer, among resolved options: those paths may change,
 /// the content may not.
 inline constexpr const char* content_option = "data's content";
+/// Checkpoints without it count as "none".
+inline constexpr const char* special_tokens_option = "special-tokens";
 /// Likewise what decides how the model computes and no flag says; models::computation_of().
 inline constexpr const char* computation_option = "model's computation";
 
@@ -41,8 +43,8 @@ struct ChangedOption {
 };
 
 /// Those of both whose values differ, in the order of `options`. An option that one of them lacks is of another version
-/// of the program, and the checkpoint cannot tell its value. `learns_positions`: models::learns_positions() of the
-/// model; one that does not has the same states at any sequence length.
+/// of the program, and the checkpoint cannot tell its value, but for special_tokens_option. `learns_positions`:
+/// models::learns_positions() of the model; one that does not has the same states at any sequence length.
 [[nodiscard]] std::vector<ChangedOption> changed_options(const boost::json::object& saved,
                                                          const std::vector<runtime::ResolvedOption>& options,
                                                          bool learns_positions);

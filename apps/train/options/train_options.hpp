@@ -9,6 +9,7 @@
 #include "apps/train/options/checkpoint_flags.hpp"
 #include "models/lora.hpp"
 #include "models/model.hpp"
+#include "models/text/special_token_policy.hpp"
 #include "models/text/text_source.hpp"
 #include "models/weights/weight_layout.hpp"
 #include "runtime/options.hpp"
@@ -63,7 +64,8 @@ struct DataOptions {
   Tokenizer tokenizer = Tokenizer::bytes;
   std::string gpt2;  ///< path of the tokenizer's files
   models::TokenFormat format = models::TokenFormat::automatic;
-  std::string json_field = "text";  ///< of JSON lines
+  models::SpecialTokenPolicy specials = models::SpecialTokenPolicy::tokenizer;  ///< in text for a tokenizer
+  std::string json_field = "text";                                              ///< text field of JSON lines
   std::string prompt_field;         ///< of JSON lines: they are prompts and answers; empty: not
   std::string label_field;          ///< of JSON lines: which class the text is of; empty: none is told
   std::vector<std::string> labels;  ///< names of the model's classes of texts

@@ -47,6 +47,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
        {"lora-alpha", "lora-dropout", "lora-targets", "lora-whole"},
        "without --lora-rank"},
       {trainer.sample.every == 0, {"sample-prompt", "sample-tokens"}, "without --sample-every"},
+      {options.data.gpt2.empty(), {"special-tokens"}, "without --tokenizer PATH"},
       {!models::fills_masks(options.model.sizes),
        {"mlm-probability", "mask-token"},
        "with a model that fills no masks"},

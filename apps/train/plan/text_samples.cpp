@@ -1,8 +1,9 @@
 #include "apps/train/plan/text_samples.hpp"
 
+#include "models/text/document_frame.hpp"
 #include "runtime/error.hpp"
 
-#include <vector>
+#include <algorithm>
 
 namespace ranvier::apps {
 
@@ -17,9 +18,9 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   const models::Tokenizer& tokenizer = *job.tokenizer;
   const std::string& prompt = options.data.sample_prompt;
   sample.end_of_text = tokenizer.end_of_text();
-  sample.prompt = tokenizer.encode(prompt);
-  if (sample.prompt.empty())
-    sample.prompt = sample.end_of_text ? std::vector{*sample.end_of_text} : tokenizer.encode("\n");
+  const models::SpecialTokenPolicy specials = options.data.specials;
+  sample.prompt =
+      models::make_prompt(prompt, tokenizer, specials, models::DocumentFrame(tokenizer, specials)).tokens;
   const auto known = static_cast<std::int32_t>(job.architecture.layers.back()->vocabulary());
   for (const std::int32_t token : sample.prompt) {
     if (known > 0 && token >= known)
