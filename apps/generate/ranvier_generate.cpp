@@ -135,7 +135,8 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
          "trained on bytes",
          model.vocab_size, model.folder.string());
   }
-  if (model.vocab_size < tokenizer.size())
+  const bool beside = options.tokenizer.empty();  // may have tokens more that its training never met
+  if (model.vocab_size < tokenizer.size() && !beside)
     fail(ErrorCode::usage,
          "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
          model.vocab_size, tokenizer.size());
@@ -201,7 +202,12 @@ void generate(const GenerateOptions& options) {
   const auto [text, prompt] = models::make_prompt(given, tokenizer, options.specials, frame);
 
   models::SamplingOptions sampling = options.sampling;
-  sampling.tokens = tokenizer.size();
+  sampling.tokens = std::min(tokenizer.size(), model.vocab_size);
+  for (const std::int32_t token : prompt) {
+    if (token >= model.vocab_size)
+      fail(ErrorCode::usage, "the prompt has token {}, and the model knows {}: use another prompt or --tokenizer",
+           token, model.vocab_size);
+  }
   TextOutput output;
   Drawn all;
   for (int i = 0; i < options.texts; ++i) {

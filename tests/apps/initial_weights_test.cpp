@@ -202,6 +202,17 @@ TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or
   CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
 }
 
+TEST_CASE_FIXTURE(Fixture, "a small vocabulary is the tokenizer's beside the weights before it is bytes") {
+  sizes.vocab_size = 200;
+  write_weights();
+  folder.write("model/config.json", models::gpt_config_json(sizes));
+  CHECK(from_model({"--data", "a.txt"}).data.tokenizer == Tokenizer::bytes);
+  folder.write("model/vocab.txt", "[UNK]\n[SEP]\nthe\n");
+  const TrainOptions beside = from_model({"--data", "a.txt"});
+  CHECK(beside.data.tokenizer == Tokenizer::gpt2);
+  CHECK(beside.data.gpt2 == path());
+}
+
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
   const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);

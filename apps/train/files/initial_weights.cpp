@@ -177,18 +177,21 @@ void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   const bool guessed = data.tokenizer == Tokenizer::bytes && !table.given("tokenizer") && !data.data.empty();
   const models::ModelSizes& sizes = options.model.sizes;
   const int with_mask = bytes_vocabulary + (models::fills_masks(sizes) || models::tells_classes(sizes) ? 1 : 0);
-  if (!guessed || vocabulary <= with_mask) return;
-  constexpr const char* remedy =
-      "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
-  if (!options.run.init_from.empty()) {
-    const fs::path folder = folder_of(options.run.init_from);
-    if (!models::has_tokenizer(folder))
-      fail(ErrorCode::usage,
-           "--data {} is text, the model of --init-from {} knows {} tokens, and no tokenizer is beside it: {}",
-           data.data, options.run.init_from, vocabulary, remedy);
+  if (!guessed || models::reads_images(sizes)) return;
+  const fs::path folder = options.run.init_from.empty() ? fs::path() : folder_of(options.run.init_from);
+  if (!folder.empty() && models::has_tokenizer(folder)) {
     data.tokenizer = Tokenizer::gpt2;
     data.gpt2 = folder.string();
     options.notes.push_back(fmt::format("tokenizer: that beside the weights, {}", data.gpt2));
+    return;
+  }
+  if (vocabulary <= with_mask) return;
+  constexpr const char* remedy =
+      "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
+  if (!folder.empty()) {
+    fail(ErrorCode::usage,
+         "--data {} is text, the model of --init-from {} knows {} tokens, and there is no tokenizer next to it: {}",
+         data.data, options.run.init_from, vocabulary, remedy);
   } else if (options.model.is_preset()) {
     fail(ErrorCode::usage, "--data {} is text, and --model {} knows {} tokens: {}", data.data, options.model.name,
          vocabulary, remedy);

@@ -19,7 +19,7 @@ namespace ranvier::apps {
 /// flag that asks for another model than theirs, ErrorCode::data for weights that contradict themselves.
 void adopt_initial_weights(TrainOptions& options, const runtime::OptionTable& table);
 
-/// Where text is to be read and no flag says by which tokenizer: the one beside the weights, unless bytes are all
+/// Where text is to be read and no flag says by which tokenizer: the one next to the weights, or bytes if they are all
 /// that the model knows. Throws ErrorCode::usage if there is none, and for a preset's vocabulary without weights.
 void choose_tokenizer(TrainOptions& options, const runtime::OptionTable& table);
 

@@ -29,7 +29,7 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
            prompt, token, known);
   }
   sample.sampling.seed = options.trainer.seed;
-  sample.sampling.tokens = tokenizer.size();
+  sample.sampling.tokens = known > 0 ? std::min(known, tokenizer.size()) : tokenizer.size();
   return sample;
 }
 
