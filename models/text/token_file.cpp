@@ -55,6 +55,29 @@ std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t
   return count;
 }
 
+/// Whether these pairs of 16 bits are halves of wider integers. The upper halves are all 0, or they are all small while
+/// the lower halves mostly are not. Looks at pairs in blocks spread evenly.
+bool is_of_wider_tokens(const std::byte* data, std::size_t pairs) {
+  constexpr std::size_t least_pairs = 32, blocks = 64, block_pairs = 1024;
+  constexpr std::uint16_t most_upper = 64;  // upper half of 4 million
+  if (pairs < least_pairs) return false;
+  std::size_t looked_at = 0, zero = 0, low = 0, others_low = 0, others_zero = 0;
+  for (std::size_t block = 0, end = 0; block < blocks; ++block) {
+    std::size_t pair = std::max(end, block * pairs / blocks);
+    for (end = std::min(pairs, pair + block_pairs); pair < end; ++pair) {
+      const auto lower = value_at<std::uint16_t>(data, 2 * pair),
+                 upper = value_at<std::uint16_t>(data, 2 * pair + 1);
+      ++looked_at;
+      zero += upper == 0 ? 1 : 0;
+      low += upper < most_upper ? 1 : 0;
+      others_zero += lower == 0 ? 1 : 0;
+      others_low += lower < most_upper ? 1 : 0;
+    }
+  }
+  if (low < looked_at || others_zero == looked_at) return false;
+  return zero == looked_at || others_low < looked_at / 2;
+}
+
 }  // namespace
 
 std::size_t TokenFile::bytes_of(Type type) {
@@ -110,6 +133,12 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
          "{}: {} bytes are no whole number of uint16 tokens: the file is truncated, or give the right "
          "--token-format",
          path_.string(), bytes.size());
+  if (format_ == TokenFormat::uint16 && is_of_wider_tokens(data_, bytes.size() / sizeof(std::uint32_t)))
+    fail(ErrorCode::data,
+         "{}: tokens of 32 bits or more, read as uint16: their upper halves are almost 0; write them as uint16 if "
+         "all "
+         "are below 65536, or else as Megatron's .bin and .idx",
+         path_.string());
 }
 
 TokenFile::TokenFile(fs::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins)
@@ -283,10 +312,11 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
       if (outside == n) return;
       const auto token = static_cast<std::int64_t>(value_at<Token>(data_ + offset, outside));
       constexpr std::string_view damaged = "the data are damaged, or give the right --token-format";
-      const std::string remedy = token < 0 ? fmt::format("tokens count from 0: {}", damaged)
-                                 : token >= std::numeric_limits<std::int32_t>::max()
-                                     ? fmt::format("no vocabulary has it: {}", damaged)
-                                     : fmt::format("give at least {}", token + 1);
+      const std::string remedy =
+          token < 0                                           ? fmt::format("tokens count from 0: {}", damaged)
+          : token >= std::numeric_limits<std::int32_t>::max() ? fmt::format("no vocabulary has it: {}", damaged)
+          : made_.empty()                                     ? fmt::format("give at least {}", token + 1)
+                          : fmt::format("give the --tokenizer of the model's training, or at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
       fail(ErrorCode::data, "{}: token {} at {} {} is outside the vocabulary of --vocab-size {}: {}",

@@ -1,5 +1,6 @@
 #include "models/text/token_file.hpp"
 
+#include "models/text/text_source.hpp"
 #include "models/text/token_sequence.hpp"
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -8,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -114,6 +116,38 @@ TEST_CASE("uint16 tokens without a header are read when told so") {
   CHECK(untold.code() == ErrorCode::data);
   CHECK(says(untold, "--token-format uint16"));
   CHECK(says(refusal(folder.write("b.bin", "abc"), TokenFormat::uint16), "truncated"));
+}
+
+TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer, are refused") {
+  const TemporaryFolder folder;
+  std::vector<std::uint32_t> wide;
+  std::vector<std::uint16_t> narrow, characters;
+  std::mt19937 random(5);
+  for (int i = 0; i < 10'000; ++i) {
+    wide.push_back(random() % 128'256);
+    narrow.push_back(static_cast<std::uint16_t>(random() % 50'257));
+    characters.push_back(static_cast<std::uint16_t>(random() % 65));
+  }
+  const auto refused = [&](const std::string& bytes) {
+    const auto path = folder.write("a.bin", bytes);
+    return error_of([&] { static_cast<void>(open_file(path, TokenFormat::uint16)); }).code() == ErrorCode::data;
+  };
+  CHECK(says(refusal(folder.write("a.bin", bytes_of(wide)), TokenFormat::uint16), "tokens of 32 bits or more"));
+  CHECK(refused(bytes_of(std::vector<std::uint32_t>(characters.begin(), characters.end()))));
+  CHECK(refused(bytes_of(std::vector<std::int64_t>(narrow.begin(), narrow.end()))));
+  for (const auto& tokens : {narrow, characters, std::vector<std::uint16_t>(1000, 0)})
+    CHECK(open_file(folder.write("a.bin", bytes_of(tokens)), TokenFormat::uint16).tokens() == std::ssize(tokens));
+  std::string vocabulary = "[UNK]\n[SEP]\n";
+  for (int i = 0; i < 70'000; ++i) vocabulary += std::to_string(i) + "\n";
+  const auto error = error_of([&] {
+    static_cast<void>(open_text_data({.path = folder.write("a.bin", bytes_of(narrow)),
+                                      .tokenizer = folder.write("vocab.txt", vocabulary),
+                                      .format = TokenFormat::uint16,
+                                      .sequence_length = 4,
+                                      .vocab_size = 70'002}));
+  });
+  CHECK(error.code() == ErrorCode::data);
+  CHECK(says(error, "uint16 holds 65536 tokens, and the --tokenizer has 70002"));
 }
 
 TEST_CASE("files that are missing, empty or of another kind are refused by name") {
