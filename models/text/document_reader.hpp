@@ -32,9 +32,8 @@ class DocumentReader {
 
   /// Goes on where another reader's offset() was. `cuts`: where the words that the text is for let it be cut. Throws as
   /// ByteStream does.
-  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0,
-                 TextCuts cuts = {}, const std::string& prompt_field = {},
-                 std::string label_field = {});
+  DocumentReader(DataFile file, std::string json_field, std::uint64_t offset = 0, TextCuts cuts = {},
+                 const std::string& prompt_field = {}, std::string label_field = {});
 
   /// In the content, where the next piece begins.
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }

@@ -113,80 +113,74 @@ void check_eval_only(const TrainOptions& options) {
 
 void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer) {
   table.concern("Data");
-  table.add(
-      {"data", "PATH",
-       "text or JSON lines (.jsonl), as they are or compressed (gzip, zstd), a folder of them, or a token file; "
-       "several: PATH:WEIGHT,PATH:WEIGHT. Of images' models: binary files of CIFAR-10 or CIFAR-100, one or a "
-       "folder of "
-       "them, or synthetic",
-       text(data.data)});
+  table.add({"data", "PATH",
+             "Training data: text or JSON lines (.jsonl), plain or compressed (gzip, zstd), a folder of them, or a "
+             "token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: CIFAR-10 or CIFAR-100 binary files, a "
+             "folder of them, or synthetic",
+             text(data.data)});
   table.add({"tokenizer", "bytes|none|PATH",
-             "of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
-             "encoder.json "
-             "and vocab.bpe, vocab.txt or .tiktoken); none: the data are tokens already",
-             tokenizer(data), "none for tokens, else that beside --init-from, or bytes"});
-  table.add(
-      {"token-format", "NAME",
-       "auto, text (any bytes), jsonl (a JSON object a line), llmc (a header, then uint16 or uint32), uint16 (no "
-       "header, as nanoGPT's), megatron (.bin and .idx)",
-       choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
-                                         {"text", TokenFormat::text},
-                                         {"jsonl", TokenFormat::jsonl},
-                                         {"llmc", TokenFormat::llmc},
-                                         {"uint16", TokenFormat::uint16},
-                                         {"megatron", TokenFormat::megatron}})});
+             "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
+             "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
+             tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"});
+  table.add({"token-format", "NAME",
+             "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
+             "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
+             choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
+                                               {"text", TokenFormat::text},
+                                               {"jsonl", TokenFormat::jsonl},
+                                               {"llmc", TokenFormat::llmc},
+                                               {"uint16", TokenFormat::uint16},
+                                               {"megatron", TokenFormat::megatron}})});
   declare_special_tokens(table, data.specials);
-  table.add({"json-field", "NAME", "of each of JSON lines: the document's text", text(data.json_field)});
+  table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
   table.add({"prompt-field", "NAME",
-             "Fields of JSON lines with the prompt, which has no loss and which the document's text completes; "
-             "several as "
-             "A,B, joined by line breaks; samples are packed of whole documents, as with --documents mask",
+             "JSON lines: field with the prompt of the document's text, which is the completion; several as A,B, "
+             "joined by line breaks. Prompts have no loss, and samples are packed as with --documents mask",
              text(data.prompt_field), "none"});
+  table.add({"label-field", "NAME",
+             "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
+             "each sample is one padded text",
+             text(data.label_field), "none"});
   table.add(
-      {"label-field", "NAME",
-       "of each of JSON lines: which class the document's text is of, by name or number, for BERT and RoBERTa to "
-       "tell; samples are a text each, padded",
-       text(data.label_field), "none"});
-  table.add({"documents", "NAME",
-             "and samples: join, samples are cut wherever their ends fall, of one text; mask, and positions see "
-             "their own document alone and count from zero in it, and nothing is predicted across its end; pad, of "
-             "BERT and RoBERTa, each document has samples of its own, filled up with padding",
-             choice<Documents>(data.documents,
-                               {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
-             "join, or mask with --prompt-field"});
+      {"documents", "NAME",
+       "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with positions "
+       "from zero, and predict nothing across its end; pad (BERT, RoBERTa): padded samples of their own",
+       choice<Documents>(data.documents,
+                         {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
+       "join, or mask with --prompt-field"});
   table.add({"document-end", "TOKEN",
-             "what documents end with in token files without an index, for --documents mask and pad",
+             "Last token of each document in token files without an index, for --documents mask and pad",
              document_end(data.document_end), "the --tokenizer's end of text"});
   table.add(
       {"mlm-probability", "FRACTION",
-       "of the tokens that BERT and RoBERTa are to find: of those 80% are masked, 10% become another one, 10% stay",
+       "Fraction of tokens that BERT and RoBERTa predict: 80% of them are masked, 10% replaced, 10% unchanged",
        share(data.mlm_probability)});
-  table.add({"mask-token", "N",
-             "number of the token that stands for a masked one; auto: the tokenizer's, or of bytes 256",
+  table.add({"mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
              token_or_auto(data.mask_token), "auto"});
-  table.add({"shuffle", "on|off", "samples in a random order, a new one each epoch", toggle(data.shuffle)});
   table.add(
-      {"augment", "on|off",
-       "of images' models: train on crops of the images with a border of 4 black pixels, half of them mirrored, "
-       "other ones each epoch; images for validation stay as they are",
-       toggle(data.augment)});
-  table.add({"validation-split", "FRACTION", "of the data's end, kept from training",
+      {"shuffle", "on|off", "Train on samples in random order, a new one for each epoch", toggle(data.shuffle)});
+  table.add({"augment", "on|off",
+             "Image models: train on random crops with a border of 4 black pixels, half of them mirrored; "
+             "validation images stay unchanged",
+             toggle(data.augment)});
+  table.add({"validation-split", "FRACTION",
+             "Fraction of the data, at their end, for validation instead of training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "validate so often; 0: never", whole(trainer.eval_every, 0),
+  table.add({"eval-every", "STEPS", "Validate every N steps; 0 disables", whole(trainer.eval_every, 0),
              "0, or at the end with --validation-split or --hellaswag"});
-  table.add({"eval-samples", "N", "validate on the first N samples of the validation part; 0: on all",
+  table.add({"eval-samples", "N", "Validate on the first N samples of the validation part; 0: on all",
              whole(data.eval_samples, 0)});
-  table.add(
-      {"eval-only", "",
-       "evaluate the weights of --init-from and end: on all data, or on the end that --validation-split keeps",
-       switch_on(data.eval_only)});
-  table.add({"hellaswag", "FILE", "questions with several answers, as llm.c has them, to answer when validating",
+  table.add({"eval-only", "",
+             "Evaluate the weights of --init-from and end: on all data, or on the part of --validation-split",
+             switch_on(data.eval_only)});
+  table.add({"hellaswag", "FILE",
+             "File of multiple-choice questions in llm.c's format, answered at each validation",
              text(data.hellaswag)});
-  table.add({"sample-every", "STEPS", "let the model write so often, and at the end; 0: never",
+  table.add({"sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
              whole(trainer.sample.every, 0)});
-  table.add({"sample-prompt", "TEXT", "how that text begins", text(data.sample_prompt),
-             "the token that begins a text or ends one, or a new line for bytes"});
-  table.add({"sample-tokens", "N", "tokens to draw for it", whole(trainer.sample.tokens, 1, most)});
+  table.add({"sample-prompt", "TEXT", "Prompt of the generated text", text(data.sample_prompt),
+             "the end-of-text token, or a newline for bytes"});
+  table.add({"sample-tokens", "N", "Number of tokens to generate", whole(trainer.sample.tokens, 1, most)});
 }
 
 namespace {

@@ -174,8 +174,10 @@ OptionTable declare(Asked& asked) {
   table.add({"width", "N", "Factor by which a wide-resnet block's inner width exceeds its group's width",
              size(model_options, Size::width)});
   table.add({"image-size", "S", "Image width and height in pixels", size(model_options, Size::image_size)});
-  table.add({"classes", "N", "that images are of, or texts (--label-field); of BERT and RoBERTa 0: it fills masks",
-             size(model_options, Size::classes, 0), "those of the labels, or the preset's"});
+  table.add({"classes", "N",
+             "Number of classes, for image models and text classification (--label-field); 0 trains BERT and "
+             "RoBERTa to fill masks",
+             size(model_options, Size::classes, 0), "the labels' number, or the preset's"});
   table.add({"dropout", "RATE", "Dropout rate", dropout(model_options)});
   declare_tuning(table, model_options);
 
