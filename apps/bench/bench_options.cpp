@@ -117,37 +117,38 @@ OptionTable declare(BenchOptions& options) {
   OptionTable table;
   table.rest(options.words);
   table.concern("Links");
-  table.add({"write-links", "FILE", "measure links between ranks, and write what --links of ranvier-train reads",
+  table.add({"write-links", "FILE", "Measure the links between ranks and write a file for ranvier-train --links",
              runtime::text(options.write_links)});
-  table.add({"node-size", "N", "rank r counts as on node r / N; 0: ask MPI", runtime::whole(options.node_size, 0)});
+  table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
+             runtime::whole(options.node_size, 0)});
   table.concern("Collectives");
-  table.add({"collectives", "LIST", "which to time: all-gather,reduce-scatter,all-reduce; fp32",
+  table.add({"collectives", "LIST", "Collectives to time, in fp32: all-gather,reduce-scatter,all-reduce",
              collective_names(options.collectives), "none"});
-  table.add({"algorithms", "LIST", fmt::format("by which: {}", fmt::join(known_algorithms(), ",")),
+  table.add({"algorithms", "LIST", fmt::format("Algorithms to time: {}", fmt::join(known_algorithms(), ",")),
              algorithm_names(options.algorithms), "all"});
-  table.add({"sizes", "LIST", "bytes of the whole buffer", sizes(options.sizes)});
-  table.add({"chunk-size", "SIZE", "of a rank's piece, that a plan moves at a time", size(options.chunk_bytes)});
-  table.add({"depth", "N", "chunks on their way at a time", runtime::whole(options.depth, 1)});
-  table.add({"repeat", "N", "times of which the median is taken", runtime::whole(options.repeat, 1)});
-  table.add({"links", "FILE", "measured links, for the predicted seconds; those of --write-links otherwise",
-             runtime::text(options.links), "none"});
+  table.add({"sizes", "LIST", "Sizes of the complete buffer in bytes", sizes(options.sizes)});
+  table.add(
+      {"chunk-size", "SIZE", "Bytes of a rank's share that a plan moves at a time", size(options.chunk_bytes)});
+  table.add({"depth", "N", "Chunks in flight", runtime::whole(options.depth, 1)});
+  table.add({"repeat", "N", "Number of repetitions; the median is reported", runtime::whole(options.repeat, 1)});
+  table.add({"links", "FILE", "Links file for predicted durations", runtime::text(options.links),
+             "the links that --write-links measures, or none"});
   table.concern("Profile");
   table.add(
       {"write-profile", "FILE",
-       "what --profile reads; -: print it. Otherwise it goes where other programs look when no --profile is "
-       "given: $XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), a file for each host, kind of "
-       "device and threads of a rank",
-       runtime::text(options.write_profile), "there"});
-  table.add({"name", "TEXT", "of the profile", runtime::text(options.profile_name), "the device's"});
-  table.add(
-      {"threads", "N", "of a CPU for each rank; 0: its share of the cores", runtime::whole(options.threads, 0)});
-  table.add({"nvme", "DIR[,DIR]", "directories for states in files, one on each disk, which are timed, too",
+       "Profile to write for --profile; - prints it. The default is a file per host, device kind and threads in "
+       "$XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), where other programs look for it",
+       runtime::text(options.write_profile), "that file"});
+  table.add({"name", "TEXT", "Name of the profile", runtime::text(options.profile_name), "the device's"});
+  table.add({"threads", "N", "Threads per rank on a CPU; 0 uses a rank's share of the cores",
+             runtime::whole(options.threads, 0)});
+  table.add({"nvme", "DIR[,DIR]", "Directories for states in files, one per disk, to time as well",
              folders(options.nvme), "none"});
   table.concern("Run");
-  table.add({"device", "NAME",
-             "whose memory is sent from and to: cpu; cuda: this rank's GPU, in turn, or cuda:N for all",
+  table.add({"device", "NAME", "Memory to send from and to: cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N",
              device_flag(options.device, options.gpu)});
-  table.add({"seconds", "S", "starts nothing more after this long", runtime::real(options.seconds, 0.1)});
+  table.add({"seconds", "S", "Start no further measurement after this many seconds",
+             runtime::real(options.seconds, 0.1)});
   table.add({"overwrite", "", "Replace existing files of --write-links and --write-profile",
              runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);

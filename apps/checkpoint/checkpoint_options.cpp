@@ -34,22 +34,24 @@ OptionTable declare(CheckpointToolOptions& options) {
   OptionTable table;
   table.rest(options.paths);
   table.concern("verify");
-  table.add({"threads", "N", "that read and check; 0: as many as the machine has",
-             runtime::whole(options.threads, 0, 1024)});
+  table.add(
+      {"threads", "N", "Threads that read and check; 0: one per core", runtime::whole(options.threads, 0, 1024)});
   table.concern("export");
-  table.add({"output", "FOLDER", "where the weights go, with config.json and the tokenizer (-o is short for it)",
+  table.add({"output", "FOLDER", "Folder for the weights, config.json and the tokenizer (-o for short)",
              runtime::text(options.output), "none"});
-  table.add({"file-size", "SIZE", "larger weights become several files with an index",
+  table.add({"file-size", "SIZE", "Largest file; larger models become several files with an index",
              runtime::bytes(options.file_bytes)});
-  table.add({"overwrite", "", "weights that are there may be replaced", runtime::switch_on(options.overwrite)});
+  table.add({"overwrite", "", "Replace existing weights", runtime::switch_on(options.overwrite)});
   table.add({"merge", "",
-             "of a training of adapters: whole weights with the adapters added, instead of the adapters",
+             "For a run with adapters: write complete weights with the adapters added, instead of the adapters",
              runtime::switch_on(options.merge)});
   table.concern("prune");
-  table.add({"keep", "N", "of the newest whole checkpoints", runtime::whole(options.keep, 1), "none"});
-  table.add({"archive-every", "STEPS", "keep those of such steps as well; 0: none",
+  table.add(
+      {"keep", "N", "Number of newest complete checkpoints to keep", runtime::whole(options.keep, 1), "none"});
+  table.add({"archive-every", "STEPS", "Also keep checkpoints whose step is a multiple of N; 0: none",
              runtime::whole(options.archive_every, 0)});
-  table.add({"dry-run", "", "say what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
+  table.add(
+      {"dry-run", "", "Print what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
   declare_inquiry(table, options.inquiry);
   return table;
 }

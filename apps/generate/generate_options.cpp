@@ -34,50 +34,46 @@ OptionBinding tokenizer(std::string& field) {
 OptionTable declare(GenerateOptions& options) {
   OptionTable table;
   table.concern("Model");
-  table.add(
-      {"weights", "PATH", "safetensors file, or folder with one; its config.json is read", text(options.weights)});
-  table.add({"adapter", "FOLDER",
-             "low-rank adapter to add to the weights, as PEFT or ranvier-train --save wrote it",
+  table.add({"weights", "PATH", "Weights: a safetensors file, or a folder with one and its config.json",
+             text(options.weights)});
+  table.add({"adapter", "FOLDER", "Folder of an adapter for the weights, as PEFT or ranvier-train --save wrote it",
              text(options.adapter), "none"});
-  table.add({"ignore-tensors", "REGEX", "tensors that the model does not need, by a part of their names",
-             text(options.ignored_tensors)});
-  table.add({"heads", "H", "attention heads, where no config.json says how many", whole(options.heads, 0, 1 << 20),
+  table.add({"ignore-tensors", "REGEX", "Skip tensors whose name matches", text(options.ignored_tensors)});
+  table.add({"heads", "H", "Number of attention heads if there is no config.json", whole(options.heads, 0, 1 << 20),
              "config.json's"});
   table.add({"precision", "TYPE", "Type of weights and cache in memory: fp32, bf16 or fp16",
              choice<DType>(options.precision, {{"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}}),
              default_precision_text});
   table.add({"tokenizer", "bytes|PATH",
-             "bytes, or a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and "
-             "vocab.bpe, vocab.txt or .tiktoken",
-             tokenizer(options.tokenizer), "files of that kind beside the weights, or else bytes"});
+             "Tokenizer: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
+             "encoder.json and vocab.bpe, vocab.txt, .tiktoken)",
+             tokenizer(options.tokenizer), "the tokenizer next to the weights, or bytes"});
   table.concern("Text");
-  table.add({"prompt", "TEXT", "how the text begins; -: what comes from stdin, without the last new line",
-             text(options.prompt), "what begins texts or ends the one before, or of bytes a new line"});
-  table.add({"prompt-file", "FILE", "how the text begins, likewise", text(options.prompt_file)});
-  table.add({"begin-of-text", "WHETHER",
-             "on: before the prompt comes what the tokenizer's files put before a text, such as <s>, as in "
-             "transformers",
+  table.add({"prompt", "TEXT", "Prompt; - reads it from stdin, without the last newline", text(options.prompt),
+             "the token that begins or ends texts, or a newline for bytes"});
+  table.add({"prompt-file", "FILE", "File with the prompt, without its last newline", text(options.prompt_file)});
+  table.add({"begin-of-text", "on|off", "Put the tokenizer's BOS token before the prompt, as transformers does",
              choice<bool>(options.begins_text, {{"on", true}, {"off", false}})});
   declare_special_tokens(table, options.specials);
-  table.add({"tokens", "N", "tokens to draw after it, unless the text ends before", whole(options.tokens, 0)});
-  table.add({"context", "N",
-             "positions kept of a text, at most as many as the model is for; a GPT-2 has its own number",
+  table.add({"tokens", "N", "Largest number of tokens to generate", whole(options.tokens, 0)});
+  table.add({"context", "N", "Largest context in tokens, up to the model's; GPT-2 uses its own",
              whole(options.context, 1, 1 << 24)});
-  table.add({"num-samples", "N", "texts to write, one after another", whole(options.texts, 1)});
-  table.add({"ignore-end-of-text", "", "go on after <|endoftext|>", switch_on(options.ignores_end_of_text)});
+  table.add({"num-samples", "N", "Number of texts to generate", whole(options.texts, 1)});
+  table.add(
+      {"ignore-end-of-text", "", "Continue after the end-of-text token", switch_on(options.ignores_end_of_text)});
   auto& sampling = options.sampling;
-  table.add({"temperature", "X", "below 1 likely tokens become likelier; 0: always the likeliest",
+  table.add({"temperature", "X", "Sampling temperature; 0 always chooses the most likely token",
              real(sampling.temperature, 0)});
-  table.add({"top-k", "K", "draw among the K likeliest tokens; 0: among all", whole(sampling.top_k, 0)});
-  table.add({"top-p", "P", "of those, among the fewest likeliest whose probabilities reach P",
-             real(sampling.top_p, 0, 1)});
-  table.add({"seed", "N", "of the draws", whole(sampling.seed, 0)});
+  table.add({"top-k", "K", "Sample among the K most likely tokens; 0: among all", whole(sampling.top_k, 0)});
+  table.add(
+      {"top-p", "P", "Sample among the fewest tokens whose probabilities reach P", real(sampling.top_p, 0, 1)});
+  table.add({"seed", "N", "Random seed of sampling", whole(sampling.seed, 0)});
   table.concern("Run");
-  table.add({"device", "NAME", "cpu; inline computes on the calling thread; cuda: the first GPU, or cuda:N",
+  table.add({"device", "NAME", "cpu; cuda: the first GPU; cuda:N: GPU N; inline: the calling thread",
              device_flag(options.device, options.gpu)});
-  table.add({"threads", "N", "computing threads; 0: one per core. The text is the same on any number",
+  table.add({"threads", "N", "Compute threads; 0: one per core. The text does not depend on it",
              whole(options.threads, 0, 4096)});
-  table.add({"config", "FILE", "read options from lines of key = value; flags win", text(options.config)});
+  table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(options.config)});
   declare_inquiry(table, options.inquiry);
   return table;
 }

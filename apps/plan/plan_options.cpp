@@ -144,75 +144,67 @@ OptionBinding all_or_distinct(std::optional<bool>& field) {
 OptionTable declare(PlanOptions& options) {
   OptionTable table;
   table.concern("Machines");
-  table.add(
-      {"profile", "NAME|FILE",
-       "what the machines do: one that ships with the program, or what ranvier-bench profile wrote; given "
-       "several times, or with commas between them: side by side. Otherwise RANVIER_PROFILE of the environment "
-       "says it, or what ranvier-bench profile left for this host: of --device and --threads, or the last one",
-       names(options.profiles), "what is found"});
-  table.add({"price", "X", "of a device and an hour, for the cost of a million tokens",
+  table.add({"profile", "NAME|FILE",
+             "Machine profile: the name of a shipped one, or a file that ranvier-bench profile wrote; several are "
+             "compared",
+             names(options.profiles),
+             "RANVIER_PROFILE, or the file that ranvier-bench profile left for this host"});
+  table.add({"price", "X", "Price per device and hour, for the cost of a million tokens",
              runtime::real(options.price, 0), "the profile's"});
   table.concern("What if");
+  table.add({"bandwidth-times", "X[,X]", "Multiply the bandwidth of links by X", factors(options.bandwidth_times),
+             "none"});
   table.add(
-      {"bandwidth-times", "X[,X]", "links that carry X times as much", factors(options.bandwidth_times), "none"});
-  table.add({"memory-times", "X[,X]", "devices with X times the memory", factors(options.memory_times), "none"});
-  table.add({"slow-node", "N:F", "node N takes F times as long for its work and its messages",
+      {"memory-times", "X[,X]", "Multiply the memory of devices by X", factors(options.memory_times), "none"});
+  table.add({"slow-node", "N:F", "Let node N take F times as long for computation and messages",
              slow_nodes(options.slow_nodes), "none"});
-  table.add({"slow-ranks", "SHARE:F", "a share of the ranks, drawn by chance, takes F times as long for its work",
+  table.add({"slow-ranks", "FRACTION:F",
+             "Let this fraction of the ranks, chosen at random, compute F times as long",
              slow_shares(options.slow_ranks), "none"});
-  table.add({"slow-links", "SHARE:F",
-             "the links of a share of the nodes, drawn by chance, take F times as long for a byte",
+  table.add({"slow-links", "FRACTION:F",
+             "Let the links of this fraction of the nodes, chosen at random, take F times as long per byte",
              slow_shares(options.slow_links), "none"});
-  table.add(
-      {"jitter", "X[,X]",
-       "all work of devices and hosts takes times that vary, with X as their standard deviation by their mean; "
-       "messages and files do not",
-       deviations(options.jitter), "none"});
-  table.add({"no-overlap", "", "GPUs compute nothing while they take part in a collective of NCCL",
+  table.add({"jitter", "X[,X]",
+             "Vary the duration of all work of devices and hosts; X is standard deviation divided by mean. "
+             "Messages and files do not vary",
+             deviations(options.jitter), "none"});
+  table.add({"no-overlap", "", "Let GPUs compute nothing during an NCCL collective",
              runtime::switch_on(options.no_overlap)});
-  table.add(
-      {"dead-ranks", "N[,N]",
-       "N ranks, drawn by chance, are gone, and the nodes that have them are not used: planned for those left",
-       counts(options.dead_ranks), "none"});
-  table.add({"draw", "N",
-             "what chance draws for --slow-ranks, --slow-links, --jitter and --dead-ranks: the same for the same "
-             "number, something else for another one",
+  table.add({"dead-ranks", "N[,N]", "Remove N ranks, chosen at random, with their nodes, and plan for the others",
+             counts(options.dead_ranks), "none"});
+  table.add({"draw", "N", "Random seed of --slow-ranks, --slow-links, --jitter and --dead-ranks",
              runtime::whole(options.draw, 0)});
   table.add({"scale", "N[,N]",
-             "the best for each of these numbers of ranks, in the place of --world, and what limits it: computing, "
-             "links, the order of work, or memory",
+             "Find the best plan for each of these numbers of ranks, in place of --world, and its bottleneck",
              rank_numbers(options.scale), "none"});
   table.concern("Search");
   table.add({"best", "N",
-             "Number of plans to show; candidates that differ in one flag and take the same time are one",
+             "Number of plans to show; plans that differ in one flag and take the same time share a row",
              runtime::whole(options.best, 1, 1000)});
   table.add({"simulations", "N",
-             "at most, of each search: the most promising; the result says what might be missed. 0: as many as it "
-             "takes to miss nothing. With --scale 8 unless told otherwise",
+             "Largest number of simulations per search, most promising first; 0: until no better plan can be "
+             "missed. With --scale the default is 8",
              runtime::whole(options.simulations, 0)});
-  table.add({"exhaustive", "", "simulate everything that fits, also what a bound rules out",
+  table.add({"exhaustive", "", "Simulate every plan that fits, even if a bound rules it out",
              runtime::switch_on(options.exhaustive)});
   table.add(
       {"no-simulation", "",
-       "order what fits by what its plan says a step may well take, and simulate nothing: memory is as certain, "
-       "times are rough, and thousands of ranks take seconds",
+       "Rank plans by estimates, without simulation: exact memory, rough times, seconds for thousands of ranks",
        runtime::switch_on(options.no_simulation)});
-  table.add(
-      {"rows", "all|distinct|auto",
-       "rows that are simulated: all, or one of each kind where others do the same on other nodes (with NCCL); "
-       "times are then off by some latencies of a message. auto: distinct from 256 ranks on",
-       all_or_distinct(options.all_rows)});
-  table.add(
-      {"jobs", "N", "simulations at a time; 0: as many as there are cores", runtime::whole(options.jobs, 0, 1024)});
+  table.add({"rows", "all|distinct|auto",
+             "Rows to simulate: all, or distinct: one of each kind, with small errors if others use other nodes; "
+             "auto: distinct from 256 ranks on",
+             all_or_distinct(options.all_rows)});
+  table.add({"jobs", "N", "Simulations at a time; 0: one per core", runtime::whole(options.jobs, 0, 1024)});
   table.concern("Output");
-  table.add({"write-config", "FILE", "the best one, for ranvier-train --config FILE",
+  table.add({"write-config", "FILE", "Write the best plan for ranvier-train --config",
              runtime::text(options.write_config), "none"});
   table.add({"write-trace", "FILE",
-             "what every rank does in the simulated steps of the best one, for Perfetto, Chrome or ranvier-report "
-             "--timeline; of further cases side by side beside it: FILE with .2 before .json, and so on",
+             "Write the simulated steps of the best plan for Perfetto, Chrome or ranvier-report --timeline; "
+             "further cases go to FILE with .2 before .json, and so on",
              runtime::text(options.write_trace), "none"});
-  table.add({"json", "", "print JSON instead of tables", runtime::switch_on(options.json)});
-  table.add({"plot", "FILE.svg", "a plot of what the tables compare", runtime::text(options.plot), "none"});
+  table.add({"json", "", "Print JSON instead of tables", runtime::switch_on(options.json)});
+  table.add({"plot", "FILE.svg", "Write a plot of the tables", runtime::text(options.plot), "none"});
   table.add({"overwrite", "", "Replace existing files of --write-config, --write-trace and --plot",
              runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);

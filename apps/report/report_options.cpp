@@ -28,17 +28,17 @@ OptionTable declare(Asked& asked) {
   OptionTable table;
   table.rest(options.runs);
   table.concern("Report");
-  table.add({"output", "FILE", "the page (-o is short for it)", runtime::text(options.output)});
-  table.add({"csv", "FILE", "all steps of all runs as comma-separated values instead of a page",
+  table.add({"output", "FILE", "HTML page to write (-o for short)", runtime::text(options.output)});
+  table.add({"csv", "FILE", "Write all steps of all runs as comma-separated values instead of a page",
              runtime::text(options.csv), "none"});
-  table.add({"timeline", "FILE.svg", "the last whole step of a run's trace as a picture instead of a page",
+  table.add({"timeline", "FILE.svg", "Draw the last complete step of a run's trace instead of a page",
              runtime::text(options.timeline), "none"});
-  table.add({"names", "A,B", "how to call the runs", runtime::text(asked.names), "their paths"});
-  table.add({"price", "X", "of a device and an hour, for what runs and a million tokens of them cost",
-             runtime::real(options.price, 0), "not known"});
-  table.add({"title", "TEXT", "of the page or picture", runtime::text(options.title),
-             "the names of the runs, or the step's"});
-  table.add({"overwrite", "", "the file may be replaced", runtime::switch_on(options.overwrite)});
+  table.add({"names", "A,B", "Names of the runs", runtime::text(asked.names), "their paths"});
+  table.add({"price", "X", "Price per device and hour, for the cost of runs and of a million tokens",
+             runtime::real(options.price, 0), "unknown"});
+  table.add({"title", "TEXT", "Title of the page or picture", runtime::text(options.title),
+             "the names of the runs, or the step"});
+  table.add({"overwrite", "", "Replace an existing file", runtime::switch_on(options.overwrite)});
   declare_inquiry(table, options.inquiry);
   return table;
 }

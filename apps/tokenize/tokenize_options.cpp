@@ -29,23 +29,23 @@ OptionTable declare(TokenizeOptions& options) {
   table.rest(options.inputs);
   table.add(
       {"input-format", "NAME",
-       "auto, text (any bytes, each file a document), jsonl (a JSON object a line); gzip and zstd are undone",
+       "Format of the input: auto, text (any bytes, one document per file), jsonl (one JSON object per line); gzip "
+       "and zstd are decompressed",
        runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
                                                                      {"text", models::TokenFormat::text},
                                                                      {"jsonl", models::TokenFormat::jsonl}})});
-  table.add({"json-field", "NAME", "of each of JSON lines: the document's text",
+  table.add({"json-field", "NAME", "JSON lines: field with the document's text",
              runtime::text(options.reading.json_field)});
   table.add({"tokenizer", "PATH",
-             "a folder or file: tokenizer.json, tokenizer.model (SentencePiece), encoder.json and vocab.bpe, "
-             "vocab.txt or .tiktoken",
+             "Tokenizer: a folder or file (tokenizer.json, tokenizer.model of SentencePiece, encoder.json and "
+             "vocab.bpe, vocab.txt, .tiktoken)",
              tokenizer(options.tokenizer), "none"});
-  table.add(
-      {"end-of-text", "WHERE",
-       "the token that ends one (<|endoftext|>, </s>): between documents, after each, or none; once where the "
-       "tokenizer's template has it",
-       runtime::choice<EndOfText>(
-           options.end_of_text,
-           {{"between", EndOfText::between}, {"after-each", EndOfText::after_each}, {"none", EndOfText::none}})});
+  table.add({"end-of-text", "WHERE",
+             "Position of the end-of-text token (<|endoftext|>, </s>): between documents, after each, or none; "
+             "single if the tokenizer's template has it",
+             runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
+                                                              {"after-each", EndOfText::after_each},
+                                                              {"none", EndOfText::none}})});
   declare_special_tokens(table, options.specials);
   table.add({"spelled-specials", "AS",
              "Older name: token means --special-tokens tokenizer, text means --special-tokens text",
@@ -53,16 +53,16 @@ OptionTable declare(TokenizeOptions& options) {
                  options.specials, {{"text", SpecialTokenPolicy::text}, {"token", SpecialTokenPolicy::tokenizer}}),
              "as --special-tokens"});
   table.concern("Output");
-  table.add({"output", "FILE", "tokens to write: FILE.bin, and FILE.idx with megatron",
+  table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron",
              runtime::text(options.output), "none"});
-  table.add({"output-format", "NAME", "llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
+  table.add({"output-format", "NAME",
+             "Format of the token file: llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
              runtime::choice<TokenOutputFormat>(
                  options.format, {{"llmc", TokenOutputFormat::llmc}, {"megatron", TokenOutputFormat::megatron}})});
-  table.add({"overwrite", "", "replace existing token files", runtime::switch_on(options.overwrite)});
+  table.add({"overwrite", "", "Replace existing token files", runtime::switch_on(options.overwrite)});
   table.concern("Run");
-  table.add(
-      {"threads", "N", "that encode; 0: as many as the machine has", runtime::whole(options.threads, 0, 1024)});
-  table.add({"checkpoint", "SIZE", "of text, after which an interrupted run goes on",
+  table.add({"threads", "N", "Encoding threads; 0: one per core", runtime::whole(options.threads, 0, 1024)});
+  table.add({"checkpoint", "SIZE", "Text between the points from which an interrupted run continues",
              runtime::bytes(options.checkpoint_bytes)});
   declare_inquiry(table, options.inquiry);
   return table;
