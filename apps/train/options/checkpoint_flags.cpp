@@ -77,8 +77,8 @@ void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
              steps_or_time(options), "30m"});
   table.add({"checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)});
   table.add({"checkpoint-archive-every", "STEPS",
-             "Never prune checkpoints whose step is a multiple of N, unless a run resumes from an earlier one; 0 "
-             "archives none",
+             "Never prune checkpoints whose step is a multiple of N; a run that resumes from an earlier step "
+             "replaces them; 0 archives none",
              whole(options.archive_every, 0)});
   table.add({"checkpoint-rate", "SIZE",
              "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; steps wait for states "

@@ -134,8 +134,8 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   declare_special_tokens(table, data.specials);
   table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
   table.add({"prompt-field", "NAME",
-             "JSON lines: field with the prompt of the document's text, which is the completion; several as A,B, "
-             "joined by line breaks. Prompts have no loss, and samples are packed as with --documents mask",
+             "JSON lines: field with the prompt; --json-field holds its completion; several as A,B, joined by line "
+             "breaks. Prompts have no loss, and samples are packed as with --documents mask",
              text(data.prompt_field), "none"});
   table.add({"label-field", "NAME",
              "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "

@@ -94,8 +94,8 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
        whole(trainer.chunks_per_rank, 1, most_chunks)});
   table.add({"pipeline-limit", "N",
-             "Microbatches in flight per pipeline, or per model chunk; 0: as many as stages, all with gpipe, as "
-             "needed with chunks",
+             "Most microbatches in flight, per model chunk if there are several; 0: the default, or all with "
+             "gpipe, or the schedule's needs with chunks",
              whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b, gpipe; with deferred weight gradients zero-bubble, or zb-h1 "
@@ -108,12 +108,12 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
   table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
              switch_on(trainer.defer_weights)});
   table.add({"deferred-limit", "N",
-             "Microbatches with deferred weight gradients at a time, per model chunk; each takes memory; 0 defers "
-             "none; auto: the stage's number from 1, plus 1 with chunks; 1 with --recompute",
+             "Most microbatches with deferred weight gradients at a time, per model chunk; each needs memory; 0 "
+             "defers none. auto: s + 1 on stage s, from 0; s + 2 with several chunks; 1 with --recompute",
              deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
-             "Layers per stage, or per model chunk from the front, embedding and head included; auto balances "
-             "computation",
+             "Layers per stage, embedding and head included; with several chunks per rank, per model chunk in the "
+             "order of layers; auto balances computation",
              layers_per_stage(trainer.layers_per_stage), "auto"});
   table.add({"rebalance", "",
              fmt::format("Time the layers for {} steps and print the --layers-per-stage that would be faster",
@@ -125,8 +125,8 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
              recompute(trainer.recompute, trainer.recompute_auto)});
   using Saved = std::optional<models::SavedActivations>;
   table.add({"saved-activations", "NAME",
-             "Activations that blocks save for the backward pass: all; few recomputes norms and activation "
-             "functions; auto: all on a GPU if they fit",
+             "Activations that blocks save for the backward pass: all; few: norms and activation functions are "
+             "recomputed; auto: all on a GPU if they fit, otherwise few",
              choice<Saved>(trainer.saved_activations, {{"auto", Saved()},
                                                        {"few", models::SavedActivations::few},
                                                        {"all", models::SavedActivations::all}})});

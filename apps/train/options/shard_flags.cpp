@@ -121,8 +121,8 @@ void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, Shard
                algorithm(*field, collective)});
   }
   table.add({"prefetch", "N",
-             "Layers whose parameters are gathered ahead of use; 0 disables prefetching; auto: 2, or fewer if "
-             "--device-memory is short",
+             "Units (layers) whose parameters are gathered ahead of use; 0 disables prefetching; auto: 2, or fewer "
+             "if --device-memory is short",
              prefetch(shard.prefetch)});
   table.add(
       {"reuse", "on|off",

@@ -51,9 +51,7 @@ OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
             return {};
           },
           .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); },
-          .words = {"device", "host",
-                    "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: the calling thread",
-                    std::string(as_the_others)}};
+          .words = {"device", "host", "nvme", std::string(as_the_others)}};
 }
 
 /// A name that people know and what it places where; checkpoints only if there are any.
@@ -137,9 +135,10 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
       {"nvme", "DIR[,DIR]", "Directories for states in files, one per disk", directories(tiers.files.directories)});
   table.add(
       {"nvme-checksums", "on|off", "Verify states that are read back from files", toggle(tiers.files.checksums)});
-  table.add({"bucket-size", "N",
-             "Elements per optimizer bucket, which passes through the device at a time; at least 512 per shard",
-             whole(tiers.bucket_elements, 1, most)});
+  table.add(
+      {"bucket-size", "N",
+       "Elements per optimizer bucket, the unit of transfer and update of offloaded states; at least 512 per shard",
+       whole(tiers.bucket_elements, 1, most)});
   table.add({"chunk-buckets", "N",
              "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
              number_or_all(tiers.chunk_buckets)});
@@ -148,8 +147,8 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
                  tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
   table.add(
       {"optimizer-commit", "NAME",
-       "For states off the device: wait for the global gradient norm, or flip: update spare copies first and "
-       "commit them if valid (doubles tier memory)",
+       "For states off the device: wait for the global gradient norm, or flip: update spare copies meanwhile, and "
+       "use them if nothing was clipped or skipped (doubles the optimizer states' tier memory)",
        choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 

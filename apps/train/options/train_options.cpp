@@ -149,14 +149,14 @@ OptionTable declare(Asked& asked) {
 
   table.concern("Model");
   using models::Size;
-  table.add({"model", "NAME", "Model family, whose sizes the flags below give, or preset", model(model_options),
+  table.add({"model", "NAME", "Preset, or model family with sizes from the flags below", model(model_options),
              "gpt, or the model of --init-from"});
   table.details("families: " + model_names(false) + "; presets: " + model_names(true));
   table.add({"layers", "L", "Number of transformer blocks", size(model_options, Size::layers)});
   table.add({"hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
              size(model_options, Size::hidden)});
   table.add({"heads", "H", "Number of attention heads; divides --hidden unless --head-size is given",
-             size(model_options, Size::heads), "the most with 64 channels or more, or the preset's"});
+             size(model_options, Size::heads), "as many as leave 64 channels or more per head, or the preset's"});
   table.add({"kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
              size(model_options, Size::kv_heads, 0), "0, or the preset's"});
   table.add({"head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
@@ -182,7 +182,8 @@ OptionTable declare(Asked& asked) {
   declare_tuning(table, model_options);
 
   table.concern("Grid");
-  table.add({"g-inter", "N", "Number of pipeline stages; at most --layers", whole(trainer.grid.g_inter, 1, most)});
+  table.add({"g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
+             whole(trainer.grid.g_inter, 1, most)});
   table.add({"g-data", "N", "Number of data-parallel rows; --g-inter times --g-data is the number of ranks",
              number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
 
@@ -244,7 +245,9 @@ OptionTable declare(Asked& asked) {
              "65536 with fp16, otherwise 1"});
 
   table.concern("Device");
-  table.add({"device", "NAME", "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: the calling thread",
+  table.add({"device", "NAME",
+             "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: a CPU that computes on the event "
+             "loop's thread, for tests",
              device_flag(device_options.device, device_options.gpu)});
   table.add({"p2p", "MODE",
              "Messages from and to GPU memory: staged through pinned memory, direct (CUDA-aware MPI), or auto",
@@ -252,14 +255,14 @@ OptionTable declare(Asked& asked) {
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
   table.add({"collectives", "MODE",
-             "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible; NCCL also runs "
-             "an algorithm named above",
+             "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible. NCCL also runs "
+             "an algorithm that --all-reduce and the like name",
              choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
                                                                     {"nccl", CollectiveCarrier::nccl},
                                                                     {"plans", CollectiveCarrier::plans}})});
   table.add({"products", "MODE",
-             "Matrix multiplications on a GPU in half precision: measured times cuBLASLt's algorithms before the "
-             "first step; first uses its first choice, the same in every run",
+             "Matrix multiplications on a GPU in half precision: measured: benchmark cuBLASLt's algorithms before "
+             "the first step; first: use its first proposal, the same in every run",
              choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add({"products-file", "FILE",
              "File that keeps the choices of --products measured and --attention auto, so that later runs have the "
@@ -318,7 +321,7 @@ OptionTable declare(Asked& asked) {
   table.add({"overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
-  table.add({"timeout", "SECONDS", "Seconds without a sign of life from a peer until the job ends",
+  table.add({"timeout", "SECONDS", "Seconds without progress or an answer until the job ends",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
