@@ -132,8 +132,9 @@ class StageLayout {
   [[nodiscard]] const SampleBytes& sample() const noexcept { return options_.sample; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
   /// Microbatches whose samples and losses have memory at a time. A single stage loads the next samples while all slots
-  /// are in use, because its passes follow each other without a message between them.
-  [[nodiscard]] int sample_slots() const noexcept { return options_.slots + (first() && last() ? 1 : 0); }
+  /// are in use, because its passes follow each other without a message between them. A multiple of the slots, so that
+  /// the addresses of a pass recur after few microbatches, as CUDA graphs need.
+  [[nodiscard]] int sample_slots() const noexcept { return options_.slots * (first() && last() ? 2 : 1); }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
   /// No more than there are slots, and none where no step writes gradients.
   [[nodiscard]] int deferred_places() const noexcept { return deferred_places_; }

@@ -135,7 +135,8 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
          "trained on bytes",
          model.vocab_size, model.folder.string());
   }
-  const bool beside = options.tokenizer.empty();  // may have tokens more that its training never met
+  // A tokenizer next to the weights may have more tokens, which their training never met.
+  const bool beside = options.tokenizer.empty() && models::has_tokenizer(model.folder);
   if (model.vocab_size < tokenizer.size() && !beside)
     fail(ErrorCode::usage,
          "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",

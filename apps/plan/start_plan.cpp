@@ -299,7 +299,7 @@ std::vector<std::string> changed_arguments(const std::string& program, const std
 }
 
 PlannedArguments planned_arguments(MpiSession& session, int argc, const char* const* argv,
-                                   const std::vector<GivenFlag>& given, runtime::DType precision,
+                                   const std::vector<GivenFlag>& given, const RunDefaults& defaults,
                                    const JobBuilder& build) {
   const bool inquires =
       std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_inquiry(flag.name); });
@@ -328,7 +328,10 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
             [places = profile_places()](const ProfileSubject& subject) { return find_profile(places, subject); }};
     std::vector<GivenFlag> to_plan = given;
     if (value_of(given, "precision") == nullptr)
-      to_plan.push_back({"precision", std::string(to_string(precision))});
+      to_plan.push_back({"precision", std::string(to_string(defaults.precision))});
+    if (const auto recorded = defaults.recorded.find("batch-size");
+        recorded != defaults.recorded.end() && value_of(given, "batch-size") == nullptr)
+      to_plan.push_back({"batch-size", recorded->second});
     plan = plan_start(to_plan, here, tools, build);
   });
   if (session.rank() == 0) {

@@ -54,9 +54,9 @@ struct PlannedArguments {
 };
 
 /// The arguments as they are, or with --plan auto as rank 0 chose and printed. `given`: the flags among them;
-/// `precision`: default without --precision. All ranks call it; throws FailedTogether on all of them.
+/// `defaults`: values of others. All ranks call it; throws FailedTogether on all of them.
 [[nodiscard]] PlannedArguments planned_arguments(runtime::MpiSession& session, int argc, const char* const* argv,
-                                                 const std::vector<GivenFlag>& given, runtime::DType precision,
+                                                 const std::vector<GivenFlag>& given, const RunDefaults& defaults,
                                                  const JobBuilder& build);
 
 }  // namespace ranvier::apps

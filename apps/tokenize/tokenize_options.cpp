@@ -48,9 +48,9 @@ OptionTable declare(TokenizeOptions& options) {
                                                               {"none", EndOfText::none}})});
   declare_special_tokens(table, options.specials);
   table.add({"spelled-specials", "AS",
-             "Older name: token means --special-tokens tokenizer, text means --special-tokens text",
+             "Older name: token means --special-tokens tokenizer, text means --special-tokens none",
              runtime::choice<SpecialTokenPolicy>(
-                 options.specials, {{"text", SpecialTokenPolicy::text}, {"token", SpecialTokenPolicy::tokenizer}}),
+                 options.specials, {{"text", SpecialTokenPolicy::none}, {"token", SpecialTokenPolicy::tokenizer}}),
              "as --special-tokens"});
   table.concern("Output");
   table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron",

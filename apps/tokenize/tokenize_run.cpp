@@ -53,7 +53,7 @@ class Documents {
 
   /// `first`: the document's first tokens.
   void begin(std::span<const std::int32_t> first) {
-    if (open_) end(between_ || last_);
+    if (open_) end(between_ || (last_ && !frame_.begins_with(end_of_text_)));
     open_ = true;
     around_.clear();
     frame_.begin(first, around_);

@@ -219,7 +219,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     std::vector<GivenFlag> given;
     together(*session, [&] { given = given_train_flags(argc, argv); });
     const RunDefaults defaults = run_defaults(*session, given);
-    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults.precision, build);
+    const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults, build);
     together(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
     compare_options(*session, options);
     if (options.run.request == Request::inquiry) {

@@ -271,6 +271,8 @@ void Resumption::loaded(double seconds) {
 }
 
 void Resumption::compare_base() {
+  // Values that were rounded to another type cannot be traced to those of the file, in later runs either.
+  if (changed_precision_) about_["init-from content"] = place_.init_content = "";
   const bool same = !base_content_.empty() && base_content_ == place_.init_content;
   keeps_base_ = !broadcast_text(run_.session, same ? "same" : "").empty();
   const RunOptions& run = run_.options.run;
@@ -282,7 +284,10 @@ void Resumption::compare_base() {
       "note: tensors that are not trained will be saved as fp32, from their {} values in the checkpoint: {}; add "
       "--init-from with the weights that the training began with to save them unchanged",
       to_string(model.precision.compute),
-      run.init_from.empty() ? "--init-from is missing" : "--init-from has other weights"));
+      run.init_from.empty()         ? "--init-from is missing"
+      : changed_precision_          ? "--precision was another one"
+      : place_.init_content.empty() ? "the checkpoint does not identify the weights of --init-from"
+                                    : "--init-from has other weights"));
 }
 
 void Resumption::compare_options() {
@@ -292,6 +297,8 @@ void Resumption::compare_options() {
     if (saved == nullptr || !saved->is_object()) return;
     const auto changes =
         changed_options(saved->get_object(), options_, models::learns_positions(run_.options.model.sizes));
+    changed_precision_ = std::any_of(changes.begin(), changes.end(),
+                                     [](const ChangedOption& change) { return change.flag == "precision"; });
     for (std::string& line : accept_changes(changes, run_.options.checkpoint.resume_with, place_.checkpoint))
       if (said_.insert(line).second) remarks_.push_back(std::move(line));
     compare_positions();

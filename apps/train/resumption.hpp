@@ -72,6 +72,7 @@ class Resumption {
   TrainingPlace place_;
   std::string base_content_;  // content_of_weights() of Job::untrained; on rank 0
   bool keeps_base_ = true;
+  bool changed_precision_ = false;  // since the checkpoint; on rank 0
   std::optional<offload::CheckpointFolder> folder_;
   std::vector<offload::CheckpointEntry> candidates_;  // the newest last, down to the one that is taken; on rank 0
   int passed_over_ = 0;                               // checkpoints that are not whole, or damaged; on rank 0

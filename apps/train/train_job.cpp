@@ -66,6 +66,10 @@ models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
          : job.tokenizer
              ? ""
              : ", such as 103 of bert-base-uncased and 50264 of roberta-base, or their --tokenizer PATH");
+  if (*mask >= vocab_size)
+    fail(ErrorCode::usage,
+         "the mask token {} is not in the model's vocabulary of {} tokens; use another --mask-token", *mask,
+         vocab_size);
   masking.mask_token = *mask;
   return masking;
 }

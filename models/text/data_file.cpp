@@ -97,7 +97,8 @@ bool is_json_lines(const fs::path& path, std::string_view beginning, const std::
 }
 
 /// Data that other programs keep in one array, object or table.
-std::optional<Refusal> structured_data(const fs::path& path, std::string_view beginning) {
+std::optional<Refusal> structured_data(const fs::path& path, std::string_view beginning,
+                                       const TextReading& reading) {
   const std::string extension = plain_name(path).extension().string(), name = path.string();
   if (extension == ".csv" || extension == ".tsv")
     return Refusal{
@@ -115,15 +116,18 @@ std::optional<Refusal> structured_data(const fs::path& path, std::string_view be
   };
   take("\xef\xbb\xbf");
   const bool is_json = extension == ".json";
+  const bool has_field = beginning.find('"' + reading.json_field + '"') != std::string_view::npos;
   if (take("[") && (is_json || (take("{") && take("\""))))
     return Refusal{"a JSON array, not JSON lines", fmt::format("convert it: jq -c '.[]' '{0}' > '{0}.jsonl'", name),
                    true};
   if (is_json && take("{"))
     return Refusal{
         "one JSON object, not JSON lines",
-        fmt::format("convert it to an object per line, as for a list called data: jq -c '.data[]' '{0}' > "
-                    "'{0}.jsonl'",
-                    name)};
+        fmt::format(
+            "convert it to an object per line: jq -c . '{0}' > '{0}.jsonl', or jq -c '.data[]' for a list called "
+            "data; if each line is an object, use {1} jsonl",
+            name, reading.format_flag),
+        has_field};
   return std::nullopt;
 }
 
@@ -188,7 +192,7 @@ std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading
                    std::string(foreign->remedy) + anyway, foreign->holds_data()};
   if (!automatic || is_json_lines(path, content, reading.json_field))
     return DataFile{path, TokenFormat::jsonl, compression};
-  if (auto refusal = structured_data(path, content)) {
+  if (auto refusal = structured_data(path, content, reading)) {
     refusal->remedy = (compressed ? "decompress it and " : "") + refusal->remedy + anyway;
     return *refusal;
   }

@@ -75,6 +75,14 @@ struct Unread {
   }
 };
 
+/// Whether one of these files next to it has its name with another extension, or with one more.
+bool is_converted(const fs::path& original, const std::vector<DataFile>& files) {
+  const std::string stem = original.stem().string() + ".";
+  return std::any_of(files.begin(), files.end(), [&](const DataFile& file) {
+    return file.path.parent_path() == original.parent_path() && file.path.filename().string().starts_with(stem);
+  });
+}
+
 enum class Split : std::uint8_t { none, training, held_out };
 
 Split split_of(std::string_view word) {
@@ -165,7 +173,7 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
   }
   if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end());
-  Unread unread;
+  std::vector<std::pair<fs::path, Refusal>> unread_data;
   std::uintmax_t taken_bytes = 0;
   for (const fs::directory_entry& one : entries) {
     std::error_code ignored;
@@ -175,13 +183,16 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
                   : tokens                      ? take_tokens(one.path(), reading.format)
                                                 : take_text(one.path(), reading);
     if (auto* const refusal = std::get_if<Refusal>(&taken)) {
-      if (refusal->data) unread.add(one.path(), *refusal);
+      if (refusal->data) unread_data.emplace_back(one.path(), *refusal);
       found.left_out.push_back({one.path(), std::move(refusal->what)});
     } else {
       taken_bytes += bytes_of(one.path());
       found.files.push_back(std::move(std::get<DataFile>(taken)));
     }
   }
+  Unread unread;
+  for (const auto& [path, refusal] : unread_data)
+    if (!is_converted(path, found.files)) unread.add(path, refusal);
   if (unread.bytes > taken_bytes)
     fail(ErrorCode::data,
          "{}: {} bytes of data are in formats that are not read, and {} bytes are text: {}: {}; {}",

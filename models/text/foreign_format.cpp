@@ -3,6 +3,7 @@
 #include "models/text/text_survey.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 
@@ -129,7 +130,9 @@ bool is_safetensors(std::string_view beginning) {
 }  // namespace
 
 bool ForeignFormat::holds_data() const {
-  return remedy != no_text && remedy.find("--init-from") == std::string_view::npos;
+  constexpr std::array data{decompress,    export_table,  export_lines, export_dataset,
+                            export_tokens, convert_utf16, convert_utf32};
+  return std::find(data.begin(), data.end(), remedy) != data.end();
 }
 
 const ForeignFormat* foreign_format(std::string_view beginning) {

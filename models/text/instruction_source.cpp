@@ -82,7 +82,8 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
       frame.begin(of_both, tokens_);
       const std::size_t prompt = tokens_.size() - first + ends[i] - begin;
       tokens_.insert(tokens_.end(), of_both.begin(), of_both.end());
-      tokens_.push_back(text.tokenizer->required_end_of_text());
+      const std::int32_t end_of_text = text.tokenizer->required_end_of_text();
+      if (of_both.empty() || of_both.back() != end_of_text) tokens_.push_back(end_of_text);  // unless it is spelled
       add(static_cast<std::int64_t>(prompt), static_cast<std::int64_t>(tokens_.size() - first));
       begin = end;
     }

@@ -165,11 +165,19 @@ void check_width(const TokenSequence& tokens, const std::optional<Tokenizer>& to
                     file.path().string(), of_uint16, vocab_size));
 }
 
-TokensAround around_of(const Tokenizer* tokenizer) {
+/// Throws ErrorCode::usage if the model lacks one of the tokens.
+TokensAround around_of(const Tokenizer* tokenizer, std::int64_t vocab_size) {
   const SpecialTokens special = tokenizer == nullptr ? SpecialTokens() : tokenizer->specials();
-  return {.begin = special.classifier ? special.classifier : special.begin_of_text,
-          .end = special.separator ? special.separator : special.end_of_text,
-          .padding = special.padding.value_or(0)};
+  const TokensAround around{.begin = special.classifier ? special.classifier : special.begin_of_text,
+                            .end = special.separator ? special.separator : special.end_of_text,
+                            .padding = special.padding.value_or(0)};
+  for (const std::int32_t token : {around.begin.value_or(0), around.end.value_or(0), around.padding})
+    if (token >= vocab_size)
+      fail(ErrorCode::usage,
+           "the tokenizer's special token {} is not in the model's vocabulary of {} tokens; use the model's "
+           "tokenizer",
+           token, vocab_size);
+  return around;
 }
 
 TextData open_instructions(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
@@ -193,7 +201,7 @@ TextData open_instructions(const TextDataOptions& options, const TextReading& re
 TextData open_labelled(const TextDataOptions& options, const TextReading& reading, const TextTokens& text) {
   const LabelledTextOptions of_samples{.sequence_length = options.sequence_length,
                                        .vocab_size = options.vocab_size,
-                                       .around = around_of(text.tokenizer),
+                                       .around = around_of(text.tokenizer, options.vocab_size),
                                        .labels = options.labels};
   const auto texts = std::make_shared<const LabelledTexts>(options.path, reading, text, of_samples);
   TextData data;
@@ -252,7 +260,7 @@ TextData open_text_data(const TextDataOptions& options) {
     const auto cut = std::make_shared<const CutDocuments>(
         tokens, DocumentSampleOptions{.sequence_length = options.sequence_length,
                                       .vocab_size = options.vocab_size,
-                                      .around = around_of(text.tokenizer),
+                                      .around = around_of(text.tokenizer, options.vocab_size),
                                       .document_end = document_end});
     split_samples<DocumentSource>(data, options, cut);
     first = first_sample(DocumentSource(cut, 0, 1, std::nullopt), false);

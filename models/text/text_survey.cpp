@@ -30,11 +30,12 @@ bool is_plain(const char* block) {
 
 }  // namespace
 
-void TextSurvey::add_stray(std::uint64_t offset, std::uint64_t count) {
+void TextSurvey::add_stray(std::uint64_t offset, std::uint64_t count, bool continues) {
   if (!first_) first_ = offset;
   if (!first_stray_) first_stray_ = offset;
   strange_ += count;
-  stray_ += count;
+  if (!continues || offset != stray_end_) ++stray_;  // a character that is damaged counts once
+  stray_end_ = offset + count;
 }
 
 void TextSurvey::add(std::string_view piece) {
@@ -48,7 +49,7 @@ void TextSurvey::add(std::string_view piece) {
       return;
     }
     if (bytes == 0) {
-      add_stray(bytes_ - unfinished_.size(), unfinished_.size());
+      add_stray(bytes_ - unfinished_.size(), unfinished_.size(), false);
     } else {
       ++wide_;
       at = bytes - unfinished_.size();
@@ -66,7 +67,7 @@ void TextSurvey::add(std::string_view piece) {
       const std::size_t bytes = character_bytes(piece, at);
       wide_ += bytes > 1 ? 1 : 0;
       if (bytes == 0) {
-        add_stray(bytes_ + at, 1);
+        add_stray(bytes_ + at, 1, (static_cast<unsigned char>(piece[at]) & 0xc0) == 0x80);
       } else if (is_control(piece[at])) {
         if (!first_) first_ = bytes_ + at;
         ++strange_;

@@ -56,26 +56,33 @@ std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t
 }
 
 /// Whether these pairs of 16 bits are halves of wider integers. The upper halves are all 0, or they are all small while
-/// the lower halves mostly are not. Looks at pairs in blocks spread evenly.
+/// the lower halves mostly are not; of 64-bit integers every second pair is 0. Looks at pairs in blocks spread evenly.
 bool is_of_wider_tokens(const std::byte* data, std::size_t pairs) {
   constexpr std::size_t least_pairs = 32, blocks = 64, block_pairs = 1024;
   constexpr std::uint16_t most_upper = 64;  // upper half of 4 million
   if (pairs < least_pairs) return false;
-  std::size_t looked_at = 0, zero = 0, low = 0, others_low = 0, others_zero = 0;
+  struct Counts {
+    std::size_t pairs = 0, upper_zero = 0, upper_low = 0, lower_zero = 0, lower_low = 0;
+    [[nodiscard]] bool all_zero() const { return pairs > 0 && upper_zero == pairs && lower_zero == pairs; }
+  };
+  Counts even, odd;
   for (std::size_t block = 0, end = 0; block < blocks; ++block) {
     std::size_t pair = std::max(end, block * pairs / blocks);
     for (end = std::min(pairs, pair + block_pairs); pair < end; ++pair) {
       const auto lower = value_at<std::uint16_t>(data, 2 * pair),
                  upper = value_at<std::uint16_t>(data, 2 * pair + 1);
-      ++looked_at;
-      zero += upper == 0 ? 1 : 0;
-      low += upper < most_upper ? 1 : 0;
-      others_zero += lower == 0 ? 1 : 0;
-      others_low += lower < most_upper ? 1 : 0;
+      Counts& counts = pair % 2 == 0 ? even : odd;
+      ++counts.pairs;
+      counts.upper_zero += upper == 0 ? 1 : 0;
+      counts.upper_low += upper < most_upper ? 1 : 0;
+      counts.lower_zero += lower == 0 ? 1 : 0;
+      counts.lower_low += lower < most_upper ? 1 : 0;
     }
   }
-  if (low < looked_at || others_zero == looked_at) return false;
-  return zero == looked_at || others_low < looked_at / 2;
+  if (odd.all_zero()) return !even.all_zero() && even.upper_low == even.pairs;
+  const std::size_t looked_at = even.pairs + odd.pairs;
+  if (even.upper_low + odd.upper_low < looked_at || even.lower_zero + odd.lower_zero == looked_at) return false;
+  return even.upper_zero + odd.upper_zero == looked_at || even.lower_low + odd.lower_low < looked_at / 2;
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ AddedTokenLists read_added(const JsonNode& list, TokenNames& tokens, const Norma
     token.token =
         tokens.add(token.content, static_cast<std::int32_t>(id.whole(0, largest_of(tokens.ids().size()))), id);
     if (token.special) added.special.push_back(token.token);
-    const bool normalizes = one["normalized"].flag(!token.special);
+    const bool normalizes = !normalizers.empty() && one["normalized"].flag(!token.special);
     if (normalizes && first_stray_byte(token.content, 0) == token.content.size())
       for (const auto& step : normalizers) step->apply(token.content, {});
     if (token.content.empty()) continue;

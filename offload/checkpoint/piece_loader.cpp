@@ -31,6 +31,7 @@ std::optional<PieceLoader::Problem> PieceLoader::load(const CheckpointPiece& pie
   };
   if (const int result = read(piece, blocks); result < 0) {
     if (result == -ENODATA) return problem(ErrorCode::data, "are not all there: the file ends before");
+    if (result == -ENOENT) return problem(ErrorCode::data, "are missing: there is no such file");
     return problem(ErrorCode::io, fmt::format("cannot be read: {}", std::strerror(-result)));
   }
   const std::uint64_t hash = runtime::xxh3(blocks);

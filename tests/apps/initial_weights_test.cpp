@@ -338,6 +338,9 @@ TEST_CASE_FIXTURE(Fixture,
   const TrainOptions with_classes =
       parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});
   CHECK(with_classes.model.size(models::Size::classes) == 3);
+  // Plans repeat flags by their written values.
+  const char* const words[] = {"ranvier-train", "--classes", "3"};
+  for (const GivenFlag& flag : given_train_flags(3, words)) CHECK(flag.value == "3");
   refuses({"--model", "bert"}, "is a roberta");
   refuses({"--sequence-length", "65"}, "has learned: give at most 64");
   refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");

@@ -157,6 +157,11 @@ TEST_CASE_FIXTURE(Fixture, "a token file has the tokens that training makes of t
   const Tokens older_name = tokens_of("out.bin");
   succeeds("d --output out");
   CHECK(tokens_of("out.bin") == older_name);
+  succeeds("d --output out --spelled-specials text");
+  const Tokens older_text = tokens_of("out.bin");
+  CHECK(older_text != older_name);
+  succeeds("d --output out --special-tokens none");
+  CHECK(tokens_of("out.bin") == older_text);
   CHECK(tokenize("d --output out --special-tokens text --spelled-specials text --tokenizer " + tokenizer)
             .output.find("remove --spelled-specials") != std::string::npos);
 }

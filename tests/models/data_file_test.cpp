@@ -147,6 +147,15 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   folder.write("nano/train.bin", "\x01\0\x02\0\x03\0"sv);
   refuses("nano", "train.bin: a .bin with tokens, next to text; name their format by --token-format");
   CHECK(data_files_in(folder.path() / "nano", {.format = TokenFormat::text}).files.size() == 1);
+  // Not a PDF next to its text, nor a file next to what it was converted to.
+  folder.write("papers/a.pdf", "%PDF-1.7" + std::string(500, ' '));
+  folder.write("papers/a.txt", "its text.");
+  folder.write("arrays/a.json", "[" + std::string(500, ' ') + "{\"text\": \"a\"}]");
+  folder.write("arrays/a.json.jsonl", "{\"text\": \"a\"}\n");
+  for (const char* name : {"papers", "arrays"}) CHECK(data_files_in(folder.path() / name, {}).files.size() == 1);
+  folder.write("objects/README.md", "a readme.");
+  folder.write("objects/1.json", "{\n  \"text\": \"a document\"\n}");
+  refuses("objects", "1.json: one JSON object, not JSON lines; convert it to an object per line: jq -c . '");
 }
 
 TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a folder with files for training") {

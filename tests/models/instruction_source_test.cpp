@@ -180,4 +180,8 @@ TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text 
   const auto begin = [&](const Tokens& all) { return Tokens(all.begin(), all.begin() + std::ssize(inputs)); };
   CHECK(begin(read(*data.training, &SampleSource::read_inputs, 0, 1)) == inputs);
   CHECK(begin(read(*data.training, &SampleSource::read_targets, 0, 1)) == targets);
+  // An answer that spells the end of text has a single one.
+  options.path = folder.write("b.jsonl", line("in th", "e world</s>"));
+  const auto spelled = open_text_data(options);
+  CHECK(spelled.tokens == std::ssize(inputs) + 1);
 }

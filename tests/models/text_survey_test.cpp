@@ -49,6 +49,7 @@ TEST_CASE("bytes of another encoding outnumber the characters of UTF-8, and dama
   CHECK(survey_of("sch\xf6n, gr\xfc\xdf.", 5).is_other_encoding());
   CHECK(survey_of("sch\xf6n, gr\xfc\xdf.", 5).first_stray() == 3);
   CHECK(!survey_of("\xf6\xf6").is_other_encoding());
+  CHECK(!survey_of("plain text, a truncated \xf0\x9f\x98, and more").is_other_encoding());
   CHECK(!survey_of("äöüß \xf6\xf6\xf6", 3).is_other_encoding());
   CHECK(!survey_of(std::string("\0\x01\x02\x03", 4)).is_other_encoding());
   CHECK(remark_on(survey_of("gr\xfc\xdf"

@@ -135,6 +135,7 @@ TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer,
   CHECK(says(refusal(folder.write("a.bin", bytes_of(wide)), TokenFormat::uint16), "tokens of 32 bits or more"));
   CHECK(refused(bytes_of(std::vector<std::uint32_t>(characters.begin(), characters.end()))));
   CHECK(refused(bytes_of(std::vector<std::int64_t>(narrow.begin(), narrow.end()))));
+  CHECK(refused(bytes_of(std::vector<std::int64_t>(wide.begin(), wide.end()))));
   for (const auto& tokens : {narrow, characters, std::vector<std::uint16_t>(1000, 0)})
     CHECK(open_file(folder.write("a.bin", bytes_of(tokens)), TokenFormat::uint16).tokens() == std::ssize(tokens));
   std::string vocabulary = "[UNK]\n[SEP]\n";

@@ -140,6 +140,11 @@ TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-
         Strings{"t", "he", "Ġthe", "123", "4", "!Ċ", "I", "'S"});
   CHECK(tokenizer.end_of_text() == 264);
   CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == CutPlaces::spaces);
+  // RoBERTa's special tokens are to be found in normalized text, which is the text if nothing normalizes it.
+  Parts normalized = parts;
+  const std::string_view before = R"("normalized": false)";
+  normalized.added.replace(normalized.added.find(before), before.size(), R"("normalized": true)");
+  CHECK(read(normalized).cuts(SpecialTokenPolicy::tokenizer).places == CutPlaces::spaces);
   CHECK(pieces_of(tokenizer, parts.pieces, "\xff the") == Strings{"ÿ", "Ġthe"});
 
   parts.pre_tokenizer = split_by_expression("[a-z]+ 1");

@@ -261,9 +261,18 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
 }  // namespace
 
 bool encodes_text(const DataOptions& data) {
+  const auto holds_tokens = [&](const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) return models::holds_tokens(path, data.format);
+    const std::filesystem::recursive_directory_iterator files(path,
+                                                              ignored);  // text and tokens are never read together
+    return std::any_of(begin(files), end(files), [&](const std::filesystem::directory_entry& file) {
+      return models::holds_tokens(file.path(), data.format);
+    });
+  };
   const auto paths = models::parse_weighted_paths(data.data);
   return !data.gpt2.empty() && std::any_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
-    return !models::holds_tokens(one.path, data.format);
+    return !holds_tokens(one.path);
   });
 }
 

@@ -10,11 +10,11 @@ namespace ranvier::apps {
 /// Adds the concern "Data", bound to `data` and to what `trainer` does with them. Both outlive the table.
 void declare_data(runtime::OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer);
 
-/// What follows from the kind of the data: tokenizer, vocabulary, evaluation. Throws ErrorCode::usage for flags that
-/// contradict each other or the data.
 /// Whether --tokenizer PATH makes tokens of some of the data.
 [[nodiscard]] bool encodes_text(const DataOptions& data);
 
+/// What follows from the kind of the data: tokenizer, vocabulary, evaluation. Throws ErrorCode::usage for flags that
+/// contradict each other or the data.
 void resolve_data(TrainOptions& options, const runtime::OptionTable& table);
 
 /// Once weights to begin with are known: which classes the model tells, by those weights or by the data. Throws

@@ -15,8 +15,7 @@ constexpr std::string_view no_sequence_parallelism =
     "context and sequence parallelism are not supported: use --recompute, or a smaller --microbatch-size";
 constexpr std::string_view no_expert_parallelism =
     "expert parallelism is not supported: use --g-inter and --g-data";
-constexpr std::string_view ranks_of_mpi =
-    "MPI sets the number of ranks: use mpirun -n N; --world N is for --dry-run";
+constexpr std::string_view ranks_of_mpi = "use mpirun -n N to start N ranks, or --world N to plan for N ranks";
 constexpr std::string_view only_adamw =
     "the optimizer is AdamW: use --beta1, --beta2, --epsilon and --weight-decay";
 

@@ -92,7 +92,9 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
               [&model, which] {
                 models::ModelSizes sizes = model.sizes;
                 const int* const field = models::find_size(sizes, which);
-                return field == nullptr ? std::string(no_size) : fmt::format("{}", *field);
+                if (field != nullptr) return fmt::format("{}", *field);
+                const auto other = model.other_sizes.find(which);
+                return other == model.other_sizes.end() ? std::string(no_size) : fmt::format("{}", other->second);
               }};
 }
 
@@ -443,7 +445,9 @@ void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps
   keep_recorded(run_defaults, table, "warmup-steps", whole(rate.warmup_steps, 0));
   keep_recorded(run_defaults, table, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
-    fail(ErrorCode::usage, "--min-learning-rate {} is above --learning-rate {}: lower it", rate.least, rate.peak);
+    fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
+         rate.least, table.given("min-learning-rate") ? "" : " of the checkpoint", rate.peak, rate.peak / 10,
+         table.given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 
 void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason,
