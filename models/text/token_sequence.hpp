@@ -30,8 +30,8 @@ class TokenSequence {
  public:
   /// The files are those that data_files_at() finds. Text for a tokenizer is encoded here, into memory. Its template
   /// stands around documents, and the end of text between them, unless the template has that. Without a tokenizer,
-  /// compressed text and JSON lines are read into memory. Throws as data_files_at(), TokenFile and DocumentReader do, and
-  /// ErrorCode::data for more text than is kept in memory.
+  /// compressed text and JSON lines are read into memory. Throws as data_files_at(), TokenFile and DocumentReader do,
+  /// and ErrorCode::data for more text than is kept in memory.
   TokenSequence(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
