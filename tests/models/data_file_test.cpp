@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture,
   }
   refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
   refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines: ");
-  refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c '.data[]' '");
+  refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c . '");
   refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv): convert it, and name the column");
   refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
   refused("a.csv.gz", gzipped("id,text\n"), "decompress it and convert it");
