@@ -118,8 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on anoth
   // What would be another training, or a second one in the same folder, is refused and changes nothing.
   check_refused(64, 1, with_checkpoints(), {"has checkpoints of a training", "--resume auto"});
   check_refused(64, 1, with_checkpoints({"--resume", "auto", "--learning-rate", "2e-3", "--clip", "0"}),
-                {"--learning-rate 0.002 (was 0.001)", "--clip 0 (was 1)",
-                 "--resume-with learning-rate,clip"});
+                {"--learning-rate 0.002 (was 0.001)", "--clip 0 (was 1)", "--resume-with learning-rate,clip"});
   check_refused(65, 1, flags({"--resume", text}), {"it is no folder", "such as DIR/step-00000500"});
   CHECK(names() == stopped);
 
