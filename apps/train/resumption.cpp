@@ -271,7 +271,7 @@ void Resumption::loaded(double seconds) {
 }
 
 void Resumption::compare_base() {
-  // Values that were rounded to another type cannot be traced to those of the file, in later runs either.
+  // Values that were rounded to another type cannot be traced to the file's values, in later runs either.
   if (changed_precision_) about_["init-from content"] = place_.init_content = "";
   const bool same = !base_content_.empty() && base_content_ == place_.init_content;
   keeps_base_ = !broadcast_text(run_.session, same ? "same" : "").empty();

@@ -35,7 +35,7 @@ class TextSurvey {
   void add_stray(std::uint64_t offset, std::uint64_t count, bool continues);
 
   std::uint64_t bytes_ = 0, strange_ = 0;
-  std::uint64_t stray_ = 0, wide_ = 0;  // places beyond ASCII that are no character, and characters
+  std::uint64_t stray_ = 0, wide_ = 0;  // damaged places beyond ASCII, and characters beyond ASCII
   std::uint64_t stray_end_ = 0;         // offset behind the last of these places
   std::optional<std::uint64_t> first_, first_stray_;
   std::string unfinished_;  // at the end: the beginning of a character, if more of it follows

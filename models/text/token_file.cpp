@@ -56,7 +56,8 @@ std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t
 }
 
 /// Whether these pairs of 16 bits are halves of wider integers. The upper halves are all 0, or they are all small while
-/// the lower halves mostly are not; of 64-bit integers every second pair is 0. Looks at pairs in blocks spread evenly.
+/// the lower halves mostly are not. For 64-bit integers every second pair is 0. Looks at pairs in blocks spread
+/// evenly.
 bool is_of_wider_tokens(const std::byte* data, std::size_t pairs) {
   constexpr std::size_t least_pairs = 32, blocks = 64, block_pairs = 1024;
   constexpr std::uint16_t most_upper = 64;  // upper half of 4 million

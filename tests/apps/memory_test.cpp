@@ -138,7 +138,7 @@ TEST_CASE_FIXTURE(
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "five hundred steps through host memory and files need no more memory than fifty") {
+TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need no more memory than fifty") {
   const std::string disk = (folder.path() / "disk").string();
   std::filesystem::create_directory(disk);
   for (const std::string kind : {"host", "nvme"}) {
@@ -149,11 +149,11 @@ TEST_CASE_FIXTURE(Fixture, "five hundred steps through host memory and files nee
       if (kind == "nvme") flags = with(flags, {"--nvme", disk, "--nvme-checksums", "on"});
       return train(2, flags);
     };
-    const auto few = train_for("50"), many = train_for("500");
+    const auto few = train_for("50"), many = train_for("1000");
     for (std::size_t r = 0; r < few.size(); ++r) {
       MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, "
-                   << (many[r].resident_bytes / MiB) << " MiB after 500");
-      // The trace's ring fills up to its 2 MiB, heaps and stacks reach their height in the first hundreds of steps; 7
+                   << (many[r].resident_bytes / MiB) << " MiB after 1000");
+      // The trace's ring fills up to its 2 MiB, heaps and stacks reach their height in the first hundreds of steps; 4
       // KiB a step would be more than this.
       CHECK(many[r].resident_bytes <= few[r].resident_bytes + 3 * MiB);
     }
