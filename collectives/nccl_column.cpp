@@ -39,16 +39,16 @@ class NcclColumn::Member final : public Communicator {
   void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
            Handler done) override {
     const Topology& topology = options_.team.topology;
-    std::vector<NcclStage> stages;
+    std::vector<NcclStep> stages;
     try {
       switch (ways_[static_cast<std::size_t>(collective)]) {
-        case NcclWay::own:
+        case NcclMode::own:
           stages = own_stages(collective, topology, options_.me, parts, dtype, packing());
           break;
-        case NcclWay::hierarchical:
+        case NcclMode::hierarchical:
           stages = hierarchical_stages(collective, topology, options_.me, parts, dtype, packing());
           break;
-        case NcclWay::plan:
+        case NcclMode::plan:
           stages = stages_by_plan(collective, parts, dtype);
           break;
       }
@@ -73,8 +73,8 @@ class NcclColumn::Member final : public Communicator {
     if (options_.staging.size() < 2) return {};
     return {options_.staging[0], options_.staging[1], options_.staging_bytes};
   }
-  std::vector<NcclStage> stages_by_plan(Collective collective, std::span<const Operand> parts,
-                                        runtime::DType dtype) {
+  std::vector<NcclStep> stages_by_plan(Collective collective, std::span<const Operand> parts,
+                                       runtime::DType dtype) {
     const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
     if (!operands) return {};
     std::vector<Operand> used;
@@ -116,14 +116,14 @@ std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number
          to_string(team));
   const Ways& ways = options_.ways;
   phases_->add_communicator(number);
-  connections_->add(team, options, std::find(ways.begin(), ways.end(), NcclWay::hierarchical) != ways.end());
+  connections_->add(team, options, std::find(ways.begin(), ways.end(), NcclMode::hierarchical) != ways.end());
   return std::make_unique<Member>(loop_, phases_, ways, team, number, std::move(options));
 }
 
 bool NcclColumn::sums_alike() const noexcept {
   const Ways& ways = options_.ways;
-  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclWay::plan &&
-         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclWay::plan;
+  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
+         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
 }
 
 void NcclColumn::connect(Handler done) {

@@ -22,11 +22,11 @@ namespace ranvier::collectives {
 
 class NcclColumn final : public CommunicatorSource {
  public:
-  using Ways = std::array<NcclWay, 3>;  ///< by Collective
+  using Ways = std::array<NcclMode, 3>;  ///< by Collective
 
   struct Options {
     std::vector<int> ranks;  ///< MPI ranks of the column, by row
-    Ways ways = {NcclWay::own, NcclWay::own, NcclWay::own};
+    Ways ways = {NcclMode::own, NcclMode::own, NcclMode::own};
     runtime::Duration timeout = std::chrono::seconds(60);  ///< for peers to connect
   };
 

@@ -9,7 +9,7 @@
 
 #include "collectives/communicator_source.hpp"
 #include "collectives/nccl_library.hpp"
-#include "collectives/nccl_stages.hpp"
+#include "collectives/nccl_steps.hpp"
 #include "runtime/device.hpp"
 #include "runtime/event_loop.hpp"
 #include "runtime/transport.hpp"

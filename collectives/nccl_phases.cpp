@@ -25,12 +25,12 @@ constexpr std::uint32_t order_index = 2;
 
 constexpr std::size_t most_ahead = 2;  // phases on a lane: one that runs, one to follow it
 
-void copy(runtime::StreamView stream, const NcclStage::Move& move, runtime::DType dtype) {
+void copy(runtime::StreamView stream, const NcclStep::Move& move, runtime::DType dtype) {
   runtime::copy(stream, move.to, move.to_runs, move.from, move.from_runs, size_of(dtype), move.count);
 }
 
 /// Where each phase of an operation ends, in stages: a phase is of one communicator.
-std::vector<std::size_t> phase_ends(const std::vector<NcclStage>& stages) {
+std::vector<std::size_t> phase_ends(const std::vector<NcclStep>& stages) {
   std::vector<std::size_t> ends;
   for (std::size_t s = 1; s <= stages.size(); ++s) {
     if (s == stages.size() || stages[s].span != stages[s - 1].span) ends.push_back(s);
@@ -191,18 +191,18 @@ bool NcclPhases::issue(UnderWay& operation) {
   for (;;) {
     // The sums of a stage, and the next stage, come behind what its calls put on the stream.
     if (operation.next_stage > first) {
-      const NcclStage& before = operation.stages[operation.next_stage - 1];
+      const NcclStep& before = operation.stages[operation.next_stage - 1];
       const NcclLibrary::Result result = before.calls.empty() ? NcclLibrary::success : library_.status(used.handle);
       if (result == NcclLibrary::in_progress) return false;
       connections_->check(result, used, operation.what);
-      for (const NcclStage::Move& unpack : before.unpacks) copy(stream, unpack, operation.dtype);
+      for (const NcclStep::Move& unpack : before.unpacks) copy(stream, unpack, operation.dtype);
       for (const auto& [to, to_runs, from, from_runs, count] : before.sums) {
         add(stream, to, from, operation.dtype, count, to_runs, from_runs);
       }
     }
     if (operation.next_stage == operation.phases[phase]) return true;
-    const NcclStage& stage = operation.stages[operation.next_stage++];
-    for (const NcclStage::Move& pack : stage.packs) copy(stream, pack, operation.dtype);
+    const NcclStep& stage = operation.stages[operation.next_stage++];
+    for (const NcclStep::Move& pack : stage.packs) copy(stream, pack, operation.dtype);
     if (!stage.calls.empty()) launch(used, stage.calls, operation, stream);
   }
 }

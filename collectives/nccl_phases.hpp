@@ -28,8 +28,8 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   struct Operation {
     int number = 0;  ///< of its communicator
     TeamKind team = TeamKind::column;
-    std::string what;               ///< for people
-    std::vector<NcclStage> stages;  ///< at least one
+    std::string what;              ///< for people
+    std::vector<NcclStep> stages;  ///< at least one
     runtime::DType dtype = runtime::DType::f32;
     runtime::Handler done;
   };

@@ -92,8 +92,8 @@ class PhantomNccl::Source final : public CommunicatorSource {
     return std::make_unique<Member>(nccl_, loop_, held_, nccl_.group(number, options), options.me);
   }
   [[nodiscard]] bool sums_alike() const noexcept override {
-    return nccl_.ways_[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclWay::plan &&
-           nccl_.ways_[static_cast<std::size_t>(Collective::all_reduce)] == NcclWay::plan;
+    return nccl_.ways_[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
+           nccl_.ways_[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
   }
 
  private:
@@ -150,11 +150,11 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
 Duration PhantomNccl::end_of(Group& group, const Operation& operation) {
   const Duration ready = std::max(cluster_->time().now(), group.ends);
   switch (ways_[static_cast<std::size_t>(operation.collective)]) {
-    case NcclWay::own:
+    case NcclMode::own:
       return by_rings(group, operation, ready);
-    case NcclWay::hierarchical:
+    case NcclMode::hierarchical:
       return by_levels(group, operation, ready);
-    case NcclWay::plan:
+    case NcclMode::plan:
       break;
   }
   const auto [known, is_new] =

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "collectives/communicator_source.hpp"
-#include "collectives/nccl_stages.hpp"
+#include "collectives/nccl_steps.hpp"
 #include "runtime/virtual_cluster.hpp"
 
 #include <array>
@@ -26,7 +26,7 @@ namespace ranvier::collectives {
 
 class PhantomNccl {
  public:
-  using Ways = std::array<NcclWay, 3>;  ///< by Collective
+  using Ways = std::array<NcclMode, 3>;  ///< by Collective
 
   /// The cluster outlives it. `absent`: ranks that begin nothing, since others do the same at the same time; their
   /// links are used all the same. Of each team that begins something, one rank at least is there. Empty: none.

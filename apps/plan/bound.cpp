@@ -2,7 +2,7 @@
 
 #include "actors/exchange/algorithm_choice.hpp"
 #include "actors/exchange/volume.hpp"
-#include "collectives/nccl_stages.hpp"
+#include "collectives/nccl_steps.hpp"
 #include "runtime/phantom_device.hpp"
 
 #include <fmt/ranges.h>
@@ -54,13 +54,13 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
                                                 const TrainerOptions& trainer) {
   actors::AlgorithmNames names = trainer.algorithms;
   for (std::string* const name : {&names.all_gather, &names.reduce_scatter, &names.all_reduce}) {
-    switch (collectives::nccl_way(*name)) {
-      case collectives::NcclWay::own:
+    switch (collectives::nccl_mode(*name)) {
+      case collectives::NcclMode::own:
         *name = "ring";
         break;
-      case collectives::NcclWay::hierarchical:
+      case collectives::NcclMode::hierarchical:
         break;
-      case collectives::NcclWay::plan:
+      case collectives::NcclMode::plan:
         return {};
     }
   }

@@ -50,8 +50,8 @@ collectives::CommunicatorSource* NcclConnection::prepare(std::span<const int> co
       run_.loop, run_.transport, device_, *library_,
       collectives::NcclColumn::Options{
           .ranks = {column.begin(), column.end()},
-          .ways = {collectives::nccl_way(names.all_gather), collectives::nccl_way(names.reduce_scatter),
-                   collectives::nccl_way(names.all_reduce)},
+          .ways = {collectives::nccl_mode(names.all_gather), collectives::nccl_mode(names.reduce_scatter),
+                   collectives::nccl_mode(names.all_reduce)},
           .timeout = run_.timeout()});
   return column_.get();
 }

@@ -33,7 +33,7 @@ enum class Numbers { any, whole };  ///< sums of small whole numbers are the sam
 
 /// GappedRuns all calls at a time and compares the bits of each with the sums of the named algorithm.
 template <typename T>
-void run_calls(const Topology& topology, NcclWay way, const PlanChoice& choice, const std::vector<Call>& calls,
+void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice, const std::vector<Call>& calls,
                DType dtype, Numbers numbers, std::uint64_t seed) {
   CAPTURE(seed);
   CAPTURE(topology.inner);
@@ -132,14 +132,14 @@ TEST_CASE("NCCL's own collectives, alone and by communicators inside the nodes a
   ranvier::tests::Share share(1, 7);
   for (int ranks = 1; ranks <= 6; ++ranks) {
     for (const Topology& topology : topologies_of(ranks)) {
-      for (const NcclWay way : {NcclWay::own, NcclWay::hierarchical}) {
+      for (const NcclMode way : {NcclMode::own, NcclMode::hierarchical}) {
         if (!share.takes()) continue;
         run_calls<float>(topology, way, {}, calls_of_all_kinds(), DType::f32, Numbers::whole,
                          static_cast<std::uint64_t>(ranks));
       }
     }
   }
-  run_calls<Bf16>(Topology::regular(2, 2), NcclWay::own, {}, calls_of_all_kinds(), DType::bf16, Numbers::whole, 1);
+  run_calls<Bf16>(Topology::regular(2, 2), NcclMode::own, {}, calls_of_all_kinds(), DType::bf16, Numbers::whole, 1);
 }
 
 TEST_CASE("a plan by NCCL's sends and receives has the bits of that plan, whatever the algorithm and the chunks") {
@@ -153,25 +153,25 @@ TEST_CASE("a plan by NCCL's sends and receives has the bits of that plan, whatev
                                 .all_reduce = std::string(name) == "h-ring" ? "torus" : name,
                                 .chunk_bytes = chunk_bytes,
                                 .depth = 2};
-        run_calls<float>(topology, NcclWay::plan, choice, calls_of_all_kinds(), DType::f32, Numbers::any,
+        run_calls<float>(topology, NcclMode::plan, choice, calls_of_all_kinds(), DType::f32, Numbers::any,
                          chunk_bytes);
       }
     }
   }
-  run_calls<F16>(Topology::regular(2, 2), NcclWay::plan, {}, calls_of_all_kinds(), DType::f16, Numbers::any, 3);
+  run_calls<F16>(Topology::regular(2, 2), NcclMode::plan, {}, calls_of_all_kinds(), DType::f16, Numbers::any, 3);
 }
 
 TEST_CASE("an NCCL that sums round a ring gives the bits of the ring's plan") {
   std::vector<Call> calls;
   for (const Collective collective : all_collectives) calls.push_back({collective, {1, 7, 33}});
   for (const std::uint64_t seed : seeds(4)) {
-    run_calls<float>(Topology::regular(4, 1), NcclWay::own, {}, calls, DType::f32, Numbers::any, seed);
-    run_calls<Bf16>(Topology::regular(3, 1), NcclWay::own, {}, calls, DType::bf16, Numbers::any, seed);
+    run_calls<float>(Topology::regular(4, 1), NcclMode::own, {}, calls, DType::f32, Numbers::any, seed);
+    run_calls<Bf16>(Topology::regular(3, 1), NcclMode::own, {}, calls, DType::bf16, Numbers::any, seed);
   }
 }
 
 TEST_CASE("several parts are one launch") {
-  NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+  NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::size_t communicator = job.add_communicator(0, {});
   std::vector<std::vector<float>> data(2, std::vector<float>(12, 1.0f));
   for (int me = 0; me < 2; ++me) {
@@ -216,7 +216,7 @@ std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwh
 }  // namespace
 
 TEST_CASE("an error that NCCL meets later is one message with rank, device and operation, and ends what runs") {
-  NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+  NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::string message = message_of_failure(job, [&] {
     CHECK(job.ranks[0].column->waited_for().size() == 1);
     CHECK(job.ranks[0].column->waited_for()[0].peer == 0);  // the other member
@@ -240,7 +240,7 @@ TEST_CASE("an error that NCCL meets later is one message with rank, device and o
 }
 
 TEST_CASE("a peer that ends while operations are under way on both lanes is one message, and all of them end") {
-  NcclJob job(Topology::regular(2, 2), 1, NcclWay::own);
+  NcclJob job(Topology::regular(2, 2), 1, NcclMode::own);
   const std::size_t within = job.add_communicator_of(TeamKind::group, 0);
   const std::size_t between = job.add_communicator_of(TeamKind::replicas, 1);
   std::array<float, 8> values{};
@@ -278,7 +278,7 @@ TEST_CASE("a peer that ends while operations are under way on both lanes is one 
 TEST_CASE("a rank that does not come to connect is named, or the ranks among which it is") {
   for (const int silent : {0, 1}) {
     CAPTURE(silent);
-    NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+    NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
     (void)job.add_communicator(0, {});
     job.ranks[static_cast<std::size_t>(1 - silent)].column->connect([] {});
     std::string message;
@@ -302,7 +302,7 @@ TEST_CASE("a rank that does not come to connect is named, or the ranks among whi
 }
 
 TEST_CASE("communicators are connected once for each team, whoever uses them, and closed where nothing runs") {
-  NcclJob job(Topology::regular(2, 2), 1, NcclWay::hierarchical);
+  NcclJob job(Topology::regular(2, 2), 1, NcclMode::hierarchical);
   for (int number = 0; number < 3; ++number) (void)job.add_communicator(number, {});
   for (int me = 0; me < 4; ++me) {
     job.ranks[static_cast<std::size_t>(me)].column->connect([&, me] { job.loop(me).stop(); });
@@ -318,7 +318,7 @@ TEST_CASE("communicators are connected once for each team, whoever uses them, an
 }
 
 TEST_CASE("an operation that NCCL cannot be given is refused by name") {
-  NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+  NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::size_t communicator = job.add_communicator(0, {});
   const Communicator::Operand part{nullptr, 7};
   CHECK_THROWS_WITH_AS(job.ranks[0].communicators[communicator]->run(Collective::all_gather, {&part, 1}, DType::f32,

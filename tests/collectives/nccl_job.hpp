@@ -15,8 +15,8 @@ namespace ranvier::test {
 using collectives::Collective;
 using collectives::Communicator;
 using collectives::NcclColumn;
+using collectives::NcclMode;
 using collectives::NcclSpan;
-using collectives::NcclWay;
 using collectives::OperationShape;
 using collectives::PlanChoice;
 using collectives::PlanCommunicator;
@@ -49,7 +49,7 @@ struct NcclJob {
   std::vector<NcclRank> ranks;
   PlanChoice choice;
 
-  NcclJob(const Topology& of_topology, std::uint64_t seed, NcclWay way, const PlanChoice& of_choice = {},
+  NcclJob(const Topology& of_topology, std::uint64_t seed, NcclMode way, const PlanChoice& of_choice = {},
           bool keeps_launch_order = true)
       : simulation(of_topology.ranks() + 1, {.seed = seed}), world(seed), topology(of_topology), choice(of_choice) {
     world.keeps_launch_order = keeps_launch_order;

@@ -120,7 +120,7 @@ void run_in_any_order(std::uint64_t seed) {
   constexpr int flows = 3, operations = 4, ranks = 4;
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const auto way = random() % 4 == 0 ? NcclWay::own : NcclWay::hierarchical;
+  const auto way = random() % 4 == 0 ? NcclMode::own : NcclMode::hierarchical;
   NcclJob job(Topology::regular(2, 2), seed, way, {}, random() % 4 != 0);
   job.world.room = 1 + random() % 2;
   for (int flow = 0; flow < flows; ++flow) {
@@ -197,7 +197,8 @@ void run_in_any_order(std::uint64_t seed) {
 /// The virtual time of operations on two nodes of two ranks, each of whose phases takes 10 ms. With two hops the second
 /// one of an operation is another operation, across the nodes, after the first one.
 double seconds_of(Collective collective, bool two_hops, int operations, bool keeps_launch_order) {
-  NcclJob job(Topology::regular(2, 2), 1, two_hops ? NcclWay::own : NcclWay::hierarchical, {}, keeps_launch_order);
+  NcclJob job(Topology::regular(2, 2), 1, two_hops ? NcclMode::own : NcclMode::hierarchical, {},
+              keeps_launch_order);
   job.world.takes_time = [&](std::function<void()> over) {
     job.simulation.loop(job.topology.ranks() - 1).after(std::chrono::milliseconds(10), std::move(over));
   };
@@ -264,7 +265,7 @@ TEST_CASE("what NCCL does inside nodes and across them is under way at a time") 
 TEST_CASE("ranks wait for the first one to say what comes next only where there are several flows") {
   for (const int flows : {1, 2}) {
     CAPTURE(flows);
-    NcclJob job(Topology::regular(2, 1), 1, NcclWay::own);
+    NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
     for (int flow = 0; flow < flows; ++flow) (void)job.add_communicator(flow, {});
     std::array<float, 2> values{};
     const Communicator::Operand part{reinterpret_cast<std::byte*>(values.data()), values.size()};

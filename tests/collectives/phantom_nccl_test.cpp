@@ -41,7 +41,7 @@ PlanCommunicator::Options options_of(const Topology& topology, int me, std::vect
 }
 
 /// When an operation of `elements` floats that all ranks begin at once is over, by NCCL's formula.
-Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclWay way) {
+Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclMode way) {
   runtime::VirtualCluster cluster({.node_of = topology.node_of, .links = {fast, slow}});
   PhantomNccl nccl(cluster, {way, way, way});
   std::vector<std::unique_ptr<CommunicatorSource>> sources;
@@ -104,26 +104,26 @@ TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
 TEST_CASE("operations of NCCL take what rings take") {
   constexpr std::size_t elements = 1000000;  // 1 ms of a fast link, 4 ms of a slow one
   const Topology inside = Topology::regular(4, 1), across = Topology::regular(1, 4), both = Topology::regular(2, 2);
-  CHECK(nccl_time(inside, Collective::all_gather, elements, NcclWay::own) == 750us + 3 * 10us);
-  CHECK(nccl_time(inside, Collective::reduce_scatter, elements, NcclWay::own) == 750us + 3 * 10us);
-  CHECK(nccl_time(inside, Collective::all_reduce, elements, NcclWay::own) == 1500us + 6 * 10us);
-  CHECK(nccl_time(across, Collective::all_gather, elements, NcclWay::own) == 3ms + 3 * 20us);
-  CHECK(nccl_time(across, Collective::all_reduce, elements, NcclWay::own) == 6ms + 4 * 20us);  // by a tree
+  CHECK(nccl_time(inside, Collective::all_gather, elements, NcclMode::own) == 750us + 3 * 10us);
+  CHECK(nccl_time(inside, Collective::reduce_scatter, elements, NcclMode::own) == 750us + 3 * 10us);
+  CHECK(nccl_time(inside, Collective::all_reduce, elements, NcclMode::own) == 1500us + 6 * 10us);
+  CHECK(nccl_time(across, Collective::all_gather, elements, NcclMode::own) == 3ms + 3 * 20us);
+  CHECK(nccl_time(across, Collective::all_reduce, elements, NcclMode::own) == 6ms + 4 * 20us);  // by a tree
   // The NIC of each node carries three quarters once, and two links inside nodes and one between follow each other.
-  CHECK(nccl_time(both, Collective::all_gather, elements, NcclWay::own) == 3ms + 20us + 2 * 10us);
+  CHECK(nccl_time(both, Collective::all_gather, elements, NcclMode::own) == 3ms + 20us + 2 * 10us);
   // Both ranks of a node take half of a half across, together by the NIC, and then half inside.
-  CHECK(nccl_time(both, Collective::all_gather, elements, NcclWay::hierarchical) == 2ms + 20us + 500us + 10us);
-  CHECK(nccl_time(both, Collective::reduce_scatter, elements, NcclWay::hierarchical) == 2ms + 20us + 500us + 10us);
-  CHECK(nccl_time(both, Collective::all_reduce, elements, NcclWay::hierarchical) ==
+  CHECK(nccl_time(both, Collective::all_gather, elements, NcclMode::hierarchical) == 2ms + 20us + 500us + 10us);
+  CHECK(nccl_time(both, Collective::reduce_scatter, elements, NcclMode::hierarchical) == 2ms + 20us + 500us + 10us);
+  CHECK(nccl_time(both, Collective::all_reduce, elements, NcclMode::hierarchical) ==
         4ms + 2 * 20us + 2 * (500us + 10us));
   // A plan's time is the estimate that choices are made by: three steps of 1 MB, in a chunk.
-  CHECK(nccl_time(across, Collective::all_gather, elements / 4, NcclWay::plan) == 3 * (20us + 250us));
+  CHECK(nccl_time(across, Collective::all_gather, elements / 4, NcclMode::plan) == 3 * (20us + 250us));
 }
 
 TEST_CASE("an operation of NCCL begins when its last rank does, and after the one before it") {
   const Topology topology = Topology::regular(2, 1);
   runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {fast, {}}});
-  PhantomNccl nccl(cluster, {NcclWay::own, NcclWay::own, NcclWay::own});
+  PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
   std::vector<std::unique_ptr<CommunicatorSource>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
   for (const int rank : {0, 1}) {
@@ -160,7 +160,7 @@ TEST_CASE(
   for (const bool overlap : {true, false}) {
     CAPTURE(overlap);
     runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
-    PhantomNccl nccl(cluster, {NcclWay::own, NcclWay::own, NcclWay::own});
+    PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
     const ByBytes costs;
     std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;
     std::vector<std::unique_ptr<runtime::Stream>> streams;

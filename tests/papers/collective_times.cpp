@@ -60,7 +60,7 @@ double ends(runtime::VirtualCluster& cluster, int ranks, const std::function<voi
   return runtime::seconds(last);
 }
 
-double by_nccl(const Job& job, NcclWay way) {
+double by_nccl(const Job& job, NcclMode way) {
   runtime::VirtualCluster cluster = cluster_of(job);
   PhantomNccl nccl(cluster, {way, way, way});
   const std::vector<int> ranks = all_ranks(job);
@@ -138,8 +138,8 @@ int main(int argc, char** argv) {
     const auto add = [&](std::string_view name, double seconds) {
       text += fmt::format("{}\"{}\": {:.6g}", text.empty() ? "" : ", ", name, 1e3 * seconds);
     };
-    add("nccl", by_nccl(job, NcclWay::own));
-    add("nccl hierarchical", by_nccl(job, NcclWay::hierarchical));
+    add("nccl", by_nccl(job, NcclMode::own));
+    add("nccl hierarchical", by_nccl(job, NcclMode::hierarchical));
     for (const Algorithm& algorithm : algorithms(job.collective)) add(algorithm.name, by_plan(job, algorithm));
     fmt::print("{{{}}}\n", text);
     return 0;

@@ -29,7 +29,7 @@ struct NcclOfJob {
   explicit NcclOfJob(std::uint64_t seed) : world(seed) {}
 
   collectives::NcclColumn* attach(runtime::Simulation& simulation, int rank, actors::RankPlan& plan,
-                                  collectives::NcclWay way) {
+                                  collectives::NcclMode way) {
     gpus.push_back(world.make_gpu());
     libraries.push_back(world.make_library());
     columns.push_back(std::make_unique<collectives::NcclColumn>(
@@ -40,7 +40,7 @@ struct NcclOfJob {
   }
 };
 
-tests::JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclWay way, std::uint64_t seed,
+tests::JobResult run_by_nccl(const actors::TrainerOptions& options, collectives::NcclMode way, std::uint64_t seed,
                              int* groups = nullptr, const models::Tuning& tuning = {}) {
   NcclOfJob nccl(seed);
   const auto gpt = tests::small_gpt();
@@ -78,7 +78,7 @@ TEST_CASE(
       const auto options = sharded(sharding, grid);
       const auto gpt = tests::small_gpt();
       int groups = 0;
-      const auto by_nccl = run_by_nccl(options, collectives::NcclWay::plan, 3, &groups);
+      const auto by_nccl = run_by_nccl(options, collectives::NcclMode::plan, 3, &groups);
       CHECK(groups > 0);
       tests::check_same_bits(by_nccl, tests::run_simulated(gpt, options, 4));
     }
@@ -97,7 +97,7 @@ TEST_CASE(
     const auto gpt = tests::small_gpt();
     const auto by_plans = tests::run_simulated(
         models::make_gpt(gpt, tuning), tests::RandomTokens(gpt.sequence_length, gpt.vocab_size), options, 4);
-    tests::check_same_bits(by_plans, run_by_nccl(options, collectives::NcclWay::plan, 3, nullptr, tuning));
+    tests::check_same_bits(by_plans, run_by_nccl(options, collectives::NcclMode::plan, 3, nullptr, tuning));
   }
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     NcclOfJob nccl(1);
     const auto far = tests::run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far,
                                           [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
-                                            return nccl.attach(simulation, rank, plan, collectives::NcclWay::plan);
+                                            return nccl.attach(simulation, rank, plan, collectives::NcclMode::plan);
                                           });
     tests::check_same_bits(near, far);
   }
@@ -152,7 +152,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
 TEST_CASE("training by NCCL's own collectives gives the same weights within rounding") {
   tests::Share share(2, 8);
   for (const char* sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig"}) {
-    for (const auto way : {collectives::NcclWay::own, collectives::NcclWay::hierarchical}) {
+    for (const auto way : {collectives::NcclMode::own, collectives::NcclMode::hierarchical}) {
       if (!share.takes()) continue;
       CAPTURE(sharding);
       const auto options = sharded(sharding, {1, 4});
@@ -177,7 +177,7 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
 TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds in its own way") {
   tests::Share share(3, 8);
   for (const std::string sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
-    for (const auto way : {collectives::NcclWay::own, collectives::NcclWay::hierarchical}) {
+    for (const auto way : {collectives::NcclMode::own, collectives::NcclMode::hierarchical}) {
       for (const auto tier : {actors::TierKind::device, actors::TierKind::host}) {
         if (!share.takes()) continue;
         CAPTURE(sharding);
@@ -219,7 +219,7 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
     for (int r = 0; r < 4; ++r) {
       devices.push_back(runtime::make_inline_device());
       auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, r);
-      auto* column = nccl.attach(simulation, r, plan, collectives::NcclWay::own);
+      auto* column = nccl.attach(simulation, r, plan, collectives::NcclMode::own);
       trainers.push_back(std::make_unique<actors::Rank>(simulation.loop(r), simulation.transport(r),
                                                         *devices.back(), actors::Rank::Samples{tokens},
                                                         std::move(plan)));

@@ -1,4 +1,4 @@
-#include "collectives/nccl_stages.hpp"
+#include "collectives/nccl_steps.hpp"
 
 #include "runtime/error.hpp"
 
@@ -61,7 +61,7 @@ void check(const Operand& part, int ranks) {
 }
 
 /// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
-void append(NcclStage& stage, Collective collective, const Operand& part, Range range, int ranks, int me,
+void append(NcclStep& stage, Collective collective, const Operand& part, Range range, int ranks, int me,
             runtime::DType dtype, Room& room) {
   if (range.count == 0) return;
   std::vector<NcclCall>& calls = stage.calls;
@@ -110,7 +110,7 @@ void append(NcclStage& stage, Collective collective, const Operand& part, Range 
   }
 }
 
-void add_stage(std::vector<NcclStage>& stages, NcclStage stage) {
+void add_stage(std::vector<NcclStep>& stages, NcclStep stage) {
   if (!stage.calls.empty() || !stage.sums.empty()) stages.push_back(std::move(stage));
 }
 
@@ -118,16 +118,15 @@ std::size_t chunks_of(const PartScripts& scripts) { return scripts.empty() ? 0 :
 
 }  // namespace
 
-NcclWay nccl_way(std::string_view algorithm) noexcept {
-  if (algorithm == "auto") return NcclWay::own;
-  return algorithm == "hierarchical" ? NcclWay::hierarchical : NcclWay::plan;
+NcclMode nccl_mode(std::string_view algorithm) noexcept {
+  if (algorithm == "auto") return NcclMode::own;
+  return algorithm == "hierarchical" ? NcclMode::hierarchical : NcclMode::plan;
 }
 
-std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                  std::span<const Operand> parts, runtime::DType dtype,
-                                  const NcclPacking& packing) {
-  std::vector<NcclStage> stages;
-  NcclStage stage;
+std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
+                                 std::span<const Operand> parts, runtime::DType dtype, const NcclPacking& packing) {
+  std::vector<NcclStep> stages;
+  NcclStep stage;
   Room room = room_of(packing, stage.span);
   for (const Operand& part : parts) {
     check(part, topology.ranks());
@@ -137,16 +136,16 @@ std::vector<NcclStage> own_stages(Collective collective, const Topology& topolog
   return stages;
 }
 
-std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                           std::span<const Operand> parts, runtime::DType dtype,
-                                           const NcclPacking& packing) {
+std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
+                                          std::span<const Operand> parts, runtime::DType dtype,
+                                          const NcclPacking& packing) {
   const int inner = topology.inner, outer = topology.outer;
   if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype, packing);
   const int i = me % inner, o = me / inner;
   // What the ranks at this place of all rows own together is contiguous (topology.hpp), and so is what a row owns
   // once they have gathered it.
   const auto stage = [&](Collective of, NcclSpan span) {
-    NcclStage made{.span = span};
+    NcclStep made{.span = span};
     Room room = room_of(packing, span);
     for (const Operand& part : parts) {
       check(part, topology.ranks());
@@ -159,7 +158,7 @@ std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology
     }
     return made;
   };
-  std::vector<NcclStage> stages;
+  std::vector<NcclStep> stages;
   switch (collective) {
     case Collective::all_gather:
       add_stage(stages, stage(Collective::all_gather, NcclSpan::column));
@@ -178,13 +177,12 @@ std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology
   return stages;
 }
 
-std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Operand> parts,
-                                   const PartScripts& scripts, int depth, std::byte* staging,
-                                   runtime::DType dtype) {
+std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Operand> parts,
+                                  const PartScripts& scripts, int depth, std::byte* staging, runtime::DType dtype) {
   expect(parts.size() == scripts.size(), "{} parts of a collective have scripts of {}", parts.size(),
          scripts.size());
   expect(depth > 0, "a collective needs a chunk in flight, not {}", depth);
-  std::vector<NcclStage> stages;
+  std::vector<NcclStep> stages;
   const std::size_t chunks = chunks_of(scripts), together = static_cast<std::size_t>(depth);
   for (std::size_t first = 0; first < chunks; first += together) {
     const std::size_t end = std::min(chunks, first + together);
@@ -194,7 +192,7 @@ std::vector<NcclStage> plan_stages(const Topology& topology, std::span<const Ope
       for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, (*of_part)[chunk].steps.size());
     }
     for (std::size_t number = 0; number < steps; ++number) {
-      NcclStage stage;
+      NcclStep stage;
       std::byte* arrival = staging;  // the stream has added what was here before it receives again
       for (std::size_t chunk = first; chunk < end; ++chunk) {
         for (std::size_t part = 0; part < parts.size(); ++part) {

@@ -20,13 +20,13 @@
 namespace ranvier::collectives {
 
 /// How NCCL is asked for a collective.
-enum class NcclWay {
+enum class NcclMode {
   own,           ///< by its own algorithms, which know the links
   hierarchical,  ///< inside the nodes and across them by communicators of their own (MiCS §3.3)
   plan,          ///< by sends and receives that follow a plan, with the bits of that plan's sums
 };
 /// For an algorithm's name as the flags have it: own for "auto".
-[[nodiscard]] NcclWay nccl_way(std::string_view algorithm) noexcept;
+[[nodiscard]] NcclMode nccl_mode(std::string_view algorithm) noexcept;
 
 struct NcclCall {
   enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
@@ -48,7 +48,7 @@ enum class NcclSpan {
 inline constexpr int nccl_spans = 3;
 
 /// Calls that go as one group, what is packed for them, and what becomes of what came.
-struct NcclStage {
+struct NcclStep {
   /// From array to array, one of which lies in runs or both are flat.
   struct Move {
     std::byte* to = nullptr;
@@ -72,7 +72,7 @@ struct NcclStage {
   std::vector<Move> unpacks = {};  ///< copied once they are done
   std::vector<Move> sums = {};     ///< added then
 
-  friend bool operator==(const NcclStage&, const NcclStage&) = default;
+  friend bool operator==(const NcclStep&, const NcclStep&) = default;
 };
 
 /// Where a stage may pack what lies in runs: memory for those of a row, and for those of a team or a column, as these
@@ -84,24 +84,24 @@ struct NcclPacking {
 };
 
 /// By NCCL's own algorithms: one stage, or none where there are no elements. `me` is the rank of the topology.
-[[nodiscard]] std::vector<NcclStage> own_stages(Collective collective, const Topology& topology, int me,
-                                                std::span<const Communicator::Operand> parts, runtime::DType dtype,
-                                                const NcclPacking& packing = {});
+[[nodiscard]] std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
+                                               std::span<const Communicator::Operand> parts, runtime::DType dtype,
+                                               const NcclPacking& packing = {});
 
 /// Across the rows and inside them. As own_stages() where the topology has one row or rows of one.
-[[nodiscard]] std::vector<NcclStage> hierarchical_stages(Collective collective, const Topology& topology, int me,
-                                                         std::span<const Communicator::Operand> parts,
-                                                         runtime::DType dtype, const NcclPacking& packing = {});
+[[nodiscard]] std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
+                                                        std::span<const Communicator::Operand> parts,
+                                                        runtime::DType dtype, const NcclPacking& packing = {});
 
 /// The part of this rank in every chunk of a plan, by part.
 using PartScripts = std::vector<std::shared_ptr<const std::vector<Script>>>;
 
 /// A plan's steps, `depth` chunks side by side in each group. What is to be added arrives at `staging`, which has
 /// Executor::staging_bytes() of these scripts.
-[[nodiscard]] std::vector<NcclStage> plan_stages(const Topology& topology,
-                                                 std::span<const Communicator::Operand> parts,
-                                                 const PartScripts& scripts, int depth, std::byte* staging,
-                                                 runtime::DType dtype);
+[[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology,
+                                                std::span<const Communicator::Operand> parts,
+                                                const PartScripts& scripts, int depth, std::byte* staging,
+                                                runtime::DType dtype);
 
 /// The ranks of a span, as ranks of the topology in the order of NCCL's.
 [[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);

@@ -1,4 +1,4 @@
-#include "collectives/nccl_stages.hpp"
+#include "collectives/nccl_steps.hpp"
 
 #include "collectives/executor.hpp"
 #include "collectives/nccl_library.hpp"
@@ -25,18 +25,18 @@ TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece
   const Topology topology = Topology::regular(2, 2);  // rank 1 owns piece 2
   const Communicator::Operand part{memory, 40};
   CHECK(own_stages(Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::team, {{Kind::all_gather, at(20), at(0), 10}}}});
+        std::vector<NcclStep>{{NcclSpan::team, {{Kind::all_gather, at(20), at(0), 10}}}});
   CHECK(own_stages(Collective::reduce_scatter, topology, 1, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::team, {{Kind::reduce_scatter, at(0), at(20), 10}}}});
+        std::vector<NcclStep>{{NcclSpan::team, {{Kind::reduce_scatter, at(0), at(20), 10}}}});
   CHECK(own_stages(Collective::all_reduce, topology, 1, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 40}}}});
+        std::vector<NcclStep>{{NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 40}}}});
   CHECK(nccl_members(topology, 1, NcclSpan::team) == std::vector<int>{0, 2, 1, 3});
 }
 
 TEST_CASE("several parts are one group, and parts without elements none") {
   const std::vector<Communicator::Operand> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
   CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
-        std::vector<NcclStage>{
+        std::vector<NcclStep>{
             {NcclSpan::team, {{Kind::all_reduce, at(0), at(0), 8}, {Kind::all_reduce, at(100), at(100), 4}}}});
   CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, {&parts[1], 1}, DType::f32).empty());
 }
@@ -102,15 +102,15 @@ TEST_CASE("a hierarchical gather goes across the rows and then inside them, a re
   const Communicator::Operand part{memory, 60};
   const int me = 3;  // place 1 of row 1: piece 4
   CHECK(hierarchical_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
-                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
+        std::vector<NcclStep>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
+                              {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
   CHECK(hierarchical_stages(Collective::reduce_scatter, topology, me, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
-                               {NcclSpan::column, {{Kind::reduce_scatter, at(30), at(40), 10}}}});
+        std::vector<NcclStep>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
+                              {NcclSpan::column, {{Kind::reduce_scatter, at(30), at(40), 10}}}});
   CHECK(hierarchical_stages(Collective::all_reduce, topology, me, {&part, 1}, DType::f32) ==
-        std::vector<NcclStage>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
-                               {NcclSpan::column, {{Kind::all_reduce, at(30), at(30), 30}}},
-                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
+        std::vector<NcclStep>{{NcclSpan::row, {{Kind::reduce_scatter, at(0), at(30), 30}}},
+                              {NcclSpan::column, {{Kind::all_reduce, at(30), at(30), 30}}},
+                              {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
   CHECK(nccl_members(topology, me, NcclSpan::row) == std::vector<int>{2, 3});
   CHECK(nccl_members(topology, me, NcclSpan::column) == std::vector<int>{1, 3, 5});
   const Topology flat = Topology::regular(6, 1);
@@ -130,8 +130,8 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
         Executor::staging_bytes({.parts = {{part.data, scripts[0], part.run, part.stride}}, .depth = 2});
     const auto stages = plan_stages(topology, {&part, 1}, scripts, 2, staging, DType::f32);
     CHECK(stages.size() >= 3);
-    for (const NcclStage& stage : stages) {
-      for (const NcclStage::Move& sum : stage.sums) {
+    for (const NcclStep& stage : stages) {
+      for (const NcclStep::Move& sum : stage.sums) {
         CHECK(sum.from >= staging);
         CHECK(sum.from + sum.count * 4 <= staging + bytes);
         CHECK(std::any_of(stage.calls.begin(), stage.calls.end(), [&](const NcclCall& call) {
@@ -143,10 +143,10 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
 }
 
 TEST_CASE("an algorithm's name says how NCCL is asked") {
-  CHECK(nccl_way("auto") == NcclWay::own);
-  CHECK(nccl_way("hierarchical") == NcclWay::hierarchical);
+  CHECK(nccl_mode("auto") == NcclMode::own);
+  CHECK(nccl_mode("hierarchical") == NcclMode::hierarchical);
   for (const char* name : {"ring", "recursive", "h-ring", "ho-ring", "torus"})
-    CHECK(nccl_way(name) == NcclWay::plan);
+    CHECK(nccl_mode(name) == NcclMode::plan);
 }
 
 TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
