@@ -1,6 +1,6 @@
 #include "collectives/hierarchical.hpp"
 
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 namespace ranvier::collectives {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 namespace ranvier::collectives {
 

@@ -1,6 +1,6 @@
 #include "collectives/recursive.hpp"
 
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 namespace ranvier::collectives {
 
@@ -9,7 +9,7 @@ namespace {
 Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk,
             int only) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
-  Circle all;
+  GatherTeam all;
   for (int piece = 0; piece < topology.ranks(); ++piece) {
     all.members.push_back(topology.rank_of_piece(piece));
     all.blocks.push_back(block_of_pieces(plan, piece, 1, chunks, chunk));

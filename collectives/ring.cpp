@@ -1,6 +1,6 @@
 #include "collectives/ring.hpp"
 
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 namespace ranvier::collectives {
 
@@ -9,7 +9,7 @@ namespace {
 Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int only,
             bool backwards) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
-  Circle all;
+  GatherTeam all;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
     all.members.push_back(rank);
     all.blocks.push_back(block_of_pieces(plan, plan.piece(rank), 1, chunks, chunk));

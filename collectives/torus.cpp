@@ -1,7 +1,7 @@
 #include "collectives/torus.hpp"
 
 #include "collectives/h_ring.hpp"
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 namespace ranvier::collectives {
 

@@ -1,4 +1,4 @@
-#include "collectives/stages.hpp"
+#include "collectives/plan_builders.hpp"
 
 #include <fmt/format.h>
 
@@ -16,11 +16,11 @@ void add_operations(Step& step, Action action, int peer, const Block& block) {
 }
 
 /// Blocks [first, first + count) of the circle, cyclically, as few runs.
-Block run_of_blocks(const Circle& circle, int first, int count) {
-  const auto members = static_cast<int>(circle.members.size());
+Block run_of_blocks(const GatherTeam& team, int first, int count) {
+  const auto members = static_cast<int>(team.members.size());
   Block ranges;
   for (int i = first; i < first + count; ++i) {
-    const Block& block = circle.blocks[i % members];
+    const Block& block = team.blocks[i % members];
     ranges.insert(ranges.end(), block.begin(), block.end());
   }
   std::sort(ranges.begin(), ranges.end(),
@@ -38,41 +38,41 @@ Block run_of_blocks(const Circle& circle, int first, int count) {
 
 bool wanted(int only, int rank) { return only == every_rank || only == rank; }
 
-bool is_empty(const Circle& circle) { return circle.blocks.front().empty(); }
+bool is_empty(const GatherTeam& team) { return team.blocks.front().empty(); }
 
 }  // namespace
 
-void gather_round_ring(Plan& plan, const Circle& circle, int only, bool backwards) {
-  if (is_empty(circle)) return;
-  const auto members = static_cast<int>(circle.members.size());
+void gather_round_ring(Plan& plan, const GatherTeam& team, int only, bool backwards) {
+  if (is_empty(team)) return;
+  const auto members = static_cast<int>(team.members.size());
   const int forward = backwards ? members - 1 : 1;
   for (int me = 0; me < members; ++me) {
-    if (!wanted(only, circle.members[me])) continue;
+    if (!wanted(only, team.members[me])) continue;
     const int next = (me + forward) % members, previous = (me + members - forward) % members;
     for (int hop = 0; hop < members - 1; ++hop) {
       const int mine = (me + (members - forward) * hop) % members;
       Step step;
-      add_operations(step, Action::receive, circle.members[previous],
-                     circle.blocks[(mine + members - forward) % members]);
-      add_operations(step, Action::send, circle.members[next], circle.blocks[mine]);
-      plan.ranks[circle.members[me]].push_back(std::move(step));
+      add_operations(step, Action::receive, team.members[previous],
+                     team.blocks[(mine + members - forward) % members]);
+      add_operations(step, Action::send, team.members[next], team.blocks[mine]);
+      plan.ranks[team.members[me]].push_back(std::move(step));
     }
   }
 }
 
-void gather_by_doubling(Plan& plan, const Circle& circle, int only) {
-  if (is_empty(circle)) return;
-  const auto members = static_cast<int>(circle.members.size());
+void gather_by_doubling(Plan& plan, const GatherTeam& team, int only) {
+  if (is_empty(team)) return;
+  const auto members = static_cast<int>(team.members.size());
   for (int distance = 1; distance < members; distance *= 2) {
     const int count = std::min(distance, members - distance);
     for (int me = 0; me < members; ++me) {
-      if (!wanted(only, circle.members[me])) continue;
+      if (!wanted(only, team.members[me])) continue;
       Step step;
-      add_operations(step, Action::receive, circle.members[(me + distance) % members],
-                     run_of_blocks(circle, me + distance, count));
-      add_operations(step, Action::send, circle.members[(me + members - distance) % members],
-                     run_of_blocks(circle, me, count));
-      plan.ranks[circle.members[me]].push_back(std::move(step));
+      add_operations(step, Action::receive, team.members[(me + distance) % members],
+                     run_of_blocks(team, me + distance, count));
+      add_operations(step, Action::send, team.members[(me + members - distance) % members],
+                     run_of_blocks(team, me, count));
+      plan.ranks[team.members[me]].push_back(std::move(step));
     }
   }
 }
@@ -111,11 +111,11 @@ Block block_of_pieces(const Plan& plan, int first, int count, int chunks, int ch
 
 Plan gather_across_then_inside(std::string_view name, const Topology& topology, std::size_t elements, int chunks,
                                int chunk, int only,
-                               const std::function<void(Plan&, const Circle&, int only)>& gather) {
+                               const std::function<void(Plan&, const GatherTeam&, int only)>& gather) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
   for (int i = 0; i < topology.inner; ++i) {
     if (only != every_rank && only % topology.inner != i) continue;
-    Circle across;
+    GatherTeam across;
     for (int o = 0; o < topology.outer; ++o) {
       const int rank = topology.rank(i, o);
       across.members.push_back(rank);
@@ -125,7 +125,7 @@ Plan gather_across_then_inside(std::string_view name, const Topology& topology, 
   }
   for (int o = 0; o < topology.outer; ++o) {
     if (only != every_rank && only / topology.inner != o) continue;
-    Circle inside;
+    GatherTeam inside;
     for (int i = 0; i < topology.inner; ++i) {
       inside.members.push_back(topology.rank(i, o));
       inside.blocks.push_back(block_of_pieces(plan, i * topology.outer, topology.outer, chunks, chunk));

@@ -21,18 +21,18 @@ using Block = std::vector<Range>;
 
 /// Ranks that gather among themselves: member m starts with block m, and all end with all blocks. All circles of a
 /// stage have the same number of members and equal blocks, so that their steps stay abreast.
-struct Circle {
+struct GatherTeam {
   std::vector<int> members;
   std::vector<Block> blocks;
 };
 
 /// Blocks travel once round, to the next member or, backwards, to the one before. Steps: members - 1. `only` as in
 /// every_rank.
-void gather_round_ring(Plan& plan, const Circle& circle, int only, bool backwards = false);
+void gather_round_ring(Plan& plan, const GatherTeam& team, int only, bool backwards = false);
 
 /// Each member's run of blocks doubles in every step, from the member as far ahead (Bruck; blocks stay where they
 /// belong, so there is nothing to rotate afterwards). Any number of members. Steps: ⌈log2 members⌉.
-void gather_by_doubling(Plan& plan, const Circle& circle, int only);
+void gather_by_doubling(Plan& plan, const GatherTeam& team, int only);
 
 /// A plan without steps, whose pieces are those of the topology.
 [[nodiscard]] Plan empty_plan(std::string_view name, const Topology& topology, std::size_t elements, int chunks,
@@ -44,7 +44,7 @@ void gather_by_doubling(Plan& plan, const Circle& circle, int only);
 /// All-gather across the rows and then inside them, both by `gather`.
 [[nodiscard]] Plan gather_across_then_inside(std::string_view name, const Topology& topology, std::size_t elements,
                                              int chunks, int chunk, int only,
-                                             const std::function<void(Plan&, const Circle&, int only)>& gather);
+                                             const std::function<void(Plan&, const GatherTeam&, int only)>& gather);
 
 /// The reduce-scatter that is this all-gather backwards. No step of the gather sends a range twice.
 [[nodiscard]] Plan mirrored(Plan all_gather);
