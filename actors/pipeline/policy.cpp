@@ -45,7 +45,7 @@ Direction if_ready(Direction wanted, const PipelineProgress& p) {
 /// Passes that 1F1B starts before the first backward pass, less one: stages nearer to the front keep more microbatches
 /// in flight, the last one none beside its own. With several chunks a group goes through all of them but the last
 /// before that, and a stage is two passes ahead of the next one (Narayanan et al. 2021, §2.2); chunks have the slots
-/// for that (chunk_slots()).
+/// for that (slice_slots()).
 int warm_up(const PipelineProgress& p) {
   const int behind = p.stages - 1 - p.stage;
   if (p.chunks == 1) return std::min(behind, p.limit - 1);

@@ -9,7 +9,7 @@
 // taken the activation. Loop thread only.
 #pragma once
 
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_batch.hpp"
 #include "actors/pipeline/slice_map.hpp"

@@ -191,7 +191,7 @@ void StageActor::announce_following() {
   const Direction direction = choose(following);
   if (direction == Direction::none) return;
   const bool forward = direction == Direction::forward;
-  const ChunkPass pass = order_.at(forward, forward ? following.forwards : following.backwards);
+  const SlicePass pass = order_.at(forward, forward ? following.forwards : following.backwards);
   announce(direction, static_cast<std::size_t>(pass.chunk), pass.microbatch);
 }
 

@@ -140,7 +140,7 @@ class StageActor final : public Part {
 
   Batch batch_;
   Done done_;
-  ChunkOrder order_;
+  SliceOrder order_;
   bool running_ = false;
   bool queueing_ = false;       // a pass began, and not all of its steps are queued
   int queued_ = 0;              // passes whose steps are all queued and not all done

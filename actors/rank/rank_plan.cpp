@@ -1,6 +1,6 @@
 #include "actors/rank/rank_plan.hpp"
 
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "actors/pipeline/slice_balance.hpp"
 #include "actors/rank/frozen_values.hpp"
 #include "runtime/error.hpp"
@@ -85,7 +85,7 @@ void check_chunks(const TrainerOptions& options) {
 std::vector<int> slots_of(const TrainerOptions& options, Policy policy, int stage) {
   const int microbatches = microbatches_of(options), stages = options.grid.g_inter;
   if (options.chunks_per_rank > 1)
-    return chunk_slots(policy, stage, stages, options.chunks_per_rank, microbatches, options.pipeline_limit);
+    return slice_slots(policy, stage, stages, options.chunks_per_rank, microbatches, options.pipeline_limit);
   const int wanted = options.pipeline_limit > 0        ? options.pipeline_limit
                      : options.policy == Policy::gpipe ? microbatches
                                                        : stages;

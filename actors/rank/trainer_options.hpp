@@ -32,7 +32,7 @@ struct TrainerOptions {
   int microbatch_size = 1;
   int chunks_per_rank = 1;  ///< slices of the layers that each rank of a pipeline has; above 1 they are interleaved
   int pipeline_limit = 0;   ///< microbatches in flight per pipeline; 0: g_inter, or all under GPipe; with several
-                            ///< chunks per rank in each chunk, and 0: chunk_slots()
+                            ///< chunks per rank in each chunk, and 0: slice_slots()
   Policy policy = Policy::message_driven;
   bool defer_weights = false;         ///< weight gradients wait; with message_driven that is zero_bubble
   std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_places()

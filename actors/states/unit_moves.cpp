@@ -1,6 +1,6 @@
 #include "actors/states/unit_moves.hpp"
 
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "models/pass_order.hpp"
 #include "runtime/error.hpp"
 
@@ -56,7 +56,7 @@ std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::spa
                             .limit = front.slots(),
                             .deferred_limit = waits ? front.deferred_places() : 0};
   const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
-  const ChunkOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
+  const SliceOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
   models::OrderedPass pass;
   // Microbatches whose weight gradients were done as the pass before began: then the next one is announced.
   int weights_before = 0, weights_now = 0;

@@ -1,6 +1,6 @@
 #include "apps/plan/trial.hpp"
 
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "apps/program/default_precision.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/plan/nodes.hpp"
@@ -284,7 +284,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
       key += slice_class(slices, static_cast<std::size_t>(map.slice_of(s, chunk)));
     if (map.chunks > 1)
       key += fmt::format(" slots {}",
-                         fmt::join(actors::chunk_slots(trainer.policy, s, map.stages, map.chunks,
+                         fmt::join(actors::slice_slots(trainer.policy, s, map.stages, map.chunks,
                                                        actors::microbatches_of(trainer), trainer.pipeline_limit),
                                    "+"));
     const auto [place, is_new] = known.try_emplace(key, plans.distinct.size());

@@ -150,7 +150,7 @@ TEST_CASE("chunks take the slots that they have, and share what holds nothing be
   for (int rank = 0; rank < 4; ++rank) {
     CAPTURE(rank);
     const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, rank);
-    CHECK(plan.slots == actors::chunk_slots(options.policy, rank, 4, 2, 16, 0));
+    CHECK(plan.slots == actors::slice_slots(options.policy, rank, 4, 2, 16, 0));
     REQUIRE(plan.layers.size() == 2);
     CHECK(plan.layers[1].begin - plan.layers[0].begin == 8);
     // Each slice is as large as a stage of its own layers, slot by slot, and has the rank's scratch once.

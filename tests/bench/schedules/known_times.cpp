@@ -233,7 +233,7 @@ Rule longest_way_first(const KnownPipeline& pipeline, const WaysToEnd& ways, con
 
 Rule rule_of(Policy policy, const KnownPipeline& pipeline) {
   const SliceMap map = pipeline.map;
-  const actors::ChunkOrder order{map.chunks, pipeline.microbatches(),
+  const actors::SliceOrder order{map.chunks, pipeline.microbatches(),
                                  actors::chunk_group(policy, map.stages, pipeline.slots.front().front())};
   return [policy, map, order](const StageState& stage) {
     const auto next = [&](bool forward) {

@@ -3,7 +3,7 @@
 // somebody who knows all durations beforehand can find. One thread.
 #pragma once
 
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "actors/pipeline/policy.hpp"
 #include "actors/pipeline/slice_map.hpp"
 

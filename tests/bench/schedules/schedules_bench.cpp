@@ -11,7 +11,7 @@
 // share of the clairvoyant one with as many chunks; `least_share` as one of what no schedule can beat. `slots` are the
 // most microbatches in flight on a rank, those in one of its chunks counted by the chunk's share of its layers.
 // `schedules.py` makes tables and a plot of it.
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "runtime/error.hpp"
@@ -194,7 +194,7 @@ bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
   for (int stage = 0; stage < map.stages; ++stage) {
     pipeline.slots.push_back(
         map.chunks == 1 ? std::vector{std::min(map.stages, microbatches)}
-                        : actors::chunk_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
+                        : actors::slice_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
     auto& deferred = pipeline.deferred.emplace_back();
     for (const int slots : pipeline.slots.back())
       deferred.push_back(std::min(actors::deferred_places(options, stage), slots));

@@ -1,4 +1,4 @@
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 
 #include "runtime/error.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace ranvier::actors {
 
-ChunkPass ChunkOrder::at(bool forward, int number) const {
+SlicePass SliceOrder::at(bool forward, int number) const {
   const int before = number / (group * chunks) * group;  // microbatches of the groups before
   const int size = std::min(group, microbatches - before);
   const int in_group = number - before * chunks;
@@ -14,7 +14,7 @@ ChunkPass ChunkOrder::at(bool forward, int number) const {
   return {forward ? turn : chunks - 1 - turn, before + in_group % size};
 }
 
-int ChunkOrder::number_of(bool forward, const ChunkPass& pass) const {
+int SliceOrder::number_of(bool forward, const SlicePass& pass) const {
   const int before = pass.microbatch / group * group;
   const int size = std::min(group, microbatches - before);
   const int turn = forward ? pass.chunk : chunks - 1 - pass.chunk;
@@ -23,7 +23,7 @@ int ChunkOrder::number_of(bool forward, const ChunkPass& pass) const {
 
 int chunk_group(Policy policy, int stages, int limit) { return policy == Policy::gpipe ? limit : stages; }
 
-std::optional<int> next_chunk(const ChunkOrder& order, bool forward, std::span<const NextPass> chunks, bool fixed) {
+std::optional<int> next_chunk(const SliceOrder& order, bool forward, std::span<const NextPass> chunks, bool fixed) {
   if (chunks.size() == 1)
     return chunks[0].ready && chunks[0].microbatch < order.microbatches ? std::optional(0) : std::nullopt;
   std::optional<int> first;
@@ -39,7 +39,7 @@ std::optional<int> next_chunk(const ChunkOrder& order, bool forward, std::span<c
   return first && chunks[static_cast<std::size_t>(*first)].ready ? first : std::nullopt;
 }
 
-std::vector<int> chunk_slots(Policy policy, int stage, int stages, int chunks, int microbatches, int limit) {
+std::vector<int> slice_slots(Policy policy, int stage, int stages, int chunks, int microbatches, int limit) {
   const bool free = messages_decide(policy);
   if (policy == Policy::gpipe || (free && limit > 0)) {
     const int most = limit > 0 ? std::min(limit, microbatches) : microbatches;
@@ -52,12 +52,12 @@ std::vector<int> chunk_slots(Policy policy, int stage, int stages, int chunks, i
                             .limit = microbatches,
                             .forward_ready = true,
                             .backward_ready = true};
-  const ChunkOrder order{chunks, microbatches, chunk_group(policy, stages, microbatches)};
+  const SliceOrder order{chunks, microbatches, chunk_group(policy, stages, microbatches)};
   std::vector<int> in_flight(static_cast<std::size_t>(chunks), 0);
   std::vector<int> most(in_flight.size(), free ? std::min(stages, microbatches) : 0);
   while (progress.backwards < order.passes()) {
     const bool forward = next_direction(Policy::one_f_one_b, progress) == Direction::forward;
-    const ChunkPass pass = order.at(forward, forward ? progress.forwards++ : progress.backwards++);
+    const SlicePass pass = order.at(forward, forward ? progress.forwards++ : progress.backwards++);
     const auto c = static_cast<std::size_t>(pass.chunk);
     in_flight[c] += forward ? 1 : -1;
     most[c] = std::max(most[c], in_flight[c]);

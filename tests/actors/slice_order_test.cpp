@@ -1,4 +1,4 @@
-#include "actors/pipeline/chunk_order.hpp"
+#include "actors/pipeline/slice_order.hpp"
 #include "actors/pipeline/slice_map.hpp"
 
 #include <doctest/doctest.h>
@@ -14,10 +14,10 @@ using namespace ranvier::actors;
 
 namespace {
 
-std::string text_of(const ChunkOrder& order, bool forward) {
+std::string text_of(const SliceOrder& order, bool forward) {
   std::string text;
   for (int number = 0; number < order.passes(); ++number) {
-    const ChunkPass pass = order.at(forward, number);
+    const SlicePass pass = order.at(forward, number);
     text += std::to_string(pass.microbatch) + static_cast<char>('a' + pass.chunk) + ' ';
   }
   return text;
@@ -25,7 +25,7 @@ std::string text_of(const ChunkOrder& order, bool forward) {
 
 /// All passes of a stage as interleaved 1F1B orders them.
 std::string schedule_of(int stage, int stages, int chunks, int microbatches) {
-  const ChunkOrder order{chunks, microbatches, stages};
+  const SliceOrder order{chunks, microbatches, stages};
   PipelineProgress p{.stage = stage,
                      .stages = stages,
                      .chunks = chunks,
@@ -36,7 +36,7 @@ std::string schedule_of(int stage, int stages, int chunks, int microbatches) {
   std::string text;
   while (p.backwards < order.passes()) {
     const bool forward = next_direction(Policy::one_f_one_b, p) == Direction::forward;
-    const ChunkPass pass = order.at(forward, forward ? p.forwards++ : p.backwards++);
+    const SlicePass pass = order.at(forward, forward ? p.forwards++ : p.backwards++);
     text += (forward ? 'F' : 'B') + std::to_string(pass.microbatch) + static_cast<char>('a' + pass.chunk) + ' ';
   }
   return text;
@@ -74,11 +74,11 @@ TEST_CASE("groups of microbatches pass chunk after chunk, forwards from the firs
   for (const int chunks : {1, 2, 3, 4}) {
     for (const int group : {1, 2, 3, 8}) {
       for (const int microbatches : {1, 2, 5, 8, 13}) {
-        const ChunkOrder order{chunks, microbatches, group};
+        const SliceOrder order{chunks, microbatches, group};
         for (const bool forward : {true, false}) {
           std::vector<int> next(std::size_t(chunks), 0);
           for (int number = 0; number < order.passes(); ++number) {
-            const ChunkPass pass = order.at(forward, number);
+            const SlicePass pass = order.at(forward, number);
             CHECK(order.number_of(forward, pass) == number);
             CHECK(pass.microbatch == next[std::size_t(pass.chunk)]++);  // each chunk in the order of microbatches
           }
@@ -96,7 +96,7 @@ TEST_CASE("1F1B with chunks is Narayanan's schedule") {
 }
 
 TEST_CASE("of chunks that are ready the one that is first in the order comes next, or none before its turn") {
-  const ChunkOrder order{2, 4, 2};
+  const SliceOrder order{2, 4, 2};
   const auto of = [&](bool forward, std::array<NextPass, 2> chunks, bool fixed) {
     return next_chunk(order, forward, chunks, fixed).value_or(-1);
   };
@@ -121,22 +121,22 @@ TEST_CASE("chunks have as many slots as the order of their passes takes") {
     for (const int chunks : {2, 3, 4}) {
       for (int stage = 0; stage < stages; ++stage) {
         const int microbatches = 4 * stages;
-        const Slots slots = chunk_slots(Policy::one_f_one_b, stage, stages, chunks, microbatches, 0);
+        const Slots slots = slice_slots(Policy::one_f_one_b, stage, stages, chunks, microbatches, 0);
         const int warm_up = (chunks - 1) * stages + 2 * (stages - 1 - stage);
         CHECK(std::accumulate(slots.begin(), slots.end(), 0) >= warm_up + 1);
         CHECK(*std::max_element(slots.begin(), slots.end()) <= 2 * stages);
-        const Slots free = chunk_slots(Policy::message_driven, stage, stages, chunks, microbatches, 0);
+        const Slots free = slice_slots(Policy::message_driven, stage, stages, chunks, microbatches, 0);
         for (std::size_t c = 0; c < slots.size(); ++c) CHECK(free[c] == std::max(slots[c], stages));
       }
     }
   }
-  CHECK(chunk_slots(Policy::one_f_one_b, 0, 4, 2, 16, 0) == Slots{8, 4});
-  CHECK(chunk_slots(Policy::one_f_one_b, 3, 4, 2, 16, 0) == Slots{5, 1});
-  CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 16, 0) == Slots{5, 4});
-  CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 16, 6) == Slots{6, 6});
-  CHECK(chunk_slots(Policy::zero_bubble, 3, 4, 2, 16, 0) == Slots{8, 4});
-  CHECK(chunk_slots(Policy::zero_bubble, 3, 4, 2, 16, 6) == Slots{6, 6});
-  CHECK(chunk_slots(Policy::message_driven, 3, 4, 2, 3, 0) == Slots{3, 3});
-  CHECK(chunk_slots(Policy::gpipe, 1, 4, 3, 16, 0) == Slots{16, 16, 16});
-  CHECK(chunk_slots(Policy::gpipe, 1, 4, 3, 16, 2) == Slots{2, 2, 2});
+  CHECK(slice_slots(Policy::one_f_one_b, 0, 4, 2, 16, 0) == Slots{8, 4});
+  CHECK(slice_slots(Policy::one_f_one_b, 3, 4, 2, 16, 0) == Slots{5, 1});
+  CHECK(slice_slots(Policy::message_driven, 3, 4, 2, 16, 0) == Slots{5, 4});
+  CHECK(slice_slots(Policy::message_driven, 3, 4, 2, 16, 6) == Slots{6, 6});
+  CHECK(slice_slots(Policy::zero_bubble, 3, 4, 2, 16, 0) == Slots{8, 4});
+  CHECK(slice_slots(Policy::zero_bubble, 3, 4, 2, 16, 6) == Slots{6, 6});
+  CHECK(slice_slots(Policy::message_driven, 3, 4, 2, 3, 0) == Slots{3, 3});
+  CHECK(slice_slots(Policy::gpipe, 1, 4, 3, 16, 0) == Slots{16, 16, 16});
+  CHECK(slice_slots(Policy::gpipe, 1, 4, 3, 16, 2) == Slots{2, 2, 2});
 }

@@ -18,14 +18,14 @@
 namespace ranvier::actors {
 
 /// A pass of a microbatch through a chunk.
-struct ChunkPass {
+struct SlicePass {
   int chunk = 0;
   int microbatch = 0;
 
-  friend bool operator==(const ChunkPass&, const ChunkPass&) = default;
+  friend bool operator==(const SlicePass&, const SlicePass&) = default;
 };
 
-struct ChunkOrder {
+struct SliceOrder {
   int chunks = 1;
   int microbatches = 1;
   int group = 1;  ///< microbatches; the last one may be smaller
@@ -33,8 +33,8 @@ struct ChunkOrder {
   /// As many as a direction has.
   [[nodiscard]] int passes() const noexcept { return chunks * microbatches; }
   /// The pass with that number, of `forward` ones or of backward ones.
-  [[nodiscard]] ChunkPass at(bool forward, int number) const;
-  [[nodiscard]] int number_of(bool forward, const ChunkPass& pass) const;
+  [[nodiscard]] SlicePass at(bool forward, int number) const;
+  [[nodiscard]] int number_of(bool forward, const SlicePass& pass) const;
 };
 
 /// Microbatches of a group: as many as there are stages, under GPipe those of a wave of `limit`.
@@ -47,14 +47,14 @@ struct NextPass {
 };
 
 /// The chunk that is next in a direction; none: its pass is not ready. `fixed`: in that order whatever is ready.
-[[nodiscard]] std::optional<int> next_chunk(const ChunkOrder& order, bool forward, std::span<const NextPass> chunks,
+[[nodiscard]] std::optional<int> next_chunk(const SliceOrder& order, bool forward, std::span<const NextPass> chunks,
                                             bool fixed);
 
 /// The most microbatches that each chunk of a stage has in flight, by chunk: under 1F1B what its order needs, and where
 /// messages decide at least a group more than none, so that it can be through before the next one begins. Where
 /// weight gradients wait all stages have what the first one has, as with one chunk. `limit`: of each chunk, under a
 /// policy that can do with any; 0: none.
-[[nodiscard]] std::vector<int> chunk_slots(Policy policy, int stage, int stages, int chunks, int microbatches,
+[[nodiscard]] std::vector<int> slice_slots(Policy policy, int stage, int stages, int chunks, int microbatches,
                                            int limit);
 
 }  // namespace ranvier::actors
