@@ -159,7 +159,7 @@ void GradientRecords::start_stretches() {
 void GradientRecords::add(const StretchOfUse& part, std::byte* slot) {
   const std::byte* place = calls_[part.unit][part.use].front().place;
   const UnitState& unit = states_->all()[part.unit];
-  UnitCut::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
+  BucketPartition::Spread spread = unit.cut.spread(range(part.unit), part.stretch.bucket);
   spread.runs.first = part.stretch.begin;
   runtime::add(stream_, slot, place + spread.begin * width_, states_->precision().gradient, part.stretch.elements(),
                {}, spread.runs);

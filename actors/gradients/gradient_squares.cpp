@@ -11,7 +11,7 @@ using runtime::MemorySpace;
 
 namespace {
 
-static_assert(UnitCut::granule % runtime::squares_block_elements == 0);
+static_assert(BucketPartition::granule % runtime::squares_block_elements == 0);
 
 std::size_t blocks_of_piece(const UnitState& unit) {
   return (unit.cut.piece_elements() + runtime::squares_block_elements - 1) / runtime::squares_block_elements;

@@ -99,7 +99,7 @@ std::span<std::byte> ParameterRecords::buffer(std::size_t index, Piece piece) co
 
 template <typename F>
 void ParameterRecords::for_runs(Piece piece, F&& f) const {
-  const UnitCut& cut = states_->all()[piece.unit].cut;
+  const BucketPartition& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
     std::size_t offset = layout(piece).record_offset(bucket);
@@ -112,7 +112,7 @@ void ParameterRecords::for_runs(Piece piece, F&& f) const {
 
 void ParameterRecords::add_ranges(Piece piece, const std::byte* image,
                                   std::vector<runtime::ConstBytes>& ranges) const {
-  const UnitCut& cut = states_->all()[piece.unit].cut;
+  const BucketPartition& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
   for (std::size_t p = 0; p < cut.pieces(part.range); ++p) {
@@ -212,7 +212,7 @@ StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
 /// Record by record between the region and the device.
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
-  const UnitCut& cut = states_->all()[piece.unit].cut;
+  const BucketPartition& cut = states_->all()[piece.unit].cut;
   const UnitPart& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
   if (cut.buckets() == 0) return context_->loop.post(std::move(done));

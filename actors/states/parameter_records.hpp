@@ -65,7 +65,7 @@ class ParameterRecords final : public Part {
   /// idle.
   void load(Source weights, runtime::Handler done);
 
-  /// Stores what a step of the optimizer leaves of a bucket: UnitCut::elements(parameters.range, bucket) elements of
+  /// Stores what a step of the optimizer leaves of a bucket: BucketPartition::elements(parameters.range, bucket) elements of
   /// the compute dtype in bucket order, at `record` on the device, which may change once `done` was called.
   void store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done);
   /// Stores the whole part, which lies on the device in unit order, element `first` of the unit at `data`.

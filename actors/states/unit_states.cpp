@@ -43,8 +43,8 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
       state.reduced = range(planner.share.flow.reduced);
     }
     const collectives::Scope passed = state.trained() ? sharding.optimizer : sharding.parameters;
-    state.cut = UnitCut(state.elements, layout.ranks(), planner.tiers.bucket_elements,
-                        static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
+    state.cut = BucketPartition(state.elements, layout.ranks(), planner.tiers.bucket_elements,
+                                static_cast<std::size_t>(layout.ranks() / layout.pieces(passed)));
     const bool apart = separate_master_ || !state.trained();
     state.parameters = {.range = range(held_parameters(sharding, apart)), .dtype = precision_.compute};
     if (sharding.secondary_parameters) {

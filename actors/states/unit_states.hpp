@@ -16,7 +16,7 @@
 #include "actors/gradients/chunk_schedule.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/tier_options.hpp"
-#include "actors/states/unit_cut.hpp"
+#include "actors/states/bucket_partition.hpp"
 #include "collectives/shard.hpp"
 #include "models/stage.hpp"
 #include "runtime/arena.hpp"
@@ -48,7 +48,7 @@ struct UnitState {
   const models::UnitSpec* spec = nullptr;
   std::size_t global_index = 0;  ///< in the architecture's units
   std::size_t elements = 0;      ///< padded to a multiple of the column
-  UnitCut cut;                   ///< into buckets
+  BucketPartition cut;           ///< into buckets
   collectives::Range optimizer;  ///< what this rank steps
   collectives::Range reduced;    ///< where gradients are complete before the step
   /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.

@@ -22,7 +22,7 @@ using tests::run_simulated;
 
 namespace {
 
-/// Units of several granules (UnitCut) for each of four ranks.
+/// Units of several granules (BucketPartition) for each of four ranks.
 models::GptOptions gpt_of(DType dtype = DType::f32) {
   return {.layers = 3,
           .hidden = 32,

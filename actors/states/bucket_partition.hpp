@@ -18,16 +18,16 @@
 
 namespace ranvier::actors {
 
-class UnitCut {
+class BucketPartition {
  public:
   /// Slices are multiples of so many elements, but for the last one: sums of squares are taken over as many at a
   /// time.
   static constexpr std::size_t granule = 512;
 
-  UnitCut() = default;
+  BucketPartition() = default;
   /// A unit of `elements`, a multiple of `ranks`; a bucket has at most `bucket_elements` (but a granule of each
   /// piece) of a range of `pieces_held` finest pieces.
-  UnitCut(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held);
+  BucketPartition(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held);
 
   [[nodiscard]] std::size_t piece_elements() const noexcept { return piece_; }
   [[nodiscard]] std::size_t buckets() const noexcept { return piece_ == 0 ? 0 : (piece_ + slice_ - 1) / slice_; }

@@ -1,4 +1,4 @@
-#include "actors/states/unit_cut.hpp"
+#include "actors/states/bucket_partition.hpp"
 
 #include "runtime/error.hpp"
 
@@ -9,19 +9,20 @@ namespace ranvier::actors {
 
 using collectives::Range;
 
-UnitCut::UnitCut(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held) {
+BucketPartition::BucketPartition(std::size_t elements, int ranks, std::size_t bucket_elements,
+                                 std::size_t pieces_held) {
   const auto pieces = static_cast<std::size_t>(ranks);
   expect(elements % pieces == 0 && pieces_held > 0, "{} elements are cut for {} ranks", elements, ranks);
   piece_ = elements / pieces;
   slice_ = std::max(granule, bucket_elements / pieces_held / granule * granule);
 }
 
-Range UnitCut::slice(std::size_t bucket) const noexcept {
+Range BucketPartition::slice(std::size_t bucket) const noexcept {
   const std::size_t begin = std::min(piece_, bucket * slice_);
   return {begin, std::min(slice_, piece_ - begin)};
 }
 
-std::vector<Range> UnitCut::runs(Range range, std::size_t bucket) const {
+std::vector<Range> BucketPartition::runs(Range range, std::size_t bucket) const {
   const Range part = slice(bucket);
   std::vector<Range> runs;
   for (std::size_t p = 0; p < pieces(range); ++p)
@@ -29,14 +30,14 @@ std::vector<Range> UnitCut::runs(Range range, std::size_t bucket) const {
   return runs;
 }
 
-UnitCut::Spread UnitCut::spread(Range range, std::size_t bucket) const {
+BucketPartition::Spread BucketPartition::spread(Range range, std::size_t bucket) const {
   const Range part = slice(bucket);
   const bool together = pieces(range) <= 1 || part.count == piece_;
   return {range.begin + part.begin, elements(range, bucket),
           together ? runtime::Runs{} : runtime::Runs{.run = part.count, .stride = piece_}};
 }
 
-offload::BucketLayout UnitCut::layout(Range range, std::vector<std::size_t> widths) const {
+offload::BucketLayout BucketPartition::layout(Range range, std::vector<std::size_t> widths) const {
   return {range.count, std::max<std::size_t>(1, pieces(range) * std::min(slice_, piece_)), std::move(widths)};
 }
 

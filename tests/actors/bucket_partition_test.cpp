@@ -1,4 +1,4 @@
-#include "actors/states/unit_cut.hpp"
+#include "actors/states/bucket_partition.hpp"
 
 #include "collectives/shard.hpp"
 #include "runtime/error.hpp"
@@ -10,7 +10,7 @@
 #include <vector>
 
 using namespace ranvier;
-using actors::UnitCut;
+using actors::BucketPartition;
 using collectives::Range;
 using collectives::Scope;
 
@@ -23,7 +23,7 @@ TEST_CASE("the buckets of every scope's range have each of its elements once, in
         const collectives::ShardLayout layout(one_node, ranks % 2 == 0 ? 2 : 1, ranks - 1);
         for (const Scope held : {Scope::none, Scope::group, Scope::global}) {
           const auto pieces_held = static_cast<std::size_t>(layout.ranks() / layout.pieces(held));
-          const UnitCut cut(elements, ranks, bucket, pieces_held);
+          const BucketPartition cut(elements, ranks, bucket, pieces_held);
           CHECK(cut.piece_elements() == piece);
           for (const Scope scope : {Scope::none, Scope::group, Scope::global}) {
             const Range range = layout.range(scope, elements);
@@ -32,7 +32,7 @@ TEST_CASE("the buckets of every scope's range have each of its elements once, in
             std::vector<int> taken(elements, 0);
             for (std::size_t b = 0; b < cut.buckets(); ++b) {
               const Range slice = cut.slice(b);
-              CHECK(slice.begin % UnitCut::granule == 0);
+              CHECK(slice.begin % BucketPartition::granule == 0);
               CHECK(slice.count > 0);
               std::size_t count = 0;
               for (const Range& run : cut.runs(range, b)) {
@@ -42,7 +42,7 @@ TEST_CASE("the buckets of every scope's range have each of its elements once, in
               }
               CHECK(count == cut.elements(range, b));
               CHECK(count == records.end(b) - records.begin(b));
-              if (scope == held) CHECK(count <= std::max(bucket, pieces_held * UnitCut::granule));
+              if (scope == held) CHECK(count <= std::max(bucket, pieces_held * BucketPartition::granule));
             }
             for (std::size_t e = 0; e < elements; ++e) {
               const bool inside = e >= range.begin && e < range.begin + range.count;
@@ -56,8 +56,8 @@ TEST_CASE("the buckets of every scope's range have each of its elements once, in
 }
 
 TEST_CASE("a unit without elements has no buckets, and one that ranks cannot share is refused") {
-  CHECK(UnitCut(0, 4, 100, 1).buckets() == 0);
-  CHECK(UnitCut().buckets() == 0);
-  CHECK(UnitCut(0, 4, 100, 1).layout({}, {4, 4}).region_bytes() == 0);
-  CHECK_THROWS_AS(UnitCut(33, 2, 100, 1), Error);
+  CHECK(BucketPartition(0, 4, 100, 1).buckets() == 0);
+  CHECK(BucketPartition().buckets() == 0);
+  CHECK(BucketPartition(0, 4, 100, 1).layout({}, {4, 4}).region_bytes() == 0);
+  CHECK_THROWS_AS(BucketPartition(33, 2, 100, 1), Error);
 }
