@@ -1,6 +1,6 @@
 #include "actors/optimizer/bucket_step.hpp"
 
-#include "actors/optimizer/bundle_round.hpp"
+#include "actors/optimizer/bundle_sweep.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

@@ -61,7 +61,7 @@ class CommitFlip final : public CommitPolicy {
  public:
   explicit CommitFlip(Optimizer& optimizer) : CommitPolicy(optimizer), ahead_(share(), as_reduced()) {
     for (const UnitState& unit : share().states->all()) is_ahead_.emplace_back(unit.cut.buckets());
-    steps() = BundleRound(share(), share().chunks.from_the_front());
+    steps() = BundleSweep(share(), share().chunks.from_the_front());
     steps().pipeline =
         make_pipeline(steps(), Counting::always, Copy::counts,
                       {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
@@ -130,7 +130,7 @@ class CommitFlip final : public CommitPolicy {
     });
   }
   void stepped_ahead(std::size_t number) {
-    BundleRound::Bundle& bundle = ahead_.bundles[number];
+    BundleSweep::Bundle& bundle = ahead_.bundles[number];
     if (--bundle.buckets_missing > 0) return;
     gradients().release(bundle);
     begin_bundles();
@@ -177,7 +177,7 @@ class CommitFlip final : public CommitPolicy {
     states().store(steps().buckets[pass.bucket].bucket, pass.slot, Copy::counts, done);
   }
 
-  BundleRound ahead_;
+  BundleSweep ahead_;
   std::vector<std::vector<bool>> is_ahead_;  // by unit and bucket: of the step in the pipeline, stepped ahead
 };
 
@@ -189,7 +189,7 @@ std::unique_ptr<CommitPolicy> CommitPolicy::make(Optimizer& optimizer) {
   return std::make_unique<CommitWait>(optimizer);
 }
 
-std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const BundleRound& round, Counting counting,
+std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const BundleSweep& round, Counting counting,
                                                                      Copy to, offload::BucketStages stages) {
   using Changes = StateRecords::Stage;
   switch (states().changes_in(to)) {
@@ -206,7 +206,7 @@ std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const Bundl
   return o_->make_pipeline(round, counting, std::move(stages));
 }
 
-CommitPolicy::Stage CommitPolicy::guarded(const BundleRound& round, Copy to, Stage stage) {
+CommitPolicy::Stage CommitPolicy::guarded(const BundleSweep& round, Copy to, Stage stage) {
   return [this, &round, to, stage = std::move(stage)](const BucketPass& pass, runtime::Handler done) {
     if (o_->guard_ == nullptr) return stage(pass, std::move(done));
     const ChunkSchedule::Bucket& bucket = round.buckets[pass.bucket].bucket;
@@ -222,7 +222,7 @@ std::vector<std::size_t> CommitPolicy::as_reduced() const {
 }
 
 void CommitPolicy::make_steps(const std::vector<std::size_t>& order, Counting counting) {
-  steps() = BundleRound(share(), order);
+  steps() = BundleSweep(share(), order);
   const auto bucket = [this](const BucketPass& pass) { return steps().buckets[pass.bucket].bucket; };
   steps().pipeline = make_pipeline(
       steps(), counting, Copy::counts,
@@ -247,7 +247,7 @@ void CommitPolicy::tell_in_stream_order(const ChunkSchedule::Bucket& bucket) {
   if (o_->in_stream_order_) o_->refresh_.refreshed(bucket);
 }
 
-void CommitPolicy::work_on(BundleRound& round, std::size_t bundles) {
+void CommitPolicy::work_on(BundleSweep& round, std::size_t bundles) {
   o_->round_ = &round;
   round.may_begin = bundles;
   o_->begin_bundles();

@@ -40,7 +40,7 @@ class CommitPolicy {
 
   // What policies do with the optimizer.
 
-  [[nodiscard]] BundleRound& steps() { return o_->steps_; }
+  [[nodiscard]] BundleSweep& steps() { return o_->steps_; }
   [[nodiscard]] const ModelShare& share() const { return *o_->share_; }
   [[nodiscard]] StateRecords& states() { return o_->states_; }
   [[nodiscard]] BucketStep& step() { return o_->step_; }
@@ -50,11 +50,11 @@ class CommitPolicy {
   [[nodiscard]] std::shared_ptr<BatchStep> newest() const { return o_->newest_; }
   /// Whether the newest step is the first of storing_.
   [[nodiscard]] bool newest_has_pipeline() const { return storing() == newest(); }
-  [[nodiscard]] BucketStep::Operands operands(const BundleRound& round, const offload::BucketPass& pass) const {
+  [[nodiscard]] BucketStep::Operands operands(const BundleSweep& round, const offload::BucketPass& pass) const {
     return o_->operands(round, pass);
   }
   /// Of stages that leave states in this copy. The first one that changes it asks the guard.
-  [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleRound& round,
+  [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
                                                                        offload::Counting counting,
                                                                        StateRecords::Copy to,
                                                                        offload::BucketStages stages);
@@ -69,7 +69,7 @@ class CommitPolicy {
   void tell_in_stream_order(const ChunkSchedule::Bucket& bucket);
 
   /// Works on this round from now on, its first `bundles` as soon as there are places.
-  void work_on(BundleRound& round, std::size_t bundles);
+  void work_on(BundleSweep& round, std::size_t bundles);
   void begin_bundles() { o_->begin_bundles(); }
   /// Begins the pipeline of what counts, for the first of storing_.
   void begin_steps();
@@ -80,7 +80,7 @@ class CommitPolicy {
 
  private:
   using Stage = offload::BucketStages::Stage;
-  [[nodiscard]] Stage guarded(const BundleRound& round, StateRecords::Copy to, Stage stage);
+  [[nodiscard]] Stage guarded(const BundleSweep& round, StateRecords::Copy to, Stage stage);
 
   Optimizer* o_;
 };

@@ -44,15 +44,15 @@ GradientGather::GradientGather(const RankContext& context, const ModelShare& sha
   for (std::size_t p = 0; p < plan.place_count; ++p) free_places_.push_back(context.arena.slot(plan.places, p));
 }
 
-void GradientGather::bring(BundleRound& round, std::size_t number, runtime::Handler there) {
-  BundleRound::Bundle& bundle = round.bundles[number];
+void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Handler there) {
+  BundleSweep::Bundle& bundle = round.bundles[number];
   bundle.gradients = free_places_.back();
   free_places_.pop_back();
   const std::uint64_t me = first_ + coming_.size();
   coming_.push_back({&round, number, records_ != nullptr ? bundle.buckets.size() : 1, std::move(there)});
   const std::size_t width = runtime::size_of(states_->precision().gradient);
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     const auto& [u, index] = bucket.bucket;
     const UnitState& unit = states_->all()[u];
     // This rank's part of what is gathered.
@@ -78,10 +78,10 @@ void GradientGather::copied(std::uint64_t number) {
     Coming next = std::move(coming_.front());
     coming_.pop_front();
     ++first_;
-    const BundleRound::Bundle& bundle = next.round->bundles[next.bundle];
+    const BundleSweep::Bundle& bundle = next.round->bundles[next.bundle];
     std::vector<HopPipeline::Item> items;
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const BundleRound::Bucket& bucket = next.round->buckets[bundle.first + i];
+      const BundleSweep::Bucket& bucket = next.round->buckets[bundle.first + i];
       const UnitState& unit = states_->all()[bucket.bucket.unit];
       items.push_back({bundle.gradients + bucket.gradient_offset, unit.optimizer.begin, unit.elements,
                        unit.cut.slice(bucket.bucket.index), true});
@@ -91,7 +91,7 @@ void GradientGather::copied(std::uint64_t number) {
   }
 }
 
-void GradientGather::release(BundleRound::Bundle& bundle) {
+void GradientGather::release(BundleSweep::Bundle& bundle) {
   if (bundle.gradients != nullptr) free_places_.push_back(std::exchange(bundle.gradients, nullptr));
 }
 

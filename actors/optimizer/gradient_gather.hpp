@@ -5,7 +5,7 @@
 
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/optimizer/bundle_round.hpp"
+#include "actors/optimizer/bundle_sweep.hpp"
 
 #include <functional>
 #include <vector>
@@ -33,16 +33,16 @@ class GradientGather {
   [[nodiscard]] bool has_place() const noexcept { return !free_places_.empty(); }
   /// Gives the round's next bundle a place and calls `there` once its gradients are in it. All bundles of a round, in
   /// order.
-  void bring(BundleRound& round, std::size_t bundle, runtime::Handler there);
+  void bring(BundleSweep& round, std::size_t bundle, runtime::Handler there);
   /// They are not needed any more.
-  void release(BundleRound::Bundle& bundle);
+  void release(BundleSweep::Bundle& bundle);
 
   [[nodiscard]] std::vector<Wait> waits() const { return gather_.waits(); }
   [[nodiscard]] std::vector<int> peers() const { return gather_.peers(); }
 
  private:
   struct Coming {
-    BundleRound* round = nullptr;
+    BundleSweep* round = nullptr;
     std::size_t bundle = 0;
     std::size_t missing = 0;  // buckets, on their way to the place
     runtime::Handler there;

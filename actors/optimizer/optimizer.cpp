@@ -42,7 +42,7 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
 
 Optimizer::~Optimizer() = default;
 
-std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleRound& round,
+std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSweep& round,
                                                                   offload::Counting counting,
                                                                   offload::BucketStages stages) const {
   return std::make_unique<offload::BucketPipeline>(
@@ -112,7 +112,7 @@ void Optimizer::begin_bundles() {
   const auto has_place = [&] {
     return (!gathers || gradients_.has_place()) && (!refreshes || refresh_.has_place());
   };
-  BundleRound& round = *round_;
+  BundleSweep& round = *round_;
   while (round_ == &round && round.next < round.may_begin && has_place()) {
     const std::size_t b = round.next++;
     round.bundles[b].buckets_missing = round.bundles[b].buckets.size();
@@ -126,7 +126,7 @@ void Optimizer::begin_bundles() {
 }
 
 void Optimizer::bundle_here(std::size_t b) {
-  const BundleRound::Bundle& bundle = round_->bundles[b];
+  const BundleSweep::Bundle& bundle = round_->bundles[b];
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) ready(bundle.first + i);
 }
 
@@ -138,9 +138,9 @@ void Optimizer::ready(std::size_t bucket) {
   }
 }
 
-BucketStep::Operands Optimizer::operands(const BundleRound& round, const BucketPass& pass) const {
-  const BundleRound::Bucket& bucket = round.buckets[pass.bucket];
-  const BundleRound::Bundle& bundle = round.bundles[bucket.bundle];
+BucketStep::Operands Optimizer::operands(const BundleSweep& round, const BucketPass& pass) const {
+  const BundleSweep::Bucket& bucket = round.buckets[pass.bucket];
+  const BundleSweep::Bundle& bundle = round.bundles[bucket.bundle];
   const std::byte* const on_host = gradients_.on_host(bucket.bucket);
   return {.bucket = bucket.bucket,
           .slot = pass.slot,
@@ -150,7 +150,7 @@ BucketStep::Operands Optimizer::operands(const BundleRound& round, const BucketP
 }
 
 void Optimizer::bucket_stepped(std::size_t b) {
-  BundleRound::Bundle& bundle = steps_.bundles[b];
+  BundleSweep::Bundle& bundle = steps_.bundles[b];
   if (--bundle.buckets_missing > 0) return;
   gradients_.release(bundle);
   refresh_.stepped(steps_, b, in_stream_order_, [this] { bundle_refreshed(); });

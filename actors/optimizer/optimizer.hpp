@@ -10,7 +10,7 @@
 #pragma once
 
 #include "actors/optimizer/bucket_step.hpp"
-#include "actors/optimizer/bundle_round.hpp"
+#include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
 #include "actors/optimizer/state_guard.hpp"
@@ -112,13 +112,13 @@ class Optimizer final : public Part {
     runtime::Handler done;
   };
 
-  [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleRound& round,
+  [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
                                                                        offload::Counting counting,
                                                                        offload::BucketStages stages) const;
   void begin_bundles();
   void ready(std::size_t bucket);
   void bundle_here(std::size_t bundle);
-  [[nodiscard]] BucketStep::Operands operands(const BundleRound& round, const offload::BucketPass& pass) const;
+  [[nodiscard]] BucketStep::Operands operands(const BundleSweep& round, const offload::BucketPass& pass) const;
   void bucket_stepped(std::size_t bundle);
   void bundle_refreshed();
   /// The states of the first of storing_ are where they belong.
@@ -133,8 +133,8 @@ class Optimizer final : public Part {
   BucketStep step_;
   ParameterRefresh refresh_;
   bool in_stream_order_;          // nobody reads parameters but the compute stream, whose order is enough
-  BundleRound steps_;             // what counts
-  BundleRound* round_ = &steps_;  // whose bundles are begun
+  BundleSweep steps_;             // what counts
+  BundleSweep* round_ = &steps_;  // whose bundles are begun
 
   std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed

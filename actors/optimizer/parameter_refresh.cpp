@@ -48,12 +48,12 @@ ParameterRefresh::ParameterRefresh(const RankContext& context, const ModelShare&
   for (const UnitState& unit : states_->all()) buckets_missing_.push_back(unit.cut.buckets());
 }
 
-void ParameterRefresh::take_place(BundleRound::Bundle& bundle) {
+void ParameterRefresh::take_place(BundleSweep::Bundle& bundle) {
   bundle.parameters = free_places_.back();
   free_places_.pop_back();
 }
 
-void ParameterRefresh::stepped(BundleRound& round, std::size_t bundle, bool units_told, runtime::Handler done) {
+void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done) {
   stepped_[bundle] = {units_told, std::move(done)};
   while (next_ < stepped_.size() && stepped_[next_].done) {
     const std::size_t next = next_++;
@@ -63,12 +63,12 @@ void ParameterRefresh::stepped(BundleRound& round, std::size_t bundle, bool unit
   }
 }
 
-void ParameterRefresh::gather(BundleRound& round, std::size_t b, Stepped stepped) {
+void ParameterRefresh::gather(BundleSweep& round, std::size_t b, Stepped stepped) {
   if (gather_hops_ == 0) return store(round, b, stepped);
-  const BundleRound::Bundle& bundle = round.bundles[b];
+  const BundleSweep::Bundle& bundle = round.bundles[b];
   std::vector<HopPipeline::Item> items;
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     const UnitState& unit = states_->all()[bucket.bucket.unit];
     items.push_back({uses_places() ? bundle.parameters + bucket.parameter_offset : unit.parameters.data,
                      unit.parameters.range.begin, unit.elements, unit.cut.slice(bucket.bucket.index),
@@ -84,8 +84,8 @@ void ParameterRefresh::gather(BundleRound& round, std::size_t b, Stepped stepped
                  });
 }
 
-void ParameterRefresh::store(BundleRound& round, std::size_t b, const Stepped& stepped) {
-  const BundleRound::Bundle& bundle = round.bundles[b];
+void ParameterRefresh::store(BundleSweep& round, std::size_t b, const Stepped& stepped) {
+  const BundleSweep::Bundle& bundle = round.bundles[b];
   if (!uses_places()) return over(bundle, stepped);
   const auto stored = [this, &round, b, stepped, missing = std::make_shared<std::size_t>(bundle.buckets.size())] {
     if (--*missing > 0) return;
@@ -93,12 +93,12 @@ void ParameterRefresh::store(BundleRound& round, std::size_t b, const Stepped& s
     over(round.bundles[b], stepped);
   };
   for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-    const BundleRound::Bucket& bucket = round.buckets[bundle.first + i];
+    const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     tier_->store(bucket.bucket.unit, bucket.bucket.index, bundle.parameters + bucket.parameter_offset, stored);
   }
 }
 
-void ParameterRefresh::over(const BundleRound::Bundle& bundle, const Stepped& stepped) {
+void ParameterRefresh::over(const BundleSweep::Bundle& bundle, const Stepped& stepped) {
   if (!stepped.units_told) {
     for (const ChunkSchedule::Bucket& bucket : bundle.buckets) refreshed(bucket);
   }

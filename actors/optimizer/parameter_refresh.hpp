@@ -4,7 +4,7 @@
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
-#include "actors/optimizer/bundle_round.hpp"
+#include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/states/parameter_store.hpp"
 #include "actors/states/parameter_records.hpp"
 
@@ -28,7 +28,7 @@ class ParameterRefresh {
   /// Whether steps write parameters to places.
   [[nodiscard]] bool uses_places() const noexcept { return tier_ != nullptr; }
   [[nodiscard]] bool has_place() const noexcept { return !uses_places() || !free_places_.empty(); }
-  void take_place(BundleRound::Bundle& bundle);
+  void take_place(BundleSweep::Bundle& bundle);
 
   /// No rank but this one reads what it stepped, and of its streams only those of the step.
   [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_trained(); }
@@ -37,7 +37,7 @@ class ParameterRefresh {
   void begin() { parameters_->begin_refresh(); }
   /// A bundle of the round is stepped; calls `done` once its parameters are where they belong. Each bundle once, in any
   /// order; they are gathered in theirs. `units_told`: refreshed() was called for its buckets.
-  void stepped(BundleRound& round, std::size_t bundle, bool units_told, runtime::Handler done);
+  void stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done);
   /// A bucket's parameters are there; the store hears of each unit with its last bucket.
   void refreshed(const ChunkSchedule::Bucket& bucket);
   /// Nothing of any unit changes in this step.
@@ -51,9 +51,9 @@ class ParameterRefresh {
     bool units_told = false;
     runtime::Handler done;  // null: it is not stepped
   };
-  void gather(BundleRound& round, std::size_t bundle, Stepped stepped);
-  void store(BundleRound& round, std::size_t bundle, const Stepped& stepped);
-  void over(const BundleRound::Bundle& bundle, const Stepped& stepped);
+  void gather(BundleSweep& round, std::size_t bundle, Stepped stepped);
+  void store(BundleSweep& round, std::size_t bundle, const Stepped& stepped);
+  void over(const BundleSweep::Bundle& bundle, const Stepped& stepped);
 
   runtime::Trace* trace_;
   const UnitStates* states_;

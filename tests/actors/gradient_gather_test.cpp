@@ -28,13 +28,13 @@ class Row {
                                                      records_.get());
     std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    round_ = actors::BundleRound(rank.plan, order);
+    round_ = actors::BundleSweep(rank.plan, order);
     there_.assign(round_.bundles.size(), false);
   }
 
   /// Reduced gradients are where the reduction leaves them.
   void reduce(tests::BareGrid& grid) {
-    for (const actors::BundleRound::Bucket& bucket : round_.buckets) {
+    for (const actors::BundleSweep::Bucket& bucket : round_.buckets) {
       const auto& [u, index] = bucket.bucket;
       const UnitState& unit = rank_->units()[u];
       if (records_ == nullptr) {
@@ -63,10 +63,10 @@ class Row {
   }
   /// The place has the whole range that this rank steps.
   void check(std::size_t b) const {
-    const actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
       const auto& [u, index] = bucket.bucket;
       const UnitState& unit = rank_->units()[u];
       const auto* from = reinterpret_cast<const float*>(bundle.gradients + bucket.gradient_offset);
@@ -78,14 +78,14 @@ class Row {
   }
 
   [[nodiscard]] actors::GradientGather& part() { return *part_; }
-  [[nodiscard]] actors::BundleRound& round() { return round_; }
+  [[nodiscard]] actors::BundleSweep& round() { return round_; }
   [[nodiscard]] bool there(std::size_t b) const { return there_[b]; }
 
  private:
   tests::BareRank* rank_;
   std::unique_ptr<actors::GradientRecords> records_;
   std::unique_ptr<actors::GradientGather> part_;
-  actors::BundleRound round_;
+  actors::BundleSweep round_;
   std::vector<bool> there_;  // by bundle
 };
 

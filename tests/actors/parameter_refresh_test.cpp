@@ -44,14 +44,14 @@ class Row {
                                                        *store_, records_.get());
     std::vector<std::size_t> order(rank.plan.chunks.bundles.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    round_ = actors::BundleRound(rank.plan, order);
+    round_ = actors::BundleSweep(rank.plan, order);
     done_.assign(round_.bundles.size(), false);
     // Parameters of the next batch's forward pass.
     pass_ = models::forward_pass(rank.plan.stage->slice(0), 0).steps;
   }
 
   [[nodiscard]] actors::ParameterRefresh& part() { return *part_; }
-  [[nodiscard]] actors::BundleRound& round() { return round_; }
+  [[nodiscard]] actors::BundleSweep& round() { return round_; }
   [[nodiscard]] const std::vector<bool>& done() const { return done_; }
   [[nodiscard]] tests::BareRank& rank() { return *rank_; }
   [[nodiscard]] bool in_tier() const { return rank_->plan.options.tiers.parameters != TierKind::device; }
@@ -63,10 +63,10 @@ class Row {
   }
   /// What this rank steps of a bundle has its new values.
   void step(std::size_t b) {
-    actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     if (in_tier()) part_->take_place(bundle);
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.optimizer, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
@@ -81,10 +81,10 @@ class Row {
   }
   /// All parameters that this rank keeps of a bundle are there.
   void check(std::size_t b) {
-    const actors::BundleRound::Bundle& bundle = round_.bundles[b];
+    const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < bundle.buckets.size(); ++i) {
-      const actors::BundleRound::Bucket& bucket = round_.buckets[bundle.first + i];
+      const actors::BundleSweep::Bucket& bucket = round_.buckets[bundle.first + i];
       const UnitState& unit = rank_->units()[bucket.bucket.unit];
       for (const collectives::Range& run : unit.cut.runs(unit.parameters.range, bucket.bucket.index)) {
         for (std::size_t e = run.begin; e < run.begin + run.count; ++e)
@@ -139,7 +139,7 @@ class Row {
     return true;
   }
   /// Of the parameters that this rank keeps.
-  [[nodiscard]] float* at(const actors::BundleRound::Bundle& bundle, const actors::BundleRound::Bucket& bucket,
+  [[nodiscard]] float* at(const actors::BundleSweep::Bundle& bundle, const actors::BundleSweep::Bucket& bucket,
                           std::size_t element) const {
     const UnitState& unit = rank_->units()[bucket.bucket.unit];
     if (!in_tier()) return reinterpret_cast<float*>(unit.parameters.at(element));
@@ -157,7 +157,7 @@ class Row {
   std::unique_ptr<actors::ParameterRecords> records_;
   std::unique_ptr<actors::ParameterStore> store_;
   std::unique_ptr<actors::ParameterRefresh> part_;
-  actors::BundleRound round_;
+  actors::BundleSweep round_;
   std::vector<bool> done_;  // by bundle
   Stage::Pass pass_;
   std::uint64_t first_use_ = 0;

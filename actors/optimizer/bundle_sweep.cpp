@@ -1,4 +1,4 @@
-#include "actors/optimizer/bundle_round.hpp"
+#include "actors/optimizer/bundle_sweep.hpp"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ BundleShapes bundle_shapes(const ModelShare& share,
   return shapes;
 }
 
-BundleRound::BundleRound(const ModelShare& share, std::span<const std::size_t> order) {
+BundleSweep::BundleSweep(const ModelShare& share, std::span<const std::size_t> order) {
   for (const std::size_t b : order) {
     bundles.push_back({.buckets = share.chunks.bundles[b].buckets, .first = buckets.size()});
     std::size_t gradients = 0, parameters = 0;

@@ -27,7 +27,7 @@ struct BundleShapes {
 [[nodiscard]] BundleShapes bundle_shapes(const ModelShare& share,
                                          std::size_t (*bytes_of)(const UnitStates&, const ChunkSchedule::Bucket&));
 
-struct BundleRound {
+struct BundleSweep {
   struct Bundle {
     std::vector<ChunkSchedule::Bucket> buckets;
     std::size_t first = 0;            ///< number of the first bucket, the others follow
@@ -41,9 +41,9 @@ struct BundleRound {
     std::size_t gradient_offset = 0, parameter_offset = 0;  ///< bytes in the bundle's places
   };
 
-  BundleRound() = default;
+  BundleSweep() = default;
   /// Bundles of `share` in the order of their numbers in `order`.
-  BundleRound(const ModelShare& share, std::span<const std::size_t> order);
+  BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
   /// No bundle has begun.
   void rewind() { may_begin = next = 0; }
