@@ -78,12 +78,12 @@ VolumeCounter::VolumeCounter(VolumeOptions options)
 
 VolumeCounter::~VolumeCounter() = default;
 
-Volume VolumeCounter::count(std::span<const UnitMoves> units, const UnitShardings& shardings) {
+Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardings& shardings) {
   const collectives::ShardFlow of_trained = layout_.flow(shardings.trained);
   const collectives::ShardFlow of_frozen = layout_.flow(shardings.frozen);
   const auto [compute, gradient] = options_.precision;
   Volume volume;
-  for (const UnitMoves& unit : units) {
+  for (const UnitTraffic& unit : units) {
     const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
       // Where the optimizer's copy is the only one and whole, nothing has to be gathered.

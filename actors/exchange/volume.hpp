@@ -7,7 +7,7 @@
 #pragma once
 
 #include "actors/exchange/algorithm_choice.hpp"
-#include "actors/states/unit_moves.hpp"
+#include "actors/states/unit_traffic.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -65,7 +65,7 @@ class VolumeCounter {
   VolumeCounter& operator=(const VolumeCounter&) = delete;
 
   /// Of frozen units the gathers alone are counted.
-  [[nodiscard]] Volume count(std::span<const UnitMoves> units, const UnitShardings& shardings);
+  [[nodiscard]] Volume count(std::span<const UnitTraffic> units, const UnitShardings& shardings);
 
  private:
   struct Memory;

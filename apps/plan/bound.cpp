@@ -74,8 +74,8 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
 }
 
 /// What moves in a stage's column in a step.
-std::vector<actors::UnitMoves> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
-                                        const actors::RankPlan& plan, int stage) {
+std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
+                                          const actors::RankPlan& plan, int stage) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   const auto units = actors::sharded_units(architecture, plan.layers, trainer.grid.g_data);
   std::vector<std::size_t> elements;

@@ -93,7 +93,7 @@ class Column {
 
  private:
   /// With the places that units would have which are gathered then.
-  const std::vector<actors::UnitMoves>& moves_of(const UnitShardings& sharding) {
+  const std::vector<actors::UnitTraffic>& moves_of(const UnitShardings& sharding) {
     if (trainer_->grid.g_data == 1) return paper_;
     const auto in_place = [&](bool trained) {
       return actors::are_in_place(trained, sharding, trainer_->grid.g_data, group_size_, trainer_->precision,
@@ -122,10 +122,10 @@ class Column {
   const actors::TrainerOptions* trainer_;
   int group_size_;
   std::vector<actors::ShardedUnit> units_;
-  std::vector<actors::UnitMoves> paper_;
+  std::vector<actors::UnitTraffic> paper_;
   const actors::RankPlan* plan_;
   actors::BatchPasses passes_;
-  std::map<std::pair<bool, bool>, std::vector<actors::UnitMoves>> moves_;  // by what is in place: frozen, trained
+  std::map<std::pair<bool, bool>, std::vector<actors::UnitTraffic>> moves_;  // by what is in place: frozen, trained
   actors::VolumeCounter counter_;
 };
 

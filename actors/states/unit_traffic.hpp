@@ -12,18 +12,18 @@
 
 namespace ranvier::actors {
 
-struct UnitMoves {
+struct UnitTraffic {
   std::size_t elements = 0;
   std::uint64_t forward_gathers = 0;   ///< where parameters are not whole
   std::uint64_t backward_gathers = 0;  ///< likewise
   std::uint64_t reductions = 0;        ///< of single microbatches, where gradients are not whole
   bool trained = true;                 ///< otherwise there is nothing to reduce
 
-  friend bool operator==(const UnitMoves&, const UnitMoves&) = default;
+  friend bool operator==(const UnitTraffic&, const UnitTraffic&) = default;
 };
 
 /// As the papers count: every layer gathers what it uses for every pass of each of a row's microbatches.
-[[nodiscard]] std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
+[[nodiscard]] std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
 /// The passes of a batch on one stage, through all of its slices.
 struct BatchPasses {
@@ -37,8 +37,8 @@ struct BatchPasses {
 /// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again, and one
 /// that has none never is. `units` are those of the stage. Exact where the policy fixes the order of the passes; one
 /// that leaves it to messages is taken for 1F1B, or where weight gradients wait and the stage has one slice for ZB-H1.
-[[nodiscard]] std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage,
-                                                    std::span<const ShardedUnit> units, const PlaceClasses& places,
-                                                    const BatchPasses& passes);
+[[nodiscard]] std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage,
+                                                      std::span<const ShardedUnit> units,
+                                                      const PlaceClasses& places, const BatchPasses& passes);
 
 }  // namespace ranvier::actors

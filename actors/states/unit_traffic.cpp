@@ -1,4 +1,4 @@
-#include "actors/states/unit_moves.hpp"
+#include "actors/states/unit_traffic.hpp"
 
 #include "actors/pipeline/slice_order.hpp"
 #include "models/pass_order.hpp"
@@ -19,8 +19,8 @@ Policy in_a_fixed_order(const models::StageSlices& stage) {
 
 }  // namespace
 
-std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
-  std::vector<UnitMoves> moves;
+std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps) {
+  std::vector<UnitTraffic> moves;
   for (const ShardedUnit& unit : units) {
     const std::uint64_t times = micro_steps * static_cast<std::uint64_t>(unit.uses);
     moves.push_back({unit.elements, times, times, unit.trained ? times : 0, unit.trained});
@@ -28,11 +28,11 @@ std::vector<UnitMoves> moves_of(std::span<const ShardedUnit> units, std::uint64_
   return moves;
 }
 
-std::vector<UnitMoves> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
-                                      const PlaceClasses& places, const BatchPasses& passes) {
+std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
+                                        const PlaceClasses& places, const BatchPasses& passes) {
   expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
-  std::vector<UnitMoves> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
-  for (UnitMoves& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
+  std::vector<UnitTraffic> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
+  for (UnitTraffic& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
   PlaceSchedule schedule(places);
   std::uint64_t need = 0;
   const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
