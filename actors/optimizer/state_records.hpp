@@ -12,7 +12,7 @@
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_place.hpp"
-#include "actors/states/unit_array.hpp"
+#include "actors/states/state_kind.hpp"
 
 #include <array>
 #include <cstddef>
@@ -24,8 +24,8 @@
 namespace ranvier::actors {
 
 /// Of every unit, in the order in which records have them.
-inline constexpr std::array state_array_names = {to_string(UnitArray::weights), to_string(UnitArray::m),
-                                                 to_string(UnitArray::v)};
+inline constexpr std::array state_array_names = {to_string(StateKind::weights), to_string(StateKind::m),
+                                                 to_string(StateKind::v)};
 
 /// Of those, as many as a unit has: a frozen one has weights only.
 [[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }

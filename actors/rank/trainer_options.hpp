@@ -8,7 +8,7 @@
 #include "actors/rank/rollback.hpp"
 #include "actors/rank/sample_options.hpp"
 #include "actors/states/tier_options.hpp"
-#include "actors/states/unit_array.hpp"
+#include "actors/states/state_kind.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "actors/watch/bad_steps.hpp"
 #include "collectives/links.hpp"
@@ -100,7 +100,7 @@ struct TrainerOptions {
     int rank = 0;
     std::int64_t step = 1;
     Kind kind = Kind::throws;
-    UnitArray array = UnitArray::weights;  ///< that damage is done to
+    StateKind array = StateKind::weights;  ///< that damage is done to
     double times = 2;
   };
   std::optional<Fault> fault;

@@ -16,17 +16,17 @@ std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
   const collectives::ShardLayout& layout = *options.layout;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   struct Held {
-    UnitArray array;
+    StateKind array;
     collectives::Scope scope;
   };
   const auto arrays_of = [&](bool trained) {
     const bool apart = options.separate_master || !trained;
     const collectives::Sharding& sharding = options.sharding.of(trained);
-    std::vector<Held> arrays = {{UnitArray::parameters, held_parameters(sharding, apart)}};
+    std::vector<Held> arrays = {{StateKind::parameters, held_parameters(sharding, apart)}};
     if (!trained) return arrays;
-    if (options.separate_master) arrays.push_back({UnitArray::weights, sharding.optimizer});
-    arrays.push_back({UnitArray::m, sharding.optimizer});
-    arrays.push_back({UnitArray::v, sharding.optimizer});
+    if (options.separate_master) arrays.push_back({StateKind::weights, sharding.optimizer});
+    arrays.push_back({StateKind::m, sharding.optimizer});
+    arrays.push_back({StateKind::v, sharding.optimizer});
     return arrays;
   };
   std::vector<CopySet> sets;

@@ -6,7 +6,7 @@
 //   a unit of two stages           all of that on both of them
 #pragma once
 
-#include "actors/states/unit_array.hpp"
+#include "actors/states/state_kind.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/shard.hpp"
 #include "models/architecture.hpp"
@@ -23,7 +23,7 @@ namespace ranvier::actors {
 /// Copies of an array's elements.
 struct CopySet {
   std::string unit;
-  UnitArray array = UnitArray::parameters;
+  StateKind array = StateKind::parameters;
   collectives::Range range;  ///< elements of the unit, without padding; some
   std::vector<int> ranks;    ///< that hold them: two or more, ascending
 };
@@ -45,7 +45,7 @@ struct CopySetOptions {
 /// Elements of a state of which some rank has another copy than others.
 struct Damage {
   std::string unit;
-  UnitArray array = UnitArray::parameters;
+  StateKind array = StateKind::parameters;
   collectives::Range range;  ///< as close as pieces of a check tell
   std::vector<int> ranks;    ///< whose copies differ from what most have; where there is no such value, all
   std::vector<int> others;   ///< whose do not

@@ -101,7 +101,7 @@ std::string ReplicaCheck::details() const {
 }
 
 runtime::DType ReplicaCheck::dtype_of(const CopySet& set) const {
-  return set.array == UnitArray::parameters ? states_->precision().compute : runtime::DType::f32;
+  return set.array == StateKind::parameters ? states_->precision().compute : runtime::DType::f32;
 }
 
 std::size_t ReplicaCheck::pieces_of(const CopySet& set) const {
@@ -160,7 +160,7 @@ void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
     hash(piece, slot);
     read_next();
   };
-  if (set.array != UnitArray::parameters) {
+  if (set.array != StateKind::parameters) {
     const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
     return optimizer_->read_state(array, piece.range.begin, to, here);
   }
@@ -271,7 +271,7 @@ void ReplicaCheck::finish() {
   std::exchange(done_, nullptr)(report_);
 }
 
-void ReplicaCheck::damage(UnitArray array, runtime::Handler done) {
+void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   std::size_t copy = 0;
   while (copy < plan_.copies.size() && set_of(copy).array != array) ++copy;
   if (copy == plan_.copies.size())
@@ -282,7 +282,7 @@ void ReplicaCheck::damage(UnitArray array, runtime::Handler done) {
   const std::size_t bytes = runtime::size_of(dtype_of(set));
   const std::span<std::byte> value = values(0).first(bytes);
   const StateArray state{unit, to_string(array), states_->all()[unit].optimizer, runtime::DType::f32};
-  if (array != UnitArray::parameters) {
+  if (array != StateKind::parameters) {
     return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
       value[0] ^= std::byte{1};
       optimizer_->write_state(state, element, value, done);

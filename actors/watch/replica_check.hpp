@@ -63,7 +63,7 @@ class ReplicaCheck final : public Part {
   void run(std::int64_t step, std::function<void(const ReplicaReport&)> done);
 
   /// Test only: flips a bit of the first element that this rank has of this array, and others too.
-  void damage(UnitArray array, runtime::Handler done);
+  void damage(StateKind array, runtime::Handler done);
 
  private:
   /// A piece on its way through a slot of the staging memory.

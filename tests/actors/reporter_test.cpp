@@ -424,7 +424,7 @@ TEST_CASE("bad steps and damage have lines of their own, and a step that is done
   again.action = Action::rollback;
   run.reporter.step({.step = 2, .skipped = true, .bad = again}, run.now);
   run.reporter.checked({.step = 3}, std::nullopt, run.now);
-  run.reporter.checked({.step = 4, .seconds = 1, .damage = {{"h.0", UnitArray::m, Range{8, 4}, {2}, {0, 1}}}},
+  run.reporter.checked({.step = 4, .seconds = 1, .damage = {{"h.0", StateKind::m, Range{8, 4}, {2}, {0, 1}}}},
                        Action::stop, run.now);
   run.reporter.finish();
   CHECK(run.reporter.steps() == 1);

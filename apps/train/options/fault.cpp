@@ -76,8 +76,8 @@ std::optional<actors::TrainerOptions::Fault> fault_from_environment() {
     if (given->what != name) continue;
     actors::TrainerOptions::Fault fault{
         .rank = given->rank, .step = given->step, .kind = kind, .times = given->times};
-    using actors::UnitArray;
-    for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
+    using actors::StateKind;
+    for (const StateKind array : {StateKind::parameters, StateKind::weights, StateKind::m, StateKind::v}) {
       if (std::string("flip-") + actors::to_string(array) == name) fault.array = array;
     }
     return fault;

@@ -12,8 +12,8 @@ using namespace ranvier;
 using actors::BadStepOptions;
 using actors::CopySet;
 using actors::Damage;
+using actors::StateKind;
 using actors::TierKind;
-using actors::UnitArray;
 using runtime::DType;
 using tests::run_simulated;
 using tests::small_gpt;
@@ -40,7 +40,7 @@ std::vector<CopySet> sets_of(const char* sharding, runtime::GridShape grid, bool
 }
 
 /// What a check of a job finds where a bit of that array flips on that rank.
-Damage found_damage(actors::TrainerOptions options, int rank, UnitArray array) {
+Damage found_damage(actors::TrainerOptions options, int rank, StateKind array) {
   options.bad_steps.action = BadStepOptions::Action::rollback;
   options.fault = Fault{.rank = rank, .step = 2, .kind = Fault::Kind::damage, .array = array};
   const auto result = run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1);
@@ -76,7 +76,7 @@ TEST_CASE("rows that hold the same elements are a set of copies, and so are the 
   CHECK(sets_of("zero3", {1, 3}, false).empty());
   const auto layers = sets_of("zero1", {1, 3}, true);
   REQUIRE(layers.size() == 2);
-  CHECK(layers[0].array == UnitArray::parameters);
+  CHECK(layers[0].array == StateKind::parameters);
   CHECK(layers[0].ranks == std::vector<int>{0, 1, 2});
   // Of what is shared out over both rows the other stage has the same halves.
   const auto tied = sets_of("zero3", {2, 2}, true);
@@ -99,8 +99,8 @@ TEST_CASE("the copy that differs from most is the odd one, and none of two is") 
 
 TEST_CASE("a bit that flips on one of three rows is found at the next check, and its rank is named") {
   for (const bool half : {false, true}) {
-    for (const UnitArray array : {UnitArray::parameters, UnitArray::weights, UnitArray::m, UnitArray::v}) {
-      if (array == UnitArray::weights && !half) continue;  // layers' parameters are the weights
+    for (const StateKind array : {StateKind::parameters, StateKind::weights, StateKind::m, StateKind::v}) {
+      if (array == StateKind::weights && !half) continue;  // layers' parameters are the weights
       CAPTURE(half);
       CAPTURE(to_string(array));
       auto options = checked_run({1, 3}, "ddp");
@@ -112,7 +112,7 @@ TEST_CASE("a bit that flips on one of three rows is found at the next check, and
       CHECK(damage.others == std::vector<int>{0, 2});
     }
   }
-  const Damage parameters = found_damage(checked_run({1, 3}, "zero1"), 2, UnitArray::parameters);
+  const Damage parameters = found_damage(checked_run({1, 3}, "zero1"), 2, StateKind::parameters);
   CHECK(parameters.ranks == std::vector<int>{2});
 }
 
@@ -120,11 +120,11 @@ TEST_CASE("of two copies both are named, on two stages too, and damage ends the 
   auto options = checked_run({2, 2}, "zero3");
   options.precision = {DType::bf16, DType::f32};
   options.tiers.optimizer = TierKind::host;
-  const Damage tied = found_damage(options, 3, UnitArray::m);
+  const Damage tied = found_damage(options, 3, StateKind::m);
   CHECK(tied.unit == "wte");
   CHECK(tied.ranks == std::vector<int>{1, 3});
   CHECK(tied.others.empty());
-  options.fault = Fault{.rank = 3, .step = 2, .kind = Fault::Kind::damage, .array = UnitArray::v};
+  options.fault = Fault{.rank = 3, .step = 2, .kind = Fault::Kind::damage, .array = StateKind::v};
   options.bad_steps.action = BadStepOptions::Action::skip;
   CHECK_THROWS_WITH_AS(
       run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1),

@@ -3,22 +3,22 @@
 
 namespace ranvier::actors {
 
-enum class UnitArray {
+enum class StateKind {
   parameters,  ///< as layers read them
   weights,     ///< the master copy, where that is another one
   m,           ///< AdamW's moments
   v,
 };
 
-[[nodiscard]] constexpr const char* to_string(UnitArray array) noexcept {
+[[nodiscard]] constexpr const char* to_string(StateKind array) noexcept {
   switch (array) {
-    case UnitArray::parameters:
+    case StateKind::parameters:
       return "parameters";
-    case UnitArray::weights:
+    case StateKind::weights:
       return "weights";
-    case UnitArray::m:
+    case StateKind::m:
       return "m";
-    case UnitArray::v:
+    case StateKind::v:
       return "v";
   }
   return "?";
