@@ -12,7 +12,7 @@
 
 namespace ranvier::actors {
 
-using offload::CheckpointPiece;
+using offload::CheckpointSegment;
 using offload::Manifest;
 using offload::Tier;
 
@@ -105,7 +105,7 @@ void CheckpointFiles::close(std::function<void(CheckpointShare)> done) {
 
 std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScalar> scalars,
                                     std::span<const CheckpointShare> shares) {
-  static_assert(std::is_trivially_copyable_v<CheckpointPiece>);
+  static_assert(std::is_trivially_copyable_v<CheckpointSegment>);
   Manifest manifest{.step = step, .training = scalars_to_json(scalars), .about = about_};
   for (const models::UnitSpec& unit : architecture_->units()) {
     const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
@@ -115,9 +115,9 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   for (std::size_t rank = 0; rank < shares.size(); ++rank) {
     const std::vector<std::byte>& data = shares[rank].data;
     if (data.empty()) continue;
-    std::vector<CheckpointPiece> pieces(data.size() / sizeof(CheckpointPiece));
+    std::vector<CheckpointSegment> pieces(data.size() / sizeof(CheckpointSegment));
     std::memcpy(pieces.data(), data.data(), data.size());
-    for (CheckpointPiece& piece : pieces) piece.file = static_cast<std::uint32_t>(manifest.files.size());
+    for (CheckpointSegment& piece : pieces) piece.file = static_cast<std::uint32_t>(manifest.files.size());
     manifest.files.push_back({file_name(rank), shares[rank].bytes});
     manifest.pieces.insert(manifest.pieces.end(), pieces.begin(), pieces.end());
   }

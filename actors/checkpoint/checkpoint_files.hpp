@@ -67,7 +67,7 @@ class CheckpointFiles final : public CheckpointTarget {
   offload::CheckpointFileWriter writer_;
   runtime::AtomicFile::Retry retry_;
   std::size_t rank_;
-  std::vector<offload::CheckpointPiece>
+  std::vector<offload::CheckpointSegment>
       pieces_;  // as the manifest has them, but for `file`, which is rank 0's to say
   std::uint64_t bytes_ = 0;
   std::uint64_t whole_bytes_ = 0;  // of all ranks

@@ -14,7 +14,7 @@
 namespace ranvier::actors {
 
 using collectives::Range;
-using offload::checkpoint_piece_bytes;
+using offload::checkpoint_segment_bytes;
 using offload::Tier;
 using runtime::StreamWidth;
 
@@ -67,7 +67,7 @@ Snapshot::Plan Snapshot::plan(Planner& planner, const Options& options, const Op
     const Range range = finest(unit, planner.share.column->layout, bucket.index);
     plan.buckets.push_back({bucket, plan.pieces.size(), plan.pieces.size()});
     const runtime::DType dtype = unit.trained() ? runtime::DType::f32 : unit.parameters.dtype;
-    const std::size_t most = checkpoint_piece_bytes / runtime::size_of(dtype);
+    const std::size_t most = checkpoint_segment_bytes / runtime::size_of(dtype);
     for (std::size_t array = 0; array < arrays_of(unit.trained()); ++array) {
       for (std::size_t at = 0; at < range.count; at += most) {
         plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});

@@ -204,7 +204,7 @@ class ManifestReading {
 
   void read_pieces(const json::object& root, Manifest& manifest) const {
     for_each(root, "pieces", 6, [&](const json::array& parts) {
-      CheckpointPiece piece;
+      CheckpointSegment piece;
       const std::uint64_t array = number(parts[0], "the array of a piece");
       const std::uint64_t file = number(parts[1], "the file of a piece");
       if (array >= manifest.arrays.size()) refuse("a piece is of array {} of {}", array, manifest.arrays.size());
@@ -217,7 +217,7 @@ class ManifestReading {
       const auto hash = parts[5].is_string() ? number_of(parts[5].get_string()) : std::nullopt;
       if (!hash) refuse("{} is not a checksum of 16 digits", json::serialize(parts[5]));
       piece.hash = *hash;
-      const std::size_t largest = checkpoint_piece_bytes / size_of(manifest.arrays[piece.array].dtype);
+      const std::size_t largest = checkpoint_segment_bytes / size_of(manifest.arrays[piece.array].dtype);
       if (piece.count == 0 || piece.count > largest)
         refuse("a piece of {} has {} elements; 1 to {} are possible", name_of(manifest, piece), piece.count,
                largest);
@@ -225,7 +225,7 @@ class ManifestReading {
     });
   }
 
-  static std::string name_of(const Manifest& manifest, const CheckpointPiece& piece) {
+  static std::string name_of(const Manifest& manifest, const CheckpointSegment& piece) {
     const CheckpointArray& array = manifest.arrays[piece.array];
     return fmt::format("{} of {}", array.name, array.unit);
   }
@@ -234,8 +234,8 @@ class ManifestReading {
   void check_arrays(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.arrays.size());
     for (const std::size_t index :
-         in_order(manifest, [](const CheckpointPiece& piece) { return std::pair(piece.array, piece.begin); })) {
-      const CheckpointPiece& piece = manifest.pieces[index];
+         in_order(manifest, [](const CheckpointSegment& piece) { return std::pair(piece.array, piece.begin); })) {
+      const CheckpointSegment& piece = manifest.pieces[index];
       std::uint64_t& end = reached[piece.array];
       if (piece.begin > end)
         refuse("elements {} to {} of {} are missing", end, piece.begin, name_of(manifest, piece));
@@ -257,8 +257,8 @@ class ManifestReading {
   void check_files(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.files.size());
     for (const std::size_t index :
-         in_order(manifest, [](const CheckpointPiece& piece) { return std::pair(piece.file, piece.offset); })) {
-      const CheckpointPiece& piece = manifest.pieces[index];
+         in_order(manifest, [](const CheckpointSegment& piece) { return std::pair(piece.file, piece.offset); })) {
+      const CheckpointSegment& piece = manifest.pieces[index];
       const CheckpointFile& file = manifest.files[piece.file];
       if (piece.offset % Tier::block_bytes != 0)
         refuse("a piece lies at offset {} of {}, which is no multiple of {}", piece.offset, file.name,
@@ -303,7 +303,7 @@ void append_list(std::string& text, const char* name, const Items& items, Write&
 
 }  // namespace
 
-std::uint64_t Manifest::block_bytes_of(const CheckpointPiece& piece) const {
+std::uint64_t Manifest::block_bytes_of(const CheckpointSegment& piece) const {
   return Tier::whole_blocks(bytes_of(piece));
 }
 
@@ -324,7 +324,7 @@ std::string to_json(const Manifest& manifest) {
   append_list(text, "files", manifest.files, [](auto out, const CheckpointFile& file) {
     fmt::format_to(out, "[{},{}]", as_json(file.name), file.bytes);
   });
-  append_list(text, "pieces", manifest.pieces, [](auto out, const CheckpointPiece& piece) {
+  append_list(text, "pieces", manifest.pieces, [](auto out, const CheckpointSegment& piece) {
     fmt::format_to(out, "[{},{},{},{},{},\"{:016x}\"]", piece.array, piece.file, piece.begin, piece.count,
                    piece.offset, piece.hash);
   });

@@ -19,7 +19,7 @@
 namespace ranvier::offload {
 
 /// Of the largest piece, and so of the memory that it takes to write or to check one.
-inline constexpr std::size_t checkpoint_piece_bytes = std::size_t{2} << 20;
+inline constexpr std::size_t checkpoint_segment_bytes = std::size_t{2} << 20;
 
 /// A state of a unit: the `weights` of h.0.
 struct CheckpointArray {
@@ -35,7 +35,7 @@ struct CheckpointFile {
 };
 
 /// Elements [begin, begin + count) of an array, in a file.
-struct CheckpointPiece {
+struct CheckpointSegment {
   std::uint32_t array = 0, file = 0;  ///< indexes
   std::uint64_t begin = 0, count = 0;
   std::uint64_t offset = 0;  ///< bytes; a whole number of blocks of 4096
@@ -49,16 +49,16 @@ struct Manifest {
   std::int64_t step = 0;
   std::vector<CheckpointArray> arrays;
   std::vector<CheckpointFile> files;
-  std::vector<CheckpointPiece> pieces;
+  std::vector<CheckpointSegment> pieces;
   boost::json::object training;  ///< scalars that decide the future, by name
   boost::json::object about;     ///< of the run, for people and tools
   std::uint64_t sum = 0;         ///< XXH3 of the text that it was parsed from, which ends with it
 
-  [[nodiscard]] std::uint64_t bytes_of(const CheckpointPiece& piece) const {
+  [[nodiscard]] std::uint64_t bytes_of(const CheckpointSegment& piece) const {
     return piece.count * runtime::size_of(arrays[piece.array].dtype);
   }
   /// Whole blocks: what a piece takes in its file.
-  [[nodiscard]] std::uint64_t block_bytes_of(const CheckpointPiece& piece) const;
+  [[nodiscard]] std::uint64_t block_bytes_of(const CheckpointSegment& piece) const;
   /// Of all files.
   [[nodiscard]] std::uint64_t data_bytes() const;
 };
@@ -69,7 +69,7 @@ struct Manifest {
 
 /// Throws ErrorCode::data, naming `source`, unless `text` is what to_json() made of a whole checkpoint: its checksum is
 /// right; names are unique, and those of files lie in the folder; every array is covered once by pieces, none larger
-/// than checkpoint_piece_bytes; and every block of every file belongs to one piece.
+/// than checkpoint_segment_bytes; and every block of every file belongs to one piece.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& source);
 
 }  // namespace ranvier::offload

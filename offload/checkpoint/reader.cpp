@@ -1,7 +1,7 @@
 #include "offload/checkpoint/reader.hpp"
 
 #include "offload/checkpoint/folder.hpp"
-#include "offload/checkpoint/piece_loader.hpp"
+#include "offload/checkpoint/segment_loader.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ struct CheckpointReader::State {
     std::uint32_t piece = 0;
     Stage stage = Stage::empty;
     bool delivered = false;  // to what is being read
-    std::optional<PieceLoader::Problem> problem;
+    std::optional<SegmentLoader::Problem> problem;
   };
 
   /// Where a read goes.
@@ -40,7 +40,7 @@ struct CheckpointReader::State {
     std::uint64_t begin = 0, end = 0;  // elements; none: nothing is being read
     float* to = nullptr;
 
-    [[nodiscard]] bool wants(const CheckpointPiece& piece) const {
+    [[nodiscard]] bool wants(const CheckpointSegment& piece) const {
       return piece.array == array && piece.begin < end && begin < piece.begin + piece.count;
     }
   };
@@ -115,7 +115,7 @@ CheckpointReader::State::~State() {
 }
 
 void CheckpointReader::State::serve() {
-  PieceLoader loader(storage, path, manifest);
+  SegmentLoader loader(storage, path, manifest);
   std::unique_lock lock(mutex);
   for (;;) {
     wanted.wait(lock, [this] { return closing || !queue.empty(); });
@@ -124,7 +124,7 @@ void CheckpointReader::State::serve() {
     queue.pop_front();
     slot.stage = Stage::loading;
     lock.unlock();
-    const CheckpointPiece& piece = manifest.pieces[slot.piece];
+    const CheckpointSegment& piece = manifest.pieces[slot.piece];
     auto problem = loader.load(piece, slot.memory);
     lock.lock();
     slot.problem = std::move(problem);
@@ -144,7 +144,7 @@ void CheckpointReader::State::serve() {
 
 /// What a piece has of what is being read, to where that goes.
 void CheckpointReader::State::deliver(const LoadedPiece& slot, const Destination& destination) const {
-  const CheckpointPiece& piece = manifest.pieces[slot.piece];
+  const CheckpointSegment& piece = manifest.pieces[slot.piece];
   const std::uint64_t from = std::max(destination.begin, piece.begin);
   const std::uint64_t until = std::min(destination.end, piece.begin + piece.count);
   float* const to = destination.to + (from - destination.begin);
@@ -293,7 +293,7 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
     State& state;
   } const reading(state, destination);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const CheckpointPiece& piece = state.manifest.pieces[wanted[i]];
+    const CheckpointSegment& piece = state.manifest.pieces[wanted[i]];
     auto window = state.announced_from(wanted[i]);
     if (window.empty()) window = {wanted.data() + i, wanted.size() - i + ahead};
     const State::LoadedPiece& slot = state.wait_for(window);
@@ -346,10 +346,10 @@ std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& che
   std::vector<std::uint64_t> sizes;
   std::vector<CheckpointDamage> damages = damaged_files(storage, checkpoint, manifest, sizes);
 
-  std::vector<CheckpointPiece> pieces;
-  for (const CheckpointPiece& piece : manifest.pieces)
+  std::vector<CheckpointSegment> pieces;
+  for (const CheckpointSegment& piece : manifest.pieces)
     if (piece.offset + manifest.block_bytes_of(piece) <= sizes[piece.file]) pieces.push_back(piece);
-  std::sort(pieces.begin(), pieces.end(), [](const CheckpointPiece& left, const CheckpointPiece& right) {
+  std::sort(pieces.begin(), pieces.end(), [](const CheckpointSegment& left, const CheckpointSegment& right) {
     return std::pair(left.file, left.offset) < std::pair(right.file, right.offset);
   });
 
@@ -357,7 +357,7 @@ std::vector<CheckpointDamage> verify_checkpoint(const std::filesystem::path& che
   std::size_t next = 0;
   std::vector<std::optional<std::string>> problems(pieces.size());
   const auto work = [&] {
-    PieceLoader loader(storage, checkpoint, manifest);
+    SegmentLoader loader(storage, checkpoint, manifest);
     const PieceBuffer memory;
     std::unique_lock lock(mutex);
     while (next < pieces.size()) {

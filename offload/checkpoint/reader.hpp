@@ -22,7 +22,7 @@ namespace ranvier::offload {
 
 struct CheckpointReaderOptions {
   int threads = 4;  ///< that read and check pieces
-  int ahead = 8;    ///< pieces kept beside the one that is used: memory is (ahead + 1) of checkpoint_piece_bytes
+  int ahead = 8;    ///< pieces kept beside the one that is used: memory is (ahead + 1) of checkpoint_segment_bytes
   /// Compare the sizes of all files with the manifest before anything is read. One rank of a job does it for all: each
   /// piece is checked when it is read.
   bool check_files = true;

@@ -34,12 +34,12 @@ namespace {
 constexpr int depth = 32;
 constexpr std::size_t request_bytes = std::size_t{1} << 20;
 constexpr std::size_t slots = 16;  // pieces on their way, as in a staging pool
-constexpr std::uint64_t floats = checkpoint_piece_bytes / sizeof(float);
+constexpr std::uint64_t floats = checkpoint_segment_bytes / sizeof(float);
 
 class FilesBench {
  public:
   FilesBench(std::filesystem::path folder, std::size_t pieces)
-      : folder_(std::move(folder)), pieces_(pieces), memory_(Blocks::random(slots * checkpoint_piece_bytes, 1)) {}
+      : folder_(std::move(folder)), pieces_(pieces), memory_(Blocks::random(slots * checkpoint_segment_bytes, 1)) {}
 
   void run(int rounds) {
     CheckpointFolder checkpoints(folder_);
@@ -74,11 +74,11 @@ class FilesBench {
     const auto begin = std::chrono::steady_clock::now();
     pass();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const auto bytes = static_cast<double>(pieces_ * checkpoint_piece_bytes);
+    const auto bytes = static_cast<double>(pieces_ * checkpoint_segment_bytes);
     rates_[name].push_back(bytes / seconds * 1e-6);
     fmt::print(R"({{"bench":"{}","mebibytes":{},"seconds":{:.3f},"mb_per_second":{:.0f}}})"
                "\n",
-               name, pieces_ * checkpoint_piece_bytes >> 20, seconds, rates_[name].back());
+               name, pieces_ * checkpoint_segment_bytes >> 20, seconds, rates_[name].back());
     std::fflush(stdout);
   }
 
@@ -91,12 +91,12 @@ class FilesBench {
   /// All of the file by the fewest instructions.
   void request_all(const std::filesystem::path& path, IoKind kind) {
     const OpenedFile opened = kind == IoKind::write
-                                  ? open_blocks(system_storage(), path, pieces_ * checkpoint_piece_bytes, true)
+                                  ? open_blocks(system_storage(), path, pieces_ * checkpoint_segment_bytes, true)
                                   : OpenedFile{.file = system_storage().open_to_read(path, true)};
     if (opened.error != 0 || opened.file < 0 || opened.direct_refused != 0)
       fail(ErrorCode::io, "{}: it cannot be opened with O_DIRECT", path.string());
     const UringOutcome queue = make_queue(system_storage(), depth, true);
-    const std::size_t requests = pieces_ * checkpoint_piece_bytes / request_bytes;
+    const std::size_t requests = pieces_ * checkpoint_segment_bytes / request_bytes;
     std::vector<IoCompletion> completed;
     for (std::size_t begun = 0, done = 0; done < requests;) {
       std::vector<IoRequest> batch;
@@ -116,7 +116,7 @@ class FilesBench {
   }
 
   void write(CheckpointFolder& checkpoints) {
-    const std::uint64_t bytes = pieces_ * checkpoint_piece_bytes;
+    const std::uint64_t bytes = pieces_ * checkpoint_segment_bytes;
     Manifest manifest;
     manifest.step = 1;
     manifest.arrays = {{"unit", "weights", runtime::DType::f32, pieces_ * floats}};
@@ -130,8 +130,8 @@ class FilesBench {
     const std::function<void(std::size_t)> put = [&](std::size_t slot) {
       if (next == pieces_) return;
       const std::size_t piece = next++;
-      const auto blocks = memory_.span(slot * checkpoint_piece_bytes, checkpoint_piece_bytes);
-      const std::uint64_t offset = piece * checkpoint_piece_bytes;
+      const auto blocks = memory_.span(slot * checkpoint_segment_bytes, checkpoint_segment_bytes);
+      const std::uint64_t offset = piece * checkpoint_segment_bytes;
       manifest.pieces.push_back({0, 0, piece * floats, floats, offset, runtime::xxh3(blocks)});
       writer.write(offset, blocks, [&, slot](const std::string& failure) {
         check(failure);
@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
     if (argc < 2) fail(ErrorCode::usage, "usage: checkpoint_files_bench DIR [mebibytes [rounds]]");
     const auto number = [&](int index, int otherwise) { return argc > index ? std::atoi(argv[index]) : otherwise; };
     const std::size_t pieces =
-        (static_cast<std::size_t>(std::max(2, number(2, 1024))) << 20) / checkpoint_piece_bytes;
+        (static_cast<std::size_t>(std::max(2, number(2, 1024))) << 20) / checkpoint_segment_bytes;
     FilesBench(argv[1], pieces).run(std::max(1, number(3, 5)));
     return 0;
   } catch (const Error& error) {

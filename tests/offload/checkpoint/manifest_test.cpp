@@ -152,11 +152,11 @@ TEST_CASE("a manifest of another make is refused with what is wrong") {
 
 TEST_CASE("a manifest of many pieces takes less than a hundred bytes for each") {
   Manifest manifest;
-  constexpr std::uint64_t count = checkpoint_piece_bytes / 4, pieces = 20'000;
+  constexpr std::uint64_t count = checkpoint_segment_bytes / 4, pieces = 20'000;
   manifest.arrays = {{"h.0", "weights", runtime::DType::f32, pieces * count}};
-  manifest.files = {{"rank-0000.data", pieces * checkpoint_piece_bytes}};
+  manifest.files = {{"rank-0000.data", pieces * checkpoint_segment_bytes}};
   for (std::uint64_t i = 0; i < pieces; ++i)
-    manifest.pieces.push_back({0, 0, i * count, count, i * checkpoint_piece_bytes, i * 0x9E3779B97F4A7C15u});
+    manifest.pieces.push_back({0, 0, i * count, count, i * checkpoint_segment_bytes, i * 0x9E3779B97F4A7C15u});
   const std::string text = to_json(manifest);
   CHECK(text.size() < 100 * pieces);
   CHECK(parse_manifest(text, "x").pieces.size() == pieces);

@@ -27,7 +27,7 @@ class SmallCheckpoint {
     manifest_.files = {{"rank-0000.data", 2 * block}, {"rank-0001.data", 2 * block}};
     manifest_.pieces = {{0, 0, 0, 400, 0}, {0, 1, 400, 500, 0}, {1, 1, 0, 900, block}, {2, 0, 0, 10, block}};
     for (const CheckpointFile& file : manifest_.files) files_.emplace_back(file.bytes);
-    for (CheckpointPiece& piece : manifest_.pieces) {
+    for (CheckpointSegment& piece : manifest_.pieces) {
       const CheckpointArray& array = manifest_.arrays[piece.array];
       for (std::uint64_t i = 0; i < piece.count; ++i) {
         const float value = value_of(seed, piece.array, piece.begin + i);
@@ -47,7 +47,7 @@ class SmallCheckpoint {
     return static_cast<float>((seed * 31 + array * 7 + element) % 200) - 100;
   }
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
-  [[nodiscard]] std::span<const std::byte> blocks_of(const CheckpointPiece& piece) const {
+  [[nodiscard]] std::span<const std::byte> blocks_of(const CheckpointSegment& piece) const {
     return files_[piece.file].span(piece.offset, manifest_.block_bytes_of(piece));
   }
 
@@ -63,7 +63,7 @@ class SmallCheckpoint {
       writer.open(part / manifest_.files[file].name, manifest_.files[file].bytes,
                   [&, file](const std::string& failure) {
                     note(failure);
-                    for (const CheckpointPiece& piece : manifest_.pieces)
+                    for (const CheckpointSegment& piece : manifest_.pieces)
                       if (piece.file == file) writer.write(piece.offset, blocks_of(piece), note);
                     writer.close([&](const std::string& closing) {
                       note(closing);

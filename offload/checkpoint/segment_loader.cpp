@@ -1,4 +1,4 @@
-#include "offload/checkpoint/piece_loader.hpp"
+#include "offload/checkpoint/segment_loader.hpp"
 
 #include "offload/tier.hpp"
 #include "runtime/xxh3.hpp"
@@ -14,14 +14,14 @@
 namespace ranvier::offload {
 
 PieceBuffer::PieceBuffer()
-    : data_(static_cast<std::byte*>(std::aligned_alloc(checkpoint_piece_bytes, checkpoint_piece_bytes)),
+    : data_(static_cast<std::byte*>(std::aligned_alloc(checkpoint_segment_bytes, checkpoint_segment_bytes)),
             &std::free) {
   if (!data_) throw std::bad_alloc();
   // Of small pages that lie anywhere a disk's request takes no more than it has segments for.
-  madvise(data_.get(), checkpoint_piece_bytes, MADV_HUGEPAGE);
+  madvise(data_.get(), checkpoint_segment_bytes, MADV_HUGEPAGE);
 }
 
-std::optional<PieceLoader::Problem> PieceLoader::load(const CheckpointPiece& piece, const PieceBuffer& to) {
+std::optional<SegmentLoader::Problem> SegmentLoader::load(const CheckpointSegment& piece, const PieceBuffer& to) {
   const std::span<std::byte> blocks = to.first(manifest_.block_bytes_of(piece));
   const CheckpointArray& array = manifest_.arrays[piece.array];
   const auto problem = [&](ErrorCode code, const std::string& what) {
@@ -41,7 +41,7 @@ std::optional<PieceLoader::Problem> PieceLoader::load(const CheckpointPiece& pie
       fmt::format("are not what was written: their checksum is {:016x} and should be {:016x}", hash, piece.hash));
 }
 
-int PieceLoader::read(const CheckpointPiece& piece, std::span<std::byte> to) {
+int SegmentLoader::read(const CheckpointSegment& piece, std::span<std::byte> to) {
   if (const int result = open(piece.file); result < 0) return result;
   const int result = storage_.read_all(descriptor_, piece.offset, to);
   if (result != -EINVAL || !direct_) return result;
@@ -50,7 +50,7 @@ int PieceLoader::read(const CheckpointPiece& piece, std::span<std::byte> to) {
   return read(piece, to);
 }
 
-int PieceLoader::open(std::uint32_t file) {
+int SegmentLoader::open(std::uint32_t file) {
   if (file == file_) return 0;
   close();
   const std::filesystem::path path = checkpoint_ / manifest_.files[file].name;
@@ -65,7 +65,7 @@ int PieceLoader::open(std::uint32_t file) {
   return 0;
 }
 
-void PieceLoader::close() {
+void SegmentLoader::close() {
   if (descriptor_ >= 0) storage_.close(descriptor_);
   descriptor_ = -1;
   file_ = std::numeric_limits<std::uint32_t>::max();

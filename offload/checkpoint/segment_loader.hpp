@@ -26,7 +26,7 @@ class PieceBuffer {
   std::unique_ptr<std::byte[], void (*)(void*)> data_;
 };
 
-class PieceLoader {
+class SegmentLoader {
  public:
   struct Problem {
     ErrorCode code;
@@ -34,17 +34,17 @@ class PieceLoader {
   };
 
   /// All of it outlives the loader.
-  PieceLoader(const CheckpointStorage& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
+  SegmentLoader(const CheckpointStorage& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
       : storage_(storage), checkpoint_(checkpoint), manifest_(manifest) {}
-  ~PieceLoader() { close(); }
-  PieceLoader(const PieceLoader&) = delete;
-  PieceLoader& operator=(const PieceLoader&) = delete;
+  ~SegmentLoader() { close(); }
+  SegmentLoader(const SegmentLoader&) = delete;
+  SegmentLoader& operator=(const SegmentLoader&) = delete;
 
   /// Whole blocks, past the system's cache where the file system allows. Empty where `to` holds what was written.
-  [[nodiscard]] std::optional<Problem> load(const CheckpointPiece& piece, const PieceBuffer& to);
+  [[nodiscard]] std::optional<Problem> load(const CheckpointSegment& piece, const PieceBuffer& to);
 
  private:
-  [[nodiscard]] int read(const CheckpointPiece& piece, std::span<std::byte> to);
+  [[nodiscard]] int read(const CheckpointSegment& piece, std::span<std::byte> to);
   [[nodiscard]] int open(std::uint32_t file);
   void close();
 
