@@ -87,7 +87,7 @@ void BatchReduction::submit(std::size_t chunk) {
   const auto& buckets = chunks_[chunk].buckets;
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const UnitState& unit = states_->all()[buckets[i].unit];
-    const UnitPart& sum = unit.gradients.front();
+    const UnitView& sum = unit.gradients.front();
     std::byte* const record = sums_->record(chunk, i);
     items.push_back({.data = record != nullptr ? record : sum.data,
                      .begin = sum.range.begin,
@@ -123,7 +123,7 @@ void BatchReduction::make_equal(std::size_t chunk) {
 
 std::byte* BatchReduction::first_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const {
   const UnitState& unit = states_->all()[bucket.unit];
-  const UnitPart& sum = unit.gradients.front();
+  const UnitView& sum = unit.gradients.front();
   if (record == nullptr) return sum.at(unit.cut.spread(unit.reduced, bucket.index).begin);
   const std::size_t before =
       unit.cut.elements({sum.range.begin, unit.reduced.begin - sum.range.begin}, bucket.index);

@@ -19,7 +19,7 @@ DeviceUseSum::DeviceUseSum(const RankContext& context, const UnitState& unit, Op
 
 void DeviceUseSum::run(runtime::Handler done) {
   expect(!done_, "the uses of {} are added twice at a time", unit_->spec->name);
-  const UnitPart& sum = unit_->gradients.front();
+  const UnitView& sum = unit_->gradients.front();
   if (!options_.partner) {
     runtime::add(stream_, sum.data, unit_->gradients.at(1).data, sum.dtype, sum.range.count);
     return loop_->after_work(stream_, {"gradients", "the sum of the uses of", unit_->spec->name}, std::move(done));
@@ -33,7 +33,7 @@ void DeviceUseSum::run(runtime::Handler done) {
 }
 
 void DeviceUseSum::exchange_next(std::byte* place) {
-  const UnitPart& sum = unit_->gradients.front();
+  const UnitView& sum = unit_->gradients.front();
   const std::size_t width = runtime::size_of(sum.dtype);
   const std::size_t begin = begun_++ * message_elements_;
   const std::size_t count = std::min(message_elements_, sum.range.count - begin);

@@ -196,7 +196,7 @@ void MicrobatchReduction::accumulate(const Writing& writing, const runtime::Hand
   const runtime::DType dtype = states_->precision().gradient;
   for (const std::size_t use : stage_->uses_of(writing.writes)) {
     const auto [layer, index, unit] = stage_->uses()[use];
-    const UnitPart& sum = states_->all()[unit].gradients[use_in_unit_[use]];
+    const UnitView& sum = states_->all()[unit].gradients[use_in_unit_[use]];
     const std::byte* arrived = writing.places[index] + sum.range.begin * runtime::size_of(dtype);
     if (writing.microbatch == 0) {
       runtime::copy(stream_, sum.data, arrived, sum.bytes());

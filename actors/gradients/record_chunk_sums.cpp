@@ -16,7 +16,7 @@ constexpr std::size_t chunks_on_device = 3;  // one comes, one is reduced, one l
 /// Of the range of gradients.
 std::size_t record_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
   const UnitState& unit = states.all()[bucket.unit];
-  const UnitPart& part = unit.gradients.front();
+  const UnitView& part = unit.gradients.front();
   return offload::Tier::whole_blocks(unit.cut.elements(part.range, bucket.index) * runtime::size_of(part.dtype));
 }
 
@@ -78,7 +78,7 @@ std::byte* RecordChunkSums::record(std::size_t chunk, std::size_t place) const {
 std::byte* RecordChunkSums::reduced(std::size_t chunk, std::size_t place) const {
   const auto& [u, index] = chunks_[chunk].buckets[place];
   const UnitState& unit = states_->all()[u];
-  const UnitPart& sum = unit.gradients.front();
+  const UnitView& sum = unit.gradients.front();
   const std::size_t before = unit.cut.elements({sum.range.begin, unit.reduced.begin - sum.range.begin}, index);
   return record(chunk, place) + before * runtime::size_of(sum.dtype);
 }

@@ -110,7 +110,7 @@ void Rank::fill_parameters(const models::UnitSource& weights) {
   auto* values = reinterpret_cast<float*>(host.data());
   compute.synchronize();  // what made the memory ready
   // A rank asks for its parts only: the whole model is nowhere (ZeRO-Infinity §7.2).
-  const auto fill = [&](const UnitState& unit, const UnitPart& part) {
+  const auto fill = [&](const UnitState& unit, const UnitView& part) {
     const std::size_t end = std::min(part.range.begin + part.range.count, unit.spec->elements());
     const bool in_place = part.dtype == runtime::DType::f32 && device.host_reaches(part.data);
     // Threads of a checkpoint share what is long out among them; files of weights take memory for as much as is asked.
@@ -214,7 +214,7 @@ void Rank::read_weights(std::size_t unit, std::size_t begin, std::span<float> ou
 }
 
 void Rank::read_frozen(std::size_t unit, std::size_t begin, std::span<float> out, runtime::Handler done) {
-  const UnitPart& part = plan_.states->all()[unit].parameters;
+  const UnitView& part = plan_.states->all()[unit].parameters;
   const std::span<float> now = out.first(std::min(out.size(), FrozenValues::value_bytes / size_of(part.dtype)));
   const auto widen = [=, this, dtype = part.dtype, done = std::move(done)] {
     runtime::with_float_type(dtype, [&](auto type) {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t most_answers = 2;                        // at a time; each may go to several ranks
 constexpr std::size_t values_elements = std::size_t{1} << 18;  // asked for at a time, of a source
 
-offload::BucketLayout layout_of(const UnitState& unit, const UnitPart& part) {
+offload::BucketLayout layout_of(const UnitState& unit, const UnitView& part) {
   return unit.cut.layout(part.range, {runtime::size_of(part.dtype)});
 }
 
@@ -33,7 +33,7 @@ ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& o
   // By unit, of those in files.
   std::vector<std::size_t> bytes, secondary_bytes;
   for (const UnitState& unit : states.all()) {
-    const auto reserve = [&](const std::string& name, const UnitPart* part, std::vector<std::size_t>& in_files) {
+    const auto reserve = [&](const std::string& name, const UnitView* part, std::vector<std::size_t>& in_files) {
       const std::size_t whole = part == nullptr || unit.on_device() ? 0 : layout_of(unit, *part).region_bytes();
       in_files.push_back(unit.tier == TierKind::nvme ? whole : 0);
       if (part == nullptr || unit.on_device()) return offload::TierRegion();
@@ -80,7 +80,7 @@ ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare&
   for (std::size_t b = 0; b < plan.buffer_count; ++b) free_buffers_.push_back(b);
 }
 
-const UnitPart& ParameterRecords::part(Piece piece) const {
+const UnitView& ParameterRecords::part(Piece piece) const {
   const UnitState& unit = states_->all()[piece.unit];
   return piece.secondary ? *unit.secondary : unit.parameters;
 }
@@ -100,7 +100,7 @@ std::span<std::byte> ParameterRecords::buffer(std::size_t index, Piece piece) co
 template <typename F>
 void ParameterRecords::for_runs(Piece piece, F&& f) const {
   const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitPart& part = this->part(piece);
+  const UnitView& part = this->part(piece);
   for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
     std::size_t offset = layout(piece).record_offset(bucket);
     for (const Range& run : cut.runs(part.range, bucket)) {
@@ -113,7 +113,7 @@ void ParameterRecords::for_runs(Piece piece, F&& f) const {
 void ParameterRecords::add_ranges(Piece piece, const std::byte* image,
                                   std::vector<runtime::ConstBytes>& ranges) const {
   const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitPart& part = this->part(piece);
+  const UnitView& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
   for (std::size_t p = 0; p < cut.pieces(part.range); ++p) {
     for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
@@ -136,7 +136,7 @@ void ParameterRecords::load_next(std::size_t unit) {
   }
   if (states_->all()[unit].on_device()) return load_next(unit + 1);
   const Piece piece{unit, false};
-  const UnitPart& to = part(piece);
+  const UnitView& to = part(piece);
   const models::UnitSpec& spec = *states_->all()[unit].spec;
   const std::span<std::byte> image = in_files(unit) ? buffer(0, piece) : context_->tiers.memory(region(piece));
   auto* values = context_->arena.slot_as<float>(*plan_.values);
@@ -158,7 +158,7 @@ void ParameterRecords::load_next(std::size_t unit) {
 
 void ParameterRecords::store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done) {
   const Piece piece{unit, false};
-  const UnitPart& part = this->part(piece);
+  const UnitView& part = this->part(piece);
   const std::size_t bytes = states_->all()[unit].cut.elements(part.range, bucket) * runtime::size_of(part.dtype);
   context_->tiers.store(region(piece), layout(piece).record_offset(bucket), std::span(record, bytes),
                         std::move(done));
@@ -213,7 +213,7 @@ StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
   const BucketPartition& cut = states_->all()[piece.unit].cut;
-  const UnitPart& part = this->part(piece);
+  const UnitView& part = this->part(piece);
   const std::size_t element = runtime::size_of(part.dtype);
   if (cut.buckets() == 0) return context_->loop.post(std::move(done));
   const auto all_done = [missing = std::make_shared<std::size_t>(cut.buckets()), done = std::move(done)] {

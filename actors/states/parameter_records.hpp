@@ -119,7 +119,7 @@ class ParameterRecords final : public Part {
   };
 
   [[nodiscard]] bool in_files(std::size_t unit) const { return states_->all()[unit].tier == TierKind::nvme; }
-  [[nodiscard]] const UnitPart& part(Piece piece) const;
+  [[nodiscard]] const UnitView& part(Piece piece) const;
   [[nodiscard]] offload::TierRegion region(Piece piece) const;
   [[nodiscard]] const offload::BucketLayout& layout(Piece piece) const;
   /// Calls f(element of the unit, count, offset in the region) for every run, bucket by bucket.

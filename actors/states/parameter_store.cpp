@@ -341,7 +341,7 @@ void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
   const std::uint64_t version = version_ + 1;
   if (secondary_begun_of_[unit] == version) return;  // others may be reading it
   secondary_begun_of_[unit] = version;
-  const UnitPart& part = *states_->all()[unit].secondary;
+  const UnitView& part = *states_->all()[unit].secondary;
   ++places_[place].copies;
   const auto kept = [this, unit, place, version] {
     --places_[place].copies;

@@ -158,7 +158,7 @@ void PiecePulls::answer(int row, const Request& request) {
     const std::size_t unit = request.units[u];
     const bool backward = request.backward != 0;
     const Range own = pieces_.range(unit, backward, column_->layout.rank());
-    const UnitPart& part = pieces_.source(unit, backward);
+    const UnitView& part = pieces_.source(unit, backward);
     ranges.emplace_back(part.at(own.begin), own.count * runtime::size_of(part.dtype));
   }
   context_->transport.send(rank, tag, ranges, [] {});

@@ -65,7 +65,7 @@ class UnitPieces {
     return backward && states_->all()[unit].secondary.has_value();
   }
   /// This rank's piece lies in it, where parameters live on the device.
-  [[nodiscard]] const UnitPart& source(std::size_t unit, bool backward) const {
+  [[nodiscard]] const UnitView& source(std::size_t unit, bool backward) const {
     const UnitState& state = states_->all()[unit];
     return secondary(unit, backward) ? *state.secondary : state.parameters;
   }

@@ -48,7 +48,7 @@ UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& ar
     const bool apart = separate_master_ || !state.trained();
     state.parameters = {.range = range(held_parameters(sharding, apart)), .dtype = precision_.compute};
     if (sharding.secondary_parameters) {
-      state.secondary = UnitPart{.range = range(collectives::Scope::group), .dtype = precision_.compute};
+      state.secondary = UnitView{.range = range(collectives::Scope::group), .dtype = precision_.compute};
     }
     state.master = {.range = state.optimizer};
     for (std::size_t p = 0; p < state.spec->parameters.size(); ++p) {

@@ -31,7 +31,7 @@
 namespace ranvier::actors {
 
 /// A part of a unit in memory.
-struct UnitPart {
+struct UnitView {
   collectives::Range range;  ///< in elements of the unit
   std::byte* data = nullptr;
   runtime::DType dtype = runtime::DType::f32;
@@ -52,12 +52,12 @@ struct UnitState {
   collectives::Range optimizer;  ///< what this rank steps
   collectives::Range reduced;    ///< where gradients are complete before the step
   /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
-  UnitPart parameters;
-  std::optional<UnitPart> secondary;  ///< ZeRO++: the group's piece, for backward passes
-  UnitPart master;                    ///< range `optimizer`; null if it is separate and states live off the device
+  UnitView parameters;
+  std::optional<UnitView> secondary;  ///< ZeRO++: the group's piece, for backward passes
+  UnitView master;                    ///< range `optimizer`; null if it is separate and states live off the device
   float* m = nullptr;                 ///< null where states live off the device
   float* v = nullptr;
-  std::vector<UnitPart> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
+  std::vector<UnitView> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
   std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
   TierKind tier = TierKind::device;             ///< where parameters live
 

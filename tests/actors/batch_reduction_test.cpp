@@ -51,7 +51,7 @@ class Row {
   }
   void summed(std::size_t u) {
     const UnitState& unit = rank_->units()[u];
-    const actors::UnitPart& sum = unit.gradients.front();
+    const actors::UnitView& sum = unit.gradients.front();
     std::memset(sum.data, 0, sum.bytes());
     for (std::size_t e = 0; e < unit.spec->elements(); ++e) {
       if (tests::is_parameter(*unit.spec, e))

@@ -147,7 +147,7 @@ class Reduction {
   }
 
   void check(const actors::ChunkSchedule::Bucket& bucket) {
-    const actors::UnitPart& sum = rank_->units()[bucket.unit].gradients.front();
+    const actors::UnitView& sum = rank_->units()[bucket.unit].gradients.front();
     compare(bucket, [&sum](std::size_t e) { return sum.at(e); });
   }
   void take(const actors::ChunkSchedule::Bucket& bucket) {

@@ -71,7 +71,7 @@ class Driven {
   float expected(Piece piece, std::size_t element) const {
     return value(*units()[piece.unit].spec, element, version_);
   }
-  const actors::UnitPart& part(Piece piece) const {
+  const actors::UnitView& part(Piece piece) const {
     return piece.secondary ? *units()[piece.unit].secondary : units()[piece.unit].parameters;
   }
 

@@ -101,7 +101,7 @@ class Row {
 
   /// This rank's piece as the optimizer leaves it.
   void write(std::size_t u) {
-    const actors::UnitPart& part = units()[u].parameters;
+    const actors::UnitView& part = units()[u].parameters;
     auto* const to = reinterpret_cast<float*>(part.data);
     for (std::size_t e = 0; e < part.range.count; ++e) to[e] = value(u, part.range.begin + e, batch_);
   }

@@ -17,8 +17,8 @@
 
 using namespace ranvier;
 using actors::PiecePulls;
-using actors::UnitPart;
 using actors::UnitState;
+using actors::UnitView;
 
 namespace {
 
@@ -82,7 +82,7 @@ class Row {
 
  private:
   void write(std::size_t u) {
-    const auto fill = [&](const UnitPart& part, bool secondary) {
+    const auto fill = [&](const UnitView& part, bool secondary) {
       for (std::size_t e = part.range.begin; e < part.range.begin + part.range.count; ++e)
         tests::write_as(part.dtype, part.at(e), value(u, e, versions_[u], secondary));
     };

@@ -40,7 +40,7 @@ class Stage {
       if (rank.units()[u].spec->name == "wte") wte_ = u;
     }
     for (std::size_t use = 0; use < wte().gradients.size(); ++use) {
-      const actors::UnitPart& part = wte().gradients[use];
+      const actors::UnitView& part = wte().gradients[use];
       for (std::size_t e = 0; e < part.range.count; ++e)
         tests::write_as(dtype_, part.at(e), tests::drawn(seed, static_cast<std::size_t>(rank.plan.rank), use, e));
     }
@@ -55,7 +55,7 @@ class Stage {
   }
   [[nodiscard]] bool summed() const { return summed_; }
   [[nodiscard]] std::vector<float> values(std::size_t use = 0) const {
-    const actors::UnitPart& part = wte().gradients[use];
+    const actors::UnitView& part = wte().gradients[use];
     std::vector<float> all;
     for (std::size_t e = 0; e < part.range.count; ++e) all.push_back(tests::read_as(dtype_, part.at(e)));
     return all;
@@ -170,7 +170,7 @@ TEST_CASE("where columns may round differently the first stage sends what its co
     REQUIRE(job.stages[2]->values() != before);
     int done = 0;
     for (const std::size_t r : {0u, 2u}) {  // one row
-      const actors::UnitPart& sum = job.stages[r]->wte().gradients.front();
+      const actors::UnitView& sum = job.stages[r]->wte().gradients.front();
       // In two runs, neither of which is whole messages.
       const runtime::Bytes whole(sum.data, sum.bytes());
       job.stages[r]->part().copy(job.stages[r]->wte_number(), {whole.first(1000), whole.subspan(1000)},
