@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -46,7 +46,7 @@ struct CheckpointSeries {
   std::function<void(const CheckpointResult&)> result;  ///< on rank 0
 };
 
-class Checkpointer final : public Part {
+class Checkpointer final : public Actor {
  public:
   /// `scalars`: those of all parts.
   Checkpointer(const RankContext& context, Snapshot& snapshot, Optimizer& optimizer,

@@ -2,7 +2,7 @@
 // rounds nothing; rows of either as arrays. Any thread.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 
 #include <boost/json/object.hpp>
 

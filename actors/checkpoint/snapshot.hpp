@@ -26,7 +26,7 @@
 
 namespace ranvier::actors {
 
-class Snapshot final : public Part, public StateGuard {
+class Snapshot final : public Actor, public StateGuard {
  public:
   /// Of state_array_names.
   using Arrays = std::bitset<state_array_names.size()>;

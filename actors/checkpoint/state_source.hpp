@@ -1,7 +1,7 @@
 // Where a training goes on from: its states as a checkpoint has them, whatever grid wrote it. Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "models/layer.hpp"
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "actors/exchange/column_options.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/event_loop.hpp"
 

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "actors/rank/rank_context.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/states/model_share.hpp"
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 
 namespace ranvier::actors {
 
-class GradientRecords final : public Part {
+class GradientRecords final : public Actor {
  public:
   struct Plan {
     std::optional<runtime::MemoryId> slots;

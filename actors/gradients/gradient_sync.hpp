@@ -10,7 +10,7 @@
 #include "actors/gradients/batch_reduction.hpp"
 #include "actors/gradients/microbatch_reduction.hpp"
 #include "actors/gradients/tied_units.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace ranvier::actors {
 
-class GradientSync final : public Part {
+class GradientSync final : public Actor {
  public:
   struct Options {
     TiedUnits::Options tied;

@@ -4,7 +4,7 @@
 // Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // another one, which then both add the same two numbers. Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "runtime/own_work.hpp"
 
 #include <vector>

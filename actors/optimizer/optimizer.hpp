@@ -15,7 +15,7 @@
 #include "actors/optimizer/parameter_refresh.hpp"
 #include "actors/optimizer/state_guard.hpp"
 #include "actors/optimizer/state_records.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ namespace ranvier::actors {
 
 class CommitPolicy;
 
-class Optimizer final : public Part {
+class Optimizer final : public Actor {
  public:
   struct Options {
     /// Nothing of a step depends on an answer of all ranks: no clipping, no loss scale that overflow changes.

@@ -8,7 +8,7 @@
 // commit() has that count from then on. Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_place.hpp"

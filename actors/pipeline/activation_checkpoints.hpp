@@ -9,7 +9,7 @@
 #pragma once
 
 #include "actors/pipeline/pass_resource.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 
@@ -22,7 +22,7 @@
 
 namespace ranvier::actors {
 
-class ActivationCheckpoints final : public Part, public PassResource {
+class ActivationCheckpoints final : public Actor, public PassResource {
  public:
   struct Plan {
     std::optional<offload::TierRegion> region;

@@ -6,7 +6,7 @@
 // only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "models/sample_source.hpp"
 #include "runtime/pinned_pool.hpp"
@@ -18,7 +18,7 @@ namespace ranvier::actors {
 
 struct Planner;
 
-class Loader final : public Part {
+class Loader final : public Actor {
  public:
   /// Samples that are on their way at a time to a device whose memory the host does not reach.
   struct Plan {

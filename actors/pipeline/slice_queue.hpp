@@ -13,7 +13,7 @@
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_batch.hpp"
 #include "actors/pipeline/slice_map.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "models/stage.hpp"
 

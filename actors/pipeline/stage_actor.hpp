@@ -20,7 +20,7 @@
 #include "actors/pipeline/pass_resource.hpp"
 #include "actors/pipeline/policy.hpp"
 #include "actors/pipeline/slice_queue.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "models/pass_order.hpp"
@@ -36,7 +36,7 @@
 
 namespace ranvier::actors {
 
-class StageActor final : public Part {
+class StageActor final : public Actor {
  public:
   struct Plan {
     int stage = 0;

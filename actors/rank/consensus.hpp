@@ -3,7 +3,7 @@
 // contributor and the others give zero, so the sum is exact and the same in any order. Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "collectives/executor.hpp"
 #include "runtime/device.hpp"
 
@@ -13,7 +13,7 @@
 
 namespace ranvier::actors {
 
-class Consensus : public Part {
+class Consensus : public Actor {
  public:
   Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
   /// With memory for what arrives that others use as well, where nobody reads it. It outlives this.

@@ -23,7 +23,7 @@ struct EvaluationResult {
   std::optional<double> accuracy;  ///< of TrainerOptions::questions, likewise
 };
 
-class Evaluation final : public Part {
+class Evaluation final : public Actor {
  public:
   /// `validation` may be null.
   Evaluation(const RankContext& context, const RankPlan& plan, const GridPass::Parts& forward,

@@ -107,7 +107,7 @@ class Rank {
   models::KeptSamples samples_;  // of the training
   RankResources resources_;
   Loader::Places load_places_;
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<Actor>> parts_;
   ParameterRecords* parameter_records_ = nullptr;  // null: all parameters are on the device
   ParameterStore* parameters_ = nullptr;
   std::optional<GradientPlaces> gradient_places_;

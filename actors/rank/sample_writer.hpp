@@ -17,7 +17,7 @@
 
 namespace ranvier::actors {
 
-class SampleWriter final : public Part {
+class SampleWriter final : public Actor {
  public:
   struct Stage {
     int positions = 1;        ///< of the model

@@ -10,7 +10,7 @@
 #include "actors/pipeline/stage_split.hpp"
 #include "actors/rank/consensus.hpp"
 #include "actors/rank/evaluation.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/sample_writer.hpp"
@@ -54,7 +54,7 @@ struct TrainerHooks {
   std::function<void()> done;
 };
 
-class Trainer final : public Part {
+class Trainer final : public Actor {
  public:
   /// What it tells when to do what. The last four may be null.
   struct Parts {

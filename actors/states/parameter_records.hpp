@@ -12,7 +12,7 @@
 // from when on a unit may be read. Loop thread only.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_place.hpp"
@@ -29,7 +29,7 @@
 
 namespace ranvier::actors {
 
-class ParameterRecords final : public Part {
+class ParameterRecords final : public Actor {
  public:
   /// The part for forward passes, or ZeRO++'s for backward passes.
   struct Piece {

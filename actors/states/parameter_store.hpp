@@ -30,7 +30,7 @@
 
 namespace ranvier::actors {
 
-class ParameterStore final : public Part, public PassResource {
+class ParameterStore final : public Actor, public PassResource {
  public:
   struct Options {
     int prefetch = 2;    ///< layers, or parts of them, gathered ahead of the one that computes; 0: none

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "actors/rank/consensus.hpp"
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/watch/copy_sets.hpp"
@@ -35,7 +35,7 @@ struct ReplicaReport {
   std::vector<Damage> damage;  ///< the first few; empty: all copies are equal
 };
 
-class ReplicaCheck final : public Part {
+class ReplicaCheck final : public Actor {
  public:
   struct Plan {
     std::vector<CopySet> sets;

@@ -12,7 +12,7 @@
 // Loop thread only, but for the watching thread inside.
 #pragma once
 
-#include "actors/rank/part.hpp"
+#include "actors/rank/actor.hpp"
 #include "actors/watch/own_watch.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"

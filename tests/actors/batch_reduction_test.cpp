@@ -1,7 +1,7 @@
 // The reduction at the batch's end alone: units are summed in any order, and chunks go in theirs.
 #include "actors/gradients/batch_reduction.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Gradients on their way to the optimizer's places, alone: gathered from other ranks, or brought from a tier.
 #include "actors/optimizer/gradient_gather.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -3,7 +3,7 @@
 #include "actors/gradients/gradient_sync.hpp"
 
 #include "runtime/error.hpp"
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
@@ -202,7 +202,7 @@ struct Job {
   std::vector<std::unique_ptr<Reduction>> ranks;
 };
 
-std::set<int> peers_of(const actors::Part& part) {
+std::set<int> peers_of(const actors::Actor& part) {
   const std::vector<int> peers = part.peers();
   return {peers.begin(), peers.end()};
 }

@@ -1,7 +1,7 @@
 // Gradients of microbatches alone: which steps have places to write to, what is in them, and who hears of the sums.
 #include "actors/gradients/microbatch_reduction.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

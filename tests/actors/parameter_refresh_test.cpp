@@ -1,7 +1,7 @@
 // Refreshed parameters on their way to other ranks and to a tier, alone: steps are made up, in any order.
 #include "actors/optimizer/parameter_refresh.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Pieces of units by messages, alone: who is asked, what comes, and what waits until the owner has it.
 #include "actors/states/piece_pulls.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Sums of a unit's two uses alone, on one stage and on two.
 #include "actors/gradients/tied_units.hpp"
 
-#include "tests/actors/parts_alone.hpp"
+#include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -49,9 +49,9 @@ struct StateScalar {
   friend bool operator==(const StateScalar&, const StateScalar&) = default;
 };
 
-class Part {
+class Actor {
  public:
-  virtual ~Part() = default;
+  virtual ~Actor() = default;
 
   /// For people, and WorkName::part of its own work: "gradients".
   [[nodiscard]] virtual const char* name() const noexcept = 0;
@@ -88,10 +88,10 @@ template <typename T>
   return std::get<T>(found->value);
 }
 
-inline void Part::read_state(const StateArray& array, std::size_t, std::span<std::byte>, runtime::Handler) {
+inline void Actor::read_state(const StateArray& array, std::size_t, std::span<std::byte>, runtime::Handler) {
   fail(ErrorCode::internal, "{} holds no state, and '{}' is read", name(), array.name);
 }
-inline void Part::write_state(const StateArray& array, std::size_t, std::span<const std::byte>, runtime::Handler) {
+inline void Actor::write_state(const StateArray& array, std::size_t, std::span<const std::byte>, runtime::Handler) {
   fail(ErrorCode::internal, "{} holds no state, and '{}' is written", name(), array.name);
 }
 
