@@ -62,7 +62,7 @@ class BertBlock final : public Layer {
     return !training || (!dropout_.drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
   }
 
-  LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+  LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
@@ -72,7 +72,7 @@ class BertBlock final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const middle = Norm::output(call, at.norm_1, call.workspace + at.narrow);
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
     walk.once([&] {
@@ -102,7 +102,7 @@ class BertBlock final : public Layer {
     // Where nothing is dropped, the gradient of a sum is that of its branch as well.
     std::byte* const d_sum_2 = dropout_.drops() ? work + at.d_sum : kept + at.d_mlp;
     std::byte* const d_sum_1 = dropout_.drops() ? work + at.d_sum : kept + at.d_out;
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     walk.once([&] {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
@@ -134,7 +134,7 @@ class BertBlock final : public Layer {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
     std::byte* const middle = Norm::output(call, at.norm_1, work + at.narrow);
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     walk.each_trained(
         mlp_.tiles(), [&] { norm_1_.again(call, at.norm_1, middle, saved + at.sum_1); },
         [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, middle, kept + at.d_mlp, tile); });

@@ -23,9 +23,9 @@ class BertEmbedding final : public Layer {
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
   /// A tile of the words after the other, all else with the last.
-  LayerParts parts() const override {
+  LayerPhases parts() const override {
     if (table_.tiles() == 1) return Layer::parts();
-    LayerParts parts;
+    LayerPhases parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.forward.push_back({t});
     std::vector<std::size_t> rest;
     for (std::size_t unit = table_.tiles(); unit < units_.size(); ++unit) rest.push_back(unit);

@@ -4,7 +4,7 @@
 
 namespace ranvier::models {
 
-LayerParts Layer::parts() const {
+LayerPhases Layer::parts() const {
   std::vector<std::size_t> all(units().size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   return {{all}, {all}, {all}};

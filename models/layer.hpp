@@ -105,7 +105,7 @@ struct LayerCall {
 /// it runs, so that a layer of large operators that are cut into tiles needs no more than a tile of them at a time
 /// (ZeRO-Infinity §5.1.3). For each kind of call its parts in order; for each part the indices of the units that it
 /// reads, or whose gradients it writes.
-struct LayerParts {
+struct LayerPhases {
   using Units = std::vector<std::vector<std::size_t>>;
   Units forward;
   Units backward_input;
@@ -143,7 +143,7 @@ class Layer {
   [[nodiscard]] virtual bool counts_hits() const noexcept { return false; }
 
   /// At least one part of each call. One of all units, unless a layer says otherwise.
-  [[nodiscard]] virtual LayerParts parts() const;
+  [[nodiscard]] virtual LayerPhases parts() const;
 
   /// Whether calls of equal shape, places, part and `accumulate` queue the same work: nothing in it follows from the
   /// microbatch's key, its loss's factor or scale, and nothing is called back. A device may then repeat what it kept of

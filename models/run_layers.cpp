@@ -116,7 +116,7 @@ class LayerRun {
   }
 
   void run() {
-    const LayerParts parts = layer_.parts();
+    const LayerPhases parts = layer_.parts();
     for (std::size_t part = 0; part < parts.forward.size(); ++part) layer_.forward(call(part), input_, output_);
     for (std::size_t part = 0; part < parts.backward_input.size(); ++part) {
       layer_.backward_input(call(part), input_, last_ ? nullptr : output_gradient_,

@@ -200,7 +200,7 @@ bool StageLayout::passes_by(std::size_t layer) const {
 }
 
 void StageLayout::add_parts(LayerMemoryMap& map) const {
-  const LayerParts parts = map.layer->parts();
+  const LayerPhases parts = map.layer->parts();
   std::vector<int> written(map.uses.size(), 0);
   for (const auto& [kind, units_of_parts] : {std::pair{PassStep::Kind::forward, &parts.forward},
                                              {PassStep::Kind::backward_input, &parts.backward_input},

@@ -87,14 +87,14 @@ class LanguageHead final : public Layer {
 
   /// A tile after the other, all else with the first; a bias of logits with each, as it has a part for it, and what
   /// comes before the norm with the last one too on the way back.
-  LayerParts parts() const override {
-    LayerParts::Units parts;
+  LayerPhases parts() const override {
+    LayerPhases::Units parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
     const auto add_rest = [this](std::vector<std::size_t>& part) {
       for (std::size_t rest = table_.tiles(); rest < units_.size(); ++rest) part.push_back(rest);
     };
     add_rest(parts.front());
-    LayerParts all{parts, parts, parts};
+    LayerPhases all{parts, parts, parts};
     for (std::size_t t = 1; bias_ && t < table_.tiles(); ++t) add_rest(all.forward[t]);
     if (transform_ && table_.tiles() > 1) add_rest(all.backward_input.back());
     return all;

@@ -46,7 +46,7 @@ class PreNormBlock final : public DecodingLayer {
     return !training || (!dropout_.drops() && !qkv_.drops() && !out_.drops() && !mlp_.drops());
   }
 
-  LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
+  LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles(), &mlp_.tiles()}); }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
@@ -58,7 +58,7 @@ class PreNormBlock final : public DecodingLayer {
     std::byte *const saved = call.saved, *const work = call.workspace;
     // What is dropped of a branch is dropped before it joins the residual stream.
     const bool drops = dropout_.drops(call);
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
     std::byte* const normed_2 = Norm::output(call, at.norm_2, work + at.narrow);
     walk.once([&] { norm_1_.forward(call, at.norm_1, normed_1, input); });
@@ -88,7 +88,7 @@ class PreNormBlock final : public DecodingLayer {
     // Where nothing is dropped, the gradient of the residual stream is that of the branch as well.
     std::byte* const d_middle = dropout_.drops() ? work + at.d_middle : kept + at.d_out;
     const std::byte* const d_mlp = this->d_mlp(call, at, output_gradient);
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     walk.once([&] {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
@@ -123,7 +123,7 @@ class PreNormBlock final : public DecodingLayer {
     std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
     std::byte* const normed_2 = Norm::output(call, at.norm_2, work + at.narrow);
     const std::byte* const d_mlp = this->d_mlp(call, at, call.output_gradient);
-    PartWalk walk(call);
+    PhaseWalk walk(call);
     walk.each_trained(
         mlp_.tiles(), [&] { norm_2_.again(call, at.norm_2, normed_2, saved + at.middle); },
         [&](std::size_t tile) { mlp_.backward_matrix(call, at.mlp, normed_2, d_mlp, tile); });

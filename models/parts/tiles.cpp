@@ -18,7 +18,7 @@ Tiles joined(const Tiles& a, const Tiles& b) {
   return tiles;
 }
 
-LayerParts parts_of(std::span<const UnitSpec> units, std::initializer_list<const Tiles*> products) {
+LayerPhases parts_of(std::span<const UnitSpec> units, std::initializer_list<const Tiles*> products) {
   std::vector<bool> is_tile(units.size(), false);
   std::vector<const Tiles*> tiled;
   for (const Tiles* tiles : products) {
@@ -34,7 +34,7 @@ LayerParts parts_of(std::span<const UnitSpec> units, std::initializer_list<const
     if (!is_tile[unit]) rest.push_back(unit);
   if (tiled.empty()) return {{rest}, {rest}, {rest}};
 
-  LayerParts parts;
+  LayerPhases parts;
   const auto with_rest = [&](std::vector<std::size_t> part) {
     part.insert(part.end(), rest.begin(), rest.end());
     return part;

@@ -2,10 +2,10 @@
 // belong to which part of a call (Layer::parts). Each tile has units of its own and a part of a call; everything else,
 // the layer's norms and biases, is there in all parts. A layer writes its formula once, whole or in tiles:
 //
-//   LayerParts parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles()}); }
+//   LayerPhases parts() const override { return parts_of(units_, {&qkv_.tiles(), &out_.tiles()}); }
 //
 //   void forward(const LayerCall& call, …) override {
-//     PartWalk walk(call);
+//     PhaseWalk walk(call);
 //     walk.once([&] { norm_.forward(call, …); });
 //     walk.each(qkv_.tiles(), [&](std::size_t tile) { qkv_.forward(call, …, tile); });
 //     walk.once([&] { attention_.forward(call, …); });
@@ -37,12 +37,12 @@ using Tiles = std::vector<TileUnits>;
 
 /// The parts of a layer's calls whose products, all whole or all in tiles, come in this order in forward, and in the
 /// opposite one in the backward calls. Weights' gradients come first, tile by tile, then all others.
-[[nodiscard]] LayerParts parts_of(std::span<const UnitSpec> units, std::initializer_list<const Tiles*> products);
+[[nodiscard]] LayerPhases parts_of(std::span<const UnitSpec> units, std::initializer_list<const Tiles*> products);
 
 /// Runs those of a call's computations that belong to its part.
-class PartWalk {
+class PhaseWalk {
  public:
-  explicit PartWalk(const LayerCall& call) noexcept : part_(call.part) {}
+  explicit PhaseWalk(const LayerCall& call) noexcept : part_(call.part) {}
 
   /// What is done once: with the tile before it, or with the first one.
   template <typename F>

@@ -29,9 +29,9 @@ class TokenEmbedding final : public Layer {
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
   /// A tile after the other, positions with the last.
-  LayerParts parts() const override {
+  LayerPhases parts() const override {
     if (table_.tiles() == 1) return Layer::parts();
-    LayerParts parts;
+    LayerPhases parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.forward.push_back({t});
     if (has_positions()) parts.forward.back().push_back(table_.tiles());
     parts.backward_weight = parts.forward;

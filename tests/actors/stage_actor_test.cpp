@@ -40,7 +40,7 @@ class Noted final : public models::Layer {
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const models::UnitSpec> units() const noexcept override { return {}; }
-  models::LayerParts parts() const override { return {{{}, {}}, {{}}, {{}, {}, {}}}; }
+  models::LayerPhases parts() const override { return {{{}, {}}, {{}}, {{}, {}, {}}}; }
   double flops_per_sample(int) const override { return 1; }
   std::size_t output_elements(int of_positions) const override { return last_ ? 0 : std::size_t(of_positions); }
   models::LayerMemory memory(models::MicrobatchShape) const override { return {}; }

@@ -39,7 +39,7 @@ std::vector<runtime::WorkCost> work_of(const models::Architecture& model, std::s
   std::vector<int> classes(model.layers.size());
   std::iota(classes.begin(), classes.end(), 0);
   apps::LayerTimes times(model, std::move(classes), list, true, 1);
-  const models::LayerParts parts = model.layers[layer]->parts();
+  const models::LayerPhases parts = model.layers[layer]->parts();
   const std::size_t count = call == Call::forward          ? parts.forward.size()
                             : call == Call::backward_input ? parts.backward_input.size()
                                                            : parts.backward_weight.size();

@@ -182,7 +182,7 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
                                             {name + ".mlp.up_proj.weight", {10, 12}},
                                             {name + ".mlp.down_proj.weight", {12, 10}}});
   // A tile at a time, and what stays with each of them.
-  const LayerParts parts = block.parts();
+  const LayerPhases parts = block.parts();
   CHECK(parts.forward.size() == 6);
   CHECK(parts.backward_input.size() == 6);
   CHECK(parts.backward_weight.size() == 7);

@@ -266,7 +266,7 @@ class ModelRun {
 
   /// Calls f(call, copies) for each of these parts of a layer's call, which has pointers to the part's units only.
   template <typename F>
-  void for_each_part(std::size_t layer, const LayerParts::Units& parts, F&& f) {
+  void for_each_part(std::size_t layer, const LayerPhases::Units& parts, F&& f) {
     for (std::size_t part = 0; part < parts.size(); ++part) {
       DeviceCopies at(*stream_);
       LayerCall call = call_of(layer, parts[part], at);

@@ -101,7 +101,7 @@ class Scale final : public models::Layer {
 
   const std::string& name() const noexcept override { return name_; }
   std::span<const models::UnitSpec> units() const noexcept override { return units_; }
-  models::LayerParts parts() const override { return parts_; }
+  models::LayerPhases parts() const override { return parts_; }
   double flops_per_sample(int positions) const override { return 1e4 * positions; }
   std::size_t output_elements(int positions) const override {
     return static_cast<std::size_t>(positions) * channels_;
@@ -150,7 +150,7 @@ class Scale final : public models::Layer {
   }
 
   /// The last part takes the sum from the workspace.
-  void add_products(const LayerCall& call, const models::LayerParts::Units& parts, const std::byte* input,
+  void add_products(const LayerCall& call, const models::LayerPhases::Units& parts, const std::byte* input,
                     std::byte* output) const {
     check_units(call.parameters, parts[call.part]);
     const std::size_t n = elements(call.shape);
@@ -173,7 +173,7 @@ class Scale final : public models::Layer {
   std::string name_;
   std::size_t channels_;
   std::vector<models::UnitSpec> units_;
-  models::LayerParts parts_;
+  models::LayerPhases parts_;
 };
 
 using MakeLayer = std::function<std::unique_ptr<models::Layer>(std::string name, std::size_t channels,
