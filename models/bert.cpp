@@ -3,9 +3,9 @@
 #include "models/bert_layers.hpp"
 #include "models/bert_sizes.hpp"
 #include "models/expect_sizes.hpp"
-#include "models/parts/block_dropout.hpp"
-#include "models/parts/classification_head.hpp"
-#include "models/parts/language_head.hpp"
+#include "models/modules/block_dropout.hpp"
+#include "models/modules/classification_head.hpp"
+#include "models/modules/language_head.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>

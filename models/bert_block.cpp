@@ -1,11 +1,11 @@
 #include "models/bert_layers.hpp"
 #include "models/memory_layout.hpp"
-#include "models/parts/block_dropout.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/linear.hpp"
-#include "models/parts/mlp.hpp"
-#include "models/parts/self_attention.hpp"
-#include "models/parts/tiles.hpp"
+#include "models/modules/block_dropout.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/linear.hpp"
+#include "models/modules/mlp.hpp"
+#include "models/modules/self_attention.hpp"
+#include "models/modules/tiles.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/format.h>

@@ -3,9 +3,9 @@
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/parts/block_dropout.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/block_dropout.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/unit_builder.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

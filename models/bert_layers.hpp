@@ -3,8 +3,8 @@
 #pragma once
 
 #include "models/bert.hpp"
-#include "models/parts/norm.hpp"
-#include "models/parts/token_table.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/token_table.hpp"
 
 #include <memory>
 #include <string>

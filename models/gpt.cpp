@@ -3,9 +3,9 @@
 #include "models/expect_sizes.hpp"
 #include "models/gpt_layers.hpp"
 #include "models/gpt_sizes.hpp"
-#include "models/parts/block_dropout.hpp"
-#include "models/parts/language_head.hpp"
-#include "models/parts/token_embedding.hpp"
+#include "models/modules/block_dropout.hpp"
+#include "models/modules/language_head.hpp"
+#include "models/modules/token_embedding.hpp"
 
 #include <array>
 

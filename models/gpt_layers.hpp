@@ -3,9 +3,9 @@
 
 #include "models/gpt.hpp"
 #include "models/layer.hpp"
-#include "models/parts/norm.hpp"
-#include "models/parts/pre_norm_block.hpp"
-#include "models/parts/token_table.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/pre_norm_block.hpp"
+#include "models/modules/token_table.hpp"
 
 #include <memory>
 

@@ -3,8 +3,8 @@
 #include "models/expect_sizes.hpp"
 #include "models/llama_layers.hpp"
 #include "models/llama_sizes.hpp"
-#include "models/parts/language_head.hpp"
-#include "models/parts/token_embedding.hpp"
+#include "models/modules/language_head.hpp"
+#include "models/modules/token_embedding.hpp"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "models/llama.hpp"
-#include "models/parts/norm.hpp"
-#include "models/parts/pre_norm_block.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/pre_norm_block.hpp"
 
 #include <memory>
 

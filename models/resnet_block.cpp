@@ -1,7 +1,7 @@
 #include "models/memory_layout.hpp"
-#include "models/parts/batch_norm.hpp"
-#include "models/parts/convolution.hpp"
-#include "models/parts/layer_call.hpp"
+#include "models/modules/batch_norm.hpp"
+#include "models/modules/convolution.hpp"
+#include "models/modules/layer_call.hpp"
 #include "models/resnet_layers.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

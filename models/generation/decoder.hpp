@@ -9,8 +9,8 @@
 // One thread at a time.
 #pragma once
 
-#include "models/parts/norm.hpp"
-#include "models/parts/pre_norm_block.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/pre_norm_block.hpp"
 #include "models/unit_source.hpp"
 #include "runtime/device.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "models/model.hpp"
 #include "models/ops/library_matmul.hpp"
-#include "models/parts/token_table.hpp"
+#include "models/modules/token_table.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/device.hpp"
 

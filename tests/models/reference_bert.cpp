@@ -2,7 +2,7 @@
 
 #include "models/bert_layers.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "models/parts/block_dropout.hpp"
+#include "models/modules/block_dropout.hpp"
 #include "tests/models/reference_dropout.hpp"
 
 #include <cmath>

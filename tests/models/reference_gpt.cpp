@@ -1,6 +1,6 @@
 #include "tests/models/reference_gpt.hpp"
 
-#include "models/parts/block_dropout.hpp"
+#include "models/modules/block_dropout.hpp"
 #include "tests/models/reference_dropout.hpp"
 
 #include <cmath>

@@ -10,8 +10,8 @@
 
 #include "models/memory_layout.hpp"
 #include "models/ops/batch_norm.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <cstddef>
 #include <optional>

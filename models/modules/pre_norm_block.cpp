@@ -1,9 +1,9 @@
-#include "models/parts/pre_norm_block.hpp"
+#include "models/modules/pre_norm_block.hpp"
 
 #include "models/memory_layout.hpp"
-#include "models/parts/block_dropout.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/tiles.hpp"
+#include "models/modules/block_dropout.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/tiles.hpp"
 
 #include <algorithm>
 #include <utility>

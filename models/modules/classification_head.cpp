@@ -1,13 +1,13 @@
-#include "models/parts/classification_head.hpp"
+#include "models/modules/classification_head.hpp"
 
 #include "models/memory_layout.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/hits.hpp"
 #include "models/ops/tanh.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/linear.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/linear.hpp"
+#include "models/modules/unit_builder.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "models/parts/mlp.hpp"
+#include "models/modules/mlp.hpp"
 
 #include <algorithm>
 

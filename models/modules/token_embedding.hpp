@@ -2,7 +2,7 @@
 // those of another by position where there is one. Units: the table's, then that of positions.
 #pragma once
 
-#include "models/parts/token_table.hpp"
+#include "models/modules/token_table.hpp"
 #include "models/tuning.hpp"
 
 #include <memory>

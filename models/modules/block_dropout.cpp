@@ -1,4 +1,4 @@
-#include "models/parts/block_dropout.hpp"
+#include "models/modules/block_dropout.hpp"
 
 #include "runtime/kernels/elementwise.hpp"
 

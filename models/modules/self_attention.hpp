@@ -8,8 +8,8 @@
 #include "models/ops/attention.hpp"
 #include "models/ops/cached_attention.hpp"
 #include "models/ops/rotary.hpp"
-#include "models/parts/decoding.hpp"
-#include "models/parts/norm.hpp"
+#include "models/modules/decoding.hpp"
+#include "models/modules/norm.hpp"
 
 #include <optional>
 #include <string>

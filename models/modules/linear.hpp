@@ -11,9 +11,9 @@
 #include "models/memory_layout.hpp"
 #include "models/ops/gelu.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/tiles.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/tiles.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <optional>
 #include <span>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "models/memory_layout.hpp"
-#include "models/parts/linear.hpp"
+#include "models/modules/linear.hpp"
 
 #include <cstddef>
 #include <optional>

@@ -1,9 +1,9 @@
-#include "models/parts/token_embedding.hpp"
+#include "models/modules/token_embedding.hpp"
 
 #include "models/memory_layout.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/parts/layer_call.hpp"
+#include "models/modules/layer_call.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -1,4 +1,4 @@
-#include "models/parts/norm.hpp"
+#include "models/modules/norm.hpp"
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/rms_norm.hpp"

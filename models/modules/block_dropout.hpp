@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/ops/dropout.hpp"
-#include "models/parts/layer_call.hpp"
+#include "models/modules/layer_call.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "models/memory_layout.hpp"
 #include "models/ops/gelu.hpp"
-#include "models/parts/linear.hpp"
+#include "models/modules/linear.hpp"
 
 #include <cstddef>
 #include <optional>

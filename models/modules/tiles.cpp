@@ -1,4 +1,4 @@
-#include "models/parts/tiles.hpp"
+#include "models/modules/tiles.hpp"
 
 #include "runtime/error.hpp"
 

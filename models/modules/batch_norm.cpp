@@ -1,4 +1,4 @@
-#include "models/parts/batch_norm.hpp"
+#include "models/modules/batch_norm.hpp"
 
 #include "models/ops/layer_norm.hpp"
 #include "runtime/error.hpp"

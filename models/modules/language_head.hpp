@@ -4,8 +4,8 @@
 #pragma once
 
 #include "models/ops/gelu.hpp"
-#include "models/parts/norm.hpp"
-#include "models/parts/token_table.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/token_table.hpp"
 
 #include <memory>
 #include <optional>

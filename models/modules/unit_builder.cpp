@@ -1,4 +1,4 @@
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "models/parts/convolution.hpp"
+#include "models/modules/convolution.hpp"
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"

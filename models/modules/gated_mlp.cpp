@@ -1,4 +1,4 @@
-#include "models/parts/gated_mlp.hpp"
+#include "models/modules/gated_mlp.hpp"
 
 #include "models/ops/swiglu.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/layer.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-#include "models/parts/layer_call.hpp"
+#include "models/modules/layer_call.hpp"
 
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"

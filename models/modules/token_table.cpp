@@ -1,4 +1,4 @@
-#include "models/parts/token_table.hpp"
+#include "models/modules/token_table.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "models/parts/linear.hpp"
+#include "models/modules/linear.hpp"
 
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/layer_norm.hpp"

@@ -1,11 +1,11 @@
-#include "models/parts/language_head.hpp"
+#include "models/modules/language_head.hpp"
 
 #include "models/memory_layout.hpp"
 #include "models/ops/chosen_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/linear.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/linear.hpp"
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

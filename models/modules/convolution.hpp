@@ -5,8 +5,8 @@
 #pragma once
 
 #include "models/ops/patches.hpp"
-#include "models/parts/layer_call.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/layer_call.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <string>
 

@@ -7,13 +7,13 @@
 #pragma once
 
 #include "models/layer.hpp"
-#include "models/parts/decoding.hpp"
-#include "models/parts/gated_mlp.hpp"
-#include "models/parts/linear.hpp"
-#include "models/parts/mlp.hpp"
-#include "models/parts/norm.hpp"
-#include "models/parts/self_attention.hpp"
-#include "models/parts/unit_builder.hpp"
+#include "models/modules/decoding.hpp"
+#include "models/modules/gated_mlp.hpp"
+#include "models/modules/linear.hpp"
+#include "models/modules/mlp.hpp"
+#include "models/modules/norm.hpp"
+#include "models/modules/self_attention.hpp"
+#include "models/modules/unit_builder.hpp"
 
 #include <cstddef>
 #include <memory>

@@ -2,7 +2,7 @@
 #include "models/lora.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/parts/linear.hpp"
+#include "models/modules/linear.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "runtime/xxh3.hpp"
 

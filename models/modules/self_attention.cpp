@@ -1,4 +1,4 @@
-#include "models/parts/self_attention.hpp"
+#include "models/modules/self_attention.hpp"
 
 #include "runtime/kernels/elementwise.hpp"
 
