@@ -39,7 +39,7 @@ MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead)
   std::vector<std::vector<std::size_t>> layouts;
   for (const UnitState& unit : states.all()) layouts.push_back(layout_of(unit));
   const auto steps = planner.share.stage->units_of_parts(models::Stage::PassStep::Kind::backward_weight);
-  plan.classes = place_classes(layouts, steps, ahead, false);
+  plan.classes = buffer_classes(layouts, steps, ahead, false);
   for (std::size_t kind = 0; kind < plan.classes.places.size(); ++kind) {
     const std::size_t elements = states.all()[plan.classes.first_unit[kind]].elements;
     plan.places.push_back(planner.memory.add({MemoryKind::workspace, MemorySpace::device,
@@ -100,7 +100,7 @@ std::uint64_t MicrobatchReduction::announce(const models::Stage::Pass& pass, boo
     writing.places.resize(stage_->uses_of(stage_->layer_of(writes)).size());
     for (const std::size_t use : stage_->uses_of(writes)) {
       const auto [layer, index, unit] = stage_->uses()[use];
-      const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, false);
+      const BufferSchedule::Assignment assigned = schedule_.next(unit, number, false);
       writing.assigned.push_back(assigned.place);
       writing.after.push_back(assigned.after);
       writing.places[index] = places_[assigned.place].data;

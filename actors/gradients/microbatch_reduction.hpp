@@ -8,7 +8,7 @@
 
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 #include "models/stage.hpp"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace ranvier::actors {
 class MicrobatchReduction {
  public:
   struct Plan {
-    PlaceClasses classes;
+    BufferClasses classes;
     std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
     HopPipeline::Plan reduction;
   };
@@ -87,7 +87,7 @@ class MicrobatchReduction {
   const UnitStates* states_;
   GradientRecords* records_;
   std::function<void(const models::Stage::PassStep&)> complete_;
-  PlaceSchedule schedule_;
+  BufferSchedule schedule_;
   HopPipeline reduction_;
   std::vector<Place> places_;             // as the schedule numbers them
   std::vector<std::size_t> use_in_unit_;  // by use of the stage

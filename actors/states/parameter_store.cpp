@@ -35,16 +35,16 @@ std::vector<std::vector<std::size_t>> only(std::vector<std::vector<std::size_t>>
 
 }  // namespace
 
-PlaceClasses ParameterStore::classes_of(const models::StageSlices& stage, const std::vector<std::size_t>& elements,
-                                        const Options& options) {
+BufferClasses ParameterStore::classes_of(const models::StageSlices& stage, const std::vector<std::size_t>& elements,
+                                         const Options& options) {
   std::vector<std::vector<std::size_t>> layouts;
   for (const std::size_t of_unit : elements) layouts.push_back({of_unit});
   const auto of_steps = [&](models::Stage::PassStep::Kind kind) {
     const auto steps = only(stage.units_of_parts(kind), [&](std::size_t unit) { return elements[unit] > 0; });
-    return place_classes(layouts, steps, options.prefetch, options.reuse);
+    return buffer_classes(layouts, steps, options.prefetch, options.reuse);
   };
-  PlaceClasses classes = of_steps(models::Stage::PassStep::Kind::forward);
-  const PlaceClasses backward = of_steps(models::Stage::PassStep::Kind::backward_input);
+  BufferClasses classes = of_steps(models::Stage::PassStep::Kind::forward);
+  const BufferClasses backward = of_steps(models::Stage::PassStep::Kind::backward_input);
   for (std::size_t kind = 0; kind < classes.places.size(); ++kind) {
     classes.places[kind] = std::max(classes.places[kind], backward.places[kind]);
   }
@@ -168,7 +168,7 @@ std::uint64_t ParameterStore::announce(const Announced& pass) {
         use.pointers[index] = state.parameters.data;
         continue;
       }
-      const PlaceSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
+      const BufferSchedule::Assignment assigned = schedule_.next(unit, number, options_.reuse);
       use.pointers[index] = places_[assigned.place].data;
       if (!assigned.fill) continue;
       gather->fills.push_back({unit, assigned.place});

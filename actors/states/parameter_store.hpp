@@ -4,7 +4,7 @@
 // parameters live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole
 // units too.
 //
-// A pass announces its uses, which decides at once which unit goes where (PlaceSchedule). How a unit comes:
+// A pass announces its uses, which decides at once which unit goes where (BufferSchedule). How a unit comes:
 //
 //   collectives   where all rows of the column compute in the same order: hop by hop, units of a step as one operation
 //   pulls         where messages decide what a stage computes next, and rows differ (piece_pulls.hpp)
@@ -16,7 +16,7 @@
 #include "actors/pipeline/pass_resource.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "actors/states/piece_pulls.hpp"
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 #include "actors/states/unit_pieces.hpp"
 #include "runtime/staged_transport.hpp"
 #include "runtime/trace.hpp"
@@ -40,7 +40,7 @@ class ParameterStore final : public Actor, public PassResource {
 
   struct Plan {
     Options options;
-    PlaceClasses classes;                   ///< none where nothing is gathered
+    BufferClasses classes;                  ///< none where nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
     /// What goes through the same hops: all units, or trained ones and frozen ones.
     struct Way {
@@ -52,8 +52,8 @@ class ParameterStore final : public Actor, public PassResource {
   [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
 
   /// The places of units of so many elements on a stage; 0: the unit is not gathered.
-  [[nodiscard]] static PlaceClasses classes_of(const models::StageSlices& stage,
-                                               const std::vector<std::size_t>& elements, const Options& options);
+  [[nodiscard]] static BufferClasses classes_of(const models::StageSlices& stage,
+                                                const std::vector<std::size_t>& elements, const Options& options);
 
   /// What pulls send and receive at a time; nothing where there are none.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
@@ -144,7 +144,7 @@ class ParameterStore final : public Actor, public PassResource {
   Options options_;
   bool
       gathers_;  // units are brought to places for uses; otherwise steps read all of them where this rank holds them
-  PlaceSchedule schedule_;
+  BufferSchedule schedule_;
   struct Way {
     HopPipeline forward, backward;
   };

@@ -23,7 +23,7 @@ struct PiecePulls::Peer {
 };
 
 std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShare& share,
-                                                                 const PlaceClasses& classes) {
+                                                                 const BufferClasses& classes) {
   using Direction = runtime::StagedMessages::Direction;
   const models::StageSlices& stage = *share.stage;
   const UnitStates& states = *share.states;
@@ -54,7 +54,7 @@ std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShar
         of_class = std::max(of_class, behind);
       }
     }
-    const PlaceSchedule schedule(classes);
+    const BufferSchedule schedule(classes);
     const std::size_t others = pieces.owners(from).members.size() - 1;
     for (std::size_t place = 0; place < schedule.places(); ++place) {
       const std::size_t of_place = bytes[schedule.class_of_place(place)];

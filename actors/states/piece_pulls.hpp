@@ -6,7 +6,7 @@
 
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 #include "actors/states/unit_pieces.hpp"
 #include "runtime/staged_transport.hpp"
 
@@ -32,7 +32,7 @@ class PiecePulls {
 
   /// What pulls send and receive at a time.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
-                                                                            const PlaceClasses& classes);
+                                                                            const BufferClasses& classes);
 
   /// `records` is null where all of this rank's pieces lie on the device.
   PiecePulls(const RankContext& context, const ModelShare& share, ParameterRecords* records, HasPiece has_piece);

@@ -29,11 +29,11 @@ std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint6
 }
 
 std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::span<const ShardedUnit> units,
-                                        const PlaceClasses& places, const BatchPasses& passes) {
+                                        const BufferClasses& places, const BatchPasses& passes) {
   expect(units.size() == stage.units().size(), "a stage of {} units got {}", stage.units().size(), units.size());
   std::vector<UnitTraffic> moves = moves_of(units, static_cast<std::uint64_t>(passes.microbatches));
   for (UnitTraffic& unit : moves) unit.forward_gathers = unit.backward_gathers = 0;
-  PlaceSchedule schedule(places);
+  BufferSchedule schedule(places);
   std::uint64_t need = 0;
   const auto run = [&](const models::StageLayout::Pass& steps, bool backward) {
     for (const models::StageLayout::PassStep& step : steps) {

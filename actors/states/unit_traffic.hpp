@@ -3,7 +3,7 @@
 
 #include "actors/pipeline/policy.hpp"
 #include "actors/states/sharded_unit.hpp"
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 #include "models/stage_slices.hpp"
 
 #include <cstdint>
@@ -39,6 +39,6 @@ struct BatchPasses {
 /// that leaves it to messages is taken for 1F1B, or where weight gradients wait and the stage has one slice for ZB-H1.
 [[nodiscard]] std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage,
                                                       std::span<const ShardedUnit> units,
-                                                      const PlaceClasses& places, const BatchPasses& passes);
+                                                      const BufferClasses& places, const BatchPasses& passes);
 
 }  // namespace ranvier::actors

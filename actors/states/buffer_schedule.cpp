@@ -1,4 +1,4 @@
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 
 #include "runtime/error.hpp"
 
@@ -7,9 +7,9 @@
 
 namespace ranvier::actors {
 
-PlaceClasses place_classes(const std::vector<std::vector<std::size_t>>& layouts,
-                           const std::vector<std::vector<std::size_t>>& steps, int ahead, bool reuse) {
-  PlaceClasses classes;
+BufferClasses buffer_classes(const std::vector<std::vector<std::size_t>>& layouts,
+                             const std::vector<std::vector<std::size_t>>& steps, int ahead, bool reuse) {
+  BufferClasses classes;
   std::vector<std::size_t> units;  // by class
   for (std::size_t u = 0; u < layouts.size(); ++u) {
     const auto known = std::find_if(classes.first_unit.begin(), classes.first_unit.end(),
@@ -35,13 +35,13 @@ PlaceClasses place_classes(const std::vector<std::vector<std::size_t>>& layouts,
   return classes;
 }
 
-PlaceSchedule::PlaceSchedule(const PlaceClasses& classes) : class_of_unit_(classes.of_unit) {
+BufferSchedule::BufferSchedule(const BufferClasses& classes) : class_of_unit_(classes.of_unit) {
   for (std::size_t kind = 0; kind < classes.places.size(); ++kind) {
     places_.insert(places_.end(), classes.places[kind], Place{kind, std::nullopt, std::nullopt});
   }
 }
 
-PlaceSchedule::Assignment PlaceSchedule::next(std::size_t unit, std::uint64_t use, bool keeps) {
+BufferSchedule::Assignment BufferSchedule::next(std::size_t unit, std::uint64_t use, bool keeps) {
   const std::size_t kind = class_of_unit_.at(unit);
   std::optional<std::size_t> oldest;
   for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -62,7 +62,7 @@ PlaceSchedule::Assignment PlaceSchedule::next(std::size_t unit, std::uint64_t us
   return {.place = *oldest, .fill = true, .after = std::exchange(place.last_use, use)};
 }
 
-void PlaceSchedule::forget() {
+void BufferSchedule::forget() {
   for (Place& place : places_) place.unit.reset();
 }
 

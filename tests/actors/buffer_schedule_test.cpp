@@ -1,14 +1,14 @@
-#include "actors/states/place_schedule.hpp"
+#include "actors/states/buffer_schedule.hpp"
 
 #include "runtime/error.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace ranvier;
-using actors::PlaceSchedule;
+using actors::BufferSchedule;
 
 TEST_CASE("a unit that is still in its place stays there, another takes the place used longest ago") {
-  PlaceSchedule schedule({.of_unit = {0, 0, 0}, .places = {2}});
+  BufferSchedule schedule({.of_unit = {0, 0, 0}, .places = {2}});
   CHECK(schedule.next(0, 0, true).fill);
   const auto one = schedule.next(1, 1, true);
   CHECK(one.fill);
@@ -24,18 +24,18 @@ TEST_CASE("a unit that is still in its place stays there, another takes the plac
 }
 
 TEST_CASE("units of different layouts never share a place, and one use may take several") {
-  PlaceSchedule schedule({.of_unit = {0, 1, 1}, .places = {1, 2}});
+  BufferSchedule schedule({.of_unit = {0, 1, 1}, .places = {1, 2}});
   const auto a = schedule.next(0, 0, true), b = schedule.next(1, 0, true), c = schedule.next(2, 0, true);
   CHECK(schedule.class_of_place(a.place) == 0);
   CHECK(schedule.class_of_place(b.place) == 1);
   CHECK(b.place != c.place);
-  PlaceSchedule narrow({.of_unit = {0, 0}, .places = {1}});
+  BufferSchedule narrow({.of_unit = {0, 0}, .places = {1}});
   (void)narrow.next(0, 0, true);
   CHECK_THROWS_AS((void)narrow.next(1, 0, true), Error);
 }
 
 TEST_CASE("what is forgotten, or of no worth, is brought again after its last use") {
-  PlaceSchedule schedule({.of_unit = {0}, .places = {1}});
+  BufferSchedule schedule({.of_unit = {0}, .places = {1}});
   (void)schedule.next(0, 0, true);
   schedule.forget();
   CHECK(schedule.next(0, 1, true).after == 0);
@@ -45,10 +45,10 @@ TEST_CASE("what is forgotten, or of no worth, is brought again after its last us
 TEST_CASE("places suffice for a layer and those ahead of it, and are no more than all units or uses need") {
   // Units 0 and 2 are alike; layers use 0 and 1, 2, 0 and 1.
   const std::vector<std::vector<std::size_t>> layouts{{8}, {3}, {8}}, layers{{0, 1}, {2}, {0, 1}};
-  const auto classes = actors::place_classes(layouts, layers, 1, true);
+  const auto classes = actors::buffer_classes(layouts, layers, 1, true);
   CHECK(classes.of_unit == std::vector<std::size_t>{0, 1, 0});
   CHECK(classes.first_unit == std::vector<std::size_t>{0, 1});
   CHECK(classes.places == std::vector<std::size_t>{2, 1});
-  CHECK(actors::place_classes(layouts, layers, 0, true).places == std::vector<std::size_t>{1, 1});
-  CHECK(actors::place_classes(layouts, layers, 9, false).places == std::vector<std::size_t>{3, 2});
+  CHECK(actors::buffer_classes(layouts, layers, 0, true).places == std::vector<std::size_t>{1, 1});
+  CHECK(actors::buffer_classes(layouts, layers, 9, false).places == std::vector<std::size_t>{3, 2});
 }

@@ -14,7 +14,7 @@
 namespace ranvier::actors {
 
 /// Which units share places, and how many there are.
-struct PlaceClasses {
+struct BufferClasses {
   std::vector<std::size_t> of_unit;     ///< class, by unit
   std::vector<std::size_t> first_unit;  ///< by class: one of its units
   std::vector<std::size_t> places;      ///< by class
@@ -23,10 +23,11 @@ struct PlaceClasses {
 /// Units of equal `layouts` (by unit) are of one class. Places for what one step uses and for the `ahead` steps that
 /// follow it, where `steps` has the units of each step; but no more than all steps use, or with `reuse`, where a
 /// unit never takes two places, than there are units.
-[[nodiscard]] PlaceClasses place_classes(const std::vector<std::vector<std::size_t>>& layouts,
-                                         const std::vector<std::vector<std::size_t>>& steps, int ahead, bool reuse);
+[[nodiscard]] BufferClasses buffer_classes(const std::vector<std::vector<std::size_t>>& layouts,
+                                           const std::vector<std::vector<std::size_t>>& steps, int ahead,
+                                           bool reuse);
 
-class PlaceSchedule {
+class BufferSchedule {
  public:
   struct Assignment {
     std::size_t place = 0;
@@ -35,7 +36,7 @@ class PlaceSchedule {
   };
 
   /// Places are numbered class by class.
-  explicit PlaceSchedule(const PlaceClasses& classes);
+  explicit BufferSchedule(const BufferClasses& classes);
 
   /// The place of `unit` in use number `use`; numbers never go down, and one use may take several units. `keeps`
   /// false: what an earlier use left there is of no worth.
