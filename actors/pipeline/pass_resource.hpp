@@ -1,5 +1,5 @@
 // What steps of passes need before they can be queued, one interface for all of it: parameters (ParameterStore), places
-// for gradients (GradientPlaces), checkpoints (ActivationCheckpoints). StageActor keeps a list of these and knows
+// for gradients (GradientBuffers), checkpoints (ActivationCheckpoints). StageActor keeps a list of these and knows
 // no more of them.
 //
 // The steps of passes that use a resource are its *uses*, numbered one after another in the order in which they run:

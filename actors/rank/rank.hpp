@@ -10,7 +10,7 @@
 
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/checkpoint/state_source.hpp"
-#include "actors/pipeline/gradient_places.hpp"
+#include "actors/pipeline/gradient_buffers.hpp"
 #include "actors/rank/consensus.hpp"
 #include "actors/rank/fill_state.hpp"
 #include "actors/rank/rank_context.hpp"
@@ -110,7 +110,7 @@ class Rank {
   std::vector<std::unique_ptr<Actor>> parts_;
   ParameterRecords* parameter_records_ = nullptr;  // null: all parameters are on the device
   ParameterStore* parameters_ = nullptr;
-  std::optional<GradientPlaces> gradient_places_;
+  std::optional<GradientBuffers> gradient_buffers_;
   Optimizer* optimizer_ = nullptr;
   Snapshot* snapshot_ = nullptr;          // null: no checkpoints are taken
   Checkpointer* checkpointer_ = nullptr;  // likewise

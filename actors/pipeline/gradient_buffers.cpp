@@ -1,4 +1,4 @@
-#include "actors/pipeline/gradient_places.hpp"
+#include "actors/pipeline/gradient_buffers.hpp"
 
 #include "runtime/error.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace ranvier::actors {
 
-std::uint64_t GradientPlaces::announce(const Announced& pass) {
+std::uint64_t GradientBuffers::announce(const Announced& pass) {
   const std::uint64_t first = first_use_ + uses_.size();
   if (!pass.backward) return first;
   std::uint64_t number = gradients_->announce(pass.steps, pass.microbatch);
@@ -16,17 +16,17 @@ std::uint64_t GradientPlaces::announce(const Announced& pass) {
   return first;
 }
 
-void GradientPlaces::when_ready(std::uint64_t use, runtime::Handler handler) {
+void GradientBuffers::when_ready(std::uint64_t use, runtime::Handler handler) {
   gradients_->when_ready(use_of(use).number, std::move(handler));
 }
 
-void GradientPlaces::provide(std::uint64_t use, models::StepArrays& arrays) {
+void GradientBuffers::provide(std::uint64_t use, models::StepArrays& arrays) {
   const Use& writes = use_of(use);
   arrays.gradients = gradients_->places(writes.number, writes.step);
   arrays.accumulate = gradients_->accumulates(writes.microbatch);
 }
 
-bool GradientPlaces::queued(std::uint64_t use) {
+bool GradientBuffers::queued(std::uint64_t use) {
   const Use& writes = use_of(use);
   gradients_->queued(writes.number, writes.step);
   if (gradients_->listens(writes.microbatch)) return true;
@@ -34,13 +34,13 @@ bool GradientPlaces::queued(std::uint64_t use) {
   return false;
 }
 
-void GradientPlaces::done(std::uint64_t use) {
+void GradientBuffers::done(std::uint64_t use) {
   const Use written = use_of(use);
   forget(use);
   gradients_->written(written.number, written.step, written.microbatch);
 }
 
-void GradientPlaces::forget(std::uint64_t use) {
+void GradientBuffers::forget(std::uint64_t use) {
   expect(use == first_use_, "gradients of use {} are over before those of use {}", use, first_use_);
   uses_.pop_front();
   ++first_use_;

@@ -10,10 +10,10 @@
 
 namespace ranvier::actors {
 
-class GradientPlaces final : public PassResource {
+class GradientBuffers final : public PassResource {
  public:
   /// `gradients` outlives this.
-  explicit GradientPlaces(GradientSync& gradients) : gradients_(&gradients) {}
+  explicit GradientBuffers(GradientSync& gradients) : gradients_(&gradients) {}
 
   [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return !step.needs_parameters(); }
   std::uint64_t announce(const Announced& pass) override;
