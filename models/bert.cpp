@@ -22,7 +22,7 @@ std::unique_ptr<Layer> make_bert_classifier(const BertOptions& options, const Tu
        .classes = static_cast<std::size_t>(options.classes),
        .dropout = options.dropout,
        .drops_input = options.roberta,
-       .dropout_site = dropout_site(options.layers, DropoutPlace::attention),  // as of one more block
+       .dropout_site = dropout_site(options.layers, DropoutSite::attention),  // as of one more block
        .initializer = bert_initializer(options),
        .precision = options.precision},
       tuning);

@@ -77,20 +77,20 @@ class BertBlock final : public Layer {
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, input, at.qkv, tile); });
     walk.once([&] {
       attention_.forward(call, at.attention, call.workspace + at.scratch,
-                         dropout_.rule(call, DropoutPlace::attention));
+                         dropout_.rule(call, DropoutSite::attention));
     });
     // A branch becomes the sum that it joins in the pass that normalises it.
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
     });
     walk.once([&] {
-      dropout_.drop(call, saved + at.sum_1, DropoutPlace::attention_branch);
+      dropout_.drop(call, saved + at.sum_1, DropoutSite::attention_branch);
       norm_1_.forward(call, at.norm_1, middle, input, saved + at.sum_1, saved + at.sum_1);
     });
     walk.each(mlp_.tiles(),
               [&](std::size_t tile) { mlp_.forward(call, at.mlp, saved + at.sum_2, middle, nullptr, tile); });
     walk.once([&] {
-      dropout_.drop(call, saved + at.sum_2, DropoutPlace::mlp_branch);
+      dropout_.drop(call, saved + at.sum_2, DropoutSite::mlp_branch);
       norm_2_.forward(call, at.norm_2, output, middle, saved + at.sum_2, saved + at.sum_2);
     });
   }
@@ -107,7 +107,7 @@ class BertBlock final : public Layer {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
       norm_2_.backward(call, at.norm_2, d_sum_2, output_gradient, saved + at.sum_2, nullptr, work + at.scratch);
-      dropout_.branch_gradient(call, kept + at.d_mlp, d_sum_2, DropoutPlace::mlp_branch);
+      dropout_.branch_gradient(call, kept + at.d_mlp, d_sum_2, DropoutSite::mlp_branch);
     });
     walk.each(mlp_.tiles(), [&](std::size_t tile) {
       mlp_.backward_input(call, at.mlp, work + at.narrow, kept + at.d_mlp, tile);
@@ -115,14 +115,14 @@ class BertBlock final : public Layer {
     walk.once([&] {
       runtime::add(call.stream, work + at.narrow, d_sum_2, dtype_, rows(call) * channels_);
       norm_1_.backward(call, at.norm_1, d_sum_1, work + at.narrow, saved + at.sum_1, nullptr, work + at.scratch);
-      dropout_.branch_gradient(call, kept + at.d_out, d_sum_1, DropoutPlace::attention_branch);
+      dropout_.branch_gradient(call, kept + at.d_out, d_sum_1, DropoutSite::attention_branch);
     });
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
     });
     walk.once([&] {
       attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
-                          dropout_.rule(call, DropoutPlace::attention));
+                          dropout_.rule(call, DropoutSite::attention));
     });
     walk.each(qkv_.tiles(), [&](std::size_t tile) {
       qkv_.backward_input(call, input_gradient, kept + at.attention.d_qkv, at.qkv, tile);

@@ -150,7 +150,7 @@ class BertEmbedding final : public Layer {
     return builder.add_unit(bert_prefix(options_) + "embeddings");
   }
 
-  ParameterPlace add_table(UnitBuilder& builder, const char* name, int rows, int undecayed_rows = 0) const {
+  ParameterRef add_table(UnitBuilder& builder, const char* name, int rows, int undecayed_rows = 0) const {
     return builder.add(unit_, {.name = bert_prefix(options_) + "embeddings." + name + ".weight",
                                .shape = {static_cast<std::size_t>(rows), table_.channels},
                                .initializer = bert_initializer(options_),
@@ -186,7 +186,7 @@ class BertEmbedding final : public Layer {
   bool last_tile(const LayerCall& call) const { return call.part + 1 == table_.tiles(); }
   std::size_t first_row() const { return static_cast<std::size_t>(options_.first_position()); }
   std::size_t usable_positions() const { return static_cast<std::size_t>(options_.position_rows()) - first_row(); }
-  ParameterPlace first_position() const {
+  ParameterRef first_position() const {
     return {positions_.unit, positions_.offset + first_row() * table_.channels};
   }
 
@@ -206,7 +206,7 @@ class BertEmbedding final : public Layer {
   runtime::DType dtype_;
   TokenTable table_;
   std::size_t unit_;
-  ParameterPlace positions_, types_;
+  ParameterRef positions_, types_;
   Norm norm_;
   std::vector<UnitSpec> units_;
 };

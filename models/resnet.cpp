@@ -69,12 +69,12 @@ Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning) {
     const std::size_t channels = static_cast<std::size_t>(options.channels) << row;
     for (int block = 0; block < options.blocks[row]; ++block) {
       const std::size_t stride = block == 0 && row > 0 ? 2 : 1;
-      const ResnetPlace place{.name = fmt::format("layer{}.{}", row + 1, block),
-                              .in = in,
-                              .inner = channels * static_cast<std::size_t>(options.width),
-                              .out = channels * ResnetOptions::expansion,
-                              .size = size,
-                              .stride = stride};
+      const ResnetBlockShape place{.name = fmt::format("layer{}.{}", row + 1, block),
+                                   .in = in,
+                                   .inner = channels * static_cast<std::size_t>(options.width),
+                                   .out = channels * ResnetOptions::expansion,
+                                   .size = size,
+                                   .stride = stride};
       model.layers.push_back(make_resnet_block(place, options.precision, tuning));
       in = place.out;
       size = (size + stride - 1) / stride;

@@ -22,7 +22,7 @@ struct Projection {
 /// relu(norm(1 × 1(relu(norm(3 × 3(relu(norm(1 × 1(x)))))))) + shortcut(x)). Kept are the convolutions' outputs.
 class ResnetBlock final : public Layer {
  public:
-  ResnetBlock(const ResnetPlace& place, const Precision& precision, UnitBuilder builder)
+  ResnetBlock(const ResnetBlockShape& place, const Precision& precision, UnitBuilder builder)
       : name_(place.name),
         dtype_(precision.compute),
         unit_(builder.add_unit(name_)),
@@ -203,7 +203,7 @@ class ResnetBlock final : public Layer {
     return {builder, unit_, statistics_, name_ + name, channels, precision};
   }
 
-  std::optional<Projection> project(UnitBuilder& builder, const ResnetPlace& place,
+  std::optional<Projection> project(UnitBuilder& builder, const ResnetBlockShape& place,
                                     const Precision& precision) const {
     if (place.in == place.out && place.stride == 1) return std::nullopt;
     Convolution convolution(builder, unit_,
@@ -226,7 +226,7 @@ class ResnetBlock final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_resnet_block(const ResnetPlace& place, const Precision& precision,
+std::unique_ptr<Layer> make_resnet_block(const ResnetBlockShape& place, const Precision& precision,
                                          const Tuning& tuning) {
   return std::make_unique<ResnetBlock>(place, precision, UnitBuilder(tuning));
 }

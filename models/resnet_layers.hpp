@@ -9,7 +9,7 @@
 namespace ranvier::models {
 
 /// Where a block stands, and what comes in.
-struct ResnetPlace {
+struct ResnetBlockShape {
   std::string name;        ///< "layer2.0"
   std::size_t in = 0;      ///< channels of its input
   std::size_t inner = 0;   ///< of its 3 × 3 convolution
@@ -19,7 +19,7 @@ struct ResnetPlace {
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_resnet_stem(const ResnetOptions& options, const Tuning& tuning);
-[[nodiscard]] std::unique_ptr<Layer> make_resnet_block(const ResnetPlace& place, const Precision& precision,
+[[nodiscard]] std::unique_ptr<Layer> make_resnet_block(const ResnetBlockShape& place, const Precision& precision,
                                                        const Tuning& tuning);
 /// `in` channels and `size` pixels across come in.
 [[nodiscard]] std::unique_ptr<Layer> make_resnet_head(const ResnetOptions& options, std::size_t in,

@@ -24,7 +24,7 @@ BucketLayout layout_of(const UnitState& unit, std::size_t width) {
 }  // namespace
 
 bool GradientRecords::stepped_in_place(const Planner& planner) {
-  return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepPlace::host &&
+  return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepLocation::host &&
          planner.share.flow.gather_gradient.empty();
 }
 

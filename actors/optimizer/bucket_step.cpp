@@ -15,7 +15,7 @@ BucketStep::Plan BucketStep::plan(Planner& planner) {
   std::size_t buckets = 0;
   for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
   Plan plan;
-  if (planner.tiers.step == StepPlace::host)
+  if (planner.tiers.step == StepLocation::host)
     plan.host = HostStep::plan(planner, std::min(planner.tiers.depth, buckets));
   return plan;
 }

@@ -27,7 +27,7 @@ StateRecords::Plan StateRecords::plan(Planner& planner, bool has_spare) {
   const TierOptions& options = planner.tiers;
   const UnitStates& states = *planner.share.states;
   Plan plan{.tier = options.optimizer, .step = options.step};
-  expect(options.step == StepPlace::device || options.optimizer != TierKind::device,
+  expect(options.step == StepLocation::device || options.optimizer != TierKind::device,
          "states on the device are stepped on the host");
   expect(!has_spare || (options.optimizer != TierKind::device && states.separate_master()),
          "spare copies of states without master weights of their own");
@@ -45,7 +45,7 @@ StateRecords::Plan StateRecords::plan(Planner& planner, bool has_spare) {
     if (has_spare) plan.spare.push_back(reserve(" optimizer states, spare"));
     buckets += layout.buckets();
   }
-  const bool on_host = options.step == StepPlace::host;
+  const bool on_host = options.step == StepLocation::host;
   if (on_host && options.optimizer == TierKind::host) return plan;
   plan.slots = planner.memory.add({MemoryKind::optimizer, on_host ? MemorySpace::pinned : MemorySpace::device,
                                    "buckets of optimizer states", plan.slot_bytes,
@@ -128,7 +128,7 @@ void StateRecords::fetch_weights(const Bucket& bucket, std::size_t slot_index, c
 
 void StateRecords::bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done) {
   const std::size_t offset = layouts_[bucket.unit].record_offset(bucket.index);
-  if (plan_.step == StepPlace::host) {
+  if (plan_.step == StepLocation::host) {
     tiers_->fetch_to_host(region(bucket, Copy::counts), offset, to, done);
   } else {
     tiers_->fetch(region(bucket, Copy::counts), offset, to, done);
@@ -139,7 +139,7 @@ void StateRecords::store(const Bucket& bucket, std::size_t slot_index, Copy to, 
   if (stays()) return done();
   const BucketLayout& layout = layouts_[bucket.unit];
   const std::span<std::byte> from = slot(slot_index).first(layout.record_bytes(bucket.index));
-  if (plan_.step == StepPlace::host) {
+  if (plan_.step == StepLocation::host) {
     tiers_->store_from_host(region(bucket, to), layout.record_offset(bucket.index), from, done);
   } else {
     tiers_->store(region(bucket, to), layout.record_offset(bucket.index), from, done);
@@ -269,7 +269,7 @@ void StateRecords::move_blocks(const Bucket& bucket, std::size_t offset, std::sp
                                const runtime::Handler& done) {
   const offload::TierRegion of_bucket = region(bucket, Copy::counts);
   const std::size_t at = layouts_[bucket.unit].record_offset(bucket.index) + offset;
-  const bool on_host = plan_.step == StepPlace::host;
+  const bool on_host = plan_.step == StepLocation::host;
   if (stores) {
     on_host ? tiers_->store_from_host(of_bucket, at, memory, done) : tiers_->store(of_bucket, at, memory, done);
   } else {

@@ -36,7 +36,7 @@ class StateRecords {
 
   struct Plan {
     TierKind tier = TierKind::device;
-    StepPlace step = StepPlace::device;
+    StepLocation step = StepLocation::device;
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
     std::vector<offload::TierRegion> regions, spare;  ///< by unit

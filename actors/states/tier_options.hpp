@@ -11,7 +11,7 @@ namespace ranvier::actors {
 using offload::TierKind;
 
 /// Where AdamW computes: states come to the device (Myelin §V-B), or gradients to the host, where the states are.
-enum class StepPlace { device, host };
+enum class StepLocation { device, host };
 
 /// What becomes of states off the device where a step must wait for an answer of all ranks.
 enum class Commit {
@@ -25,7 +25,7 @@ struct TierOptions {
   TierKind gradients = TierKind::device;       ///< accumulated over the microbatches of a batch
   TierKind optimizer = TierKind::device;       ///< master weights and moments
   TierKind activations = TierKind::device;     ///< checkpoints, between the passes of their microbatch
-  StepPlace step = StepPlace::device;          ///< host: `optimizer` is not the device
+  StepLocation step = StepLocation::device;    ///< host: `optimizer` is not the device
   Commit commit = Commit::wait;  ///< flip: likewise, and layers do not read the master weights themselves
 
   std::size_t bucket_elements = std::size_t{16} << 20;  ///< at most; a unit's range may be less

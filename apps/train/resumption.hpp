@@ -34,7 +34,7 @@ class Resumption {
   void loaded(double seconds);
 
   /// Where the run begins.
-  [[nodiscard]] const TrainingPlace& place() const noexcept { return place_; }
+  [[nodiscard]] const RunOrigin& place() const noexcept { return place_; }
   /// That of --checkpoint, which rank 0 has locked; null: none are taken.
   [[nodiscard]] offload::CheckpointFolder* folder() noexcept { return folder_ ? &*folder_ : nullptr; }
   /// Of the checkpoint that it goes on from, until that is loaded; null: the run begins.
@@ -69,7 +69,7 @@ class Resumption {
   void name_training();
 
   const RankRun& run_;
-  TrainingPlace place_;
+  RunOrigin place_;
   std::string base_content_;  // content_of_weights() of Job::untrained; on rank 0
   bool keeps_base_ = true;
   bool changed_precision_ = false;  // since the checkpoint; on rank 0

@@ -95,7 +95,7 @@ void BatchNorm::backward(const LayerCall& call, const Arrays& at, std::size_t ro
 void BatchNorm::store_gradients(const LayerCall& call, const Arrays& at, std::size_t rows,
                                 std::byte* scratch) const {
   const runtime::DType dtype = precision_.gradient;
-  const auto store = [&](const ParameterPlace& place, const float* sums) {
+  const auto store = [&](const ParameterRef& place, const float* sums) {
     if (is_trained(call, place))
       store_gradient(call.stream, gradient(call, place, dtype), dtype, sums, channels_, call.accumulate);
   };

@@ -79,7 +79,7 @@ class BatchNorm {
 
   std::size_t channels_;
   Precision precision_;
-  ParameterPlace weight_, bias_, mean_, variance_;
+  ParameterRef weight_, bias_, mean_, variance_;
   bool fixed_;  ///< statistics are frozen
 };
 

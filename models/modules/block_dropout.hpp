@@ -10,11 +10,11 @@
 
 namespace ranvier::models {
 
-enum class DropoutPlace : std::uint32_t { attention, attention_branch, mlp_branch };
+enum class DropoutSite : std::uint32_t { attention, attention_branch, mlp_branch };
 
 /// Numbers of the places that drop, for make_dropout: no two of a model are alike.
 inline constexpr std::uint32_t embedding_dropout_site = 0;
-[[nodiscard]] constexpr std::uint32_t dropout_site(int block, DropoutPlace place) {
+[[nodiscard]] constexpr std::uint32_t dropout_site(int block, DropoutSite place) {
   return 1 + 3 * static_cast<std::uint32_t>(block) + static_cast<std::uint32_t>(place);
 }
 
@@ -28,14 +28,14 @@ class BlockDropout {
   [[nodiscard]] bool drops() const noexcept { return rate_ > 0; }
   [[nodiscard]] bool drops(const LayerCall& call) const noexcept { return call.training && drops(); }
 
-  [[nodiscard]] Dropout rule(const LayerCall& call, DropoutPlace place) const;
+  [[nodiscard]] Dropout rule(const LayerCall& call, DropoutSite place) const;
   /// branch[N, C] = dropped branch
-  void drop(const LayerCall& call, std::byte* branch, DropoutPlace place) const;
+  void drop(const LayerCall& call, std::byte* branch, DropoutSite place) const;
   /// branch[N, C] = dropped branch + addend[N, C]
-  void drop_and_add(const LayerCall& call, std::byte* branch, DropoutPlace place, const std::byte* addend) const;
+  void drop_and_add(const LayerCall& call, std::byte* branch, DropoutSite place, const std::byte* addend) const;
   /// to[N, C] = the gradient of a branch for that of the sum that it joins, unless they are the same array, as they may
   /// be where nothing is dropped.
-  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, DropoutPlace place) const;
+  void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, DropoutSite place) const;
 
  private:
   float rate_;

@@ -54,7 +54,7 @@ class Convolution {
   void for_some(std::size_t samples, const F& f) const;
 
   ConvolutionOptions options_;
-  ParameterPlace weight_;
+  ParameterRef weight_;
 };
 
 }  // namespace ranvier::models

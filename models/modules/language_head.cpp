@@ -286,7 +286,7 @@ class LanguageHead final : public Layer {
   }
 
   /// As long as a row of logits.
-  std::optional<ParameterPlace> bias_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
+  std::optional<ParameterRef> bias_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
     if (options.bias.empty()) return std::nullopt;
     return builder.add(unit_,
                        {options.bias, {table_.tokens}, {Initializer::Kind::zeros}, false, table_.stored_rows()});
@@ -326,7 +326,7 @@ class LanguageHead final : public Layer {
   std::string name_ = "head";
   TokenTable table_;
   std::size_t unit_;
-  std::optional<ParameterPlace> bias_;
+  std::optional<ParameterRef> bias_;
   std::optional<Linear> transform_;
   GeluForm gelu_;
   Norm norm_;

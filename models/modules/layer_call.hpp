@@ -17,16 +17,16 @@ namespace ranvier::models {
 }
 [[nodiscard]] inline std::size_t rows(const LayerCall& call) { return rows(call.shape); }
 
-[[nodiscard]] inline const std::byte* parameter(const LayerCall& call, const ParameterPlace& place,
+[[nodiscard]] inline const std::byte* parameter(const LayerCall& call, const ParameterRef& place,
                                                 runtime::DType dtype) {
   return call.parameters[place.unit] + place.offset * size_of(dtype);
 }
-[[nodiscard]] inline std::byte* gradient(const LayerCall& call, const ParameterPlace& place, runtime::DType dtype) {
+[[nodiscard]] inline std::byte* gradient(const LayerCall& call, const ParameterRef& place, runtime::DType dtype) {
   return call.gradients[place.unit] + place.offset * size_of(dtype);
 }
 
 /// Whether the call writes the parameter's gradient: not if it is frozen.
-[[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterPlace& place) {
+[[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterRef& place) {
   return call.gradients[place.unit] != nullptr;
 }
 

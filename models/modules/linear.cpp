@@ -41,7 +41,7 @@ void Linear::add_weights(UnitBuilder& builder, std::size_t unit, const LinearOpt
         }
         if (tiles > 1) weight.tile = std::move(tile);
         tiles_[t].trained = tiles_[t].trained || builder.tuning().trains(weight.name);
-        const ParameterPlace place = builder.add(tiles > 1 ? options.cut.groups[t] : unit, std::move(weight));
+        const ParameterRef place = builder.add(tiles > 1 ? options.cut.groups[t] : unit, std::move(weight));
         append(weights_, {first + begin, end - begin, place, t, row_ < out_ ? column : first + begin}, tile_in_);
         auto& units = tiles_[t].units;
         if (std::find(units.begin(), units.end(), place.unit) == units.end()) units.push_back(place.unit);
@@ -306,7 +306,7 @@ void Linear::backward_bias(const LayerCall& call, const std::byte* dy, std::byte
       std::none_of(biases_.begin(), biases_.end(), [&](const Run& run) { return is_trained(call, run.place); }))
     return;
   if (biases_.size() == 1) {
-    const ParameterPlace place{biases_[0].place.unit, biases_[0].place.offset + (row_ < out_ ? tile * row_ : 0)};
+    const ParameterRef place{biases_[0].place.unit, biases_[0].place.offset + (row_ < out_ ? tile * row_ : 0)};
     return column_sums(call.stream, gradient(call, place, gradient_dtype), gradient_dtype, dy, dtype, rows(call),
                        row_, call.accumulate);
   }

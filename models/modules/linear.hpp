@@ -129,7 +129,7 @@ class Linear {
   struct Run {
     std::size_t first = 0;  ///< of the outputs
     std::size_t channels = 0;
-    ParameterPlace place;
+    ParameterRef place;
     std::size_t tile = 0;
     std::size_t column = 0;  ///< of y, as the tile sees it
   };
@@ -146,7 +146,7 @@ class Linear {
   struct Adapter {
     std::size_t first = 0;  ///< of the outputs
     std::size_t channels = 0;
-    ParameterPlace a, b;
+    ParameterRef a, b;
     std::uint32_t dropout_site = 0;
   };
 

@@ -72,7 +72,7 @@ class Norm {
 
   NormOptions options_;
   runtime::DType dtype_;
-  ParameterPlace weight_, bias_;
+  ParameterRef weight_, bias_;
   bool adjacent_ = false;  ///< the bias begins where the weight ends
 };
 

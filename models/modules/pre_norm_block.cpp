@@ -65,19 +65,19 @@ class PreNormBlock final : public DecodingLayer {
     walk.each(qkv_.tiles(),
               [&](std::size_t tile) { qkv_.forward(call, saved + at.attention.qkv, normed_1, at.qkv, tile); });
     walk.once([&] {
-      attention_.forward(call, at.attention, work + at.scratch, dropout_.rule(call, DropoutPlace::attention));
+      attention_.forward(call, at.attention, work + at.scratch, dropout_.rule(call, DropoutSite::attention));
     });
     walk.each(out_.tiles(),
               [&](std::size_t tile) { out_.forward(call, output, saved + at.attention.out, at.out, tile); });
     walk.once([&] {
-      dropout_.drop(call, output, DropoutPlace::attention_branch);
+      dropout_.drop(call, output, DropoutSite::attention_branch);
       norm_2_.forward(call, at.norm_2, normed_2, input, output, saved + at.middle);
     });
     walk.each(mlp_.tiles(), [&](std::size_t tile) {
       mlp_.forward(call, at.mlp, output, normed_2, drops ? nullptr : saved + at.middle, tile);
     });
     walk.once([&] {
-      if (drops) dropout_.drop_and_add(call, output, DropoutPlace::mlp_branch, saved + at.middle);
+      if (drops) dropout_.drop_and_add(call, output, DropoutSite::mlp_branch, saved + at.middle);
     });
   }
 
@@ -93,21 +93,21 @@ class PreNormBlock final : public DecodingLayer {
       norm_1_.keep(call, at.norm_1);
       norm_2_.keep(call, at.norm_2);
       if (dropout_.drops())
-        dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutPlace::mlp_branch);
+        dropout_.branch_gradient(call, kept + at.d_mlp, output_gradient, DropoutSite::mlp_branch);
     });
     walk.each(mlp_.tiles(),
               [&](std::size_t tile) { mlp_.backward_input(call, at.mlp, work + at.narrow, d_mlp, tile); });
     walk.once([&] {
       norm_2_.backward(call, at.norm_2, d_middle, work + at.narrow, saved + at.middle, output_gradient,
                        work + at.scratch);
-      dropout_.branch_gradient(call, kept + at.d_out, d_middle, DropoutPlace::attention_branch);
+      dropout_.branch_gradient(call, kept + at.d_out, d_middle, DropoutSite::attention_branch);
     });
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.backward_input(call, work + at.narrow, kept + at.d_out, at.out, tile);
     });
     walk.once([&] {
       attention_.backward(call, at.attention, work + at.narrow, work + at.scratch,
-                          dropout_.rule(call, DropoutPlace::attention));
+                          dropout_.rule(call, DropoutSite::attention));
     });
     walk.each(qkv_.tiles(), [&](std::size_t tile) {
       qkv_.backward_input(call, work + at.narrow, kept + at.attention.d_qkv, at.qkv, tile);

@@ -22,7 +22,7 @@ std::size_t UnitBuilder::add_unit(UnitSpec unit) {
   return units_.size() - 1;
 }
 
-ParameterPlace UnitBuilder::add(std::size_t group, ParameterSpec parameter) {
+ParameterRef UnitBuilder::add(std::size_t group, ParameterSpec parameter) {
   const bool trained = tuning_.trains(parameter.name);
   std::optional<std::size_t>& number = groups_.at(group).units[trained ? 1 : 0];
   if (!number) {

@@ -2,7 +2,7 @@
 //
 //   UnitBuilder builder;
 //   const std::size_t group = builder.add_unit("model.layers.0");
-//   const ParameterPlace weight = builder.add(group, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
+//   const ParameterRef weight = builder.add(group, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
 //   units_ = std::move(builder).units();
 //
 // What a run freezes of a group of parameters becomes a unit of its own, so that every unit is trained or frozen as a
@@ -21,7 +21,7 @@
 namespace ranvier::models {
 
 /// Where a layer finds a parameter.
-struct ParameterPlace {
+struct ParameterRef {
   std::size_t unit = 0;    ///< of the layer's units
   std::size_t offset = 0;  ///< in elements
 };
@@ -41,7 +41,7 @@ class UnitBuilder {
   /// A unit that is complete and trained or frozen as a whole; its number among the units.
   std::size_t add_unit(UnitSpec unit);
 
-  ParameterPlace add(std::size_t group, ParameterSpec parameter);
+  ParameterRef add(std::size_t group, ParameterSpec parameter);
 
   [[nodiscard]] std::vector<UnitSpec> units() &&;
 

@@ -101,12 +101,12 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
 
 TEST_CASE("a training goes on from the files that it left, whatever the tier of its states was and is") {
   const tests::TemporaryFolder nvme;
-  using actors::StepPlace;
+  using actors::StepLocation;
   const std::vector<actors::TierOptions> all_tiers = {
       {},
       {.optimizer = TierKind::host},
       {.optimizer = TierKind::nvme},
-      {.optimizer = TierKind::nvme, .step = StepPlace::host},
+      {.optimizer = TierKind::nvme, .step = StepLocation::host},
       {.parameters = TierKind::nvme, .optimizer = TierKind::nvme, .commit = actors::Commit::flip},
   };
   std::vector<double> expected;

@@ -89,7 +89,7 @@ TEST_CASE("what is written to training state is read again, wherever it lives an
     options.sharding = {scopes[random() % 3], scopes[random() % 3], scopes[seed % 3]};
     options.tiers.optimizer = std::array{TierKind::device, TierKind::host, TierKind::nvme}[seed / 3 % 3];
     if (options.tiers.optimizer != TierKind::device) {
-      options.tiers.step = random() % 2 == 0 ? actors::StepPlace::device : actors::StepPlace::host;
+      options.tiers.step = random() % 2 == 0 ? actors::StepLocation::device : actors::StepLocation::host;
     }
     if (random() % 2 == 0) options.precision = {DType::bf16, DType::f32};
     options.tiers.bucket_elements = std::array{600, 1500, 5000, 1 << 20}[random() % 4];

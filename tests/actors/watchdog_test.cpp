@@ -301,7 +301,7 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
       tiers.optimizer = kinds[random() % 3];
       tiers.gradients = kinds[random() % 3];
       tiers.parameters = kinds[random() % 3];
-      if (tiers.optimizer != device && random() % 2 == 0) tiers.step = actors::StepPlace::host;
+      if (tiers.optimizer != device && random() % 2 == 0) tiers.step = actors::StepLocation::host;
       tiers.bucket_elements = std::size_t{256} << random() % 4;
     }
     const Job job{.grid = grids[random() % 5],

@@ -69,7 +69,7 @@ std::vector<actors::TrainerOptions> jobs() {
   jobs[1].sharding = collectives::parse_sharding("zero3");
   jobs[2].grid = {1, 2};
   jobs[2].sharding = collectives::parse_sharding("zero2");
-  jobs[2].tiers = {.optimizer = TierKind::host, .step = actors::StepPlace::host, .bucket_elements = 300};
+  jobs[2].tiers = {.optimizer = TierKind::host, .step = actors::StepLocation::host, .bucket_elements = 300};
   jobs[3].grid = {2, 1};
   jobs[3].recompute = 1;
   jobs[3].tiers = {.parameters = TierKind::host,
@@ -85,7 +85,7 @@ std::vector<actors::TrainerOptions> jobs() {
                    .gradients = TierKind::host,
                    .optimizer = TierKind::host,
                    .activations = TierKind::host,
-                   .step = actors::StepPlace::host,
+                   .step = actors::StepLocation::host,
                    .bucket_elements = 300};
   return jobs;
 }

@@ -162,7 +162,7 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
   options.precision = gpt.precision;
   options.node_of = session.nodes();
   options.tiers.bucket_elements = static_cast<std::size_t>(number(3, 1 << 18));
-  options.tiers.step = arguments.size() > 5 && arguments[5] == "host" ? StepPlace::host : StepPlace::device;
+  options.tiers.step = arguments.size() > 5 && arguments[5] == "host" ? StepLocation::host : StepLocation::device;
   std::istringstream list(directories);
   for (std::string directory; directories != "-" && std::getline(list, directory, ',');) {
     options.tiers.files.directories.emplace_back(directory);
@@ -199,7 +199,7 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
             R"("reduction_seconds":{:.4f},"optimizer_seconds":{:.4f},"both_seconds":{:.4f},)"
             R"("over_longer":{:.3f},"one_after_the_other":{:.3f}}})"
             "\n",
-            half ? "bf16" : "fp32", to_string(kind), options.tiers.step == StepPlace::host ? "host" : "device",
+            half ? "bf16" : "fp32", to_string(kind), options.tiers.step == StepLocation::host ? "host" : "device",
             counts, k == 0 ? "all" : std::to_string(k), phase.chunks(), phase.buckets(), phase.tier_bytes(kind),
             median(after_answer), median(reduction), median(step), median(both), median(both) / longer,
             (median(reduction) + median(step)) / longer);

@@ -98,7 +98,7 @@ class BertLoss {
 
   std::vector<double> block(const std::vector<double>& x, const ReferenceSamples& in, int b, int layer) const {
     const std::string name = prefix_ + "encoder.layer." + std::to_string(layer) + ".";
-    const auto add = [&](std::vector<double> branch, const std::vector<double>& residual, DropoutPlace place) {
+    const auto add = [&](std::vector<double> branch, const std::vector<double>& residual, DropoutSite place) {
       dropout(in, b, dropout_site(layer, place)).drop(branch);
       for (std::size_t i = 0; i < branch.size(); ++i) branch[i] += residual[i];
       return branch;
@@ -106,9 +106,9 @@ class BertLoss {
     const auto attended =
         linear(attention(x, name + "attention.self.", in, b, layer), name + "attention.output.dense");
     const auto middle =
-        layer_norm(add(attended, x, DropoutPlace::attention_branch), name + "attention.output.LayerNorm");
+        layer_norm(add(attended, x, DropoutSite::attention_branch), name + "attention.output.LayerNorm");
     const auto wide = linear(gelu(linear(middle, name + "intermediate.dense")), name + "output.dense");
-    return layer_norm(add(wide, middle, DropoutPlace::mlp_branch), name + "output.LayerNorm");
+    return layer_norm(add(wide, middle, DropoutSite::mlp_branch), name + "output.LayerNorm");
   }
 
   std::vector<double> attention(const std::vector<double>& x, const std::string& name, const ReferenceSamples& in,
@@ -116,7 +116,7 @@ class BertLoss {
     const auto q = linear(x, name + "query"), k = linear(x, name + "key"), v = linear(x, name + "value");
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutPlace::attention));
+    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutSite::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {
@@ -138,7 +138,7 @@ class BertLoss {
   }
 
   double classifier(const std::vector<double>& x, const ReferenceSamples& in, int b) const {
-    const std::uint32_t site = dropout_site(options_.layers, DropoutPlace::attention);
+    const std::uint32_t site = dropout_site(options_.layers, DropoutSite::attention);
     std::vector<double> first(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(C));
     if (options_.roberta) dropout(in, b, site).drop(first);
     std::vector<double> pooled = linear(first, options_.roberta ? "classifier.dense" : "bert.pooler.dense");

@@ -90,7 +90,7 @@ class GptLoss {
     const std::string h = "h." + std::to_string(layer) + ".";
     auto branch =
         linear(attention(linear(layer_norm(x, h + "ln_1"), h + "attn.c_attn"), in, b, layer), h + "attn.c_proj");
-    dropout(in, b, dropout_site(layer, DropoutPlace::attention_branch)).drop(branch);
+    dropout(in, b, dropout_site(layer, DropoutSite::attention_branch)).drop(branch);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
 
     auto wide = linear(layer_norm(x, h + "ln_2"), h + "mlp.c_fc");
@@ -98,7 +98,7 @@ class GptLoss {
       v = 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
     }
     branch = linear(wide, h + "mlp.c_proj");
-    dropout(in, b, dropout_site(layer, DropoutPlace::mlp_branch)).drop(branch);
+    dropout(in, b, dropout_site(layer, DropoutSite::mlp_branch)).drop(branch);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += branch[i];
   }
 
@@ -106,7 +106,7 @@ class GptLoss {
                                 int layer) const {
     const auto H = static_cast<std::size_t>(options_.heads);
     const std::size_t D = C / H;
-    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutPlace::attention));
+    const ReferenceDropout weights = dropout(in, b, dropout_site(layer, DropoutSite::attention));
     std::vector<double> out(T * C);
     for (std::size_t h = 0; h < H; ++h) {
       for (std::size_t i = 0; i < T; ++i) {

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 /// What tells a later run's steps from those before them.
-std::string run_line(const TrainOptions& options, const TrainingPlace& place) {
+std::string run_line(const TrainOptions& options, const RunOrigin& place) {
   const auto text = [](const std::string& value) { return json::serialize(json::string_view(value)); };
   std::string line = fmt::format(R"({{"run":{{"began":"{:%Y-%m-%dT%H:%M:%SZ}","steps":{},"seed":{})",
                                  fmt::gmtime(std::time(nullptr)), options.trainer.steps, options.trainer.seed);
@@ -99,7 +99,7 @@ std::size_t drop_later_metrics(const std::string& path, const std::string& train
   return dropped;
 }
 
-std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, const TrainingPlace& place) {
+std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, const RunOrigin& place) {
   const std::string& path = options.run.metrics;
   if (path.empty()) return nullptr;
   std::error_code unknown;

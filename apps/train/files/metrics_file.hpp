@@ -13,7 +13,7 @@
 namespace ranvier::apps {
 
 /// A training, and where a run of it begins.
-struct TrainingPlace {
+struct RunOrigin {
   std::string training;      ///< the same name in all runs of the training; empty: no other run will resume it
   std::int64_t step = 0;     ///< steps done; 0 as well if it begins again
   std::string checkpoint;    ///< the checkpoint that it resumes from; empty: it begins
@@ -24,7 +24,7 @@ struct TrainingPlace {
 /// Opens --metrics after the lines of earlier runs, or from scratch with --overwrite if the run does not resume. Throws
 /// ErrorCode::usage if the file has other content, ErrorCode::io if it cannot be opened. Null without --metrics.
 [[nodiscard]] std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options,
-                                                                const TrainingPlace& place = {});
+                                                                const RunOrigin& place = {});
 
 /// Removes what runs of the training wrote of later steps, and lines that were not written whole: as a new file that
 /// takes the old one's name, or not at all. Returns how many lines went. Throws ErrorCode::io.

@@ -143,8 +143,8 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
              "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
              number_or_all(tiers.chunk_buckets)});
   table.add({"optimizer-step", "NAME", "Processor of the AdamW step for states off the device: device or host",
-             choice<actors::StepPlace>(
-                 tiers.step, {{"device", actors::StepPlace::device}, {"host", actors::StepPlace::host}})});
+             choice<actors::StepLocation>(
+                 tiers.step, {{"device", actors::StepLocation::device}, {"host", actors::StepLocation::host}})});
   table.add(
       {"optimizer-commit", "NAME",
        "For states off the device: wait for the global gradient norm, or flip: update spare copies meanwhile, and "
@@ -167,7 +167,7 @@ void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoi
       fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
            table.given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + offload);
   }
-  if (tiers.step == actors::StepPlace::host && tiers.optimizer == actors::TierKind::device)
+  if (tiers.step == actors::StepLocation::host && tiers.optimizer == actors::TierKind::device)
     fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
   if (!files && !tiers.files.directories.empty())
     fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme",

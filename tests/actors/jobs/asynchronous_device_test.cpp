@@ -25,9 +25,9 @@ TEST_CASE(
   const tests::TemporaryFolder folder;
   using actors::TierKind;
   const auto stepped_on_host = [](TierKind kind) {
-    return actors::TierOptions{.gradients = kind, .optimizer = kind, .step = actors::StepPlace::host};
+    return actors::TierOptions{.gradients = kind, .optimizer = kind, .step = actors::StepLocation::host};
   };
-  const auto flipped = [](TierKind gradients, actors::StepPlace step) {
+  const auto flipped = [](TierKind gradients, actors::StepLocation step) {
     return actors::TierOptions{.parameters = TierKind::host,
                                .gradients = gradients,
                                .optimizer = TierKind::nvme,
@@ -40,8 +40,8 @@ TEST_CASE(
                                        {1, {.parameters = TierKind::nvme}},
                                        {1, stepped_on_host(TierKind::host)},
                                        {2, stepped_on_host(TierKind::nvme)},
-                                       {1, flipped(TierKind::device, actors::StepPlace::device)},
-                                       {2, flipped(TierKind::nvme, actors::StepPlace::host)}}) {
+                                       {1, flipped(TierKind::device, actors::StepLocation::device)},
+                                       {2, flipped(TierKind::nvme, actors::StepLocation::host)}}) {
     CAPTURE(threads);
     CAPTURE(to_string(tiers.parameters));
     CAPTURE(to_string(tiers.gradients));

@@ -89,7 +89,7 @@ void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   tiers.depth = any_of(1, 3);
   if (random() % 3 > 0) {
     tiers.optimizer = TierKind::host;
-    tiers.step = any_of(actors::StepPlace::device, actors::StepPlace::host);
+    tiers.step = any_of(actors::StepLocation::device, actors::StepLocation::host);
     tiers.parameters = any_of(TierKind::device, TierKind::host);
     tiers.gradients = any_of(TierKind::device, TierKind::host);
     const bool separate = options.precision.compute != DType::f32 || tiers.parameters == TierKind::host;
@@ -125,7 +125,7 @@ TEST_CASE("checkpoints change no bit of a training, and have what it was after t
       {"stepped on the host",
        [](actors::TrainerOptions& options) {
          states_on_host(options);
-         options.tiers.step = actors::StepPlace::host;
+         options.tiers.step = actors::StepLocation::host;
        }},
       {"flip",
        [](actors::TrainerOptions& options) {
@@ -136,7 +136,7 @@ TEST_CASE("checkpoints change no bit of a training, and have what it was after t
       {"flip, stepped on the host",
        [](actors::TrainerOptions& options) {
          states_on_host(options);
-         options.tiers.step = actors::StepPlace::host;
+         options.tiers.step = actors::StepLocation::host;
          options.tiers.parameters = TierKind::host;
          options.tiers.commit = actors::Commit::flip;
        }},

@@ -104,7 +104,7 @@ TEST_CASE("gradients in host memory are stepped on the host to the bits of the d
           options.tiers = {.parameters = seed % 3 == 0 ? TierKind::host : TierKind::device,
                            .gradients = TierKind::host,
                            .optimizer = TierKind::host,
-                           .step = actors::StepPlace::host,
+                           .step = actors::StepLocation::host,
                            .commit = flips ? actors::Commit::flip : actors::Commit::wait,
                            .bucket_elements = bucket};
           check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, tests::Devices::delayed));
@@ -120,7 +120,7 @@ TEST_CASE("a step on the host needs no memory for gradients that host memory has
   auto options = small_run();
   options.grid = {2, 2};
   options.group_size = 1;
-  options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepPlace::host};
+  options.tiers = {.gradients = TierKind::host, .optimizer = TierKind::host, .step = actors::StepLocation::host};
   for (const char* name : {"ddp", "zero2", "NGI"}) {
     CAPTURE(std::string(name));
     options.sharding = collectives::parse_sharding(name);

@@ -126,7 +126,7 @@ TEST_CASE("steps on the host give the bits of steps on the device") {
           for (const std::size_t bucket : {512, 1 << 20}) {
             options.tiers = cut(bucket, 2, TierKind::host);
             options.tiers.parameters = parameters;
-            options.tiers.step = actors::StepPlace::host;
+            options.tiers.step = actors::StepLocation::host;
             const auto device = ++seed % 2 == 0 ? Devices::inline_ : Devices::delayed;
             check_same_bits(on_device, run_simulated(gpt, options, seed, {}, 1 << 20, device));
           }
@@ -164,7 +164,7 @@ TEST_CASE("states that flip train the bits of those that wait, clipped never, so
         options.clip = all[b];
         options.tiers = {};
         const auto waits = run_simulated(gpt, options, 1);
-        for (const auto step : {actors::StepPlace::device, actors::StepPlace::host}) {
+        for (const auto step : {actors::StepLocation::device, actors::StepLocation::host}) {
           for (const std::size_t bucket : {512, 1 << 20}) {
             ++seed;
             if (test::sanitized && seed % 3 != 0) continue;
