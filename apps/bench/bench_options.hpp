@@ -17,9 +17,9 @@ namespace ranvier::apps {
 
 struct BenchOptions {
   std::vector<std::string> words;  ///< "profile", or none
-  std::string write_profile;       ///< path; "-": stdout; empty: where programs look (program/profile_places.hpp)
-  std::string profile_name;        ///< of the profile; empty: what the device calls itself
-  int threads = 0;                 ///< of a CPU; 0: this rank's share of the cores of its machine
+  std::string write_profile;  ///< path; "-": stdout; empty: where programs look (program/profile_search_path.hpp)
+  std::string profile_name;   ///< of the profile; empty: what the device calls itself
+  int threads = 0;            ///< of a CPU; 0: this rank's share of the cores of its machine
   std::vector<std::filesystem::path> nvme;
   std::string write_links;  ///< path; empty: links are measured only if nothing else was asked for
   std::string links;        ///< path; empty: none

@@ -5,7 +5,7 @@
 #include "apps/bench/link_bench.hpp"
 #include "apps/bench/profile/profile_bench.hpp"
 #include "apps/program/agreement.hpp"
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "apps/program/say_error.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/cuda_build.hpp"
@@ -105,7 +105,8 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
   std::filesystem::path path = options.write_profile;
   if (path.empty()) {
     const bool gpu = options.device == apps::DeviceFlag::cuda;
-    path = apps::profile_file(apps::profile_places(), {.gpu = gpu, .threads = device_threads(session, options)});
+    path =
+        apps::profile_file(apps::profile_search_path(), {.gpu = gpu, .threads = device_threads(session, options)});
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
     if (error)
@@ -144,7 +145,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
     fmt::print("profile: {}\n", path);
     if (!options.write_profile.empty()) return;
     fmt::print("ranvier-train and ranvier-plan use it when no --profile is given\n");
-    if (const std::string named = apps::profile_places().named; !named.empty())
+    if (const std::string named = apps::profile_search_path().named; !named.empty())
       fmt::print("but {} is set and goes first: {}\n", apps::profile_variable, named);
   });
 }

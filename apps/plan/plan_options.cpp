@@ -350,7 +350,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   return options;
 }
 
-std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places) {
+std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places) {
   if (std::find(options.profiles.begin(), options.profiles.end(), no_profile) != options.profiles.end())
     fail(ErrorCode::usage,
          "--profile {}: a plan is of machines: name them, or give a file of ranvier-bench profile", no_profile);

@@ -2,7 +2,7 @@
 // thread.
 #pragma once
 
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "apps/train/options/train_options.hpp"
 
 #include <optional>
@@ -63,7 +63,7 @@ struct PlanOptions {
 
 /// Without --profile: the one that is found for this machine. Returns it; empty: --profile was given. Throws
 /// ErrorCode::usage where none is found.
-[[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfilePlaces& places);
+[[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places);
 [[nodiscard]] Manual plan_manual();
 
 }  // namespace ranvier::apps

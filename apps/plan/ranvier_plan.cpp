@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
       return EXIT_SUCCESS;
     }
     StatusLine status;
-    if (const std::string found = apps::add_found_profile(options, apps::profile_places()); !found.empty())
+    if (const std::string found = apps::add_found_profile(options, apps::profile_search_path()); !found.empty())
       status.say("profile: " + found, true);
     const apps::PlanTools tools{
         .predict = actors::predict,

@@ -324,8 +324,8 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
           return std::make_unique<runtime::ProfileCosts>(profile);
         },
         .read_profile = runtime::read_machine_profile,
-        .find_profile =
-            [places = profile_places()](const ProfileSubject& subject) { return find_profile(places, subject); }};
+        .find_profile = [places = profile_search_path()](
+                            const ProfileSubject& subject) { return find_profile(places, subject); }};
     std::vector<GivenFlag> to_plan = given;
     if (value_of(given, "precision") == nullptr)
       to_plan.push_back({"precision", std::string(to_string(defaults.precision))});

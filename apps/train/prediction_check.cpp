@@ -130,7 +130,7 @@ json::object to_json(const Figures& figures) {
 
 }  // namespace
 
-ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& places, int threads) {
+ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath& places, int threads) {
   const bool gpu = options.device.device == DeviceFlag::cuda;
   const auto read = [&](const std::string& name) {
     runtime::MachineProfile profile = runtime::read_machine_profile(name);

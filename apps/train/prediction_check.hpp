@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/predict/prediction.hpp"
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "apps/train/rank_run.hpp"
 #include "apps/train/totals.hpp"
 #include "runtime/machine_profile.hpp"
@@ -23,7 +23,8 @@ struct ProfileOfRun {
 
 /// Before the training. A profile that --profile names has to be there and of the run's kind of device: throws
 /// ErrorCode::usage that names it, otherwise. One that was found elsewhere is left out with a remark.
-[[nodiscard]] ProfileOfRun profile_of_run(const TrainOptions& options, const ProfilePlaces& places, int threads);
+[[nodiscard]] ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath& places,
+                                          int threads);
 
 struct PredictionCheck {
   std::string text;    ///< a table for people, or one line that says why there is none

@@ -100,7 +100,7 @@ int Run::execute() {
   choose();
   const bool trains = plan_.trainer.steps > 0;
   together(run_.session, [&] {
-    if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_places(), plan_.trainer.threads);
+    if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_search_path(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
   run_.watch.does("takes its memory and files");

@@ -347,7 +347,7 @@ TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what
 
 TEST_CASE("without --profile ranvier-plan takes what was measured on this host") {
   const TemporaryFolder folder;
-  const apps::ProfilePlaces places{.named = "", .folder = folder.path(), .host = "here"};
+  const apps::ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "here"};
   const auto found = [&](const std::vector<std::string>& words) {
     PlanOptions options = parse(words);
     const std::string name = add_found_profile(options, places);

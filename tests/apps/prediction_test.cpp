@@ -1,5 +1,5 @@
 // Runs that say at their end what a profile predicted of them.
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 #include "runtime/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
@@ -97,8 +97,9 @@ TEST_CASE_FIXTURE(
     CHECK(outcome.status == 0);
     return outcome.output;
   };
-  const ranvier::apps::ProfilePlaces places{
-      .named = "", .folder = folder.path() / "ranvier" / "profiles", .host = ranvier::apps::profile_places().host};
+  const ranvier::apps::ProfileSearchPath places{.named = "",
+                                                .folder = folder.path() / "ranvier" / "profiles",
+                                                .host = ranvier::apps::profile_search_path().host};
   const auto left = profile_file(places, {.gpu = false, .threads = 1});
   folder.write(std::filesystem::relative(left, folder.path()).string(), to_json(here()));
   const std::string data = folder.path().string();

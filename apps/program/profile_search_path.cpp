@@ -1,4 +1,4 @@
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 
 #include "runtime/error.hpp"
 
@@ -27,15 +27,15 @@ std::string host_name() {
   return name.data();
 }
 
-std::string cpu_prefix(const ProfilePlaces& places) { return places.host + "-cpu-"; }
+std::string cpu_prefix(const ProfileSearchPath& places) { return places.host + "-cpu-"; }
 
-std::string file_name(const ProfilePlaces& places, const ProfileSubject& subject) {
+std::string file_name(const ProfileSearchPath& places, const ProfileSubject& subject) {
   if (subject.gpu) return places.host + "-cuda.json";
   return fmt::format("{}{}-thread{}.json", cpu_prefix(places), subject.threads, subject.threads == 1 ? "" : "s");
 }
 
 /// Of files of this host's CPU, the one that was written last.
-std::optional<std::string> newest(const ProfilePlaces& places) {
+std::optional<std::string> newest(const ProfileSearchPath& places) {
   std::optional<std::string> found;
   fs::file_time_type latest;
   std::error_code error;
@@ -53,8 +53,8 @@ std::optional<std::string> newest(const ProfilePlaces& places) {
 
 }  // namespace
 
-ProfilePlaces profile_places() {
-  ProfilePlaces places{.named = variable(profile_variable), .folder = {}, .host = host_name()};
+ProfileSearchPath profile_search_path() {
+  ProfileSearchPath places{.named = variable(profile_variable), .folder = {}, .host = host_name()};
   // The XDG base directory specification: a relative path is to be ignored.
   if (const fs::path data = variable("XDG_DATA_HOME"); data.is_absolute()) {
     places.folder = data / "ranvier" / "profiles";
@@ -64,7 +64,7 @@ ProfilePlaces profile_places() {
   return places;
 }
 
-fs::path profile_file(const ProfilePlaces& places, const ProfileSubject& subject) {
+fs::path profile_file(const ProfileSearchPath& places, const ProfileSubject& subject) {
   if (places.folder.empty())
     fail(ErrorCode::usage,
          "there is no place for the profile, as neither XDG_DATA_HOME nor HOME names a directory: give "
@@ -72,7 +72,7 @@ fs::path profile_file(const ProfilePlaces& places, const ProfileSubject& subject
   return places.folder / file_name(places, subject);
 }
 
-std::optional<std::string> find_profile(const ProfilePlaces& places, const ProfileSubject& subject) {
+std::optional<std::string> find_profile(const ProfileSearchPath& places, const ProfileSubject& subject) {
   if (places.named == no_profile) return {};
   if (!places.named.empty()) return places.named;
   if (places.folder.empty()) return {};

@@ -11,14 +11,14 @@ namespace ranvier::apps {
 inline constexpr const char* profile_variable = "RANVIER_PROFILE";
 inline constexpr const char* no_profile = "none";  ///< what --profile and the variable say to have none
 
-struct ProfilePlaces {
+struct ProfileSearchPath {
   std::string named;  ///< by RANVIER_PROFILE: a name or path that goes first; "none": no profile; or empty
   std::filesystem::path folder;  ///< $XDG_DATA_HOME/ranvier/profiles, or of ~/.local/share; empty: neither is known
   std::string host;
 };
 
 /// Of this process.
-[[nodiscard]] ProfilePlaces profile_places();
+[[nodiscard]] ProfileSearchPath profile_search_path();
 
 /// What a profile has to be of.
 struct ProfileSubject {
@@ -27,10 +27,11 @@ struct ProfileSubject {
 };
 
 /// Where one that is measured belongs. Throws ErrorCode::usage where no folder is known.
-[[nodiscard]] std::filesystem::path profile_file(const ProfilePlaces& places, const ProfileSubject& subject);
+[[nodiscard]] std::filesystem::path profile_file(const ProfileSearchPath& places, const ProfileSubject& subject);
 
 /// A name or a path for read_machine_profile(): RANVIER_PROFILE's, or else a file of this host that is of the subject.
 /// Reads no file.
-[[nodiscard]] std::optional<std::string> find_profile(const ProfilePlaces& places, const ProfileSubject& subject);
+[[nodiscard]] std::optional<std::string> find_profile(const ProfileSearchPath& places,
+                                                      const ProfileSubject& subject);
 
 }  // namespace ranvier::apps

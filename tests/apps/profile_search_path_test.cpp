@@ -1,4 +1,4 @@
-#include "apps/program/profile_places.hpp"
+#include "apps/program/profile_search_path.hpp"
 
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
@@ -14,7 +14,7 @@ using namespace ranvier;
 using namespace std::chrono_literals;
 using apps::find_profile;
 using apps::profile_file;
-using apps::ProfilePlaces;
+using apps::ProfileSearchPath;
 using tests::TemporaryFolder;
 
 namespace {
@@ -46,7 +46,7 @@ class Variable {
 
 TEST_CASE("profiles have a file for each host, kind of device and threads of a rank") {
   const TemporaryFolder folder;
-  const ProfilePlaces places{.named = "", .folder = folder.path(), .host = "node1"};
+  const ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "node1"};
   CHECK(profile_file(places, {.gpu = false, .threads = 1}) == folder.path() / "node1-cpu-1-thread.json");
   CHECK(profile_file(places, {.gpu = false, .threads = 8}) == folder.path() / "node1-cpu-8-threads.json");
   CHECK(profile_file(places, {.gpu = true}) == folder.path() / "node1-cuda.json");
@@ -54,7 +54,7 @@ TEST_CASE("profiles have a file for each host, kind of device and threads of a r
 
 TEST_CASE("a profile is found for what it is of, and for nothing else") {
   const TemporaryFolder folder;
-  const ProfilePlaces places{.named = "", .folder = folder.path(), .host = "node1"};
+  const ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "node1"};
   CHECK_FALSE(find_profile(places, {.gpu = false, .threads = 2}));
   CHECK_FALSE(find_profile(places, {}));
   const auto two = folder.write("node1-cpu-2-threads.json", "{}"),
@@ -79,7 +79,7 @@ TEST_CASE("a profile is found for what it is of, and for nothing else") {
 TEST_CASE("what the environment names goes before the files, and may be no profile") {
   const TemporaryFolder folder;
   folder.write("node1-cuda.json", "{}");
-  ProfilePlaces places{.named = "h100-sxm", .folder = folder.path(), .host = "node1"};
+  ProfileSearchPath places{.named = "h100-sxm", .folder = folder.path(), .host = "node1"};
   CHECK(find_profile(places, {.gpu = true}) == "h100-sxm");
   places.named = "none";
   CHECK_FALSE(find_profile(places, {.gpu = true}));
@@ -89,16 +89,16 @@ TEST_CASE("profiles lie in the user's folder for data") {
   const Variable named("RANVIER_PROFILE", "x.json");
   {
     const Variable data("XDG_DATA_HOME", "/data"), home("HOME", "/home/someone");
-    CHECK(apps::profile_places().folder == "/data/ranvier/profiles");
-    CHECK(apps::profile_places().named == "x.json");
-    CHECK(!apps::profile_places().host.empty());
+    CHECK(apps::profile_search_path().folder == "/data/ranvier/profiles");
+    CHECK(apps::profile_search_path().named == "x.json");
+    CHECK(!apps::profile_search_path().host.empty());
   }
   for (const char* no_folder : {static_cast<const char*>(nullptr), "", "relative"}) {
     const Variable data("XDG_DATA_HOME", no_folder), home("HOME", "/home/someone");
-    CHECK(apps::profile_places().folder == "/home/someone/.local/share/ranvier/profiles");
+    CHECK(apps::profile_search_path().folder == "/home/someone/.local/share/ranvier/profiles");
   }
   const Variable data("XDG_DATA_HOME", nullptr), home("HOME", nullptr);
-  ProfilePlaces places = apps::profile_places();
+  ProfileSearchPath places = apps::profile_search_path();
   CHECK(places.folder.empty());
   const auto error = tests::error_of([&] { static_cast<void>(profile_file(places, {.gpu = true})); });
   CHECK(error.code() == ErrorCode::usage);
