@@ -1,7 +1,7 @@
 #include "actors/gradients/tied_units.hpp"
 
-#include "actors/gradients/device_use_sum.hpp"
-#include "actors/gradients/record_use_sum.hpp"
+#include "actors/gradients/device_tied_gradient_sum.hpp"
+#include "actors/gradients/offloaded_tied_gradient_sum.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -31,7 +31,7 @@ TiedUnits::Plan TiedUnits::plan(Planner& planner, Options options) {
       planner.memory.add({MemoryKind::messages, MemorySpace::device,
                           in_tier ? "tied gradients being added" : "tied gradients arriving from the other stage",
                           units == 0 ? 0
-                          : in_tier  ? RecordUseSum::place_bytes(bytes)
+                          : in_tier  ? OffloadedTiedGradientSum::place_bytes(bytes)
                                      : bytes,
                           units * plan.messages_of_each});
   return plan;
@@ -67,24 +67,24 @@ TiedUnits::TiedUnits(const RankContext& context, const ModelShare& share, const 
     const std::size_t bytes = plan.options.message_bytes;
     auto& sum = sums_.emplace_back();
     if (records != nullptr && plan.has_places[u]) {
-      sum = std::make_unique<RecordUseSum>(
+      sum = std::make_unique<OffloadedTiedGradientSum>(
           context, *share.states, *records,
-          RecordUseSum::Options{
+          OffloadedTiedGradientSum::Options{
               .unit = u, .partner = partner, .message_bytes = bytes, .places = std::move(places)});
     } else if (partner || (unit.trained() && unit.gradients.size() > 1)) {
-      sum = std::make_unique<DeviceUseSum>(
+      sum = std::make_unique<DeviceTiedGradientSum>(
           context, unit,
-          DeviceUseSum::Options{.partner = partner, .message_bytes = bytes, .places = std::move(places)});
+          DeviceTiedGradientSum::Options{.partner = partner, .message_bytes = bytes, .places = std::move(places)});
     }
     auto& copy = copies_.emplace_back();
     if (!partner || sums_alike || share.flow.reduce_batch.empty()) continue;
-    copy = std::make_unique<SumCopy>(
-        context, SumCopy::Options{.unit = unit.spec->name,
-                                  .partner = *partner,
-                                  .sends = context.transport.rank() < *partner,
-                                  .tag = {Channel::tied, static_cast<std::uint32_t>(unit.global_index)},
-                                  .message_bytes = bytes,
-                                  .depth = plan.messages_of_each});
+    copy = std::make_unique<TiedGradientCopy>(
+        context, TiedGradientCopy::Options{.unit = unit.spec->name,
+                                           .partner = *partner,
+                                           .sends = context.transport.rank() < *partner,
+                                           .tag = {Channel::tied, static_cast<std::uint32_t>(unit.global_index)},
+                                           .message_bytes = bytes,
+                                           .depth = plan.messages_of_each});
   }
 }
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/gradients/sum_copy.hpp"
-#include "actors/gradients/use_sum.hpp"
+#include "actors/gradients/tied_gradient_copy.hpp"
+#include "actors/gradients/tied_gradient_sum.hpp"
 #include "runtime/staged_transport.hpp"
 
 #include <memory>
@@ -42,7 +42,7 @@ class TiedUnits {
 
   /// Whether the stages of a unit must be made equal once their columns have reduced.
   [[nodiscard]] bool copies(std::size_t unit) const { return copies_[unit] != nullptr; }
-  /// As SumCopy::run().
+  /// As TiedGradientCopy::run().
   void copy(std::size_t unit, const std::vector<runtime::Bytes>& runs, runtime::Handler done);
 
   [[nodiscard]] std::vector<Wait> waits() const;
@@ -50,8 +50,8 @@ class TiedUnits {
 
  private:
   std::vector<std::optional<int>> partners_;
-  std::vector<std::unique_ptr<UseSum>> sums_;     // by unit; null: it has one use
-  std::vector<std::unique_ptr<SumCopy>> copies_;  // by unit; null: none is needed
+  std::vector<std::unique_ptr<TiedGradientSum>> sums_;     // by unit; null: it has one use
+  std::vector<std::unique_ptr<TiedGradientCopy>> copies_;  // by unit; null: none is needed
 };
 
 }  // namespace ranvier::actors

@@ -1,4 +1,4 @@
-#include "actors/gradients/device_use_sum.hpp"
+#include "actors/gradients/device_tied_gradient_sum.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::actors {
 
-DeviceUseSum::DeviceUseSum(const RankContext& context, const UnitState& unit, Options options)
+DeviceTiedGradientSum::DeviceTiedGradientSum(const RankContext& context, const UnitState& unit, Options options)
     : loop_(&context.loop),
       transport_(&context.transport),
       stream_(context.compute),
@@ -17,7 +17,7 @@ DeviceUseSum::DeviceUseSum(const RankContext& context, const UnitState& unit, Op
       options_(std::move(options)),
       message_elements_(options_.message_bytes / runtime::size_of(unit.gradients.front().dtype)) {}
 
-void DeviceUseSum::run(runtime::Handler done) {
+void DeviceTiedGradientSum::run(runtime::Handler done) {
   expect(!done_, "the uses of {} are added twice at a time", unit_->spec->name);
   const UnitView& sum = unit_->gradients.front();
   if (!options_.partner) {
@@ -32,7 +32,7 @@ void DeviceUseSum::run(runtime::Handler done) {
   for (std::size_t p = 0; p < at_once; ++p) exchange_next(options_.places[p]);
 }
 
-void DeviceUseSum::exchange_next(std::byte* place) {
+void DeviceTiedGradientSum::exchange_next(std::byte* place) {
   const UnitView& sum = unit_->gradients.front();
   const std::size_t width = runtime::size_of(sum.dtype);
   const std::size_t begin = begun_++ * message_elements_;
@@ -52,7 +52,7 @@ void DeviceUseSum::exchange_next(std::byte* place) {
   transport_->send(*options_.partner, tag, runtime::ConstBytes(mine, count * width), half_done);
 }
 
-std::vector<Wait> DeviceUseSum::waits() const {
+std::vector<Wait> DeviceTiedGradientSum::waits() const {
   if (!done_) return {};
   return {{fmt::format("the gradients of the other use of {}", unit_->spec->name), options_.partner, since_}};
 }

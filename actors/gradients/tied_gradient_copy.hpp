@@ -15,7 +15,7 @@
 
 namespace ranvier::actors {
 
-class SumCopy {
+class TiedGradientCopy {
  public:
   struct Options {
     std::string unit;  ///< for people
@@ -27,7 +27,7 @@ class SumCopy {
   };
 
   /// All outlive it.
-  SumCopy(const RankContext& context, Options options);
+  TiedGradientCopy(const RankContext& context, Options options);
 
   /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order.
   /// What wrote the bytes has finished, and nothing changes them before `done`, which runs on the loop after this

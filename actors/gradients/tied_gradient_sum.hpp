@@ -9,9 +9,9 @@
 
 namespace ranvier::actors {
 
-class UseSum {
+class TiedGradientSum {
  public:
-  virtual ~UseSum() = default;
+  virtual ~TiedGradientSum() = default;
 
   /// Leaves the sum with use 0; `done` runs on the loop, after this returned. Both uses are complete on this stage.
   virtual void run(runtime::Handler done) = 0;

@@ -1,4 +1,4 @@
-#include "actors/gradients/sum_copy.hpp"
+#include "actors/gradients/tied_gradient_copy.hpp"
 
 #include "runtime/error.hpp"
 
@@ -7,10 +7,10 @@
 
 namespace ranvier::actors {
 
-SumCopy::SumCopy(const RankContext& context, Options options)
+TiedGradientCopy::TiedGradientCopy(const RankContext& context, Options options)
     : loop_(&context.loop), transport_(&context.transport), options_(std::move(options)) {}
 
-void SumCopy::run(const std::vector<runtime::Bytes>& runs, runtime::Handler done) {
+void TiedGradientCopy::run(const std::vector<runtime::Bytes>& runs, runtime::Handler done) {
   const auto bucket = std::make_shared<Bucket>(Bucket{0, std::move(done)});
   std::size_t room = 0;
   for (runtime::Bytes run : runs) {
@@ -31,7 +31,7 @@ void SumCopy::run(const std::vector<runtime::Bytes>& runs, runtime::Handler done
   while (under_way_ < options_.depth && !waiting_.empty()) begin_next();
 }
 
-void SumCopy::begin_next() {
+void TiedGradientCopy::begin_next() {
   const Message message = std::move(waiting_.front());
   waiting_.pop_front();
   ++under_way_;
@@ -46,7 +46,7 @@ void SumCopy::begin_next() {
   transport_->send(options_.partner, options_.tag, ranges, std::move(through));
 }
 
-std::vector<Wait> SumCopy::waits() const {
+std::vector<Wait> TiedGradientCopy::waits() const {
   if (under_way_ == 0) return {};
   return {{fmt::format("the reduced gradients of {}, {} the other stage", options_.unit,
                        options_.sends ? "which go to" : "which come from"),

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/gradients/use_sum.hpp"
+#include "actors/gradients/tied_gradient_sum.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace ranvier::actors {
 
-class RecordUseSum final : public UseSum {
+class OffloadedTiedGradientSum final : public TiedGradientSum {
  public:
   struct Options {
     std::size_t unit = 0;            ///< of the stage
@@ -22,7 +22,8 @@ class RecordUseSum final : public UseSum {
   [[nodiscard]] static std::size_t place_bytes(std::size_t message_bytes) noexcept { return 2 * message_bytes; }
 
   /// All outlive it.
-  RecordUseSum(const RankContext& context, const UnitStates& states, GradientRecords& records, Options options);
+  OffloadedTiedGradientSum(const RankContext& context, const UnitStates& states, GradientRecords& records,
+                           Options options);
 
   void run(runtime::Handler done) override;
   [[nodiscard]] std::vector<Wait> waits() const override;

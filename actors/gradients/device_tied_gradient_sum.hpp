@@ -1,7 +1,7 @@
 // The sum of two uses that are on the device. What comes from another stage comes message by message.
 #pragma once
 
-#include "actors/gradients/use_sum.hpp"
+#include "actors/gradients/tied_gradient_sum.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/unit_states.hpp"
 
@@ -11,7 +11,7 @@
 
 namespace ranvier::actors {
 
-class DeviceUseSum final : public UseSum {
+class DeviceTiedGradientSum final : public TiedGradientSum {
  public:
   struct Options {
     std::optional<int> partner;      ///< the rank that has the other use; none: it is use 1 of this stage
@@ -19,7 +19,7 @@ class DeviceUseSum final : public UseSum {
     std::vector<std::byte*> places;  ///< of message_bytes each, on the device: as many messages at a time
   };
   /// All outlive it.
-  DeviceUseSum(const RankContext& context, const UnitState& unit, Options options);
+  DeviceTiedGradientSum(const RankContext& context, const UnitState& unit, Options options);
 
   void run(runtime::Handler done) override;
   [[nodiscard]] std::vector<Wait> waits() const override;

@@ -1,4 +1,4 @@
-#include "actors/gradients/record_use_sum.hpp"
+#include "actors/gradients/offloaded_tied_gradient_sum.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -7,8 +7,8 @@
 
 namespace ranvier::actors {
 
-RecordUseSum::RecordUseSum(const RankContext& context, const UnitStates& states, GradientRecords& records,
-                           Options options)
+OffloadedTiedGradientSum::OffloadedTiedGradientSum(const RankContext& context, const UnitStates& states,
+                                                   GradientRecords& records, Options options)
     : loop_(&context.loop),
       transport_(&context.transport),
       stream_(context.compute),
@@ -19,7 +19,7 @@ RecordUseSum::RecordUseSum(const RankContext& context, const UnitStates& states,
       dtype_(states.precision().gradient),
       stretches_(records.stretches(options_.unit, options_.message_bytes)) {}
 
-void RecordUseSum::run(runtime::Handler done) {
+void OffloadedTiedGradientSum::run(runtime::Handler done) {
   expect(!done_, "the uses of {} are added twice at a time", unit_->spec->name);
   if (stretches_.empty()) return loop_->post(std::move(done));
   done_ = std::move(done);
@@ -29,7 +29,7 @@ void RecordUseSum::run(runtime::Handler done) {
   for (std::byte* place : options_.places) begin_next(place);
 }
 
-void RecordUseSum::begin_next(std::byte* place) {
+void OffloadedTiedGradientSum::begin_next(std::byte* place) {
   if (begun_ == stretches_.size()) return;
   const std::size_t number = begun_++;
   const GradientRecords::Stretch& stretch = stretches_[number];
@@ -49,7 +49,7 @@ void RecordUseSum::begin_next(std::byte* place) {
 }
 
 /// In the order of the receives, whatever came from the tier first.
-void RecordUseSum::send_fetched() {
+void OffloadedTiedGradientSum::send_fetched() {
   for (; sent_ < exchanges_.size() && exchanges_[sent_].mine != nullptr; ++sent_) {
     const std::size_t number = sent_;
     std::byte* const place = exchanges_[number].mine;
@@ -60,7 +60,7 @@ void RecordUseSum::send_fetched() {
   }
 }
 
-void RecordUseSum::one_there(std::size_t number, std::byte* place) {
+void OffloadedTiedGradientSum::one_there(std::size_t number, std::byte* place) {
   if (--exchanges_[number].missing > 0) return;
   runtime::add(stream_, place, place + options_.message_bytes, dtype_, stretches_[number].elements());
   loop_->after_work(stream_, {"gradients", "the sum of the uses of", unit_->spec->name}, [this, number, place] {
@@ -71,7 +71,7 @@ void RecordUseSum::one_there(std::size_t number, std::byte* place) {
   });
 }
 
-std::vector<Wait> RecordUseSum::waits() const {
+std::vector<Wait> OffloadedTiedGradientSum::waits() const {
   if (!done_ || !options_.partner) return {};
   return {{fmt::format("the gradients of the other use of {}", unit_->spec->name), options_.partner, since_}};
 }
