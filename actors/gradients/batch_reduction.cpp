@@ -29,7 +29,7 @@ BatchReduction::Plan BatchReduction::plan(Planner& planner, bool every_step_coun
                                       .name = "accumulated gradients"},
                                      shapes);
   if (planner.tiers.gradients != TierKind::device) plan.chunks = RecordChunkSums::plan(planner, every_step_counts);
-  plan.squares = GradientSquares::plan(planner);
+  plan.squares = GradientSquaredNorm::plan(planner);
   return plan;
 }
 

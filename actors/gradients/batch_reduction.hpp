@@ -5,7 +5,7 @@
 
 #include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/chunk_sums.hpp"
-#include "actors/gradients/gradient_squares.hpp"
+#include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/gradients/record_chunk_sums.hpp"
 #include "actors/gradients/tied_units.hpp"
 
@@ -20,7 +20,7 @@ class BatchReduction {
   struct Plan {
     HopPipeline::Plan reduction;
     RecordChunkSums::Plan chunks;
-    GradientSquares::Plan squares;
+    GradientSquaredNorm::Plan squares;
   };
   [[nodiscard]] static Plan plan(Planner& planner, bool every_step_counts);
 
@@ -63,7 +63,7 @@ class BatchReduction {
   const UnitStates* states_;
   TiedUnits* tied_;
   HopPipeline reduction_;
-  GradientSquares squares_;
+  GradientSquaredNorm squares_;
   std::unique_ptr<ChunkSums> sums_;
   std::vector<Chunk> chunks_;
   std::vector<bool> ready_;  // by unit

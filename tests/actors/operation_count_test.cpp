@@ -1,6 +1,6 @@
 // A bucket is one piece of work of each kind, however many ranks share the column.
 #include "actors/exchange/operation_count.hpp"
-#include "actors/gradients/gradient_squares.hpp"
+#include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/optimizer/bucket_step.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "models/gpt.hpp"
@@ -46,7 +46,7 @@ Launches launches(actors::RankPlan& plan) {
   actors::RankResources rank(simulation.loop(0), simulation.transport(0), *device, plan.memory, plan.tiers);
   plan.states->bind(rank.context().arena);
   const runtime::Stream& stream = rank.context().compute.stream();
-  actors::GradientSquares squares(rank.context(), plan, plan.gradients.batch.squares);
+  actors::GradientSquaredNorm squares(rank.context(), plan, plan.gradients.batch.squares);
   const actors::StateRecords states(rank.context(), plan, plan.optimizer.states);
   actors::BucketStep step(rank.context(), plan, plan.optimizer.step, states);
   Launches made;

@@ -11,14 +11,14 @@
 
 namespace ranvier::actors {
 
-class GradientSquares {
+class GradientSquaredNorm {
  public:
   struct Plan {
     runtime::MemoryId block_sums, squares;
   };
   [[nodiscard]] static Plan plan(Planner& planner);
 
-  GradientSquares(const RankContext& context, const ModelShare& share, const Plan& plan);
+  GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan);
 
   /// Before a batch.
   void start();

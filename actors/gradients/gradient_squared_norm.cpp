@@ -1,4 +1,4 @@
-#include "actors/gradients/gradient_squares.hpp"
+#include "actors/gradients/gradient_squared_norm.hpp"
 
 #include "runtime/kernels/elementwise.hpp"
 
@@ -21,7 +21,7 @@ std::size_t blocks_of(const UnitState& unit) { return unit.cut.pieces(unit.reduc
 
 }  // namespace
 
-GradientSquares::Plan GradientSquares::plan(Planner& planner) {
+GradientSquaredNorm::Plan GradientSquaredNorm::plan(Planner& planner) {
   const auto& units = planner.share.states->all();
   std::size_t sums = 0;
   for (const UnitState& unit : units) sums += blocks_of(unit);
@@ -33,7 +33,7 @@ GradientSquares::Plan GradientSquares::plan(Planner& planner) {
   return plan;
 }
 
-GradientSquares::GradientSquares(const RankContext& context, const ModelShare& share, const Plan& plan)
+GradientSquaredNorm::GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan)
     : stream_(context.compute), states_(share.states.get()), buckets_missing_(states_->all().size()) {
   float* sums = context.arena.slot_as<float>(plan.block_sums);
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
@@ -43,11 +43,11 @@ GradientSquares::GradientSquares(const RankContext& context, const ModelShare& s
   }
 }
 
-void GradientSquares::start() {
+void GradientSquaredNorm::start() {
   for (std::size_t u = 0; u < buckets_missing_.size(); ++u) buckets_missing_[u] = states_->all()[u].cut.buckets();
 }
 
-void GradientSquares::take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact) {
+void GradientSquaredNorm::take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact) {
   const UnitState& unit = states_->all()[bucket.unit];
   const collectives::Range slice = unit.cut.slice(bucket.index);
   const std::size_t piece = unit.cut.piece_elements(), begin = unit.reduced.begin + slice.begin;

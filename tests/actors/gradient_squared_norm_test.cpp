@@ -1,5 +1,5 @@
 // Sums of squares of reduced gradients have the same bits however units are cut, and wherever a bucket lies.
-#include "actors/gradients/gradient_squares.hpp"
+#include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "models/gpt.hpp"
 #include "runtime/simulation.hpp"
@@ -44,7 +44,7 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
       }
     });
   }
-  actors::GradientSquares squares(rank.context(), plan, plan.gradients.batch.squares);
+  actors::GradientSquaredNorm squares(rank.context(), plan, plan.gradients.batch.squares);
   squares.start();
   for (const auto& bundle : plan.chunks.bundles) {
     for (const auto& bucket : bundle.buckets) {
