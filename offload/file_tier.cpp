@@ -1,6 +1,6 @@
 #include "offload/file_tier.hpp"
 
-#include "offload/block_sums.hpp"
+#include "offload/block_checksums.hpp"
 #include "offload/job_directory.hpp"
 #include "offload/stripes.hpp"
 #include "offload/transfer_engine.hpp"
@@ -105,7 +105,7 @@ FileTier::~FileTier() = default;
 
 std::size_t FileTier::checksum_bytes(std::span<const std::size_t> regions, std::size_t request_bytes) {
   // However many directories there are, their files have the blocks of the whole space.
-  return BlockSums::count(Stripes(1, request_bytes).begins(regions).back()) * sizeof(std::uint64_t);
+  return BlockChecksums::count(Stripes(1, request_bytes).begins(regions).back()) * sizeof(std::uint64_t);
 }
 
 std::vector<std::size_t> FileTier::region_bytes() const {
@@ -145,7 +145,7 @@ void FileTier::start(std::span<std::uint64_t> sums) {
   for (const Store& store : state.stores) {
     files.push_back({store.file, store.folder->file(), {}});
     if (!state.options.checksums) continue;
-    const std::size_t count = BlockSums::count(store.bytes);
+    const std::size_t count = BlockChecksums::count(store.bytes);
     files.back().sums.emplace(sums.first(count));
     sums = sums.subspan(count);
   }

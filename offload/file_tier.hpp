@@ -29,7 +29,7 @@ struct FileTierOptions {
   std::size_t request_bytes = std::size_t{1} << 20;  ///< of the largest request; also what is striped
   bool uring = true;                                 ///< ask for io_uring
   bool direct = true;                                ///< ask for O_DIRECT
-  bool checksums = false;  ///< compare what is read back with what was written (block_sums.hpp)
+  bool checksums = false;  ///< compare what is read back with what was written (block_checksums.hpp)
 };
 
 class FileTier final : public NvmeTier {

@@ -3,7 +3,7 @@
 // EAGAIN. Transfers are begun in the order of start(); a thread of its own does all of it and posts what is done.
 #pragma once
 
-#include "offload/block_sums.hpp"
+#include "offload/block_checksums.hpp"
 #include "offload/io_queue.hpp"
 #include "offload/stripes.hpp"
 #include "runtime/event_loop.hpp"
@@ -33,8 +33,8 @@ class TransferEngine {
  public:
   struct File {
     int descriptor = -1;
-    std::filesystem::path path;     ///< what an error names
-    std::optional<BlockSums> sums;  ///< what is read back is checked with, if anything
+    std::filesystem::path path;          ///< what an error names
+    std::optional<BlockChecksums> sums;  ///< what is read back is checked with, if anything
   };
 
   /// One file for each directory of `stripes`. The loop and the descriptors outlive the engine.

@@ -26,7 +26,7 @@ GradientSquaredNorm::Plan GradientSquaredNorm::plan(Planner& planner) {
   std::size_t sums = 0;
   for (const UnitState& unit : units) sums += blocks_of(unit);
   Plan plan;
-  plan.block_sums = planner.memory.add(
+  plan.block_checksums = planner.memory.add(
       {MemoryKind::workspace, MemorySpace::device, "sums of squares of blocks", sums * sizeof(float), 1});
   plan.squares = planner.memory.add(
       {MemoryKind::workspace, MemorySpace::pinned, "sums of squares", sizeof(double), units.size()});
@@ -35,9 +35,9 @@ GradientSquaredNorm::Plan GradientSquaredNorm::plan(Planner& planner) {
 
 GradientSquaredNorm::GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan)
     : stream_(context.compute), states_(share.states.get()), buckets_missing_(states_->all().size()) {
-  float* sums = context.arena.slot_as<float>(plan.block_sums);
+  float* sums = context.arena.slot_as<float>(plan.block_checksums);
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
-    block_sums_.push_back(sums);
+    block_checksums_.push_back(sums);
     sums += blocks_of(states_->all()[u]);
     squares_.push_back(context.arena.slot_as<double>(plan.squares, u));
   }
@@ -55,12 +55,12 @@ void GradientSquaredNorm::take(const ChunkSchedule::Bucket& bucket, const std::b
   const std::size_t ahead = unit.spec->elements() - std::min(unit.spec->elements(), begin);
   const std::size_t elements = std::min(unit.cut.elements(unit.reduced, bucket.index),
                                         ahead / piece * slice.count + std::min(ahead % piece, slice.count));
-  runtime::sums_of_squares(stream_, block_sums_[bucket.unit] + slice.begin / runtime::squares_block_elements,
+  runtime::sums_of_squares(stream_, block_checksums_[bucket.unit] + slice.begin / runtime::squares_block_elements,
                            blocks_of_piece(unit), gradients,
                            {.run = slice.count, .stride = compact ? slice.count : piece},
                            states_->precision().gradient, elements);
   if (--buckets_missing_[bucket.unit] == 0) {
-    runtime::sum(stream_, squares_[bucket.unit], block_sums_[bucket.unit], blocks_of(unit));
+    runtime::sum(stream_, squares_[bucket.unit], block_checksums_[bucket.unit], blocks_of(unit));
   }
 }
 

@@ -14,7 +14,7 @@ namespace ranvier::actors {
 class GradientSquaredNorm {
  public:
   struct Plan {
-    runtime::MemoryId block_sums, squares;
+    runtime::MemoryId block_checksums, squares;
   };
   [[nodiscard]] static Plan plan(Planner& planner);
 
@@ -31,7 +31,7 @@ class GradientSquaredNorm {
  private:
   runtime::StreamView stream_;
   const UnitStates* states_;
-  std::vector<float*> block_sums_;            // by unit, piece by piece
+  std::vector<float*> block_checksums_;       // by unit, piece by piece
   std::vector<double*> squares_;              // by unit
   std::vector<std::size_t> buckets_missing_;  // by unit
 };

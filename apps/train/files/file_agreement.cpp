@@ -4,7 +4,7 @@
 #include "models/weights/adapter_files.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
-#include "offload/block_sums.hpp"
+#include "offload/block_checksums.hpp"
 #include "offload/tier.hpp"
 
 #include <fmt/ranges.h>
@@ -191,7 +191,7 @@ std::uint64_t fingerprint(const fs::path& path, std::size_t whole_bytes) {
       const std::size_t read = file.read(at, part);
       std::fill(buffer.begin() + static_cast<std::ptrdiff_t>(read), buffer.end(), std::byte{0});
       for (std::size_t block = 0; block < part.size(); block += block_bytes)
-        sum = join(sum, offload::BlockSums::sum_of((at + block) / block_bytes, buffer.data() + block));
+        sum = join(sum, offload::BlockChecksums::sum_of((at + block) / block_bytes, buffer.data() + block));
     }
   };
   const std::uint64_t whole = std::min(bytes, std::max<std::uint64_t>(whole_bytes, header_bytes(path, file)));

@@ -1,4 +1,4 @@
-#include "offload/block_sums.hpp"
+#include "offload/block_checksums.hpp"
 
 #include "tests/offload/blocks.hpp"
 #include "tests/seeds.hpp"
@@ -17,17 +17,17 @@ namespace {
 
 /// Sums of a file of zeros, with their memory.
 struct Sums {
-  explicit Sums(std::uint64_t file_bytes) : memory(BlockSums::count(file_bytes)) {}
+  explicit Sums(std::uint64_t file_bytes) : memory(BlockChecksums::count(file_bytes)) {}
 
   std::vector<std::uint64_t> memory;
-  BlockSums of_file{memory};
+  BlockChecksums of_file{memory};
 };
 
 }  // namespace
 
 TEST_CASE("blocks are as they were written, or zero where nothing was") {
   Sums ten(10 * 4096);
-  BlockSums& sums = ten.of_file;
+  BlockChecksums& sums = ten.of_file;
   const Blocks zeros(10 * 4096), written = Blocks::random(3 * 4096, 1);
   CHECK(!sums.first_damaged(0, zeros.span()));
   CHECK(sums.first_damaged(8192, written.span()) == 8192);
@@ -42,7 +42,7 @@ TEST_CASE("blocks are as they were written, or zero where nothing was") {
 TEST_CASE("every changed bit, and a block from another place, is noticed") {
   const Blocks written = Blocks::random(4 * 4096, 2);
   Sums four(4 * 4096);
-  BlockSums& sums = four.of_file;
+  BlockChecksums& sums = four.of_file;
   sums.record(0, written.span());
   for (std::size_t bit = 0; bit < 8 * 4096; ++bit) {
     std::byte& byte = written.data()[4096 + bit / 8];
@@ -62,7 +62,7 @@ TEST_CASE("several changes at a time do not make up for each other") {
     std::mt19937_64 random(seed);
     const Blocks written = Blocks::random(4096, seed);
     Sums one(4096);
-    BlockSums& sums = one.of_file;
+    BlockChecksums& sums = one.of_file;
     sums.record(0, written.span());
     const std::byte change = static_cast<std::byte>(1 + random() % 255);
     const std::size_t first = random() % 4096, second = (first + 128 * (1 + random() % 31)) % 4096;  // of one lane

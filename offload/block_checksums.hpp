@@ -10,7 +10,7 @@
 
 namespace ranvier::offload {
 
-class BlockSums {
+class BlockChecksums {
  public:
   /// Numbers for so many bytes of a file.
   [[nodiscard]] static std::size_t count(std::uint64_t file_bytes);
@@ -19,7 +19,7 @@ class BlockSums {
   [[nodiscard]] static std::uint64_t sum_of(std::uint64_t block, const std::byte* data);
 
   /// Of a file of zeros that has count() numbers in `sums`, zeros at first, which outlive this.
-  explicit BlockSums(std::span<std::uint64_t> sums) : sums_(sums) {}
+  explicit BlockChecksums(std::span<std::uint64_t> sums) : sums_(sums) {}
 
   /// Whole blocks were written at `offset`.
   void record(std::uint64_t offset, std::span<const std::byte> blocks);

@@ -1,4 +1,4 @@
-#include "offload/block_sums.hpp"
+#include "offload/block_checksums.hpp"
 
 #include "offload/tier.hpp"
 
@@ -26,7 +26,7 @@ bool is_zero(const std::byte* data) {
 
 }  // namespace
 
-std::uint64_t BlockSums::sum_of(std::uint64_t block, const std::byte* data) {
+std::uint64_t BlockChecksums::sum_of(std::uint64_t block, const std::byte* data) {
   std::array<std::uint64_t, lanes> sums;
   sums.fill(mix(block + 1));
   for (std::size_t at = 0; at < block_bytes; at += sizeof sums) {
@@ -41,17 +41,17 @@ std::uint64_t BlockSums::sum_of(std::uint64_t block, const std::byte* data) {
   return std::max<std::uint64_t>(sum, 1);
 }
 
-std::size_t BlockSums::count(std::uint64_t file_bytes) { return (file_bytes + block_bytes - 1) / block_bytes; }
+std::size_t BlockChecksums::count(std::uint64_t file_bytes) { return (file_bytes + block_bytes - 1) / block_bytes; }
 
-void BlockSums::record(std::uint64_t offset, std::span<const std::byte> blocks) {
+void BlockChecksums::record(std::uint64_t offset, std::span<const std::byte> blocks) {
   for (std::size_t at = 0; at < blocks.size(); at += block_bytes) {
     const std::uint64_t block = (offset + at) / block_bytes;
     sums_[block] = sum_of(block, blocks.data() + at);
   }
 }
 
-std::optional<std::uint64_t> BlockSums::first_damaged(std::uint64_t offset,
-                                                      std::span<const std::byte> blocks) const {
+std::optional<std::uint64_t> BlockChecksums::first_damaged(std::uint64_t offset,
+                                                           std::span<const std::byte> blocks) const {
   for (std::size_t at = 0; at < blocks.size(); at += block_bytes) {
     const std::uint64_t block = (offset + at) / block_bytes;
     const std::byte* data = blocks.data() + at;
