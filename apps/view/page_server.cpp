@@ -46,7 +46,7 @@ constexpr std::string_view page_policy =
 
 std::string_view view_of(beast::string_view text) { return {text.data(), text.size()}; }
 
-PageAnswer plain(http::status status, std::string text) {
+PageResponse plain(http::status status, std::string text) {
   return {.status = static_cast<int>(status), .body = std::make_shared<const std::string>(std::move(text))};
 }
 
@@ -124,7 +124,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     const auto& request = parser->get();
     const std::string_view target = view_of(request.target());
     const std::size_t mark = std::min(target.find('?'), target.size());
-    PageAnswer given;
+    PageResponse given;
     try {
       given = state.answer({.path = target.substr(0, mark),
                             .query = target.substr(std::min(mark + 1, target.size())),
@@ -157,7 +157,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     is_open ? ++state.requests : --state.requests;
   }
 
-  void write(PageAnswer given, bool stays) {
+  void write(PageResponse given, bool stays) {
     count(true);
     body = std::move(given.body);
     const std::string_view reason = view_of(http::obsolete_reason(static_cast<http::status>(given.status)));

@@ -21,7 +21,7 @@ struct PageRequest {
   bool may_wait = true;            ///< whether an answer may come later
 };
 
-struct PageAnswer {
+struct PageResponse {
   int status = 200;
   std::string_view type = "text/plain; charset=utf-8";  ///< lives as long as the program
   std::shared_ptr<const std::string> body;              ///< null: later, if the request may wait
@@ -39,7 +39,7 @@ class PageServer {
     std::chrono::milliseconds answer_time{30'000};     ///< for the client to take it
     std::chrono::milliseconds wait_time{20'000};       ///< for which a request waits at most
   };
-  using Answer = std::function<PageAnswer(const PageRequest&)>;
+  using Answer = std::function<PageResponse(const PageRequest&)>;
 
   /// Listens from here on. `answer` is called on the server's thread, one call at a time; for a request that waits
   /// again after each wake(), and at the end of its time. Throws ErrorCode::usage or ::io with what is wrong and

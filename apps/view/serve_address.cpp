@@ -58,7 +58,7 @@ bool may_ask(std::string_view token, const PageRequest& request) {
   return !none && address.is_loopback();
 }
 
-PageAnswer text_answer(int status, std::string text) {
+PageResponse text_answer(int status, std::string text) {
   return {.status = status, .body = std::make_shared<const std::string>(std::move(text))};
 }
 
@@ -108,7 +108,7 @@ std::string random_token() {
   return token;
 }
 
-PageAnswer answer_about(const LiveRun& run, std::string_view token, const PageRequest& request) {
+PageResponse answer_about(const LiveRun& run, std::string_view token, const PageRequest& request) {
   if (!may_ask(token, request))
     return text_answer(403, token.empty()
                                 ? "ask by way of localhost or 127.0.0.1\n"

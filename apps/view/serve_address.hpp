@@ -32,6 +32,6 @@ struct ServeAddress {
 /// Answers a request about a run: /, /about, /status, /series, /ranks, /metrics, and /phase, which waits for a
 /// change. `token`: what a request has to have, as `?token=` or as `Authorization: Bearer`; empty: only requests to
 /// this machine's own names for itself are answered, so that no page of another site reads them through a browser.
-[[nodiscard]] PageAnswer answer_about(const LiveRun& run, std::string_view token, const PageRequest& request);
+[[nodiscard]] PageResponse answer_about(const LiveRun& run, std::string_view token, const PageRequest& request);
 
 }  // namespace ranvier::apps

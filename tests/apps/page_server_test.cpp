@@ -17,17 +17,17 @@
 
 using namespace ranvier;
 using namespace std::chrono_literals;
-using apps::PageAnswer;
 using apps::PageRequest;
+using apps::PageResponse;
 using apps::PageServer;
 using tests::http_get;
 using tests::HttpClient;
 
 namespace {
 
-PageAnswer text(std::string body) { return {.body = std::make_shared<const std::string>(std::move(body))}; }
+PageResponse text(std::string body) { return {.body = std::make_shared<const std::string>(std::move(body))}; }
 
-PageAnswer echo(const PageRequest& request) {
+PageResponse echo(const PageRequest& request) {
   return text(std::string(request.path) + "|" + std::string(request.query));
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a page's server refuses what it cannot read or does not do, and close
 }
 
 TEST_CASE("an error while a page's answer is made is an answer, and no end of the server") {
-  PageServer server("--serve 0", {}, [](const PageRequest& request) -> PageAnswer {
+  PageServer server("--serve 0", {}, [](const PageRequest& request) -> PageResponse {
     if (request.path == "/bad") throw std::bad_alloc();
     return echo(request);
   });
@@ -126,7 +126,7 @@ TEST_CASE("who does not take a page's answer holds up nobody else, and is gone w
   const auto answer = [&](const PageRequest& request) {
     if (request.path != "/large") return echo(request);
     ++asked;
-    return PageAnswer{.body = large};
+    return PageResponse{.body = large};
   };
   {
     PageServer server("--serve 0", {.unsent_bytes = 2 * large_bytes, .answer_time = 10min}, answer);
@@ -151,7 +151,7 @@ TEST_CASE("a page's server that ends while clients are there ends") {
   std::vector<HttpClient> clients;
   {
     const auto large = std::make_shared<const std::string>(large_bytes, 'x');
-    PageServer server("--serve 0", {}, [&](const PageRequest&) { return PageAnswer{.body = large}; });
+    PageServer server("--serve 0", {}, [&](const PageRequest&) { return PageResponse{.body = large}; });
     for (int i = 0; i < 4; ++i) clients.emplace_back(server.port(), 4096);
     clients[0].send("GET / HTTP/1.1\r\n\r\n");
     clients[1].send("GET / HT");
@@ -167,7 +167,7 @@ TEST_CASE("a request that waits is answered when there is news, or when its time
     if (request.path != "/news") return echo(request);
     ++asked;
     if (news) return text("news");
-    return request.may_wait ? PageAnswer() : text("none");
+    return request.may_wait ? PageResponse() : text("none");
   };
   PageServer server("--serve 0", {.wait_time = 10min}, answer);
   HttpClient first(server.port()), second(server.port());
