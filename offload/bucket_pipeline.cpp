@@ -66,7 +66,7 @@ void BucketPipeline::State::fetch_ahead() {
 
 void BucketPipeline::State::compute_if_due(std::size_t bucket) {
   if (buckets[bucket].phase != Phase::fetched || !buckets[bucket].ready) return;
-  if (options.counting == Counting::on_answer && counts != true) return;
+  if (options.commit_mode == CommitMode::on_answer && counts != true) return;
   buckets[bucket].phase = Phase::computing;
   stages.compute(pass_of(bucket), [this, bucket] {
     if (is_skipped()) return drop(bucket);
@@ -107,7 +107,7 @@ void BucketPipeline::begin(std::function<void(bool counted)> done) {
          "a step of the bucket pipeline begins before the last one has ended");
   state.done = std::move(done);
   state.buckets.assign(state.options.buckets, {});
-  state.counts = state.options.counting == Counting::always ? std::optional(true) : std::nullopt;
+  state.counts = state.options.commit_mode == CommitMode::always ? std::optional(true) : std::nullopt;
   state.next = state.announced = state.gone = 0;
   state.fetch_ahead();
   state.finish_if_done();

@@ -24,7 +24,7 @@
 namespace ranvier::offload {
 
 /// No step takes effect before the whole job knows that it counts: finite gradients, the factor to clip by.
-enum class Counting {
+enum class CommitMode {
   always,     ///< every step counts; nobody answers
   on_answer,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
               ///< left of fetch, compute and store comes after the reduction
@@ -51,7 +51,7 @@ struct BucketStages {
 struct BucketPipelineOptions {
   std::size_t buckets = 0;
   std::size_t depth = 3;  ///< slots: one bucket each to fetch, compute and store at a time
-  Counting counting = Counting::always;
+  CommitMode commit_mode = CommitMode::always;
 };
 
 class BucketPipeline {

@@ -8,7 +8,7 @@
 namespace ranvier::actors {
 
 using offload::BucketPass;
-using offload::Counting;
+using offload::CommitMode;
 using Copy = StateRecords::Copy;
 
 namespace {
@@ -16,7 +16,7 @@ namespace {
 class CommitAtOnce final : public CommitPolicy {
  public:
   explicit CommitAtOnce(Optimizer& optimizer) : CommitPolicy(optimizer) {
-    make_steps(as_reduced(), Counting::always);
+    make_steps(as_reduced(), CommitMode::always);
   }
 
   void begin_states() override { begin_steps(); }
@@ -28,7 +28,7 @@ class CommitAtOnce final : public CommitPolicy {
 class CommitWait final : public CommitPolicy {
  public:
   explicit CommitWait(Optimizer& optimizer) : CommitPolicy(optimizer) {
-    make_steps(share().chunks.from_the_front(), Counting::on_answer);
+    make_steps(share().chunks.from_the_front(), CommitMode::on_answer);
   }
 
   void begin_states() override {
@@ -63,7 +63,7 @@ class CommitFlip final : public CommitPolicy {
     for (const UnitState& unit : share().states->all()) is_ahead_.emplace_back(unit.cut.buckets());
     steps() = BundleSweep(share(), share().chunks.from_the_front());
     steps().pipeline =
-        make_pipeline(steps(), Counting::always, Copy::counts,
+        make_pipeline(steps(), CommitMode::always, Copy::counts,
                       {.fetch = [this](const BucketPass& pass, auto done) { fetch(pass, done); },
                        .compute = [this](const BucketPass& pass, auto done) { step_or_round(pass, done); },
                        .store = [this](const BucketPass& pass, auto done) { store(pass, done); },
@@ -73,7 +73,7 @@ class CommitFlip final : public CommitPolicy {
                              done();  // what layers read was written by the step
                            }});
     ahead_.pipeline = make_pipeline(
-        ahead_, Counting::by_flip, Copy::spare,
+        ahead_, CommitMode::by_flip, Copy::spare,
         {.fetch = [this](const BucketPass& pass,
                          auto done) { states().fetch(bucket_ahead(pass), pass.slot, Copy::spare, done); },
          .compute = [this](const BucketPass& pass, auto done) { step_ahead(pass, done); },
@@ -189,8 +189,9 @@ std::unique_ptr<CommitPolicy> CommitPolicy::make(Optimizer& optimizer) {
   return std::make_unique<CommitWait>(optimizer);
 }
 
-std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const BundleSweep& round, Counting counting,
-                                                                     Copy to, offload::BucketStages stages) {
+std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const BundleSweep& round,
+                                                                     CommitMode commit_mode, Copy to,
+                                                                     offload::BucketStages stages) {
   using Changes = StateRecords::Stage;
   switch (states().changes_in(to)) {
     case Changes::fetch:
@@ -203,7 +204,7 @@ std::unique_ptr<offload::BucketPipeline> CommitPolicy::make_pipeline(const Bundl
       stages.store = guarded(round, to, std::move(stages.store));
       break;
   }
-  return o_->make_pipeline(round, counting, std::move(stages));
+  return o_->make_pipeline(round, commit_mode, std::move(stages));
 }
 
 CommitPolicy::Stage CommitPolicy::guarded(const BundleSweep& round, Copy to, Stage stage) {
@@ -221,11 +222,11 @@ std::vector<std::size_t> CommitPolicy::as_reduced() const {
   return order;
 }
 
-void CommitPolicy::make_steps(const std::vector<std::size_t>& order, Counting counting) {
+void CommitPolicy::make_steps(const std::vector<std::size_t>& order, CommitMode commit_mode) {
   steps() = BundleSweep(share(), order);
   const auto bucket = [this](const BucketPass& pass) { return steps().buckets[pass.bucket].bucket; };
   steps().pipeline = make_pipeline(
-      steps(), counting, Copy::counts,
+      steps(), commit_mode, Copy::counts,
       {.fetch = [this, bucket](const BucketPass& pass,
                                auto done) { states().fetch(bucket(pass), pass.slot, Copy::counts, done); },
        .compute = [this](const BucketPass& pass, auto done) { compute(pass, done); },

@@ -55,14 +55,14 @@ class CommitPolicy {
   }
   /// Of stages that leave states in this copy. The first one that changes it asks the guard.
   [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
-                                                                       offload::Counting counting,
+                                                                       offload::CommitMode commit_mode,
                                                                        StateRecords::Copy to,
                                                                        offload::BucketStages stages);
 
   /// Bundles in the order in which chunks are reduced.
   [[nodiscard]] std::vector<std::size_t> as_reduced() const;
   /// Makes the round of what counts, whose states are fetched, stepped and stored.
-  void make_steps(const std::vector<std::size_t>& order, offload::Counting counting);
+  void make_steps(const std::vector<std::size_t>& order, offload::CommitMode commit_mode);
   /// Likewise, of one bucket.
   void compute(const offload::BucketPass& pass, runtime::Handler done);
   void bucket_stepped(const offload::BucketPass& pass) { o_->bucket_stepped(steps().buckets[pass.bucket].bundle); }

@@ -43,11 +43,12 @@ Optimizer::Optimizer(const RankContext& context, const ModelShare& share, const 
 Optimizer::~Optimizer() = default;
 
 std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSweep& round,
-                                                                  offload::Counting counting,
+                                                                  offload::CommitMode commit_mode,
                                                                   offload::BucketStages stages) const {
   return std::make_unique<offload::BucketPipeline>(
       *loop_,
-      offload::BucketPipelineOptions{.buckets = round.buckets.size(), .depth = plan_.depth, .counting = counting},
+      offload::BucketPipelineOptions{
+          .buckets = round.buckets.size(), .depth = plan_.depth, .commit_mode = commit_mode},
       std::move(stages));
 }
 

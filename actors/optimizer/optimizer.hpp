@@ -113,7 +113,7 @@ class Optimizer final : public Actor {
   };
 
   [[nodiscard]] std::unique_ptr<offload::BucketPipeline> make_pipeline(const BundleSweep& round,
-                                                                       offload::Counting counting,
+                                                                       offload::CommitMode commit_mode,
                                                                        offload::BucketStages stages) const;
   void begin_bundles();
   void ready(std::size_t bucket);

@@ -28,7 +28,7 @@ using namespace ranvier::runtime;
 
 namespace {
 
-constexpr std::array countings = {Counting::always, Counting::on_answer, Counting::by_flip};
+constexpr std::array commit_modes = {CommitMode::always, CommitMode::on_answer, CommitMode::by_flip};
 
 /// The stages of a pipeline that take drawn times, and what was seen of them.
 struct Recorder {
@@ -86,7 +86,7 @@ struct Recorder {
 };
 
 /// Announces all buckets after drawn times, roughly in order or in any, and answers where that is asked.
-void play_step(EventLoop& loop, BucketPipeline& pipeline, Counting counting, std::size_t buckets, bool counts,
+void play_step(EventLoop& loop, BucketPipeline& pipeline, CommitMode commit_mode, std::size_t buckets, bool counts,
                std::mt19937_64& random, const std::function<void(std::size_t)>& on_ready,
                const std::function<void(bool)>& ended) {
   pipeline.begin(ended);
@@ -96,7 +96,7 @@ void play_step(EventLoop& loop, BucketPipeline& pipeline, Counting counting, std
       pipeline.ready(bucket);
     });
   }
-  if (counting != Counting::always)
+  if (commit_mode != CommitMode::always)
     loop.after(std::chrono::microseconds(random() % 2000), [=, &pipeline] { pipeline.answer(counts); });
 }
 
@@ -105,19 +105,20 @@ void play_step(EventLoop& loop, BucketPipeline& pipeline, Counting counting, std
 TEST_CASE("each bucket of a step passes each stage once and in order, in no more slots than the depth") {
   for (const std::uint64_t seed : test::seeds(200)) {
     CAPTURE(seed);
-    for (const Counting counting : countings) {
+    for (const CommitMode commit_mode : commit_modes) {
       std::mt19937_64 random(seed);
       const std::size_t buckets = random() % 12, depth = 1 + random() % 5;
       Simulation simulation(1, {.seed = seed});
       EventLoop& loop = simulation.loop(0);
       Recorder recorder(loop, buckets, seed);
-      BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .counting = counting}, recorder.stages());
+      BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .commit_mode = commit_mode},
+                              recorder.stages());
       int left = 5;
       std::function<void()> next = [&] {
         recorder.new_step();
-        const bool counts = counting == Counting::always || random() % 3 != 0;
+        const bool counts = commit_mode == CommitMode::always || random() % 3 != 0;
         play_step(
-            loop, pipeline, counting, buckets, counts, random,
+            loop, pipeline, commit_mode, buckets, counts, random,
             [&](std::size_t bucket) { recorder.is_ready[bucket] = true; },
             [&, counts](bool counted) {
               CHECK(counted == counts);
@@ -125,7 +126,7 @@ TEST_CASE("each bucket of a step passes each stage once and in order, in no more
               for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
                 CHECK(recorder.begun[bucket] == recorder.ended[bucket]);  // nothing is at work any more
                 if (counted) CHECK(recorder.begun[bucket] == std::array{1, 1, 1, 1});
-                if (!counted && counting == Counting::on_answer)
+                if (!counted && commit_mode == CommitMode::on_answer)
                   CHECK(recorder.begun[bucket][Recorder::compute] == 0);
               }
               if (--left == 0) return loop.stop();
@@ -148,7 +149,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
     std::mt19937_64 random(seed);
     const std::size_t n = 1 + random() % 5000;
     const std::size_t bucket_elements = 1 + random() % 2000, depth = 1 + random() % 4;
-    for (const Counting counting : countings) {
+    for (const CommitMode commit_mode : commit_modes) {
       const BucketLayout layout(n, bucket_elements, {4, 4, 4});
       CAPTURE(n);
       CAPTURE(bucket_elements);
@@ -168,7 +169,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
       EventLoop& loop = simulation.loop(0);
       const auto delay = [&] { return std::chrono::microseconds(random() % 500); };
       SimulatedTier tier(loop, delay);
-      BucketStates states(tier, layout, counting);
+      BucketStates states(tier, layout, commit_mode);
       tier.start();
       for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket)
         std::memcpy(tier.bytes()[0].data() + layout.record_offset(bucket), plain[0].data() + layout.begin(bucket),
@@ -186,7 +187,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
       };
       const auto options = [&] { return AdamWOptions{.learning_rate = 1e-2, .step = counted_steps + 1}; };
       BucketPipeline pipeline(
-          loop, {.buckets = layout.buckets(), .depth = depth, .counting = counting},
+          loop, {.buckets = layout.buckets(), .depth = depth, .commit_mode = commit_mode},
           {.fetch = [&](const BucketPass& pass, Handler done) { states.fetch(pass, slot_of(pass), done); },
            .compute =
                [&](const BucketPass& pass, Handler done) {
@@ -219,10 +220,10 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
 
       int step = 0;
       std::function<void()> next = [&] {
-        const bool counts = counting == Counting::always || step != 1;  // the second is skipped
+        const bool counts = commit_mode == CommitMode::always || step != 1;  // the second is skipped
         std::fill(reduced.begin(), reduced.end(), 1e30f);
         play_step(
-            loop, pipeline, counting, layout.buckets(), counts, random,
+            loop, pipeline, commit_mode, layout.buckets(), counts, random,
             [&](std::size_t bucket) {
               std::copy(gradients[step].begin() + layout.begin(bucket),
                         gradients[step].begin() + layout.end(bucket), reduced.begin() + layout.begin(bucket));
@@ -265,7 +266,7 @@ struct Times {
   int answer_after = 0;  ///< the last gradient
 };
 
-Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth, Counting counting,
+Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth, CommitMode commit_mode,
                       std::vector<std::size_t>* fetched_before_answer = nullptr) {
   Simulation simulation(1, {.longest_post_delay = Duration(0)});
   EventLoop& loop = simulation.loop(0);
@@ -282,7 +283,7 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
     if (!answered && fetched_before_answer != nullptr) fetched_before_answer->push_back(pass.bucket);
     real(pass, done);
   };
-  BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .counting = counting}, stages);
+  BucketPipeline pipeline(loop, {.buckets = buckets, .depth = depth, .commit_mode = commit_mode}, stages);
   Duration end{};
   pipeline.begin([&](bool) {
     end = loop.now();
@@ -291,7 +292,7 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
   for (std::size_t bucket = 0; bucket < buckets; ++bucket)
     loop.after(std::chrono::microseconds(times.between_gradients) * (bucket + 1),
                [&, bucket] { pipeline.ready(bucket); });
-  if (counting != Counting::always)
+  if (commit_mode != CommitMode::always)
     loop.after(std::chrono::microseconds(times.between_gradients * static_cast<int>(buckets) + times.answer_after),
                [&] {
                  answered = true;
@@ -306,17 +307,17 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
 TEST_CASE("stages of different buckets overlap: a step takes little more than its longest part") {
   using namespace std::chrono_literals;
   const Times times{.fetch = 80, .compute = 60, .store = 80, .refresh = 40, .between_gradients = 100};
-  CHECK(time_of_step(times, 20, 3, Counting::always) <= 20 * 100us + 60us + 80us);  // the last gradient's way out
-  CHECK(time_of_step(times, 20, 3, Counting::by_flip) <= 20 * 100us + 60us + 80us);
-  CHECK(time_of_step(times, 20, 1, Counting::always) > 20 * 200us);  // one slot: one after the other
+  CHECK(time_of_step(times, 20, 3, CommitMode::always) <= 20 * 100us + 60us + 80us);  // the last gradient's way out
+  CHECK(time_of_step(times, 20, 3, CommitMode::by_flip) <= 20 * 100us + 60us + 80us);
+  CHECK(time_of_step(times, 20, 1, CommitMode::always) > 20 * 200us);  // one slot: one after the other
   // An answer that compute waits for: the rest of the work comes after the gradients.
-  CHECK(time_of_step(times, 20, 3, Counting::on_answer) >= 20 * 100us + 17 * 80us);
-  CHECK(time_of_step(times, 20, 20, Counting::on_answer) <= 20 * 100us + 60us + 20 * 80us);
+  CHECK(time_of_step(times, 20, 3, CommitMode::on_answer) >= 20 * 100us + 17 * 80us);
+  CHECK(time_of_step(times, 20, 20, CommitMode::on_answer) <= 20 * 100us + 60us + 20 * 80us);
 }
 
 TEST_CASE("while the answer is awaited buckets are fetched into every slot") {
   std::vector<std::size_t> fetched;
-  time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, Counting::on_answer, &fetched);
+  time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, CommitMode::on_answer, &fetched);
   CHECK(fetched == std::vector<std::size_t>{0, 1, 2, 3});
 }
 

@@ -15,8 +15,8 @@ namespace ranvier::offload::tests {
 class BucketStates {
  public:
   /// Reserves the regions. The tier, not started yet, outlives this.
-  BucketStates(Tier& tier, BucketLayout layout, Counting counting) : tier_(tier), layout_(std::move(layout)) {
-    for (int copy = 0; copy < (counting == Counting::by_flip ? 2 : 1); ++copy)
+  BucketStates(Tier& tier, BucketLayout layout, CommitMode commit_mode) : tier_(tier), layout_(std::move(layout)) {
+    for (int copy = 0; copy < (commit_mode == CommitMode::by_flip ? 2 : 1); ++copy)
       copies_.push_back(tier.reserve(runtime::MemoryKind::optimizer, "states", layout_.region_bytes()));
   }
 
