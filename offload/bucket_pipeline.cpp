@@ -66,7 +66,7 @@ void BucketPipeline::State::fetch_ahead() {
 
 void BucketPipeline::State::compute_if_due(std::size_t bucket) {
   if (buckets[bucket].phase != Phase::fetched || !buckets[bucket].ready) return;
-  if (options.commit_mode == CommitMode::on_answer && counts != true) return;
+  if (options.commit_mode == CommitMode::on_resolve && counts != true) return;
   buckets[bucket].phase = Phase::computing;
   stages.compute(pass_of(bucket), [this, bucket] {
     if (is_skipped()) return drop(bucket);
@@ -123,7 +123,7 @@ void BucketPipeline::ready(std::size_t bucket) {
   state.compute_if_due(bucket);
 }
 
-void BucketPipeline::answer(bool counts) {
+void BucketPipeline::resolve(bool counts) {
   State& state = *state_;
   expect(state.done && !state.counts, "an answer for a step of the bucket pipeline that waits for none");
   state.counts = counts;

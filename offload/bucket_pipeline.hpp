@@ -25,9 +25,9 @@ namespace ranvier::offload {
 
 /// No step takes effect before the whole job knows that it counts: finite gradients, the factor to clip by.
 enum class CommitMode {
-  always,     ///< every step counts; nobody answers
-  on_answer,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
-              ///< left of fetch, compute and store comes after the reduction
+  always,      ///< every step counts; nobody answers
+  on_resolve,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
+               ///< left of fetch, compute and store comes after the reduction
   by_flip,  ///< all stages go ahead, into spare copies that the caller has count once the step does. Twice the states
             ///< in the tier, and whatever else refresh writes
 };
@@ -70,7 +70,7 @@ class BucketPipeline {
 
   /// Whether the step counts; once in a step, unless counting is always. A step that does not stops as soon as its
   /// stages at work are done.
-  void answer(bool counts);
+  void resolve(bool counts);
 
   /// Slots in use at most so far.
   [[nodiscard]] std::size_t most_slots() const noexcept;

@@ -28,22 +28,22 @@ class CommitAtOnce final : public CommitPolicy {
 class CommitWait final : public CommitPolicy {
  public:
   explicit CommitWait(Optimizer& optimizer) : CommitPolicy(optimizer) {
-    make_steps(share().chunks.from_the_front(), CommitMode::on_answer);
+    make_steps(share().chunks.from_the_front(), CommitMode::on_resolve);
   }
 
   void begin_states() override {
     begin_steps();
-    if (storing()->counts) steps().pipeline->answer(*storing()->counts);
+    if (storing()->counts) steps().pipeline->resolve(*storing()->counts);
   }
   void reduced(const ChunkSchedule::Chunk&) override {}
   void counts(const runtime::AdamWOptions& adamw) override {
     newest()->adamw = adamw;
     work_on(steps(), steps().bundles.size());
-    if (newest_has_pipeline()) steps().pipeline->answer(true);
+    if (newest_has_pipeline()) steps().pipeline->resolve(true);
   }
   void skips() override {
     for (std::size_t b = 0; b < steps().buckets.size(); ++b) ready(b);
-    if (newest_has_pipeline()) steps().pipeline->answer(false);
+    if (newest_has_pipeline()) steps().pipeline->resolve(false);
     keep_parameters();
   }
 };
@@ -137,7 +137,7 @@ class CommitFlip final : public CommitPolicy {
   }
 
   /// The step is answered. All buckets are ready by now, or will be where gradients pass through places.
-  void end_ahead() { ahead_.pipeline->answer(gradients().needed()); }
+  void end_ahead() { ahead_.pipeline->resolve(gradients().needed()); }
 
   /// Nothing of the steps ahead is at work any more.
   void ahead_over() {

@@ -28,7 +28,7 @@ using namespace ranvier::runtime;
 
 namespace {
 
-constexpr std::array commit_modes = {CommitMode::always, CommitMode::on_answer, CommitMode::by_flip};
+constexpr std::array commit_modes = {CommitMode::always, CommitMode::on_resolve, CommitMode::by_flip};
 
 /// The stages of a pipeline that take drawn times, and what was seen of them.
 struct Recorder {
@@ -97,7 +97,7 @@ void play_step(EventLoop& loop, BucketPipeline& pipeline, CommitMode commit_mode
     });
   }
   if (commit_mode != CommitMode::always)
-    loop.after(std::chrono::microseconds(random() % 2000), [=, &pipeline] { pipeline.answer(counts); });
+    loop.after(std::chrono::microseconds(random() % 2000), [=, &pipeline] { pipeline.resolve(counts); });
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ TEST_CASE("each bucket of a step passes each stage once and in order, in no more
               for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
                 CHECK(recorder.begun[bucket] == recorder.ended[bucket]);  // nothing is at work any more
                 if (counted) CHECK(recorder.begun[bucket] == std::array{1, 1, 1, 1});
-                if (!counted && commit_mode == CommitMode::on_answer)
+                if (!counted && commit_mode == CommitMode::on_resolve)
                   CHECK(recorder.begun[bucket][Recorder::compute] == 0);
               }
               if (--left == 0) return loop.stop();
@@ -296,7 +296,7 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
     loop.after(std::chrono::microseconds(times.between_gradients * static_cast<int>(buckets) + times.answer_after),
                [&] {
                  answered = true;
-                 pipeline.answer(true);
+                 pipeline.resolve(true);
                });
   simulation.run();
   return end;
@@ -311,13 +311,13 @@ TEST_CASE("stages of different buckets overlap: a step takes little more than it
   CHECK(time_of_step(times, 20, 3, CommitMode::by_flip) <= 20 * 100us + 60us + 80us);
   CHECK(time_of_step(times, 20, 1, CommitMode::always) > 20 * 200us);  // one slot: one after the other
   // An answer that compute waits for: the rest of the work comes after the gradients.
-  CHECK(time_of_step(times, 20, 3, CommitMode::on_answer) >= 20 * 100us + 17 * 80us);
-  CHECK(time_of_step(times, 20, 20, CommitMode::on_answer) <= 20 * 100us + 60us + 20 * 80us);
+  CHECK(time_of_step(times, 20, 3, CommitMode::on_resolve) >= 20 * 100us + 17 * 80us);
+  CHECK(time_of_step(times, 20, 20, CommitMode::on_resolve) <= 20 * 100us + 60us + 20 * 80us);
 }
 
 TEST_CASE("while the answer is awaited buckets are fetched into every slot") {
   std::vector<std::size_t> fetched;
-  time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, CommitMode::on_answer, &fetched);
+  time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, CommitMode::on_resolve, &fetched);
   CHECK(fetched == std::vector<std::size_t>{0, 1, 2, 3});
 }
 
@@ -333,6 +333,6 @@ TEST_CASE("calls that do not fit a step are refused") {
   pipeline.ready(0);
   CHECK_THROWS_AS(pipeline.ready(0), Error);
   CHECK_THROWS_AS(pipeline.ready(3), Error);
-  CHECK_THROWS_AS(pipeline.answer(true), Error);  // nobody waits for one
+  CHECK_THROWS_AS(pipeline.resolve(true), Error);  // nobody waits for one
   CHECK_THROWS_AS(pipeline.begin([](bool) {}), Error);
 }
