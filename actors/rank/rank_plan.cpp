@@ -442,11 +442,11 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     std::vector<std::vector<int>> of_units;
     for (const models::UnitSpec& unit : units) of_units.push_back(stages_of.at(unit.name));
     plan.replicas = ReplicaCheck::plan(planner,
-                                       copy_sets(units, of_units,
-                                                 {.grid = options.grid,
-                                                  .layout = &plan.column->layout,
-                                                  .sharding = options.shardings(),
-                                                  .separate_master = plan.states->separate_master()}),
+                                       replica_sets(units, of_units,
+                                                    {.grid = options.grid,
+                                                     .layout = &plan.column->layout,
+                                                     .sharding = options.shardings(),
+                                                     .separate_master = plan.states->separate_master()}),
                                        rank);
   }
   if (options.checkpoint_staging > 0 && options.steps > 0) {

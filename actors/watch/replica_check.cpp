@@ -54,14 +54,14 @@ std::size_t place_of(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-ReplicaCheck::Plan ReplicaCheck::plan(Planner& planner, std::vector<CopySet> sets, int rank) {
+ReplicaCheck::Plan ReplicaCheck::plan(Planner& planner, std::vector<ReplicaSet> sets, int rank) {
   Plan plan{.sets = std::move(sets)};
   const std::vector<UnitState>& units = planner.share.states->all();
   std::map<std::string_view, std::size_t> unit_of;
   for (std::size_t u = 0; u < units.size(); ++u) unit_of.emplace(units[u].spec->name, u);
   std::size_t most_bytes = 0;
   for (std::size_t s = 0; s < plan.sets.size(); ++s) {
-    const CopySet& set = plan.sets[s];
+    const ReplicaSet& set = plan.sets[s];
     if (place_of(set.ranks, rank) == set.ranks.size()) continue;
     plan.copies.push_back({s, unit_of.at(set.unit)});
     most_bytes = std::max(most_bytes, set.range.count * sizeof(float));
@@ -96,20 +96,20 @@ ReplicaCheck::~ReplicaCheck() = default;
 
 std::string ReplicaCheck::details() const {
   if (!done_ || plan_.copies.empty()) return {};
-  const CopySet& set = set_of(std::min(next_copy_, plan_.copies.size() - 1));
+  const ReplicaSet& set = set_of(std::min(next_copy_, plan_.copies.size() - 1));
   return fmt::format("at the {} of {}", to_string(set.array), set.unit);
 }
 
-runtime::DType ReplicaCheck::dtype_of(const CopySet& set) const {
+runtime::DType ReplicaCheck::dtype_of(const ReplicaSet& set) const {
   return set.array == StateKind::parameters ? states_->precision().compute : runtime::DType::f32;
 }
 
-std::size_t ReplicaCheck::pieces_of(const CopySet& set) const {
+std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {
   const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
   return (set.range.count + most - 1) / most;
 }
 
-Range ReplicaCheck::piece_of(const CopySet& set, std::size_t number) const {
+Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {
   const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
   const std::size_t begin = number * most;
   return {set.range.begin + begin, std::min(most, set.range.count - begin)};
@@ -137,7 +137,7 @@ void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport
 
 void ReplicaCheck::read_next() {
   if (reading_ || free_slots_.empty() || next_copy_ == plan_.copies.size()) return;
-  const CopySet& set = set_of(next_copy_);
+  const ReplicaSet& set = set_of(next_copy_);
   const Transfer piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
   if (++next_piece_ == pieces_of(set)) {
     ++next_copy_;
@@ -150,7 +150,7 @@ void ReplicaCheck::read_next() {
 }
 
 void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
-  const CopySet& set = set_of(piece.copy);
+  const ReplicaSet& set = set_of(piece.copy);
   const std::size_t unit = plan_.copies[piece.copy].unit;
   const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
   report_.bytes += bytes;
@@ -170,7 +170,7 @@ void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
 }
 
 void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {
-  const CopySet& set = set_of(piece.copy);
+  const ReplicaSet& set = set_of(piece.copy);
   const std::size_t element = runtime::size_of(dtype_of(set));
   const models::UnitSpec& unit = *states_->all()[plan_.copies[piece.copy].unit].spec;
   const std::size_t begin = piece.range.begin, end = begin + piece.range.count;
@@ -253,8 +253,8 @@ void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
                  agreed_.data() + numbers_per_hash * (first[i] + place_of(plan_.sets[pieces[i].set].ranks, rank)));
   consensus_->agree(agreed_, [this, pieces = std::move(pieces), first = std::move(first)] {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const CopySet& set = plan_.sets[pieces[i].set];
-      Damage damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
+      const ReplicaSet& set = plan_.sets[pieces[i].set];
+      ReplicaMismatch damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
       const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i], set.ranks.size()));
       for (std::size_t c = 0; c < set.ranks.size(); ++c) {
         const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
@@ -277,7 +277,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   if (copy == plan_.copies.size())
     fail(ErrorCode::usage, "rank {} has no {} that another rank has as well, so none can be damaged",
          context_->transport.rank(), to_string(array));
-  const CopySet& set = set_of(copy);
+  const ReplicaSet& set = set_of(copy);
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
   const std::size_t bytes = runtime::size_of(dtype_of(set));
   const std::span<std::byte> value = values(0).first(bytes);

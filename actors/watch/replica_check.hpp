@@ -1,5 +1,5 @@
 // Looks for damage that nobody reported (a bit that flipped in memory, a processor that computes wrongly): hashes all
-// states of which there are several copies (copy_sets.hpp), and compares the hashes.
+// states of which there are several copies (replica_sets.hpp), and compares the hashes.
 //
 //   states → staging (pinned, two pieces) → hash → for each set of copies, the first rank's hash to all ranks
 //     → for sets that differ, the first rank's hashes of pieces → for pieces that differ, the hash of every rank
@@ -12,7 +12,7 @@
 #include "actors/rank/actor.hpp"
 #include "actors/rank/rank_context.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/watch/copy_sets.hpp"
+#include "actors/watch/replica_sets.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,15 +30,15 @@ class ParameterRecords;
 /// What all ranks know after a check.
 struct ReplicaReport {
   std::int64_t step = 0;
-  std::size_t bytes = 0;       ///< of states that this rank compared with others'
-  double seconds = 0;          ///< of this rank
-  std::vector<Damage> damage;  ///< the first few; empty: all copies are equal
+  std::size_t bytes = 0;                ///< of states that this rank compared with others'
+  double seconds = 0;                   ///< of this rank
+  std::vector<ReplicaMismatch> damage;  ///< the first few; empty: all copies are equal
 };
 
 class ReplicaCheck final : public Actor {
  public:
   struct Plan {
-    std::vector<CopySet> sets;
+    std::vector<ReplicaSet> sets;
     std::optional<runtime::MemoryId> staging;  ///< none: this rank has no copy of what others have
     std::size_t piece_bytes = 0;
     /// This rank's copies.
@@ -49,7 +49,7 @@ class ReplicaCheck final : public Actor {
     std::vector<Copy> copies;
   };
   /// All ranks plan the same sets.
-  [[nodiscard]] static Plan plan(Planner& planner, std::vector<CopySet> sets, int rank);
+  [[nodiscard]] static Plan plan(Planner& planner, std::vector<ReplicaSet> sets, int rank);
 
   /// `records` is null where parameters live on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
@@ -73,10 +73,10 @@ class ReplicaCheck final : public Actor {
     collectives::Range range;
   };
 
-  [[nodiscard]] const CopySet& set_of(std::size_t copy) const { return plan_.sets[plan_.copies[copy].set]; }
-  [[nodiscard]] runtime::DType dtype_of(const CopySet& set) const;
-  [[nodiscard]] std::size_t pieces_of(const CopySet& set) const;
-  [[nodiscard]] collectives::Range piece_of(const CopySet& set, std::size_t number) const;
+  [[nodiscard]] const ReplicaSet& set_of(std::size_t copy) const { return plan_.sets[plan_.copies[copy].set]; }
+  [[nodiscard]] runtime::DType dtype_of(const ReplicaSet& set) const;
+  [[nodiscard]] std::size_t pieces_of(const ReplicaSet& set) const;
+  [[nodiscard]] collectives::Range piece_of(const ReplicaSet& set, std::size_t number) const;
   [[nodiscard]] std::span<std::byte> values(std::size_t slot) const;
   /// Beside each slot's values, for blocks of files that have them.
   [[nodiscard]] std::span<std::byte> blocks(std::size_t slot) const;

@@ -307,7 +307,8 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
                                       : fmt::format("compared {} of states of rank 0 with their copies in {:.3f} s",
                                                     runtime::format_bytes(report.bytes), report.seconds));
   }
-  for (const Damage& damage : report.damage) lines.push_back("silent damage: " + describe(damage, options_.grid));
+  for (const ReplicaMismatch& damage : report.damage)
+    lines.push_back("silent damage: " + describe(damage, options_.grid));
   if (follows)
     lines.push_back(fmt::format("silent damage: {}", *follows == BadStepOptions::Action::rollback
                                                          ? "back to the last checkpoint"
@@ -320,7 +321,7 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
   }
   if (!records() || !follows) return;
   write_held();
-  for (const Damage& damage : report.damage) {
+  for (const ReplicaMismatch& damage : report.damage) {
     write(fmt::format(
         R"({{"damage":{},"unit":"{}","state":"{}","begin":{},"end":{},"ranks":[{}],"others":[{}],"action":"{}"}})"
         "\n",

@@ -10,8 +10,8 @@
 
 using namespace ranvier;
 using actors::BadStepOptions;
-using actors::CopySet;
-using actors::Damage;
+using actors::ReplicaMismatch;
+using actors::ReplicaSet;
 using actors::StateKind;
 using actors::TierKind;
 using runtime::DType;
@@ -23,7 +23,7 @@ using Fault = actors::TrainerOptions::Fault;
 namespace {
 
 /// Two units of which the first one is on both stages of two rows, or of three rows on one stage.
-std::vector<CopySet> sets_of(const char* sharding, runtime::GridShape grid, bool separate_master) {
+std::vector<ReplicaSet> sets_of(const char* sharding, runtime::GridShape grid, bool separate_master) {
   const std::vector<models::UnitSpec> units = {
       {.name = "tied", .parameters = {{.name = "w", .shape = {96}}}},
       {.name = "own", .parameters = {{.name = "w", .shape = {96}}}},
@@ -32,15 +32,15 @@ std::vector<CopySet> sets_of(const char* sharding, runtime::GridShape grid, bool
   const collectives::ShardLayout layout(nodes, 1, 0);
   const std::vector<std::vector<int>> stages =
       grid.g_inter == 2 ? std::vector<std::vector<int>>{{0, 1}, {1}} : std::vector<std::vector<int>>{{0}, {0}};
-  return actors::copy_sets(units, stages,
-                           {.grid = grid,
-                            .layout = &layout,
-                            .sharding = collectives::parse_sharding(sharding),
-                            .separate_master = separate_master});
+  return actors::replica_sets(units, stages,
+                              {.grid = grid,
+                               .layout = &layout,
+                               .sharding = collectives::parse_sharding(sharding),
+                               .separate_master = separate_master});
 }
 
 /// What a check of a job finds where a bit of that array flips on that rank.
-Damage found_damage(actors::TrainerOptions options, int rank, StateKind array) {
+ReplicaMismatch found_damage(actors::TrainerOptions options, int rank, StateKind array) {
   options.bad_steps.action = BadStepOptions::Action::rollback;
   options.fault = Fault{.rank = rank, .step = 2, .kind = Fault::Kind::damage, .array = array};
   const auto result = run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1);
@@ -69,7 +69,7 @@ actors::TrainerOptions checked_run(runtime::GridShape grid, const char* sharding
 TEST_CASE("rows that hold the same elements are a set of copies, and so are the stages of a tied unit") {
   const auto whole = sets_of("ddp", {1, 3}, false);
   REQUIRE(whole.size() == 6);
-  for (const CopySet& set : whole) {
+  for (const ReplicaSet& set : whole) {
     CHECK(set.ranks == std::vector<int>{0, 1, 2});
     CHECK(set.range == collectives::Range{0, 96});
   }
@@ -105,14 +105,14 @@ TEST_CASE("a bit that flips on one of three rows is found at the next check, and
       CAPTURE(to_string(array));
       auto options = checked_run({1, 3}, "ddp");
       if (half) options.precision = {DType::bf16, DType::f32};
-      const Damage damage = found_damage(options, 1, array);
+      const ReplicaMismatch damage = found_damage(options, 1, array);
       CHECK(damage.array == array);
       CHECK(damage.range.begin == 0);
       CHECK(damage.ranks == std::vector<int>{1});
       CHECK(damage.others == std::vector<int>{0, 2});
     }
   }
-  const Damage parameters = found_damage(checked_run({1, 3}, "zero1"), 2, StateKind::parameters);
+  const ReplicaMismatch parameters = found_damage(checked_run({1, 3}, "zero1"), 2, StateKind::parameters);
   CHECK(parameters.ranks == std::vector<int>{2});
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("of two copies both are named, on two stages too, and damage ends the 
   auto options = checked_run({2, 2}, "zero3");
   options.precision = {DType::bf16, DType::f32};
   options.tiers.optimizer = TierKind::host;
-  const Damage tied = found_damage(options, 3, StateKind::m);
+  const ReplicaMismatch tied = found_damage(options, 3, StateKind::m);
   CHECK(tied.unit == "wte");
   CHECK(tied.ranks == std::vector<int>{1, 3});
   CHECK(tied.others.empty());

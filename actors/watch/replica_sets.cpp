@@ -1,4 +1,4 @@
-#include "actors/watch/copy_sets.hpp"
+#include "actors/watch/replica_sets.hpp"
 
 #include "actors/states/sharded_unit.hpp"
 
@@ -11,8 +11,8 @@ namespace ranvier::actors {
 
 using collectives::Range;
 
-std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
-                               const std::vector<std::vector<int>>& stages, const CopySetOptions& options) {
+std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
+                                     const std::vector<std::vector<int>>& stages, const CopySetOptions& options) {
   const collectives::ShardLayout& layout = *options.layout;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   struct Held {
@@ -29,20 +29,20 @@ std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
     arrays.push_back({StateKind::v, sharding.optimizer});
     return arrays;
   };
-  std::vector<CopySet> sets;
+  std::vector<ReplicaSet> sets;
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::size_t elements = units[u].elements(), padded = padded_elements(units[u], layout.ranks());
     for (const Held& held : arrays_of(units[u].trained)) {
-      std::vector<CopySet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
-                                  CopySet{.unit = units[u].name, .array = held.array});
+      std::vector<ReplicaSet> pieces(static_cast<std::size_t>(layout.pieces(held.scope)),
+                                     ReplicaSet{.unit = units[u].name, .array = held.array});
       for (const int stage : stages[u]) {
         for (int row = 0; row < layout.ranks(); ++row) {
-          CopySet& set = pieces[static_cast<std::size_t>(layout.piece(held.scope, row))];
+          ReplicaSet& set = pieces[static_cast<std::size_t>(layout.piece(held.scope, row))];
           if (set.ranks.empty()) set.range = layout.range(held.scope, padded, row);
           set.ranks.push_back(grid.rank({stage, row}));
         }
       }
-      for (CopySet& set : pieces) {
+      for (ReplicaSet& set : pieces) {
         set.range.count =
             std::min(set.range.begin + set.range.count, elements) - std::min(set.range.begin, elements);
         std::sort(set.ranks.begin(), set.ranks.end());
@@ -68,7 +68,7 @@ std::vector<std::size_t> odd_copies(std::span<const std::uint64_t> hashes) {
   return odd;
 }
 
-std::string describe(const Damage& damage, runtime::GridShape shape) {
+std::string describe(const ReplicaMismatch& damage, runtime::GridShape shape) {
   const runtime::Grid grid(shape, shape.ranks());
   std::vector<std::string> names;
   for (const int rank : damage.ranks) {

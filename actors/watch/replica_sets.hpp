@@ -21,7 +21,7 @@
 namespace ranvier::actors {
 
 /// Copies of an array's elements.
-struct CopySet {
+struct ReplicaSet {
   std::string unit;
   StateKind array = StateKind::parameters;
   collectives::Range range;  ///< elements of the unit, without padding; some
@@ -35,24 +35,24 @@ struct CopySetOptions {
   bool separate_master = false;  ///< otherwise layers' parameters are the master weights
 };
 /// In the order of the architecture's units; `stages` are those of each of them, as stages_of_units() has them.
-[[nodiscard]] std::vector<CopySet> copy_sets(const std::vector<models::UnitSpec>& units,
-                                             const std::vector<std::vector<int>>& stages,
-                                             const CopySetOptions& options);
+[[nodiscard]] std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
+                                                   const std::vector<std::vector<int>>& stages,
+                                                   const CopySetOptions& options);
 
 /// The copies that differ from what most have; all, where there is no such value. Empty: all are equal.
 [[nodiscard]] std::vector<std::size_t> odd_copies(std::span<const std::uint64_t> hashes);
 
 /// Elements of a state of which some rank has another copy than others.
-struct Damage {
+struct ReplicaMismatch {
   std::string unit;
   StateKind array = StateKind::parameters;
   collectives::Range range;  ///< as close as pieces of a check tell
   std::vector<int> ranks;    ///< whose copies differ from what most have; where there is no such value, all
   std::vector<int> others;   ///< whose do not
 
-  friend bool operator==(const Damage&, const Damage&) = default;
+  friend bool operator==(const ReplicaMismatch&, const ReplicaMismatch&) = default;
 };
 /// "rank 2 (stage 0, row 2) has other elements 0 to 1023 of the m of h.3 than ranks 0, 1".
-[[nodiscard]] std::string describe(const Damage& damage, runtime::GridShape grid);
+[[nodiscard]] std::string describe(const ReplicaMismatch& damage, runtime::GridShape grid);
 
 }  // namespace ranvier::actors
