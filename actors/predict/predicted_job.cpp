@@ -104,10 +104,10 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
       profile_(&profile),
       how_(how),
       cluster_(cluster_of(options, profile, how)),
-      twins_(options.grid, options.grid.g_data),
+      equivalent_(options.grid, options.grid.g_data),
       costs_(costs) {
   plan_memory(samples);
-  twins_ = Twins(options.grid, rows_to_simulate());
+  equivalent_ = EquivalentRanks(options.grid, rows_to_simulate());
   if (options.gpu && options.gpu->nccl) {
     const AlgorithmNames& names = options.algorithms;
     nccl_ = std::make_unique<collectives::PhantomNccl>(
@@ -115,7 +115,7 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
         collectives::PhantomNccl::Ways{collectives::nccl_mode(names.all_gather),
                                        collectives::nccl_mode(names.reduce_scatter),
                                        collectives::nccl_mode(names.all_reduce)},
-        twins_.any() ? twins_.absent() : std::vector<bool>());
+        equivalent_.any() ? equivalent_.absent() : std::vector<bool>());
   }
   options_ = steps_of(options, how.steps);
   options_.tiers.files.make = [this](runtime::EventLoop& loop, int rank) {
@@ -229,18 +229,18 @@ void PredictedJob::make_rank(int rank, const models::SampleSource& samples) {
 }
 
 std::unique_ptr<Consensus> PredictedJob::make_consensus(int rank, runtime::Transport& transport) {
-  if (!twins_.any()) return nullptr;
+  if (!equivalent_.any()) return nullptr;
   Ranks& of = ranks_[static_cast<std::size_t>(rank)];
-  std::vector<TwinConsensus::Twin> twins;
-  for (const int other : twins_.others(rank)) {
+  std::vector<EquivalentConsensus::Equivalent> equivalent;
+  for (const int other : equivalent_.others(rank)) {
     runtime::Transport* port = &cluster_.transport(other);
     if (!of.staged.empty())
       port = of.staged
                  .emplace_back(std::make_unique<runtime::StagedTransport>(cluster_.loop(other), *port, *of.device))
                  .get();
-    twins.push_back({cluster_.loop(other), *port});
+    equivalent.push_back({cluster_.loop(other), *port});
   }
-  auto consensus = std::make_unique<TwinConsensus>(cluster_.loop(rank), transport, twins);
+  auto consensus = std::make_unique<EquivalentConsensus>(cluster_.loop(rank), transport, equivalent);
   of.consensus = consensus.get();
   return consensus;
 }
@@ -259,9 +259,9 @@ PredictedJob::Moment PredictedJob::moment(int rank) {
 }
 
 PredictedJob::Traffic PredictedJob::agreement(int rank) {
-  const int simulated = twins_.simulated(rank);
-  const TwinConsensus& consensus = *ranks_[static_cast<std::size_t>(simulated)].consensus;
-  const std::vector<int> others = twins_.others(simulated);
+  const int simulated = equivalent_.simulated(rank);
+  const EquivalentConsensus& consensus = *ranks_[static_cast<std::size_t>(simulated)].consensus;
+  const std::vector<int> others = equivalent_.others(simulated);
   const auto place = static_cast<std::size_t>(std::find(others.begin(), others.end(), rank) - others.begin());
   Traffic traffic;
   const runtime::VirtualNetwork& network = cluster_.network();
@@ -275,7 +275,7 @@ PredictedJob::Traffic PredictedJob::agreement(int rank) {
 
 /// A rank sends what the one does that is simulated for it, but to other ranks where all agree.
 PredictedJob::Traffic PredictedJob::sent(int rank) {
-  const int simulated = twins_.simulated(rank);
+  const int simulated = equivalent_.simulated(rank);
   const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];
   Traffic traffic{.intra = of.after.sent.bytes_intra - of.before.sent.bytes_intra,
                   .inter = of.after.sent.bytes_inter - of.before.sent.bytes_inter,
@@ -320,7 +320,7 @@ Prediction PredictedJob::run() {
                       .done =
                           [this, r] {
                             cluster_.loop(r).stop();
-                            for (const int other : twins_.others(r)) cluster_.loop(other).stop();
+                            for (const int other : equivalent_.others(r)) cluster_.loop(other).stop();
                           }});
     });
   }
@@ -332,7 +332,7 @@ Prediction PredictedJob::run() {
   double idle = 0;
   std::uint64_t messages = 0;
   for (int r = 0; r < count; ++r) {
-    const Ranks& of = ranks_[static_cast<std::size_t>(twins_.simulated(r))];
+    const Ranks& of = ranks_[static_cast<std::size_t>(equivalent_.simulated(r))];
     const double step = runtime::seconds(of.after.time - of.before.time);
     const double busy = runtime::seconds(of.after.busy - of.before.busy);
     idle += step > 0 ? 1 - std::min(1.0, busy / step) : 0;

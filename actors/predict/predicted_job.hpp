@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/predict/prediction.hpp"
-#include "actors/predict/twins.hpp"
+#include "actors/predict/equivalent_ranks.hpp"
 #include "actors/rank/rank.hpp"
 #include "collectives/phantom_nccl.hpp"
 #include "runtime/staged_transport.hpp"
@@ -38,7 +38,9 @@ class PredictedJob {
   [[nodiscard]] Prediction run();
 
   /// The rank, or the one that is simulated for it.
-  [[nodiscard]] Rank& rank(int rank) { return *ranks_.at(static_cast<std::size_t>(twins_.simulated(rank))).rank; }
+  [[nodiscard]] Rank& rank(int rank) {
+    return *ranks_.at(static_cast<std::size_t>(equivalent_.simulated(rank))).rank;
+  }
   [[nodiscard]] runtime::VirtualCluster& cluster() noexcept { return cluster_; }
 
  private:
@@ -57,8 +59,8 @@ class PredictedJob {
         staged;  // its own and those of its twins, where there are
     std::unique_ptr<collectives::CommunicatorSource> source;
     std::unique_ptr<Rank> rank;
-    const TwinConsensus* consensus = nullptr;  // of a rank that stands for others
-    Moment before, after;                      ///< the step that is reported
+    const EquivalentConsensus* consensus = nullptr;  // of a rank that stands for others
+    Moment before, after;                            ///< the step that is reported
   };
 
   /// Of a step.
@@ -69,7 +71,7 @@ class PredictedJob {
   };
 
   [[nodiscard]] int rows_to_simulate() const;
-  [[nodiscard]] bool is_simulated(int rank) const { return twins_.simulated(rank) == rank; }
+  [[nodiscard]] bool is_simulated(int rank) const { return equivalent_.simulated(rank) == rank; }
   void plan_memory(const models::SampleSource& samples);
   [[nodiscard]] RankPlan plan_as_before(int rank, const models::SampleBytes& sample);
   void make_rank(int rank, const models::SampleSource& samples);
@@ -86,7 +88,7 @@ class PredictedJob {
   PredictionOptions how_;
   Prediction prediction_;
   runtime::VirtualCluster cluster_;
-  Twins twins_;
+  EquivalentRanks equivalent_;
   bool pulls_ = false;  // parameters, from the ranks that hold them
   Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;

@@ -1,6 +1,6 @@
 // Ranks that do the same as others of their column at the same time, on other nodes. A prediction needs one of each:
 // where collectives are NCCL's, which know by formula what all their members' links carry, rows of a column meet
-// nowhere else but in the agreement after a batch, and in that the others take part as they would (TwinConsensus).
+// nowhere else but in the agreement after a batch, and in that the others take part as they would (EquivalentConsensus).
 #pragma once
 
 #include "actors/rank/consensus.hpp"
@@ -17,9 +17,9 @@ namespace ranvier::actors {
 /// `nodes`: of every rank.
 [[nodiscard]] int distinct_rows(const TrainerOptions& options, std::span<const int> nodes);
 
-class Twins {
+class EquivalentRanks {
  public:
-  Twins(runtime::GridShape grid, int distinct_rows) : grid_(grid, grid.ranks()), rows_(distinct_rows) {}
+  EquivalentRanks(runtime::GridShape grid, int distinct_rows) : grid_(grid, grid.ranks()), rows_(distinct_rows) {}
 
   [[nodiscard]] bool any() const noexcept { return rows_ < grid_.shape().g_data; }
   /// The rank that is simulated for this one, perhaps itself.
@@ -36,14 +36,15 @@ class Twins {
 
 /// The agreement of a rank that stands for others: they agree as it does, on loops and transports of their own, and it
 /// goes on when the last of them would. What they would say is that they have nothing to say.
-class TwinConsensus final : public Consensus {
+class EquivalentConsensus final : public Consensus {
  public:
-  struct Twin {
+  struct Equivalent {
     runtime::EventLoop& loop;
     runtime::Transport& transport;
   };
   /// All outlive it.
-  TwinConsensus(runtime::EventLoop& loop, runtime::Transport& transport, const std::vector<Twin>& twins);
+  EquivalentConsensus(runtime::EventLoop& loop, runtime::Transport& transport,
+                      const std::vector<Equivalent>& equivalent);
 
   void agree(std::vector<double>& values, runtime::Handler done) override;
 

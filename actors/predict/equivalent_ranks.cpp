@@ -1,4 +1,4 @@
-#include "actors/predict/twins.hpp"
+#include "actors/predict/equivalent_ranks.hpp"
 
 #include "actors/rank/rank_plan.hpp"
 
@@ -42,13 +42,13 @@ int distinct_rows(const TrainerOptions& options, std::span<const int> nodes) {
   return grid.g_data;
 }
 
-int Twins::simulated(int rank) const {
+int EquivalentRanks::simulated(int rank) const {
   runtime::Position position = grid_.position(rank);
   position.row %= rows_;
   return grid_.rank(position);
 }
 
-std::vector<int> Twins::others(int rank) const {
+std::vector<int> EquivalentRanks::others(int rank) const {
   std::vector<int> all;
   runtime::Position position = grid_.position(rank);
   for (position.row += rows_; position.row < grid_.shape().g_data; position.row += rows_)
@@ -56,20 +56,20 @@ std::vector<int> Twins::others(int rank) const {
   return all;
 }
 
-std::vector<bool> Twins::absent() const {
+std::vector<bool> EquivalentRanks::absent() const {
   std::vector<bool> all;
   for (int rank = 0; rank < grid_.shape().ranks(); ++rank) all.push_back(simulated(rank) != rank);
   return all;
 }
 
-TwinConsensus::TwinConsensus(runtime::EventLoop& loop, runtime::Transport& transport,
-                             const std::vector<Twin>& twins)
+EquivalentConsensus::EquivalentConsensus(runtime::EventLoop& loop, runtime::Transport& transport,
+                                         const std::vector<Equivalent>& equivalent)
     : Consensus(loop, transport), loop_(&loop) {
-  for (const Twin& twin : twins)
+  for (const Equivalent& twin : equivalent)
     others_.push_back({&twin.loop, std::make_unique<Consensus>(twin.loop, twin.transport, staging_)});
 }
 
-void TwinConsensus::agree(std::vector<double>& values, runtime::Handler done) {
+void EquivalentConsensus::agree(std::vector<double>& values, runtime::Handler done) {
   values_.assign(values.size(), 0.0);
   missing_ = 1 + others_.size();
   done_ = std::move(done);
@@ -78,7 +78,7 @@ void TwinConsensus::agree(std::vector<double>& values, runtime::Handler done) {
   Consensus::agree(values, [this] { one_done(true); });
 }
 
-void TwinConsensus::one_done(bool mine) {
+void EquivalentConsensus::one_done(bool mine) {
   if (--missing_ > 0) return;
   if (mine) return std::exchange(done_, nullptr)();
   loop_->post(std::exchange(done_, nullptr));
