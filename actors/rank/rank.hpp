@@ -104,7 +104,7 @@ class Rank {
   [[nodiscard]] std::vector<StateScalar> scalars() const;
 
   RankPlan plan_;
-  models::KeptSamples samples_;  // of the training
+  models::FilteredSamples samples_;  // of the training
   RankResources resources_;
   Loader::Places load_places_;
   std::vector<std::unique_ptr<Actor>> parts_;

@@ -1,7 +1,7 @@
 // What a training that goes back to a checkpoint hands to the one that goes on from there, as data.
 #pragma once
 
-#include "models/kept_samples.hpp"
+#include "models/filtered_samples.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -34,7 +34,8 @@ constexpr std::size_t directions = 3;
 
 }  // namespace
 
-Trainer::Trainer(const RankContext& context, const RankPlan& plan, models::KeptSamples& samples, const Parts& parts)
+Trainer::Trainer(const RankContext& context, const RankPlan& plan, models::FilteredSamples& samples,
+                 const Parts& parts)
     : context_(&context),
       plan_(&plan),
       options_(plan.options),
@@ -250,7 +251,7 @@ void Trainer::conclude_step() {
   loss_scale_.update(!finite);
   if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
     roll_back(step_ - 1);
-    models::KeptSamples without = *samples_;  // other threads may read of it ahead
+    models::FilteredSamples without = *samples_;  // other threads may read of it ahead
     for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) without.leave_out(range);
     rollback_->left_out = without.left_out();
   }

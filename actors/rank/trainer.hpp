@@ -16,7 +16,7 @@
 #include "actors/rank/sample_writer.hpp"
 #include "actors/watch/bad_steps.hpp"
 #include "actors/watch/replica_check.hpp"
-#include "models/kept_samples.hpp"
+#include "models/filtered_samples.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -68,7 +68,7 @@ class Trainer final : public Actor {
     Checkpointer* checkpointer;
   };
 
-  Trainer(const RankContext& context, const RankPlan& plan, models::KeptSamples& samples, const Parts& parts);
+  Trainer(const RankContext& context, const RankPlan& plan, models::FilteredSamples& samples, const Parts& parts);
 
   [[nodiscard]] const char* name() const noexcept override { return "trainer"; }
   /// Where the training is: steps, samples that were taken and left out, the loss scale, what bad steps are judged by.
@@ -134,7 +134,7 @@ class Trainer final : public Actor {
   const RankContext* context_;
   const RankPlan* plan_;
   const TrainerOptions& options_;
-  models::KeptSamples* samples_;
+  models::FilteredSamples* samples_;
   Parts parts_;
 
   TrainerHooks hooks_;

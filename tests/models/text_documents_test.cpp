@@ -1,5 +1,5 @@
 // Which positions of samples of text belong together, what has no loss, and how many have one.
-#include "models/kept_samples.hpp"
+#include "models/filtered_samples.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
 #include "runtime/error.hpp"
@@ -85,7 +85,7 @@ TEST_CASE("losses are counted as targets have them, whatever the order, the weig
                                     .shuffle_seed = 3,
                                     .documents = Documents::mask,
                                     .document_end = 7});
-  KeptSamples kept(*data.training);
+  FilteredSamples kept(*data.training);
   kept.leave_out({5, 4});
   const auto counted = [](const SampleSource& source, std::int64_t first, int count) {
     const Tokens all = targets(source, first, count);

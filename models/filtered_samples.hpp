@@ -16,10 +16,10 @@ struct SampleRange {
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
 
-class KeptSamples final : public SampleSource {
+class FilteredSamples final : public SampleSource {
  public:
   /// `all` outlives it.
-  explicit KeptSamples(const SampleSource& all) : all_(&all) {}
+  explicit FilteredSamples(const SampleSource& all) : all_(&all) {}
 
   /// Leaves out samples with these numbers in `all`; some may be left out already. Those before them keep their
   /// numbers.

@@ -1,4 +1,4 @@
-#include "models/kept_samples.hpp"
+#include "models/filtered_samples.hpp"
 
 #include "tests/seeds.hpp"
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 using namespace ranvier;
-using models::KeptSamples;
+using models::FilteredSamples;
 using models::SampleRange;
 
 namespace {
@@ -35,7 +35,7 @@ class Numbers final : public models::SampleSource {
 };
 
 using Read = void (models::SampleSource::*)(std::int64_t, int, std::byte*) const;
-std::vector<std::int64_t> read(const KeptSamples& kept, Read how, std::int64_t first, int count) {
+std::vector<std::int64_t> read(const FilteredSamples& kept, Read how, std::int64_t first, int count) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
   (kept.*how)(first, count, reinterpret_cast<std::byte*>(numbers.data()));
   return numbers;
@@ -45,7 +45,7 @@ std::vector<std::int64_t> read(const KeptSamples& kept, Read how, std::int64_t f
 
 TEST_CASE("samples that are left out are stepped over, and those before them keep their numbers") {
   const Numbers all;
-  KeptSamples kept(all);
+  FilteredSamples kept(all);
   kept.leave_out({4, 2});
   kept.leave_out({8, 3});
   CHECK(read(kept, &models::SampleSource::read_inputs, 0, 8) ==
@@ -60,7 +60,7 @@ TEST_CASE("whatever ranges are left out in any order, the others come once each 
   for (const std::uint64_t seed : test::seeds(40)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    KeptSamples kept(all);
+    FilteredSamples kept(all);
     std::vector<bool> gone(200);
     for (int i = 0; i < 6; ++i) {
       const SampleRange range{static_cast<std::int64_t>(random() % 100), static_cast<std::int64_t>(random() % 12)};
