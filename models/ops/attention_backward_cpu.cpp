@@ -21,7 +21,7 @@ struct KeepWeights {
   const float* offsets;
   float log2_scale;
   Mask mask;
-  const KeptBits* kept;
+  const DropoutMask* kept;
   std::size_t first;  ///< row and column of the block at which this product begins
 
   template <std::size_t rows, std::size_t vectors>
@@ -49,7 +49,7 @@ struct KeepGradients {
   float* left;   ///< units along the queries
   float* right;  ///< units along the keys
   const float* deltas;
-  const KeptBits* kept;
+  const DropoutMask* kept;
   std::size_t first;
 
   template <std::size_t rows, std::size_t vectors>
@@ -86,7 +86,7 @@ struct KeepGradients {
 /// a diagonal block's keys nothing was added before.
 template <typename Units, typename E>
 void backward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, std::size_t i0, const Workspace& w,
-                    KeptBits* kept, Ahead ahead, bool opens, E* d_q, const E* q, const E* out, const E* d_out,
+                    DropoutMask* kept, Ahead ahead, bool opens, E* d_q, const E* q, const E* out, const E* d_out,
                     const float* logsumexp) {
   using Unit = typename Units::Unit;
   constexpr std::size_t width = Units::width;
@@ -225,7 +225,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
       const Three<E> d_rows(s, all_d_qkv, number);
       const E *out = all_out + place(number, 0), *d_out = all_d_out + place(number, 0);
       const auto head = view<Units, E>(s, rows, d_out, w);
-      KeptBits kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+      DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
       std::size_t copied = first_head ? 0 : s.T;
       for (std::size_t i = 0; i < s.T; i += block) {
         const std::size_t queries = std::min(block, s.T - i);

@@ -42,7 +42,7 @@ struct KeepScores {
 /// w.factors.
 template <typename Units>
 void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, bool diagonal, float scale,
-                  const KeptBits* kept) {
+                  const DropoutMask* kept) {
   const float log2_scale = scale * log2_e;
   for (std::size_t column = 0; column < queries; column += lanes) {
     const std::size_t rows = diagonal ? std::min(keys, column / Units::stair * Units::stair + Units::stair) : keys;
@@ -72,7 +72,7 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
 /// Queries i0 … of one head.
 template <typename Units, typename E>
 void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, std::size_t i0, const Workspace& w,
-                   KeptBits* kept, Ahead ahead, E* out, float* logsumexp) {
+                   DropoutMask* kept, Ahead ahead, E* out, float* logsumexp) {
   using Unit = typename Units::Unit;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
@@ -157,7 +157,7 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
     const Three<const E> rows = rows_of(number, 0);
     const Sight sight(shape, bounds, number / s.H);
     const auto head = view<Units, E>(s, rows, nullptr, w);
-    KeptBits kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
+    DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
     std::size_t copied = sight.keys_of(begin * block, 1, block).begin;
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t i0 = i * block, queries = std::min(block, s.T - i0);

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
-#include "models/ops/kept_bits.hpp"
+#include "models/ops/dropout_mask.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -23,7 +23,7 @@ using simd::lanes;
 
 inline constexpr std::size_t block = 64;  // queries, keys
 inline constexpr std::size_t step = 16;   // columns are padded to a multiple of it
-static_assert(step % lanes == 0 && block == KeptBits::block);
+static_assert(step % lanes == 0 && block == DropoutMask::block);
 
 /// Of scores before any was seen: finite, and so in powers of two, so that what is masked away weighs nothing.
 inline constexpr float lowest = -FLT_MAX / 2;

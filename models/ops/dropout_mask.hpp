@@ -13,12 +13,13 @@
 namespace ranvier::models {
 
 /// Of one head of one sample. Weight (i, j) is element (h·T + i)·T + j of the sample.
-class KeptBits {
+class DropoutMask {
  public:
   static constexpr std::size_t block = 64;
 
   /// `memory` has room for `block` words.
-  KeptBits(const Dropout& dropout, std::int64_t b, std::size_t head, std::size_t positions, std::uint64_t* memory)
+  DropoutMask(const Dropout& dropout, std::int64_t b, std::size_t head, std::size_t positions,
+              std::uint64_t* memory)
       : key_(dropout.key),
         sample_(static_cast<std::uint64_t>(dropout.first_sample + b)),
         threshold_(static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24f))),
