@@ -169,7 +169,7 @@ void Run::keep_algorithms() {
   const offload::CheckpointReader* reader = resumption_->reader();
   if (reader == nullptr) return;
   column_before_ = column_of_json(reader->manifest().about.if_contains("column"));
-  const KeptColumn now = kept_column(plan_.trainer, plan_.stages.front().column->choices, false);
+  const SavedColumn now = saved_column(plan_.trainer, plan_.stages.front().column->choices, false);
   const actors::AlgorithmNames& flags = options_.trainer.algorithms;
   const ColumnChange change = column_before_ ? column_change(*column_before_, now, flags) : ColumnChange();
   if (run_.speaks() && !change.line.empty()) fmt::print("{}\n", change.line);

@@ -8,7 +8,7 @@
 #include "apps/train/kernels/peak_flops.hpp"
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
-#include "apps/train/plan/kept_column.hpp"
+#include "apps/train/plan/saved_column.hpp"
 #include "apps/train/prediction_check.hpp"
 #include "apps/train/rank_run.hpp"
 #include "apps/train/resumption.hpp"
@@ -79,7 +79,7 @@ class Run {
   Clock::time_point began_;
   JobPlan plan_;
   std::optional<Resumption> resumption_;
-  std::optional<KeptColumn> column_before_;  // of the runs that this one goes on from
+  std::optional<SavedColumn> column_before_;  // of the runs that this one goes on from
   Devices devices_;
   std::optional<NcclConnection> nccl_;
   PeakFlops peak_;

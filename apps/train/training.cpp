@@ -7,7 +7,7 @@
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/trace_file.hpp"
 #include "apps/train/files/weight_source.hpp"
-#include "apps/train/plan/kept_column.hpp"
+#include "apps/train/plan/saved_column.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "apps/view/live_run.hpp"
 #include "runtime/error.hpp"
@@ -147,7 +147,7 @@ void Training::prepare_checkpoints() {
           .job = run_.id, .keep = options.keep, .archive_every = options.archive_every, .about = [this] {
             boost::json::object about = resumption_.about();
             about["loss"] = last_loss_;
-            about["column"] = to_json(kept_column(plan_.trainer, rank_->plan().column->choices, nccl_.chosen()));
+            about["column"] = to_json(saved_column(plan_.trainer, rank_->plan().column->choices, nccl_.chosen()));
             about["time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
             return about;
           }});

@@ -1,4 +1,4 @@
-#include "apps/train/plan/kept_column.hpp"
+#include "apps/train/plan/saved_column.hpp"
 
 #include "collectives/algorithms.hpp"
 
@@ -29,11 +29,11 @@ bool exists(Collective collective, std::string_view name) {
 
 }  // namespace
 
-KeptColumn kept_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices, bool nccl) {
+SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices, bool nccl) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
   std::string sharding = to_string(trainer.sharding);
   if (trainer.trained_sharding) sharding += " trained " + to_string(*trainer.trained_sharding);
-  KeptColumn column{.group_size = shape.group_size, .sharding = std::move(sharding), .nccl = nccl};
+  SavedColumn column{.group_size = shape.group_size, .sharding = std::move(sharding), .nccl = nccl};
   std::map<int, int> number_of;
   for (const int node : shape.node_of_row)
     column.nodes.push_back(number_of.try_emplace(node, static_cast<int>(number_of.size())).first->second);
@@ -42,7 +42,7 @@ KeptColumn kept_column(const actors::TrainerOptions& trainer, const actors::Plan
   return column;
 }
 
-json::object to_json(const KeptColumn& column) {
+json::object to_json(const SavedColumn& column) {
   json::array algorithms;
   for (const AlgorithmNames& team : column.algorithms) {
     json::array of_team;
@@ -56,13 +56,13 @@ json::object to_json(const KeptColumn& column) {
           {"nccl", column.nccl}};
 }
 
-std::optional<KeptColumn> column_of_json(const json::value* value) try {
+std::optional<SavedColumn> column_of_json(const json::value* value) try {
   if (value == nullptr) return std::nullopt;
   const json::object& object = value->as_object();
-  KeptColumn column{.nodes = json::value_to<std::vector<int>>(object.at("nodes")),
-                    .group_size = json::value_to<int>(object.at("group_size")),
-                    .sharding = json::value_to<std::string>(object.at("sharding")),
-                    .nccl = object.at("nccl").as_bool()};
+  SavedColumn column{.nodes = json::value_to<std::vector<int>>(object.at("nodes")),
+                     .group_size = json::value_to<int>(object.at("group_size")),
+                     .sharding = json::value_to<std::string>(object.at("sharding")),
+                     .nccl = object.at("nccl").as_bool()};
   for (std::size_t team = 0; team < column.algorithms.size(); ++team) {
     const json::array& of_team = object.at("algorithms").as_array().at(team).as_array();
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -76,7 +76,7 @@ std::optional<KeptColumn> column_of_json(const json::value* value) try {
   return std::nullopt;
 }
 
-ColumnChange column_change(const KeptColumn& before, const KeptColumn& now, const AlgorithmNames& flags) {
+ColumnChange column_change(const SavedColumn& before, const SavedColumn& now, const AlgorithmNames& flags) {
   const bool flags_differ = before.nodes.size() != now.nodes.size() || before.group_size != now.group_size ||
                             before.sharding != now.sharding;
   if (flags_differ || now.nodes.size() < 2) return {};

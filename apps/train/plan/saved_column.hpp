@@ -12,23 +12,23 @@
 
 namespace ranvier::apps {
 
-struct KeptColumn {
+struct SavedColumn {
   std::vector<int> nodes;  ///< by row, counted from 0 in the order in which they come
   int group_size = 1;
   std::string sharding;
   actors::KeptAlgorithms algorithms;
   bool nccl = false;  ///< which chooses by itself
 
-  friend bool operator==(const KeptColumn&, const KeptColumn&) = default;
+  friend bool operator==(const SavedColumn&, const SavedColumn&) = default;
 };
 
 /// Of a run. `choices`: those of its column.
-[[nodiscard]] KeptColumn kept_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices,
-                                     bool nccl);
+[[nodiscard]] SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices,
+                                       bool nccl);
 
-[[nodiscard]] boost::json::object to_json(const KeptColumn& column);
+[[nodiscard]] boost::json::object to_json(const SavedColumn& column);
 /// None where it is not there, or of another version of the program, with algorithms that this one does not have.
-[[nodiscard]] std::optional<KeptColumn> column_of_json(const boost::json::value* json);
+[[nodiscard]] std::optional<SavedColumn> column_of_json(const boost::json::value* json);
 
 /// What it means for the bits of a training whose runs had `before` that a run would have `now` of itself, where
 /// `flags` say auto.
@@ -36,7 +36,7 @@ struct ColumnChange {
   bool keeps = false;  ///< the algorithms of before are to be taken
   std::string line;    ///< for people; empty: nothing differs, or flags say it
 };
-[[nodiscard]] ColumnChange column_change(const KeptColumn& before, const KeptColumn& now,
+[[nodiscard]] ColumnChange column_change(const SavedColumn& before, const SavedColumn& now,
                                          const actors::AlgorithmNames& flags);
 
 }  // namespace ranvier::apps

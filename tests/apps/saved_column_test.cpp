@@ -1,4 +1,4 @@
-#include "apps/train/plan/kept_column.hpp"
+#include "apps/train/plan/saved_column.hpp"
 
 #include "runtime/json_text.hpp"
 
@@ -9,11 +9,11 @@
 
 using namespace ranvier;
 using apps::column_change;
-using apps::KeptColumn;
+using apps::SavedColumn;
 
 namespace {
 
-KeptColumn four_rows() {
+SavedColumn four_rows() {
   return {
       .nodes = {0, 0, 1, 1},
       .group_size = 2,
@@ -45,17 +45,17 @@ TEST_CASE("rows number their nodes as they come, whatever the machines") {
   trainer.grid = {2, 2};
   trainer.batch_size = 2;
   trainer.node_of = {7, 3, 7, 3};
-  const KeptColumn column = apps::kept_column(trainer, {}, false);
+  const SavedColumn column = apps::saved_column(trainer, {}, false);
   trainer.node_of = {1, 0, 1, 0};
-  CHECK(column == apps::kept_column(trainer, {}, false));
+  CHECK(column == apps::saved_column(trainer, {}, false));
   CHECK(column.nodes == std::vector<int>{0, 1});
   trainer.trained_sharding = collectives::parse_sharding("zero1");
-  CHECK(column.sharding != apps::kept_column(trainer, {}, false).sharding);
+  CHECK(column.sharding != apps::saved_column(trainer, {}, false).sharding);
 }
 
 TEST_CASE("what auto chose is kept where rows lie as before, and where they do not it is said") {
-  const KeptColumn before = four_rows();
-  KeptColumn now = before;
+  const SavedColumn before = four_rows();
+  SavedColumn now = before;
   CHECK(column_change(before, now, {}).line.empty());
   now.algorithms[2].all_reduce = "ring";
   CHECK(column_change(before, now, {}).keeps);
