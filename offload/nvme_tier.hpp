@@ -3,14 +3,14 @@
 #pragma once
 
 #include "offload/tier.hpp"
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 
 #include <functional>
 #include <memory>
 
 namespace ranvier::offload {
 
-class NvmeTier : public Tier, public runtime::Workplace {
+class NvmeTier : public Tier, public runtime::ProgressSource {
  public:
   using Tier::start;
   /// Where checksums are an item of the plan that somebody else added.

@@ -4,12 +4,12 @@
 // Implementations: AsioLoop (real time, one per process), Simulation and VirtualCluster (virtual time, one loop per
 // rank). Actors use only this interface.
 //
-// A loop also records its rank's pending local work (own_work.hpp): after_work() and ends() register the handler that
+// A loop also records its rank's pending local work (pending_work.hpp): after_work() and ends() register the handler that
 // waits for it, so the watchdog can name every wait.
 #pragma once
 
 #include "runtime/clock.hpp"
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 #include "runtime/stream.hpp"
 
 #include <exception>
@@ -46,20 +46,20 @@ class EventLoop : public Clock {
 
   /// Queues `handler` once the work queued on `stream` so far is done. Loop thread only.
   void after_work(StreamView stream, const WorkName& name, Handler handler) {
-    const std::size_t entry = own_work_.begin(name, stream.stream(), now(), std::move(handler));
-    stream.call_back([this, entry] { post([this, entry] { own_work_.end(entry)(); }); });
+    const std::size_t entry = pending_work_.begin(name, stream.stream(), now(), std::move(handler));
+    stream.call_back([this, entry] { post([this, entry] { pending_work_.end(entry)(); }); });
   }
   /// Registers pending local work. The returned function ends it and runs `handler`; call or post it once, on the
   /// loop. Loop thread only.
-  [[nodiscard]] Handler ends(const WorkName& name, const Workplace& where, Handler handler) {
-    const std::size_t entry = own_work_.begin(name, where, now(), std::move(handler));
-    return [this, entry] { own_work_.end(entry)(); };
+  [[nodiscard]] Handler ends(const WorkName& name, const ProgressSource& where, Handler handler) {
+    const std::size_t entry = pending_work_.begin(name, where, now(), std::move(handler));
+    return [this, entry] { pending_work_.end(entry)(); };
   }
   /// Work registered by the two functions above. Loop thread only.
-  [[nodiscard]] const OwnWork& own_work() const noexcept { return own_work_; }
+  [[nodiscard]] const PendingWork& pending_work() const noexcept { return pending_work_; }
 
  private:
-  OwnWork own_work_;
+  PendingWork pending_work_;
 };
 
 }  // namespace ranvier::runtime

@@ -46,7 +46,7 @@ class StagedTransport final : public Transport {
   using Transport::send;
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override;
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override;
-  /// Operations of the underlying transport; copies in progress are listed as local work (own_work.hpp).
+  /// Operations of the underlying transport; copies in progress are listed as local work (pending_work.hpp).
   [[nodiscard]] std::vector<Pending> pending() const override { return host_->pending(); }
 
   /// Allocates pinned memory for these messages, before they are sent. Later allocation could deadlock: a system may

@@ -8,7 +8,7 @@
 //   loop.after_work(stream, {"gradients", "the reduction of", "h.3"}, next);  // handler, once all of it is done
 #pragma once
 
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 #include "runtime/work_cost.hpp"
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct Repeats {
   std::string refused;       ///< reason why recording was given up; empty: still in use
 };
 
-class Stream : public Workplace {
+class Stream : public ProgressSource {
  public:
   using Work = std::function<void(ComputePool&)>;
 

@@ -15,7 +15,7 @@
 
 namespace ranvier::actors {
 
-class GatedSink final : public StateSink, private runtime::Workplace {
+class GatedSink final : public StateSink, private runtime::ProgressSource {
  public:
   /// The loop outlives it.
   explicit GatedSink(runtime::EventLoop& loop) : loop_(&loop) {}

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/rank/actor.hpp"
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 
 #include <vector>
 

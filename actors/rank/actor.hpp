@@ -8,7 +8,7 @@
 #include "collectives/plan.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/error.hpp"
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -107,7 +107,7 @@ Watchdog::Answer Watchdog::own_state() {
                    [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
   for (std::size_t i = 0; i < std::min(latest.size(), mine.news.size() - 1); ++i)
     mine.news[i + 1] = {latest[i].first, latest[i].second.progress};
-  if (loop_->own_work().any()) {
+  if (loop_->pending_work().any()) {
     mine.state = State::computing;
   } else if (const auto oldest = oldest_pending()) {
     mine.state = State::waiting;
@@ -227,7 +227,7 @@ void Watchdog::tick() {
   }
   time_ += period_;
   const auto late = overdue();
-  if (loop_->own_work().any()) began_waiting_ = now;
+  if (loop_->pending_work().any()) began_waiting_ = now;
   for (auto& [peer, state] : peers_) {
     const auto found = std::find_if(late.begin(), late.end(), [&, p = peer](const auto& l) { return l.peer == p; });
     if (found == late.end()) {

@@ -1,7 +1,7 @@
 // Nobody hangs for ever. Three watches, one for each way to hang:
 //
 //   its own work   where a stream or a file of this rank has work and nothing has moved for the timeout, this rank ends
-//                  the job (own_watch.hpp). So does a rank that learns that nothing is under way and nothing awaited
+//                  the job (stall_detector.hpp). So does a rank that learns that nothing is under way and nothing awaited
 //                  any more, here or on any other rank.
 //   the peers      a message that is waited for longer than the timeout makes this rank ask its peer whether it lives.
 //                  A peer that does not answer, or answers that it has nothing to do, is named in an Error. One that
@@ -13,7 +13,7 @@
 #pragma once
 
 #include "actors/rank/actor.hpp"
-#include "actors/watch/own_watch.hpp"
+#include "actors/watch/stall_detector.hpp"
 #include "runtime/trace.hpp"
 #include "runtime/transport.hpp"
 
@@ -37,7 +37,7 @@ class Watchdog {
     std::vector<int> peers;                         ///< whom this rank exchanges messages with; symmetric
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
     std::function<std::vector<Wait>()> waits;       ///< of all parts, for reports; may be null
-    OwnWatch::Details details;                      ///< likewise
+    StallDetector::Details details;                 ///< likewise
     /// What this rank waits for beside the transport's messages, as messages from those ranks; may be null.
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
     std::function<std::uint64_t()> heartbeat;  ///< counts while the loop moves; any thread. Null: no thread
@@ -109,7 +109,7 @@ class Watchdog {
   const runtime::Trace* trace_;
   Options options_;
   const runtime::Duration period_;  // of ticks
-  OwnWatch own_;
+  StallDetector own_;
   std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   struct Heard {

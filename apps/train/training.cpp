@@ -55,7 +55,7 @@ class TurningLoop {
 };
 
 /// What handlers read while the loop loads, piece by piece: nobody else knows that they are at work.
-class LoadedPieces final : public runtime::Workplace {
+class LoadedPieces final : public runtime::ProgressSource {
  public:
   explicit LoadedPieces(const runtime::BlockingWatch& watch) : watch_(watch) {}
   [[nodiscard]] std::string place() const override { return watch_.doing(); }

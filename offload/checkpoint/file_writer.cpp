@@ -57,7 +57,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   void finish_close();
 
   // Constant.
-  const runtime::Workplace& place;
+  const runtime::ProgressSource& place;
   runtime::EventLoop& loop;
   const CheckpointStorage& storage;
   const int depth;

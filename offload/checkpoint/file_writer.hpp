@@ -28,7 +28,7 @@ namespace ranvier::offload {
 /// disk gives none, and a run can do without a checkpoint for long.
 inline constexpr int checkpoint_patience = 30;
 
-class CheckpointFileWriter final : public runtime::Workplace {
+class CheckpointFileWriter final : public runtime::ProgressSource {
  public:
   /// Empty where all went well. Called on the loop, after the call that it belongs to returned.
   using Outcome = std::function<void(const std::string& failure)>;

@@ -67,9 +67,9 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
       loader.load_inputs(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i), count);
       loader.load_targets(10 * i, samples, reinterpret_cast<std::byte*>(values + 2 * samples * i + samples), count);
     }
-    CHECK(loop.own_work().any());
+    CHECK(loop.pending_work().any());
     loop.run();
-    CHECK_FALSE(loop.own_work().any());
+    CHECK_FALSE(loop.pending_work().any());
     for (int i = 0; i < loads; ++i) {
       for (int s = 0; s < samples; ++s) {
         CHECK(values[2 * samples * i + s] == 10 * i + s);

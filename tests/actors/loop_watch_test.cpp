@@ -81,7 +81,7 @@ TEST_CASE("a loop that turns, or that the watchdog has left, is not ended") {
     for (int i = 1; i <= 6; ++i) loop.after(i * timeout / 2, [] { std::this_thread::sleep_for(timeout / 8); });
     loop.after(7 * timeout / 2, [&loop] { loop.stop(); });
     // Without anything at work this rank would stand still.
-    struct Disk final : runtime::Workplace {
+    struct Disk final : runtime::ProgressSource {
       std::string place() const override { return "a disk"; }
       std::uint64_t done() const noexcept override { return ++moves; }
       mutable std::uint64_t moves = 0;

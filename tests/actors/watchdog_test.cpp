@@ -94,7 +94,7 @@ struct Job {
 };
 
 /// Takes the pieces of checkpoints, each after a while, and keeps none.
-class SlowTarget final : public actors::CheckpointTarget, public runtime::Workplace {
+class SlowTarget final : public actors::CheckpointTarget, public runtime::ProgressSource {
  public:
   SlowTarget(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
       : loop_(&loop), delay_(std::move(delay)) {}
@@ -241,7 +241,7 @@ Watched run_watched(const Job& job) {
 constexpr const char* shardings[] = {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"};
 
 /// Work that is done when a test says so.
-class Disk final : public runtime::Workplace {
+class Disk final : public runtime::ProgressSource {
  public:
   std::string place() const override { return "a read of 4096 bytes at offset 8192 of /disk/states"; }
   std::uint64_t done() const noexcept override { return done_; }

@@ -99,7 +99,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
             tiers.fetch(regions[r], 0, runs[r], done);
           }
         });
-        CHECK_FALSE(loop.own_work().any());
+        CHECK_FALSE(loop.pending_work().any());
         for (std::size_t r = 0; r < regions.size(); ++r) {
           std::size_t at = 0;
           bool same = true;

@@ -417,15 +417,15 @@ TEST_CASE("a piece that waits for its time is work of the rank's own, which move
   std::vector<std::uint64_t> done;
   for (int second = 0; second < 4; ++second) {
     loop.after(std::chrono::seconds(second), [&] {
-      REQUIRE(loop.own_work().any());
-      done.push_back(loop.own_work().under_way().front().where->done());
+      REQUIRE(loop.pending_work().any());
+      done.push_back(loop.pending_work().under_way().front().where->done());
     });
   }
   loop.after(std::chrono::seconds(5), [&] { loop.stop(); });
   simulation.run();
   CHECK(std::is_sorted(done.begin(), done.end(), std::less_equal<>()));
   CHECK(sink.pieces == 2);
-  CHECK(!loop.own_work().any());
+  CHECK(!loop.pending_work().any());
 }
 
 TEST_CASE("a rank that does not get on with a checkpoint is named by the one that waits for it") {

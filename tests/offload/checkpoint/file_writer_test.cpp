@@ -98,7 +98,7 @@ TEST_CASE("files of a checkpoint are written whole, one after the other, whateve
         CHECK(told.writes == std::vector<std::string>((bytes + 2 * mib - 1) / (2 * mib)));
         CHECK(holds(storage, path, content));
       }
-      CHECK(!loop.own_work().any());
+      CHECK(!loop.pending_work().any());
       if (!uring) CHECK(writer.description().starts_with("pwrite on threads (io_uring is refused: Operation not"));
       if (!direct) CHECK(writer.description().ends_with("through the system's cache, as it refuses O_DIRECT"));
     }
@@ -252,8 +252,8 @@ TEST_CASE("a disk that is slow holds nothing up, and what it is at can be seen")
     const std::function<void()> look = [&] {
       place = writer.place();
       if (place != expected) return loop.after(std::chrono::milliseconds(1), look);
-      CHECK(loop.own_work().any());
-      CHECK(loop.own_work().under_way().front().where == &writer);
+      CHECK(loop.pending_work().any());
+      CHECK(loop.pending_work().under_way().front().where == &writer);
       goes_on.set_value();
     };
     loop.post(look);

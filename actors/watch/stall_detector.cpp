@@ -1,4 +1,4 @@
-#include "actors/watch/own_watch.hpp"
+#include "actors/watch/stall_detector.hpp"
 
 #include <fmt/format.h>
 
@@ -8,17 +8,17 @@
 namespace ranvier::actors {
 
 using runtime::Duration;
-using runtime::OwnWork;
+using runtime::PendingWork;
 
 namespace {
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 /// The oldest of each place.
-std::vector<OwnWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
-  std::vector<OwnWork::Entry> oldest;
-  std::set<const runtime::Workplace*> known;
-  for (const OwnWork::Entry& entry : loop.own_work().under_way()) {
+std::vector<PendingWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
+  std::vector<PendingWork::Entry> oldest;
+  std::set<const runtime::ProgressSource*> known;
+  for (const PendingWork::Entry& entry : loop.pending_work().under_way()) {
     if (known.insert(entry.where).second) oldest.push_back(entry);
   }
   return oldest;
@@ -26,23 +26,23 @@ std::vector<OwnWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
 
 }  // namespace
 
-std::string OwnWatch::text_of(const OwnWork::Entry& entry) const {
+std::string StallDetector::text_of(const PendingWork::Entry& entry) const {
   const std::string details = details_ ? details_(entry.name.part) : std::string();
   return fmt::format("{}{}{}, {}", to_string(entry.name), details.empty() ? "" : ", ", details,
                      entry.where->place());
 }
 
-std::vector<std::string> OwnWatch::lines() const {
+std::vector<std::string> StallDetector::lines() const {
   std::vector<std::string> lines;
-  for (const OwnWork::Entry& entry : loop_->own_work().under_way())
+  for (const PendingWork::Entry& entry : loop_->pending_work().under_way())
     lines.push_back(fmt::format("{}, for {:.1f} s", text_of(entry), seconds(loop_->now() - entry.since)));
   return lines;
 }
 
-std::optional<std::string> OwnWatch::stuck(Duration period, Duration timeout) {
-  std::map<const runtime::Workplace*, Seen> places;
+std::optional<std::string> StallDetector::stuck(Duration period, Duration timeout) {
+  std::map<const runtime::ProgressSource*, Seen> places;
   std::optional<std::string> worst;
-  for (const OwnWork::Entry& entry : oldest_of_places(*loop_)) {
+  for (const PendingWork::Entry& entry : oldest_of_places(*loop_)) {
     Seen seen{entry.where->done(), {}};
     if (const auto before = places_.find(entry.where); before != places_.end() && before->second.done == seen.done)
       seen.quiet = before->second.quiet + period;
@@ -55,17 +55,17 @@ std::optional<std::string> OwnWatch::stuck(Duration period, Duration timeout) {
   return worst;
 }
 
-std::uint64_t OwnWatch::progress() {
-  for (const OwnWork::Entry& entry : oldest_of_places(*loop_)) {
+std::uint64_t StallDetector::progress() {
+  for (const PendingWork::Entry& entry : oldest_of_places(*loop_)) {
     const std::uint64_t done = entry.where->done();
     progress_ += done - std::exchange(counted_.try_emplace(entry.where, done).first->second, done);
   }
-  return loop_->own_work().ended() + progress_;
+  return loop_->pending_work().ended() + progress_;
 }
 
-std::string OwnWatch::describe() const {
+std::string StallDetector::describe() const {
   std::string text;
-  for (const OwnWork::Entry& entry : oldest_of_places(*loop_)) {
+  for (const PendingWork::Entry& entry : oldest_of_places(*loop_)) {
     text += fmt::format("{}{}, for {:.1f} s", text.empty() ? "" : "; ", text_of(entry),
                         seconds(loop_->now() - entry.since));
   }

@@ -16,13 +16,13 @@
 
 namespace ranvier::actors {
 
-class OwnWatch {
+class StallDetector {
  public:
   /// How far the work of a part has come, for people: "in layer h.5"; empty: nothing is known.
   using Details = std::function<std::string(std::string_view part)>;
 
   /// The loop outlives it. `details` may be null.
-  OwnWatch(const runtime::EventLoop& loop, Details details) : loop_(&loop), details_(std::move(details)) {}
+  StallDetector(const runtime::EventLoop& loop, Details details) : loop_(&loop), details_(std::move(details)) {}
 
   /// To be called every `period`: time is counted in calls, so that a process that was stopped and continued has not
   /// hung. Once nothing has moved for `timeout` where something is under way, says what: "optimizer: the step of h.3 on
@@ -42,13 +42,13 @@ class OwnWatch {
     std::uint64_t done = 0;     ///< there, at the last call
     runtime::Duration quiet{};  ///< since that changed
   };
-  [[nodiscard]] std::string text_of(const runtime::OwnWork::Entry& entry) const;
+  [[nodiscard]] std::string text_of(const runtime::PendingWork::Entry& entry) const;
 
   const runtime::EventLoop* loop_;
   Details details_;
-  std::map<const runtime::Workplace*, Seen> places_;            // with something under way
-  std::map<const runtime::Workplace*, std::uint64_t> counted_;  // done there as it is part of …
-  std::uint64_t progress_ = 0;                                  // … this
+  std::map<const runtime::ProgressSource*, Seen> places_;            // with something under way
+  std::map<const runtime::ProgressSource*, std::uint64_t> counted_;  // done there as it is part of …
+  std::uint64_t progress_ = 0;                                       // … this
 };
 
 }  // namespace ranvier::actors

@@ -1,4 +1,4 @@
-#include "runtime/own_work.hpp"
+#include "runtime/pending_work.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ std::string to_string(const WorkName& name) {
   return text;
 }
 
-std::size_t OwnWork::begin(const WorkName& name, const Workplace& where, Duration now, Handler handler) {
+std::size_t PendingWork::begin(const WorkName& name, const ProgressSource& where, Duration now, Handler handler) {
   if (free_.empty()) {
     free_.push_back(slots_.size());
     slots_.emplace_back();
@@ -26,7 +26,7 @@ std::size_t OwnWork::begin(const WorkName& name, const Workplace& where, Duratio
   return number;
 }
 
-Handler OwnWork::end(std::size_t entry) {
+Handler PendingWork::end(std::size_t entry) {
   Registered& slot = slots_[entry];
   slot.order = 0;
   free_.push_back(entry);
@@ -35,7 +35,7 @@ Handler OwnWork::end(std::size_t entry) {
   return std::exchange(slot.handler, nullptr);
 }
 
-std::vector<OwnWork::Entry> OwnWork::under_way() const {
+std::vector<PendingWork::Entry> PendingWork::under_way() const {
   std::vector<const Registered*> slots;
   for (const Registered& slot : slots_) {
     if (slot.order > 0) slots.push_back(&slot);

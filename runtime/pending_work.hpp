@@ -17,9 +17,9 @@ namespace ranvier::runtime {
 using Handler = std::function<void()>;
 
 /// Background worker whose progress can be observed.
-class Workplace {
+class ProgressSource {
  public:
-  virtual ~Workplace() = default;
+  virtual ~ProgressSource() = default;
   /// Current location, for users: "stream 'compute'", "a read of 1 MiB at offset 4096 of FILE". Any thread.
   [[nodiscard]] virtual std::string place() const = 0;
   /// Number of completed pieces of work or requests; grows with any progress. Any thread.
@@ -38,16 +38,16 @@ struct WorkName {
 [[nodiscard]] std::string to_string(const WorkName& name);
 
 /// Loop thread only.
-class OwnWork {
+class PendingWork {
  public:
   struct Entry {
     WorkName name;
-    const Workplace* where = nullptr;
+    const ProgressSource* where = nullptr;
     Duration since{};
   };
 
   /// Registers `handler`; end() removes and returns it.
-  [[nodiscard]] std::size_t begin(const WorkName& name, const Workplace& where, Duration now, Handler handler);
+  [[nodiscard]] std::size_t begin(const WorkName& name, const ProgressSource& where, Duration now, Handler handler);
   [[nodiscard]] Handler end(std::size_t entry);
 
   [[nodiscard]] bool any() const noexcept { return under_way_ > 0; }
