@@ -178,11 +178,11 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   nodes_.resize(static_cast<std::size_t>(ranks_));
   check_mpi(MPI_Allgather(&lowest, 1, MPI_INT, nodes_.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
-  beats_.emplace(rank_, ranks_);
+  heartbeat_.emplace(rank_, ranks_);
 }
 
 MpiSession::~MpiSession() {
-  beats_.reset();
+  heartbeat_.reset();
   MPI_Finalize();
 }
 
@@ -197,15 +197,15 @@ std::string MpiSession::describe(int rank) const {
   return waiting_.describe ? waiting_.describe(rank) : fmt::format("rank {}", rank);
 }
 
-void MpiSession::tell() { beats_->say(place_, waiting_.watch != nullptr ? waiting_.watch->doing() : ""); }
+void MpiSession::tell() { heartbeat_->send(place_, waiting_.watch != nullptr ? waiting_.watch->doing() : ""); }
 
 std::optional<int> MpiSession::late() const {
   std::optional<int> found;
-  const auto& heard = beats_->heard();
-  for (const int rank : beats_->sources()) {
-    const MpiBeats::Heard& one = heard[static_cast<std::size_t>(rank)];
+  const auto& peers = heartbeat_->peers();
+  for (const int rank : heartbeat_->sources()) {
+    const MpiHeartbeat::PeerStatus& one = peers[static_cast<std::size_t>(rank)];
     if (one.place >= place_) continue;
-    if (!found || one.silent > heard[static_cast<std::size_t>(*found)].silent) found = rank;
+    if (!found || one.silent > peers[static_cast<std::size_t>(*found)].silent) found = rank;
   }
   return found;
 }
@@ -213,7 +213,7 @@ std::optional<int> MpiSession::late() const {
 std::string MpiSession::whom_it_waits_for() const {
   const auto late = this->late();
   if (rank_ == 0 && !late) return "all ranks, which have come as far";
-  const MpiBeats::Heard& one = beats_->heard()[static_cast<std::size_t>(late.value_or(0))];
+  const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(late.value_or(0))];
   return fmt::format("{}, which {}", describe(late.value_or(0)),
                      one.does.empty() ? "has not said what it does" : one.does);
 }
@@ -221,13 +221,13 @@ std::string MpiSession::whom_it_waits_for() const {
 void MpiSession::judge(Duration waited) const {
   const auto late = this->late();
   int lost = -1;
-  for (const int rank : beats_->sources()) {
-    const bool silent = beats_->heard()[static_cast<std::size_t>(rank)].silent >= waiting_.patience;
+  for (const int rank : heartbeat_->sources()) {
+    const bool silent = heartbeat_->peers()[static_cast<std::size_t>(rank)].silent >= waiting_.patience;
     if (silent && (lost < 0 || rank == late)) lost = rank;
   }
   const std::string why = waiting_.why.empty() ? "" : " (" + waiting_.why + ")";
   if (lost >= 0) {
-    const MpiBeats::Heard& one = beats_->heard()[static_cast<std::size_t>(lost)];
+    const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(lost)];
     fail(
         ErrorCode::transport,
         "{} does not answer: {} has waited for it for {:.1f} s outside of a step and has heard nothing from it for "
@@ -247,7 +247,7 @@ void MpiSession::wait(const std::function<bool()>& done) {
   if (done()) return;
   constexpr Duration look_every = 10ms, most_at_once = 1s;  // a longer gap means that the process was stopped
   const Duration say_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
-  beats_->forgive();
+  heartbeat_->reset_timeouts();
   Duration waited{}, said_at = -say_every;
   auto looked = std::chrono::steady_clock::now();
   while (!done()) {
@@ -256,8 +256,8 @@ void MpiSession::wait(const std::function<bool()>& done) {
     if (passed < look_every) continue;
     looked = std::chrono::steady_clock::now();
     waited += passed;
-    beats_->pass(passed);
-    beats_->hear();
+    heartbeat_->pass(passed);
+    heartbeat_->poll();
     if (waiting_.watch != nullptr) waiting_.watch->waits_for(whom_it_waits_for());
     if (waited - said_at >= say_every) {
       said_at = waited;

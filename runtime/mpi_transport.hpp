@@ -3,7 +3,7 @@
 // their handlers in the order of the calls.
 #pragma once
 
-#include "runtime/mpi_beats.hpp"
+#include "runtime/mpi_heartbeat.hpp"
 #include "runtime/transport.hpp"
 
 #include <chrono>
@@ -91,7 +91,7 @@ class MpiSession {
   std::vector<int> nodes_;
   Waiting waiting_;
   std::uint64_t place_ = 0;  // number of collectives reached
-  std::optional<MpiBeats> beats_;
+  std::optional<MpiHeartbeat> heartbeat_;
 };
 
 class MpiTransport final : public Transport, public PollSource {

@@ -13,38 +13,38 @@
 
 namespace ranvier::runtime {
 
-class MpiBeats {
+class MpiHeartbeat {
  public:
-  struct Heard {
+  struct PeerStatus {
     std::uint64_t place = 0;  ///< number of collectives that the rank has reached
     std::string does;         ///< "loads its weights, for 3.0 s"; empty: no message yet
     Duration silent{};        ///< time since its last message, as counted by pass()
   };
 
   /// Collective call of all ranks.
-  MpiBeats(int rank, int ranks);
-  ~MpiBeats();
-  MpiBeats(const MpiBeats&) = delete;
-  MpiBeats& operator=(const MpiBeats&) = delete;
+  MpiHeartbeat(int rank, int ranks);
+  ~MpiHeartbeat();
+  MpiHeartbeat(const MpiHeartbeat&) = delete;
+  MpiHeartbeat& operator=(const MpiHeartbeat&) = delete;
 
   /// Sends to all sources(). Skips peers whose last message is still in flight.
-  void say(std::uint64_t place, const std::string& does);
+  void send(std::uint64_t place, const std::string& does);
   /// Receives all messages that have arrived.
-  void hear();
+  void poll();
   /// Adds `time` to the silence of every rank; hear() resets it for ranks that sent.
   void pass(Duration time);
   /// Resets the silence of all ranks.
-  void forgive();
+  void reset_timeouts();
 
   /// Last message by rank; only entries of sources() are ever set.
-  [[nodiscard]] const std::vector<Heard>& heard() const noexcept { return heard_; }
+  [[nodiscard]] const std::vector<PeerStatus>& peers() const noexcept { return peers_; }
   /// Ranks that this one exchanges messages with: all others on rank 0, else rank 0.
   [[nodiscard]] std::vector<int> sources() const;
 
  private:
   struct State;
   int rank_, ranks_;
-  std::vector<Heard> heard_;
+  std::vector<PeerStatus> peers_;
   std::unique_ptr<State> state_;
 };
 

@@ -1,4 +1,4 @@
-#include "runtime/mpi_beats.hpp"
+#include "runtime/mpi_heartbeat.hpp"
 
 #include "runtime/mpi_error.hpp"
 
@@ -20,7 +20,7 @@ struct Beat {
 
 }  // namespace
 
-struct MpiBeats::State {
+struct MpiHeartbeat::State {
   struct Sent {
     Beat beat;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -29,12 +29,12 @@ struct MpiBeats::State {
   std::map<int, Sent> sent;  // by peer; MPI reads the entries, so they must not move
 };
 
-MpiBeats::MpiBeats(int rank, int ranks)
-    : rank_(rank), ranks_(ranks), heard_(static_cast<std::size_t>(ranks)), state_(std::make_unique<State>()) {
+MpiHeartbeat::MpiHeartbeat(int rank, int ranks)
+    : rank_(rank), ranks_(ranks), peers_(static_cast<std::size_t>(ranks)), state_(std::make_unique<State>()) {
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &state_->communicator), "MPI_Comm_dup");
 }
 
-MpiBeats::~MpiBeats() {
+MpiHeartbeat::~MpiHeartbeat() {
   bool all_gone = true;
   for (auto& [peer, sent] : state_->sent) {
     int done = 1;
@@ -45,14 +45,14 @@ MpiBeats::~MpiBeats() {
   if (!all_gone) static_cast<void>(state_.release());
 }
 
-std::vector<int> MpiBeats::sources() const {
+std::vector<int> MpiHeartbeat::sources() const {
   if (rank_ != 0) return {0};
   std::vector<int> all;
   for (int peer = 1; peer < ranks_; ++peer) all.push_back(peer);
   return all;
 }
 
-void MpiBeats::say(std::uint64_t place, const std::string& does) {
+void MpiHeartbeat::send(std::uint64_t place, const std::string& does) {
   for (const int peer : sources()) {  // messages go both ways between a rank and its sources()
     State::Sent& sent = state_->sent[peer];
     int done = 1;
@@ -65,7 +65,7 @@ void MpiBeats::say(std::uint64_t place, const std::string& does) {
   }
 }
 
-void MpiBeats::hear() {
+void MpiHeartbeat::poll() {
   for (;;) {
     int there = 0;
     MPI_Status status;
@@ -74,16 +74,16 @@ void MpiBeats::hear() {
     Beat beat;
     check_mpi(MPI_Recv(&beat, sizeof beat, MPI_BYTE, status.MPI_SOURCE, 0, state_->communicator, MPI_STATUS_IGNORE),
               "MPI_Recv");
-    heard_[static_cast<std::size_t>(status.MPI_SOURCE)] = {beat.place, beat.does.data(), {}};
+    peers_[static_cast<std::size_t>(status.MPI_SOURCE)] = {beat.place, beat.does.data(), {}};
   }
 }
 
-void MpiBeats::pass(Duration time) {
-  for (Heard& one : heard_) one.silent += time;
+void MpiHeartbeat::pass(Duration time) {
+  for (PeerStatus& one : peers_) one.silent += time;
 }
 
-void MpiBeats::forgive() {
-  for (Heard& one : heard_) one.silent = {};
+void MpiHeartbeat::reset_timeouts() {
+  for (PeerStatus& one : peers_) one.silent = {};
 }
 
 }  // namespace ranvier::runtime
