@@ -102,7 +102,7 @@ Watchdog::Answer Watchdog::own_state() {
   Answer mine;
   mine.idle_hops = idle_hops_;
   mine.news[0] = {transport_->rank(), progress()};
-  std::vector<std::pair<int, Heard>> latest(heard_.begin(), heard_.end());
+  std::vector<std::pair<int, PeerStatus>> latest(heard_.begin(), heard_.end());
   std::stable_sort(latest.begin(), latest.end(),
                    [](const auto& a, const auto& b) { return a.second.at > b.second.at; });
   for (std::size_t i = 0; i < std::min(latest.size(), mine.news.size() - 1); ++i)
@@ -123,7 +123,7 @@ bool Watchdog::take_news(Peer& peer) {
     const auto [known, is_new] = peer.news.try_emplace(news.rank, news.progress);
     any = any || is_new || news.progress > known->second;
     known->second = std::max(known->second, news.progress);
-    Heard& heard = heard_[news.rank];
+    PeerStatus& heard = heard_[news.rank];
     if (news.progress > heard.progress) heard = {news.progress, time_};
   }
   return any;

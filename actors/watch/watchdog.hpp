@@ -112,11 +112,11 @@ class Watchdog {
   StallDetector own_;
   std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  struct Heard {
+  struct PeerStatus {
     std::uint64_t progress = 0;
     runtime::Duration at{};
   };
-  std::map<int, Heard> heard_;  // by rank
+  std::map<int, PeerStatus> heard_;  // by rank
   // Time is counted in ticks: a process that was stopped and continued has not hung.
   runtime::Duration time_{};
   runtime::Duration last_tick_{};      // by the loop's clock
