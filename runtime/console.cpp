@@ -34,7 +34,7 @@ ssize_t StandardOutput::write(void* self, const char* data, std::size_t bytes) {
     const auto lines = static_cast<std::size_t>(std::count(data + written, data + bytes, '\n'));
     output.lost_lines_ += std::max<std::size_t>(1, lines);
     if (std::exchange(output.reason_, error) == 0)
-      say_on_stderr(
+      print_stderr(
           fmt::format("ranvier: warning: the standard output: {}: lines are lost from here on; the run continues\n",
                       std::strerror(error)));
   }
@@ -47,7 +47,7 @@ std::string StandardOutput::loss() const {
                      lost_lines_ > 1 ? "were" : "was", std::strerror(reason_));
 }
 
-void say_on_stderr(std::string_view text) noexcept { static_cast<void>(write_what_fits(STDERR_FILENO, text)); }
+void print_stderr(std::string_view text) noexcept { static_cast<void>(write_what_fits(STDERR_FILENO, text)); }
 
 std::size_t write_what_fits(int file, std::string_view text) noexcept {
   std::size_t written = 0;

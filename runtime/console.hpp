@@ -32,7 +32,7 @@ class StandardOutput {
 };
 
 /// Writes to stderr at once and completely, even if nothing reads it.
-void say_on_stderr(std::string_view text) noexcept;
+void print_stderr(std::string_view text) noexcept;
 
 /// Number of bytes written to the descriptor `file`; fewer than text.size() if the system refused, with errno set.
 std::size_t write_what_fits(int file, std::string_view text) noexcept;

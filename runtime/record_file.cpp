@@ -45,7 +45,7 @@ void RecordFile::append(std::string_view record) {
   held_.emplace_back(record);
   held_bytes_ += record.size();
   if (write_held() || std::exchange(warned_, true)) return;
-  say_on_stderr(
+  print_stderr(
       fmt::format("ranvier: warning: {}: {}; up to {} MiB are held in memory and written once there is space; the "
                   "run continues\n",
                   name_, std::strerror(reason_), max_held_bytes >> 20));

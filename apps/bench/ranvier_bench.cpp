@@ -6,7 +6,7 @@
 #include "apps/bench/profile/profile_bench.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/profile_search_path.hpp"
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/cuda_build.hpp"
 #include "runtime/exit_code.hpp"
@@ -86,7 +86,7 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
 
 /// Prints what ended this rank and ends all others, with everything still there that messages may be at work on.
 [[noreturn]] void end_all(MpiSession& session, const std::exception& error) {
-  apps::say_error(program, error.what());
+  apps::print_error(program, error.what());
   session.abort(exit_code(error_code(error)));
 }
 
@@ -200,11 +200,11 @@ int main(int argc, char** argv) {
     measure(*rank, options, node_of);
     return EXIT_SUCCESS;
   } catch (const apps::FailedTogether& failure) {
-    if (failure.error) apps::say_error(program, failure.error->what());
+    if (failure.error) apps::print_error(program, failure.error->what());
     return exit_code(failure.code);
   } catch (const std::exception& error) {
     if (session) end_all(*session, error);
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

@@ -1,7 +1,7 @@
 // ranvier-checkpoint: looks at checkpoints of a training, checks, compares, exports and prunes them.
 #include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/checkpoint/checkpoint_tool.hpp"
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <fmt/core.h>
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", result.text);
     return result.status;
   } catch (const std::exception& error) {
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

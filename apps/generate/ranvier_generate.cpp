@@ -1,7 +1,7 @@
 // ranvier-generate: writes text that a trained model draws. Text goes to stdout, all else to stderr.
 #include "apps/generate/generate_options.hpp"
 #include "apps/program/default_precision.hpp"
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/generation/generator.hpp"
 #include "models/generation/decoder_model.hpp"
@@ -243,7 +243,7 @@ int main(int argc, char** argv) {
     generate(options);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

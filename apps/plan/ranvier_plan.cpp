@@ -1,7 +1,7 @@
 // ranvier-plan: predicts how fast a training would be on machines that need not be there, and chooses its flags.
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/plan_run.hpp"
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <fmt/core.h>
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", result.text);
     return result.status;
   } catch (const std::exception& error) {
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

@@ -1,5 +1,5 @@
 // ranvier-report: a page about runs of ranvier-train, from the files that they wrote.
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "apps/report/report_options.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     fmt::print("{}", apps::write_report(options));
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

@@ -1,5 +1,5 @@
 // ranvier-tokenize: text files to token files for ranvier-train, llm.c or Megatron.
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
 #include "runtime/exit_code.hpp"
 
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
       run(options);
     return EXIT_SUCCESS;
   } catch (const std::exception& error) {
-    apps::say_error(program, error.what());
+    apps::print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

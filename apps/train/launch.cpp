@@ -2,7 +2,7 @@
 
 #include "apps/plan/start_plan.hpp"
 #include "apps/program/agreement.hpp"
-#include "apps/program/say_error.hpp"
+#include "apps/program/print_error.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/watched_reads.hpp"
@@ -104,7 +104,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
   const std::string what = (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what();
-  say_error(program, what);
+  print_error(program, what);
   if (page != nullptr) page->fail(what);
   if (run != nullptr) run->tell_failure(what);
   session.abort(exit_code(error_code(error)));
@@ -141,7 +141,7 @@ void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, runt
                                        .who = describe(session.rank()),
                                        .end =
                                            [](const std::string& why) {
-                                             runtime::say_on_stderr(fmt::format("ranvier: error: {}\n", why));
+                                             runtime::print_stderr(fmt::format("ranvier: error: {}\n", why));
                                              std::_Exit(exit_code(ErrorCode::device));
                                            },
                                        .tell = [&session] { session.tell(); },
@@ -189,7 +189,7 @@ void hear_signals(const MpiSession& session, const BlockingWatch& watch, const T
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
                                        .blocked = [&watch] { return watch.doing(); },
-                                       .say = runtime::say_on_stderr,
+                                       .say = runtime::print_stderr,
                                        .stopping =
                                            [&options, page](const std::string& cause, const std::string& expected) {
                                              if (page != nullptr)
@@ -264,11 +264,11 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     if (page) page->end(status == stopped_exit_code);
     std::fflush(stdout);
     if (const std::string loss = output.loss(); !loss.empty())
-      runtime::say_on_stderr(fmt::format("{}: warning: {}\n", program, loss));
+      runtime::print_stderr(fmt::format("{}: warning: {}\n", program, loss));
     return status;
   } catch (const FailedTogether& failure) {
     if (watch) watch->rests();
-    if (failure.error) say_error(program, failure.error->what());
+    if (failure.error) print_error(program, failure.error->what());
     if (page)
       page->fail(failure.error ? failure.error->what()
                                : "another rank, which has said why where the run was started");
@@ -276,7 +276,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   } catch (const std::exception& error) {
     if (session && watch)
       end_all(program, *session, *watch, options, run ? &*run : nullptr, page ? &*page : nullptr, error);
-    say_error(program, error.what());
+    print_error(program, error.what());
     return exit_code(error_code(error));
   }
 }

@@ -116,7 +116,7 @@ void Resumption::lock_folder() {
     if (holder.empty()) return;
     run_.watch.moved();  // this wait has an end of its own
     if (!said)
-      runtime::say_on_stderr(fmt::format(
+      runtime::print_stderr(fmt::format(
           "ranvier: another job writes its checkpoints to {}: {}: waiting for its end, {:g} s at most\n",
           options.folder, holder, patience.count()));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -243,7 +243,7 @@ bool Resumption::is_damaged(const std::optional<Error>& damage, const std::strin
   const int ranks = run_.session.ranks();
   const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
   if (first == run_.session.rank())
-    runtime::say_on_stderr(fmt::format("ranvier: warning: passed over {}: {}\n", checkpoint, damage->what()));
+    runtime::print_stderr(fmt::format("ranvier: warning: passed over {}: {}\n", checkpoint, damage->what()));
   return first < ranks;
 }
 

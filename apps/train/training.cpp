@@ -216,7 +216,7 @@ void Training::save_weights_of_steps() {
     const std::string folder = weights_folder(run_.options.run.save, result.step).string();
     if (!result.failure.empty()) {
       run_.missing.push_back(fmt::format("weights of step {}: {}", result.step, result.failure));
-      return runtime::say_on_stderr(
+      return runtime::print_stderr(
           fmt::format("ranvier: warning: no weights of step {}: {}\n", result.step, result.failure));
     }
     report([folder, bytes = result.bytes, seconds = result.seconds] {
@@ -360,7 +360,7 @@ std::string Training::expected_end() const {
 
 void Training::stop(const std::string& why) {
   const std::string expected = expected_end();
-  runtime::say_on_stderr(fmt::format("ranvier: {}: {}\n", why, expected));
+  runtime::print_stderr(fmt::format("ranvier: {}: {}\n", why, expected));
   if (run_.live != nullptr) run_.live->stopping(why, expected);
   rank_->trainer().request_stop();
 }

@@ -145,7 +145,7 @@ void warn(const LibraryProduct& p, const std::string& failure) {
   static std::atomic<int> warnings{0};
   const int before = warnings++;
   if (before >= most_warnings) return;
-  runtime::say_on_stderr(fmt::format(
+  runtime::print_stderr(fmt::format(
       "ranvier: warning: product of {} × {} × {} in {}: {}; another algorithm or our own kernel computes it{}\n",
       p.m, p.n, p.k, to_string(p.dtype), failure,
       before + 1 < most_warnings ? "" : "; further warnings of this kind are not printed"));

@@ -15,7 +15,7 @@ class HeldUp final : public models::SampleSource {
  public:
   explicit HeldUp(int length) : length_(static_cast<std::size_t>(length)) {}
   ~HeldUp() override {
-    runtime::say_on_stderr("torn down\n");
+    runtime::print_stderr("torn down\n");
     while (true) ::pause();
   }
 

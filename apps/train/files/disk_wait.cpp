@@ -24,7 +24,7 @@ bool DiskWait::operator()(const std::filesystem::path& path, int error) {
   if (!path.parent_path().empty()) std::filesystem::create_directories(path.parent_path(), failed);
   if (!waiting_since_) {
     waiting_since_ = now;
-    runtime::say_on_stderr(fmt::format(
+    runtime::print_stderr(fmt::format(
         "ranvier: warning: {}: {}: {} {} and {} are free: {} within {:g} s (--timeout), or it is not saved\n",
         path.string(), std::strerror(error), what_, runtime::format_bytes(bytes_),
         runtime::format_bytes(runtime::free_bytes_beside(path)),

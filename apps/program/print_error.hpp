@@ -10,8 +10,8 @@
 namespace ranvier::apps {
 
 /// "ranvier-train: error: …" on stderr, written when this returns.
-inline void say_error(std::string_view program, std::string_view what) {
-  runtime::say_on_stderr(fmt::format("{}: error: {}\n", program, what));
+inline void print_error(std::string_view program, std::string_view what) {
+  runtime::print_stderr(fmt::format("{}: error: {}\n", program, what));
 }
 
 }  // namespace ranvier::apps
