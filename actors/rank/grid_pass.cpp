@@ -15,7 +15,7 @@ void GridPass::run(StageActor::Batch batch, std::size_t numbers, Contribute cont
              [this, numbers, contribute = std::move(contribute), learned = std::move(learned)](double loss) {
                agreed_.assign(numbers + 1, 0.0);
                contribute(loss, std::span(agreed_).first(numbers));
-               agreed_.back() = parts_.wishes_to_stop() ? 1 : 0;
+               agreed_.back() = parts_.stop_pending() ? 1 : 0;
                parts_.consensus->agree(agreed_, [this, numbers, learned] {
                  learned(std::span<const double>(agreed_).first(numbers), agreed_.back() > 0);
                });

@@ -26,7 +26,7 @@ class GridPass {
     std::vector<StageActor::Resources> resources;  ///< by slice
     Loader::Places* places = nullptr;              ///< of samples
     Consensus* consensus = nullptr;
-    std::function<bool()> wishes_to_stop;  ///< this rank
+    std::function<bool()> stop_pending;  ///< this rank
   };
 
   /// `loss` is the row's, on its last stage. Numbers are zeros at first, and one rank at most sets each.

@@ -66,7 +66,7 @@ Rank::Rank(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Dev
                                 .resources = resources,
                                 .places = &load_places_,
                                 .consensus = &consensus,
-                                .wishes_to_stop = [this] { return trainer_->wishes_to_stop(); }};
+                                .stop_pending = [this] { return trainer_->stop_pending(); }};
   Evaluation* evaluation = nullptr;
   if (samples.validation != nullptr || options.questions)
     evaluation = &add<Evaluation>(context, plan_, forward, samples.validation);

@@ -84,7 +84,7 @@ class Trainer final : public Actor {
   [[nodiscard]] bool between_steps() const noexcept { return evaluation_follows_ || sample_follows_; }
   /// The job ends after the step in which all ranks have heard of it.
   void request_stop() { stop_requested_ = true; }
-  [[nodiscard]] bool wishes_to_stop() const noexcept { return stop_requested_; }
+  [[nodiscard]] bool stop_pending() const noexcept { return stop_requested_; }
   [[nodiscard]] bool stopped_early() const noexcept { return stopped_early_; }
   /// After hooks.done: the training ended here to be gone on with from a checkpoint.
   [[nodiscard]] const std::optional<Rollback>& rollback() const noexcept { return rollback_; }

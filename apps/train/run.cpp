@@ -121,7 +121,7 @@ int Run::execute() {
   const bool stopped_early = rank.trainer().stopped_early();
   if (rank.trainer().rollback()) {
     // A wish that came after the bad step's agreement holds, too: nobody repeats it to the run that would go on.
-    const bool wished = run_.session.largest(rank.trainer().wishes_to_stop() ? 1 : 0) == 1;
+    const bool wished = run_.session.largest(rank.trainer().stop_pending() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
     say_trace(*training_);  // rank 0 has it
