@@ -1,7 +1,7 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_cpu.hpp"
-#include "models/ops/attention_sight.hpp"
+#include "models/ops/visible_keys.hpp"
 #include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "runtime/cuda_build.hpp"

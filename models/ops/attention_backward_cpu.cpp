@@ -85,9 +85,9 @@ struct KeepGradients {
 /// Queries i0 … of one head: writes their d_q, adds to w.d_k and w.d_v. Blocks come in ascending order. `opens`: to
 /// a diagonal block's keys nothing was added before.
 template <typename Units, typename E>
-void backward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, std::size_t i0, const Workspace& w,
-                    DropoutMask* kept, Ahead ahead, bool opens, E* d_q, const E* q, const E* out, const E* d_out,
-                    const float* logsumexp) {
+void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
+                    const Workspace& w, DropoutMask* kept, Ahead ahead, bool opens, E* d_q, const E* q,
+                    const E* out, const E* d_out, const float* logsumexp) {
   using Unit = typename Units::Unit;
   constexpr std::size_t width = Units::width;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
@@ -131,12 +131,12 @@ void backward_block(const Sizes& s, const Sight& sight, const Head<Units>& head,
   const auto* weights = reinterpret_cast<const Unit*>(copies_weights ? w.weights : w.scores);
   // Floats serve both ways; pairs of bf16 lie along the queries in `gradients` and along the keys behind them.
   auto* right_gradients = w.gradients + (width > 1 ? block * block / 2 : 0);
-  put_ranges(sight, w, i0, queries);
-  const auto needed = sight.keys_of(i0, queries, block);
+  put_ranges(visible, w, i0, queries);
+  const auto needed = visible.keys_of(i0, queries, block);
   for (std::size_t j0 = needed.begin; j0 < needed.end; j0 += block) {
-    const bool diagonal = sight.causal() && j0 == i0;
+    const bool diagonal = visible.causal() && j0 == i0;
     const std::size_t keys = std::min(block, needed.end - j0);
-    const Mask mask(sight, w, i0, queries, j0, keys);
+    const Mask mask(visible, w, i0, queries, j0, keys);
     ahead.fetch();
     if (kept != nullptr) kept->draw(i0, queries, j0);
     const auto keys_at = [&](const Unit* rows, std::size_t first) {
@@ -214,8 +214,8 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
     return (head / s.H * s.T + row) * s.C + head % s.H * s.D;
   };
   for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
-    const Sight sight(shape, bounds, item / s.K);
-    if (!sight.causal()) {
+    const VisibleKeys visible(shape, bounds, item / s.K);
+    if (!visible.causal()) {
       std::fill(w.d_k, w.d_k + s.T * s.padded_D, 0.0f);
       std::fill(w.d_v, w.d_v + s.T * s.padded_D, 0.0f);
     }
@@ -229,7 +229,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
       std::size_t copied = first_head ? 0 : s.T;
       for (std::size_t i = 0; i < s.T; i += block) {
         const std::size_t queries = std::min(block, s.T - i);
-        const auto needed = sight.keys_of(i, queries, block);
+        const auto needed = visible.keys_of(i, queries, block);
         const std::size_t to = std::min(s.T, round_up(needed.end, block));
         copy_queries<Units, E>(s, rows, d_out, w, i, i + queries);
         if (copied < to) copy_keys<Units, E>(s, rows, true, w, copied, to);
@@ -244,17 +244,17 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
           for (const E* d_part : {next_d_rows.q, next_d_rows.k, next_d_rows.v})
             ahead.add(d_part, s.row * sizeof(E), true);
           ahead.add(next_rows.q, s.row * sizeof(E));
-          if (sight.causal())
+          if (visible.causal())
             for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
           ahead.add(all_out + place(next, next_row), s.C * sizeof(E));
           ahead.add(all_d_out + place(next, next_row), s.C * sizeof(E));
         }
-        if (!sight.causal() && last_head && following < items) {  // whose first block sees all keys
+        if (!visible.causal() && last_head && following < items) {  // whose first block sees all keys
           const Three<const E> keys(s, all_qkv, following * together, i);
           for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
         }
-        backward_block<Units, E>(s, sight, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead,
-                                 first_head && sight.causal(), d_rows.q, rows.q, out, d_out,
+        backward_block<Units, E>(s, visible, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead,
+                                 first_head && visible.causal(), d_rows.q, rows.q, out, d_out,
                                  arrays.logsumexp + number * s.T);
       }
     }

@@ -71,8 +71,8 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
 
 /// Queries i0 … of one head.
 template <typename Units, typename E>
-void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, std::size_t i0, const Workspace& w,
-                   DropoutMask* kept, Ahead ahead, E* out, float* logsumexp) {
+void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
+                   const Workspace& w, DropoutMask* kept, Ahead ahead, E* out, float* logsumexp) {
   using Unit = typename Units::Unit;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
@@ -82,13 +82,13 @@ void forward_block(const Sizes& s, const Sight& sight, const Head<Units>& head, 
   const auto* weights = reinterpret_cast<const Unit*>(Units::width > 1 ? w.weights : w.scores);
   std::fill(w.maxima, w.maxima + block, lowest);
   std::fill(w.totals, w.totals + block, 0.0f);
-  put_ranges(sight, w, i0, queries);
+  put_ranges(visible, w, i0, queries);
 
-  const auto needed = sight.keys_of(i0, queries, block);
+  const auto needed = visible.keys_of(i0, queries, block);
   for (std::size_t j0 = needed.begin; j0 < needed.end; j0 += block) {
-    const bool diagonal = sight.causal() && j0 == i0;
+    const bool diagonal = visible.causal() && j0 == i0;
     const std::size_t keys = std::min(block, needed.end - j0);
-    const Mask mask(sight, w, i0, queries, j0, keys);
+    const Mask mask(visible, w, i0, queries, j0, keys);
     ahead.fetch();
     const Left<Unit> k{head.k + j0 * head.row_stride, head.row_stride, 1};
     const Left<Unit> v = head.across(head.v_pairs, j0);
@@ -155,13 +155,13 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
     const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
     const Three<const E> rows = rows_of(number, 0);
-    const Sight sight(shape, bounds, number / s.H);
+    const VisibleKeys visible(shape, bounds, number / s.H);
     const auto head = view<Units, E>(s, rows, nullptr, w);
     DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
-    std::size_t copied = sight.keys_of(begin * block, 1, block).begin;
+    std::size_t copied = visible.keys_of(begin * block, 1, block).begin;
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t i0 = i * block, queries = std::min(block, s.T - i0);
-      const auto needed = sight.keys_of(i0, queries, block);
+      const auto needed = visible.keys_of(i0, queries, block);
       const std::size_t to = std::min(s.T, round_up(needed.end, block));
       copy_queries<Units, E>(s, rows, nullptr, w, i0, i0 + queries);
       if (copied < to) copy_keys<Units, E>(s, rows, false, w, copied, to);
@@ -174,14 +174,14 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
         const Three<const E> next_rows = rows_of(next, next_row);
         ahead.add(next_rows.q, s.row * sizeof(E));
         ahead.add(out_of(next) + next_row * s.C, s.C * sizeof(E), true);
-        if (sight.causal())
+        if (visible.causal())
           for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
       }
-      if (!sight.causal() && following < items) {  // whose first block sees all keys
+      if (!visible.causal() && following < items) {  // whose first block sees all keys
         const Three<const E> keys = rows_of(following % heads, i0);
         for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
       }
-      forward_block<Units, E>(s, sight, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
+      forward_block<Units, E>(s, visible, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),
                               arrays.logsumexp + number * s.T);
     }
   });

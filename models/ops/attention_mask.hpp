@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/ops/attention_math.hpp"
-#include "models/ops/attention_sight.hpp"
+#include "models/ops/visible_keys.hpp"
 #include "models/ops/attention_workspace.hpp"
 
 #include <algorithm>
@@ -25,12 +25,12 @@ struct Mask {
   enum class Kind { none, diagonal, ranges };
 
   /// Of queries i0 … and keys j0 …, whose ranges are in w.
-  Mask(const Sight& sight, const Workspace& w, std::size_t i0, std::size_t queries, std::size_t j0,
+  Mask(const VisibleKeys& visible, const Workspace& w, std::size_t i0, std::size_t queries, std::size_t j0,
        std::size_t keys)
       : kind(Kind::none), first_keys(w.first_keys), end_keys(w.end_keys), begin(static_cast<std::int32_t>(j0)) {
-    if (sight.plain()) {
+    if (visible.plain()) {
       if (j0 == i0) kind = Kind::diagonal;
-    } else if (j0 < sight.first(i0 + queries - 1) || j0 + keys > sight.end(i0)) {
+    } else if (j0 < visible.first(i0 + queries - 1) || j0 + keys > visible.end(i0)) {
       kind = Kind::ranges;
     }
   }
@@ -53,11 +53,11 @@ struct Mask {
 };
 
 /// Fills w's ranges for queries i0 ….
-inline void put_ranges(const Sight& sight, const Workspace& w, std::size_t i0, std::size_t queries) {
-  if (sight.plain()) return;
+inline void put_ranges(const VisibleKeys& visible, const Workspace& w, std::size_t i0, std::size_t queries) {
+  if (visible.plain()) return;
   for (std::size_t i = 0; i < queries; ++i) {
-    w.first_keys[i] = static_cast<std::int32_t>(sight.first(i0 + i));
-    w.end_keys[i] = static_cast<std::int32_t>(sight.end(i0 + i));
+    w.first_keys[i] = static_cast<std::int32_t>(visible.first(i0 + i));
+    w.end_keys[i] = static_cast<std::int32_t>(visible.end(i0 + i));
   }
   std::fill(w.first_keys + queries, w.first_keys + block, 0);
   std::fill(w.end_keys + queries, w.end_keys + block, std::numeric_limits<std::int32_t>::max());

@@ -1,6 +1,6 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "models/ops/attention_sight.hpp"
+#include "models/ops/visible_keys.hpp"
 #include "models/ops/dispatch.hpp"
 #include "runtime/cuda_build.hpp"
 

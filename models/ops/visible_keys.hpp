@@ -29,9 +29,9 @@ namespace ranvier::models {
 }
 
 /// Which keys the positions of a sample see: first(i) … end(i)-1, neither of which decreases along the sample.
-class Sight {
+class VisibleKeys {
  public:
-  Sight(const AttentionShape& shape, const AttentionBounds& bounds, std::size_t sample)
+  VisibleKeys(const AttentionShape& shape, const AttentionBounds& bounds, std::size_t sample)
       : T_(static_cast<std::size_t>(shape.positions)),
         window_(static_cast<std::size_t>(shape.window)),
         causal_(shape.causal),
