@@ -97,7 +97,7 @@ struct LayerCall {
   double loss_factor = 1;                      ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                        ///< gradients are those of loss · loss_scale (fp16)
   ForwardDetails details;                      ///< last layer only, without training
-  double* hits = nullptr;  ///< last layer only, without training, where it counts_hits(): forward stores
+  double* hits = nullptr;  ///< last layer only, without training, where it counts_correct(): forward stores
                            ///< how many elements of the microbatch have the greatest logit at their target
 };
 
@@ -140,7 +140,7 @@ class Layer {
   [[nodiscard]] virtual std::size_t vocabulary() const noexcept { return 0; }
 
   /// Whether a model's last layer fills in LayerCall::hits.
-  [[nodiscard]] virtual bool counts_hits() const noexcept { return false; }
+  [[nodiscard]] virtual bool counts_correct() const noexcept { return false; }
 
   /// At least one part of each call. One of all units, unless a layer says otherwise.
   [[nodiscard]] virtual LayerPhases parts() const;

@@ -56,7 +56,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
              const Stage* shares)
     : StageLayout(architecture, options),
       number_(next_number()),
-      counts_hits_(last() && architecture.layers.back()->counts_hits()) {
+      counts_correct_(last() && architecture.layers.back()->counts_correct()) {
   const auto slots = static_cast<std::size_t>(this->slots());
   const auto sample_slots = static_cast<std::size_t>(this->sample_slots());
   const auto samples = static_cast<std::size_t>(capacity().samples);
@@ -97,8 +97,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                  sample_slots);
   documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
                    sample().documents * samples, sample_slots);
-  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_hits_ ? "losses and hits" : "losses",
-                last() ? sizeof(double) * (counts_hits_ ? 2 : 1) : 0, sample_slots);
+  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_correct_ ? "losses and hits" : "losses",
+                last() ? sizeof(double) * (counts_correct_ ? 2 : 1) : 0, sample_slots);
 }
 
 void Stage::bind(const runtime::Arena& arena) {
@@ -131,7 +131,7 @@ std::byte* Stage::documents(int sample_slot) const { return document_[static_cas
 const double& Stage::loss(int sample_slot) const { return *loss_[static_cast<std::size_t>(sample_slot)]; }
 
 double Stage::hits(int sample_slot) const {
-  return counts_hits_ ? loss_[static_cast<std::size_t>(sample_slot)][1] : 0;
+  return counts_correct_ ? loss_[static_cast<std::size_t>(sample_slot)][1] : 0;
 }
 
 std::span<std::byte> Stage::checkpoint_place(int place) const {
@@ -224,7 +224,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
     call.targets = target_[sample_slot];
     call.loss = loss_[sample_slot];
     call.details = microbatch.details;
-    if (counts_hits_ && !call.training) call.hits = loss_[sample_slot] + 1;
+    if (counts_correct_ && !call.training) call.hits = loss_[sample_slot] + 1;
   }
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;

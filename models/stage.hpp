@@ -88,7 +88,7 @@ class Stage : public StageLayout {
       targets_, documents_, losses_;
   std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_place_;
   std::vector<double*> loss_;
-  bool counts_hits_;  // losses_ have room for them
+  bool counts_correct_;  // losses_ have room for them
   std::byte* area_ = nullptr;
   std::byte* workspace_base_ = nullptr;
   std::byte* between_base_[2] = {nullptr, nullptr};

@@ -41,7 +41,7 @@ void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResul
   result_ = {.step = step};
   if (!validates()) return score_questions();
   result_.loss = 0;
-  if (plan_->architecture->layers.back()->counts_hits()) result_.hits = 0;
+  if (plan_->architecture->layers.back()->counts_correct()) result_.hits = 0;
   result_.samples = plan_->options.eval_samples;
   result_.losses = validation_->losses(0, result_.samples);
   evaluate_from(0);

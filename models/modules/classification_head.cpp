@@ -36,7 +36,7 @@ class ClassificationHead final : public Layer {
   }
 
   std::size_t output_elements(int) const override { return 0; }
-  bool counts_hits() const noexcept override { return true; }
+  bool counts_correct() const noexcept override { return true; }
 
   LayerMemory memory(MicrobatchShape shape) const override {
     const Arrays arrays(*this, shape);
@@ -66,7 +66,7 @@ class ClassificationHead final : public Layer {
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.hits != nullptr) count_hits(call.stream, shape, dtype_, call.hits, saved + at.logits, targets);
+    if (call.hits != nullptr) count_correct(call.stream, shape, dtype_, call.hits, saved + at.logits, targets);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

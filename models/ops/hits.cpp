@@ -4,13 +4,13 @@
 
 namespace ranvier::models {
 
-void count_hits(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
-                const void* logits, const std::int32_t* targets) {
+void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
+                   const void* logits, const std::int32_t* targets) {
   expect_kernel(dtype, "hits");
   const runtime::WorkCost cost =
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));
-  on_device<count_hits_cpu, count_hits_cuda>(stream, cost, shape, dtype, hits, logits, targets);
+  on_device<count_correct_cpu, count_correct_cuda>(stream, cost, shape, dtype, hits, logits, targets);
 }
 
 }  // namespace ranvier::models

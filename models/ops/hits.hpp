@@ -9,11 +9,11 @@ namespace ranvier::models {
 /// *hits = how many of N rows have their greatest logit, the first of several, at their target. A row without a target
 /// (no_target), or with a target outside [0, V), has none, nor has one whose logit at the target is no number. `hits`
 /// may be in pinned memory.
-void count_hits(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
-                const void* logits, const std::int32_t* targets);
+void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
+                   const void* logits, const std::int32_t* targets);
 
 // Its kernels.
-OnCpu<decltype(count_hits)> count_hits_cpu;
-OnCuda<decltype(count_hits)> count_hits_cuda;
+OnCpu<decltype(count_correct)> count_correct_cpu;
+OnCuda<decltype(count_correct)> count_correct_cuda;
 
 }  // namespace ranvier::models

@@ -17,8 +17,8 @@ bool is_hit(const T* logits, std::size_t V, std::size_t target) {
 
 }  // namespace
 
-void count_hits_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
-                    const void* logits, const std::int32_t* targets) {
+void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
+                       const void* logits, const std::int32_t* targets) {
   runtime::with_float_type(dtype, [&](auto type) {
     auto* const all = static_cast<const decltype(type)*>(logits);
     std::size_t count = 0;

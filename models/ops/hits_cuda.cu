@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void count_hits_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
-                     const void* logits, const std::int32_t* targets) {
+void count_correct_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
+                        double* hits, const void* logits, const std::int32_t* targets) {
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
     runtime::cuda::launch("count_hits", runtime::cuda::native(stream), {1, threads}, hits_kernel<T>, shape, hits,

@@ -22,7 +22,7 @@ double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType d
              const std::vector<std::int32_t>& targets) {
   double hits = -1;
   DeviceCopies at(stream);
-  count_hits(stream, shape, dtype, at(&hits, 1), at(logits), at(targets));
+  count_correct(stream, shape, dtype, at(&hits, 1), at(logits), at(targets));
   at.fetch();
   return hits;
 }
