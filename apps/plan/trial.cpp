@@ -165,10 +165,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
                                                                          : models::SavedActivations::few) ==
                   models::SavedActivations::all;
 
-  room_ = {profile.device_memory, profile.host_memory, profile.disk};
-  if (profile.gpu) room_.device -= std::min(room_.device, runtime::cuda_reserve_bytes);
+  capacity_ = {profile.device_memory, profile.host_memory, profile.disk};
+  if (profile.gpu) capacity_.device -= std::min(capacity_.device, runtime::cuda_reserve_bytes);
   if (const auto& limit = options.device.memory_bytes)
-    room_.device = room_.device == 0 ? *limit : std::min(room_.device, *limit);
+    capacity_.device = capacity_.device == 0 ? *limit : std::min(capacity_.device, *limit);
 }
 
 SpaceOptions Planner::space() const {
@@ -227,7 +227,7 @@ TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   const int threads = here_ ? here_->threads : profile_->threads;
   trainer.threads = profile_->gpu ? 1 : options.device.threads > 0 ? options.device.threads : threads;
   trainer.gpu = gpu_memory(options, device_.point_to_point == PointToPoint::direct);
-  if (profile_->gpu && room_.device > 0) trainer.device_bytes = room_.device;
+  if (profile_->gpu && capacity_.device > 0) trainer.device_bytes = capacity_.device;
   trainer.node_of = nodes_of(options, here_ ? std::span<const int>(here_->nodes) : std::span<const int>());
   collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
   // A run that is about to begin chooses algorithms by --links alone.
@@ -318,9 +318,9 @@ void Planner::judge(Trial& trial) const {
     }
     trial.fits = trial.fits && needed <= there;
   };
-  compare("device", "the device of a rank", trial.needs.device, room_.device);
-  compare("host", "the memory of a node", trial.needs.host, room_.host);
-  compare("disk", "the disk of a node", trial.needs.disk, room_.disk);
+  compare("device", "the device of a rank", trial.needs.device, capacity_.device);
+  compare("host", "the memory of a node", trial.needs.host, capacity_.host);
+  compare("disk", "the disk of a node", trial.needs.disk, capacity_.disk);
   const runtime::MemoryPlan& memory = stages[trial.needs.stage]->memory;
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);

@@ -36,7 +36,7 @@ struct KindBytes {
 };
 
 /// What machines have for a job; 0: it is not known.
-struct MachineRoom {
+struct MachineCapacity {
   std::size_t device = 0;  ///< of a rank, but for what drivers and libraries take
   std::size_t host = 0;    ///< of a node
   std::size_t disk = 0;    ///< of a node
@@ -72,7 +72,7 @@ class Planner {
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
-  [[nodiscard]] const MachineRoom& room() const noexcept { return room_; }
+  [[nodiscard]] const MachineCapacity& capacity() const noexcept { return capacity_; }
   [[nodiscard]] const std::vector<GivenFlag>& given() const noexcept { return given_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int node_size() const noexcept { return node_size_; }
@@ -119,7 +119,7 @@ class Planner {
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
   bool may_save_all_ = false;
   DeviceOptions device_;
-  MachineRoom room_;
+  MachineCapacity capacity_;
   Job job_;
   int layers_ = 1;
   std::vector<int> layer_class_;

@@ -155,8 +155,9 @@ std::string flag_lines(std::string_view title, const std::vector<std::string>& f
   for (std::size_t f = 0; f < flags.size(); ++f) {
     const std::size_t columns = display_columns(flags[f]);
     // The last line keeps room for saying how many are left.
-    const std::size_t room = screen_columns - (lines == most_lines ? std::string_view("… and 100 more").size() : 0);
-    if (column > indent && column + columns > room) {
+    const std::size_t capacity =
+        screen_columns - (lines == most_lines ? std::string_view("… and 100 more").size() : 0);
+    if (column > indent && column + columns > capacity) {
       if (lines++ == most_lines) return text + fmt::format("… and {} more\n", flags.size() - f);
       text.back() = '\n';
       text.append(indent, ' ');

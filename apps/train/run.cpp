@@ -9,7 +9,7 @@
 #include "apps/train/plan/fit.hpp"
 #include "apps/train/plan/host_memory.hpp"
 #include "apps/train/plan/job_memory.hpp"
-#include "apps/train/plan/room.hpp"
+#include "apps/train/plan/job_capacity.hpp"
 #include "apps/train/plan/shard_table.hpp"
 #include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
@@ -159,8 +159,8 @@ void Run::say_plan() const {
 }
 
 bool Run::say_verdict() const {
-  const Room room = room_of(run_.session, options_, job_);
-  const Verdict verdict = apps::verdict(job_.architecture, job_.sample, plan_.trainer, plan_.stages, room);
+  const JobCapacity capacity = capacity_of(run_.session, options_, job_);
+  const Verdict verdict = apps::verdict(job_.architecture, job_.sample, plan_.trainer, plan_.stages, capacity);
   if (run_.speaks()) fmt::print("\n{}", verdict.text);
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }

@@ -272,15 +272,15 @@ TEST_CASE_FIXTURE(Fixture,
                   "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
   const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return say_skipped();
-  for (const bool room : {true, false}) {
-    CAPTURE(room);
+  for (const bool capacity : {true, false}) {
+    CAPTURE(capacity);
     fs::remove(metrics);
     Job job(2, small_run(text, {"--steps", "1000000", "--hidden", "64", "--metrics", metrics, "--save", saved,
-                                "--timeout", room ? "60" : "3"}));
+                                "--timeout", capacity ? "60" : "3"}));
     REQUIRE(job.wait_for_lines(metrics, 2, 60s));
     std::ofstream(filler) << std::string(4 << 20, 'x');
     job.signal_rank(1, SIGTERM);
-    if (room) {
+    if (capacity) {
       // Nothing of the weights fits but what the pages already there have room for.
       for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
       fs::remove(filler);
@@ -288,10 +288,10 @@ TEST_CASE_FIXTURE(Fixture,
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
-    CHECK((outcome.status == 75) == room);
+    CHECK((outcome.status == 75) == capacity);
     CHECK(outcome.output.find("No space left on device: the weights take ") != std::string::npos);
-    CHECK(fs::exists(saved + "/model.safetensors") == room);
-    CHECK((outcome.output.find("the weights of this training, ") != std::string::npos) == !room);
+    CHECK(fs::exists(saved + "/model.safetensors") == capacity);
+    CHECK((outcome.output.find("the weights of this training, ") != std::string::npos) == !capacity);
     fs::remove_all(saved);
     fs::remove(filler);
   }
@@ -307,25 +307,27 @@ TEST_CASE_FIXTURE(Fixture,
 TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it those before stay") {
   const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return say_skipped();
-  for (const bool room : {true, false}) {
-    CAPTURE(room);
+  for (const bool capacity : {true, false}) {
+    CAPTURE(capacity);
     fs::remove(metrics);
-    Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics, "--checkpoint", checkpoints,
-                                "--checkpoint-every", "24h", "--resume", "auto", "--timeout", room ? "60" : "3"}));
+    Job job(2,
+            small_run(text, {"--steps", "1000000", "--metrics", metrics, "--checkpoint", checkpoints,
+                             "--checkpoint-every", "24h", "--resume", "auto", "--timeout", capacity ? "60" : "3"}));
     REQUIRE(job.wait_for_lines(metrics, 3, 60s));
     std::ofstream(filler) << std::string(8 << 20, 'x');
     job.signal_rank(1, SIGTERM);
-    if (room) {
+    if (capacity) {
       for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
       fs::remove(filler);
     }
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
-    CHECK(outcome.status == (room ? 75 : 74));
-    CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) == !room);
+    CHECK(outcome.status == (capacity ? 75 : 74));
+    CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) ==
+          !capacity);
     CHECK(outcome.output.find("No space left on device: the last checkpoint of this run takes ") !=
           std::string::npos);
-    CHECK((outcome.output.find("warning: no checkpoint: ") != std::string::npos) == !room);
+    CHECK((outcome.output.find("warning: no checkpoint: ") != std::string::npos) == !capacity);
     fs::remove(filler);
     // That of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };

@@ -8,7 +8,7 @@
 #include <string>
 
 using namespace ranvier;
-using apps::Room;
+using apps::JobCapacity;
 using apps::Verdict;
 using runtime::MemorySpace;
 
@@ -35,8 +35,8 @@ struct SizedJob {
       most = std::max(most, stage.memory.bytes(MemorySpace::device));
     return most;
   }
-  [[nodiscard]] Verdict in(const Room& room) const {
-    return apps::verdict(architecture, sample, options, apps::plan_stages(architecture, sample, options), room);
+  [[nodiscard]] Verdict in(const JobCapacity& capacity) const {
+    return apps::verdict(architecture, sample, options, apps::plan_stages(architecture, sample, options), capacity);
   }
 };
 
@@ -63,13 +63,13 @@ TEST_CASE("where nothing is known of the devices, a job fits as far as is known"
 
 TEST_CASE("flags that make a job fit were planned with: given, they do") {
   SizedJob job({1, 4});
-  const std::size_t room = job.device_bytes() * 3 / 5;
-  const Verdict verdict = job.in({.device_bytes = room});
+  const std::size_t capacity = job.device_bytes() * 3 / 5;
+  const Verdict verdict = job.in({.device_bytes = capacity});
   CHECK_FALSE(verdict.fits);
   CHECK(says(verdict, "would fit with any of these"));
   REQUIRE(says(verdict, "--shard zero3"));
   job.options.sharding = collectives::parse_sharding("zero3");
-  CHECK(job.in({.device_bytes = room}).fits);
+  CHECK(job.in({.device_bytes = capacity}).fits);
 }
 
 TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {

@@ -50,10 +50,10 @@ Needs needs_of(std::span<const RankPlan* const> stages, const TrainerOptions& op
 
 namespace {
 
-Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const Room& room) {
+Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const JobCapacity& capacity) {
   std::vector<const RankPlan*> all;
   for (const RankPlan& stage : stages) all.push_back(&stage);
-  return apps::needs_of(all, options, room.device_is_host);
+  return apps::needs_of(all, options, capacity.device_is_host);
 }
 
 constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
@@ -62,22 +62,23 @@ constexpr const char* rather =
     "a smaller model";
 
 /// On the disk of --save at the end: the weights, and states in files that are still there, a part on each disk.
-std::size_t saved_bytes(const Needs& needs, const Room& room) {
-  return room.saved_bytes + static_cast<std::size_t>(room.states_beside_save * static_cast<double>(needs.disk));
+std::size_t saved_bytes(const Needs& needs, const JobCapacity& capacity) {
+  return capacity.saved_bytes +
+         static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
 }
 
-Room without_saving(Room room) {
-  room.saved_bytes = 0;
-  room.save_bytes.reset();
-  return room;
+JobCapacity without_saving(JobCapacity capacity) {
+  capacity.saved_bytes = 0;
+  capacity.save_bytes.reset();
+  return capacity;
 }
 
-bool fit(const Needs& needs, const Room& room) {
+bool fit(const Needs& needs, const JobCapacity& capacity) {
   const auto within = [](std::size_t needed, std::optional<std::size_t> there) {
     return !there || needed <= *there;
   };
-  return within(needs.device, room.device_bytes) && within(needs.host, room.host_bytes) &&
-         within(needs.disk, room.disk_bytes) && within(saved_bytes(needs, room), room.save_bytes);
+  return within(needs.device, capacity.device_bytes) && within(needs.host, capacity.host_bytes) &&
+         within(needs.disk, capacity.disk_bytes) && within(saved_bytes(needs, capacity), capacity.save_bytes);
 }
 
 /// "gradients, 1.2 GiB": the kind with the most on the device.
@@ -116,17 +117,18 @@ std::vector<Remedy> changes_of(const TrainerOptions& options, bool part) {
 /// A job with some changes, if it can be planned; where memory is short, fewer units are gathered ahead.
 class RemedyTrial {
  public:
-  RemedyTrial(const models::Architecture& architecture, const models::SampleBytes& sample, const Room& room)
-      : architecture_(&architecture), sample_(&sample), room_(&room) {}
+  RemedyTrial(const models::Architecture& architecture, const models::SampleBytes& sample,
+              const JobCapacity& capacity)
+      : architecture_(&architecture), sample_(&sample), capacity_(&capacity) {}
 
   [[nodiscard]] bool trains_part() const {
     return architecture_->trained_parameters() < architecture_->parameters();
   }
   [[nodiscard]] std::optional<Needs> needs(TrainerOptions options) const {
     try {
-      const auto of = [&] { return needs_of(plan_stages(*architecture_, *sample_, options), options, *room_); };
+      const auto of = [&] { return needs_of(plan_stages(*architecture_, *sample_, options), options, *capacity_); };
       Needs needs = of();
-      while (!fit(needs, *room_) && room_->may_change_prefetch && options.prefetch > 0) {
+      while (!fit(needs, *capacity_) && capacity_->may_change_prefetch && options.prefetch > 0) {
         --options.prefetch;
         needs = of();
       }
@@ -140,10 +142,10 @@ class RemedyTrial {
  private:
   const models::Architecture* architecture_;
   const models::SampleBytes* sample_;
-  const Room* room_;
+  const JobCapacity* capacity_;
 };
 
-std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const Room& room) {
+std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const JobCapacity& capacity) {
   const auto line = [](const std::string& flags, const Needs& needs) {
     return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
                        format_bytes(needs.host));
@@ -154,7 +156,7 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     TrainerOptions changed = options;
     change.make(changed);
     const auto needs = trial.needs(changed);
-    if (needs && fit(*needs, room)) alone += line(flags_of(std::span(&change, 1)), *needs);
+    if (needs && fit(*needs, capacity)) alone += line(flags_of(std::span(&change, 1)), *needs);
   }
   if (!alone.empty()) return "it would fit with any of these (planned with each):\n" + alone;
   // None is enough alone: one more after the other, as long as each makes it smaller.
@@ -169,7 +171,7 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     least = needs;
     changed = next;
     made.push_back(change);
-    if (fit(*least, room))
+    if (fit(*least, capacity))
       return "it would fit with these together (planned with them):\n" + line(flags_of(made), *least);
   }
   if (!least || made.empty()) return fmt::format("no flag that was tried makes it smaller: {}\n", rather);
@@ -180,9 +182,9 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
 }  // namespace
 
 Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
-                const TrainerOptions& options, std::span<const RankPlan> stages, const Room& room) {
-  const Needs needs = needs_of(stages, options, room);
-  Verdict result{.fits = fit(needs, room), .text = {}};
+                const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
+  const Needs needs = needs_of(stages, options, capacity);
+  Verdict result{.fits = fit(needs, capacity), .text = {}};
   const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
                         const char* unknown) {
     const bool fits = !there || needed <= *there;
@@ -191,21 +193,22 @@ Verdict verdict(const models::Architecture& architecture, const models::SampleBy
                          : fmt::format("  {}\n", unknown);
   };
   result.text = result.fits ? "this job fits, as far as is known:\n" : "this job does not fit:\n";
-  line("the device of a rank", needs.device, room.device_bytes,
-       room.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
-  line(room.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host, room.host_bytes,
-       "(what it has is not known)");
-  if (needs.disk > 0) line("files of a node", needs.disk, room.disk_bytes, "(what there is is not known)");
-  if (room.saved_bytes > 0)
-    line(saved_bytes(needs, room) > room.saved_bytes ? "weights of --save beside files" : "weights of --save",
-         saved_bytes(needs, room), room.save_bytes, "(what there is is not known)");
+  line("the device of a rank", needs.device, capacity.device_bytes,
+       capacity.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
+  line(capacity.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host,
+       capacity.host_bytes, "(what it has is not known)");
+  if (needs.disk > 0) line("files of a node", needs.disk, capacity.disk_bytes, "(what there is is not known)");
+  if (capacity.saved_bytes > 0)
+    line(saved_bytes(needs, capacity) > capacity.saved_bytes ? "weights of --save beside files"
+                                                             : "weights of --save",
+         saved_bytes(needs, capacity), capacity.save_bytes, "(what there is is not known)");
   result.text +=
       fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
   if (result.fits) return result;
-  if (room.save_bytes && saved_bytes(needs, room) > *room.save_bytes)
+  if (capacity.save_bytes && saved_bytes(needs, capacity) > *capacity.save_bytes)
     result.text += fmt::format("make room for {} more where --save writes, or save on another disk\n",
-                               format_bytes(saved_bytes(needs, room) - *room.save_bytes));
-  const Room states = without_saving(room);  // no flag makes weights smaller
+                               format_bytes(saved_bytes(needs, capacity) - *capacity.save_bytes));
+  const JobCapacity states = without_saving(capacity);  // no flag makes weights smaller
   if (fit(needs, states)) return result;
   result.text += architecture.layers.size() <= most_layers
                      ? advice(options, RemedyTrial(architecture, sample, states), states)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
-#include "apps/train/plan/room.hpp"
+#include "apps/train/plan/job_capacity.hpp"
 #include "models/architecture.hpp"
 #include "models/sample_source.hpp"
 
@@ -31,6 +31,6 @@ struct Verdict {
 
 [[nodiscard]] Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
                               const actors::TrainerOptions& options, std::span<const actors::RankPlan> stages,
-                              const Room& room);
+                              const JobCapacity& capacity);
 
 }  // namespace ranvier::apps

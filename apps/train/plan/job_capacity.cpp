@@ -1,4 +1,4 @@
-#include "apps/train/plan/room.hpp"
+#include "apps/train/plan/job_capacity.hpp"
 
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/weight_saving.hpp"
@@ -35,7 +35,7 @@ bool on_one_disk(const fs::path& a, const fs::path& b) {
 
 }  // namespace
 
-Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job) {
+JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job) {
   const auto least = [&session](std::optional<std::size_t> bytes) -> std::optional<std::size_t> {
     constexpr long long unknown = std::numeric_limits<long long>::max();
     const auto known = static_cast<long long>(std::min(bytes.value_or(unknown), std::size_t{unknown}));

@@ -12,7 +12,7 @@
 namespace ranvier::apps {
 
 /// None: not known, as of a cluster that is imagined.
-struct Room {
+struct JobCapacity {
   std::optional<std::size_t> device_bytes;  ///< of a rank
   std::optional<std::size_t> host_bytes;    ///< of a node, for all its ranks
   std::optional<std::size_t> disk_bytes;    ///< of a node, where states live in files
@@ -24,6 +24,6 @@ struct Room {
 };
 
 /// All ranks call it. Where ranks and machines differ, the one with the least decides.
-[[nodiscard]] Room room_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job);
+[[nodiscard]] JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps
