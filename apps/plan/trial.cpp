@@ -300,7 +300,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
 void Planner::judge(Trial& trial) const {
   std::vector<const RankPlan*> stages;
   for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
-  trial.needs = needs_of(stages, trial.trainer, !profile_->gpu);
+  trial.needs = memory_needs(stages, trial.trainer, !profile_->gpu);
   trial.saved_activations = saved_activations_text(stages);
   trial.fits = true;
   trial.fullness = 0;

@@ -51,7 +51,7 @@ struct RanksHere {
 struct Trial {
   actors::TrainerOptions trainer;
   StagePlans plans;
-  Needs needs;
+  MemoryNeeds needs;
   KindBytes kinds;                ///< bytes of the rank with the most on its device
   std::string saved_activations;  ///< saved_activations_text()
   bool fits = true;

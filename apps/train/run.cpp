@@ -80,7 +80,7 @@ int Run::execute() {
   plan_ = plan_job(run_);
   const bool quiet = options_.run.quiet && options_.run.request == Request::train;
   if (run_.speaks() && !options_.trainer.rollback && !quiet) say_plan();
-  if (options_.run.request == Request::dry_run) return say_verdict() ? EXIT_SUCCESS : does_not_fit_exit_code;
+  if (options_.run.request == Request::dry_run) return print_fit() ? EXIT_SUCCESS : does_not_fit_exit_code;
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
   run_.watch.does("looks for a checkpoint to go on from");
   resumption_.emplace(run_);
@@ -158,9 +158,9 @@ void Run::say_plan() const {
   std::fflush(stdout);
 }
 
-bool Run::say_verdict() const {
+bool Run::print_fit() const {
   const JobCapacity capacity = capacity_of(run_.session, options_, job_);
-  const Verdict verdict = apps::verdict(job_.architecture, job_.sample, plan_.trainer, plan_.stages, capacity);
+  const FitResult verdict = apps::verdict(job_.architecture, job_.sample, plan_.trainer, plan_.stages, capacity);
   if (run_.speaks()) fmt::print("\n{}", verdict.text);
   return run_.session.smallest(verdict.fits ? 1 : 0) == 1;
 }

@@ -52,7 +52,7 @@ class Run {
  private:
   void say_plan() const;
   /// Of a dry run, for all ranks: whether it fits.
-  [[nodiscard]] bool say_verdict() const;
+  [[nodiscard]] bool print_fit() const;
   /// Where states live in files, and whether weights and checkpoints have space beside them.
   void check_files();
   void check_checkpoint_space();

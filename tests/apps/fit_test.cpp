@@ -8,8 +8,8 @@
 #include <string>
 
 using namespace ranvier;
+using apps::FitResult;
 using apps::JobCapacity;
-using apps::Verdict;
 using runtime::MemorySpace;
 
 namespace {
@@ -35,28 +35,30 @@ struct SizedJob {
       most = std::max(most, stage.memory.bytes(MemorySpace::device));
     return most;
   }
-  [[nodiscard]] Verdict in(const JobCapacity& capacity) const {
+  [[nodiscard]] FitResult in(const JobCapacity& capacity) const {
     return apps::verdict(architecture, sample, options, apps::plan_stages(architecture, sample, options), capacity);
   }
 };
 
-bool says(const Verdict& verdict, std::string_view words) { return verdict.text.find(words) != std::string::npos; }
+bool says(const FitResult& verdict, std::string_view words) {
+  return verdict.text.find(words) != std::string::npos;
+}
 
 }  // namespace
 
 TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
   const SizedJob job({2, 2});
-  const Verdict exactly = job.in({.device_bytes = job.device_bytes()});
+  const FitResult exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
   CHECK(says(exactly, "fits"));
   CHECK_FALSE(says(exactly, "would fit"));
-  const Verdict short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
+  const FitResult short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
   CHECK_FALSE(short_of_one.fits);
   CHECK(says(short_of_one, "does not fit"));
 }
 
 TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
-  const Verdict verdict = SizedJob({1, 2}).in({});
+  const FitResult verdict = SizedJob({1, 2}).in({});
   CHECK(verdict.fits);
   CHECK(says(verdict, "--device-memory says"));  // a GPU's
 }
@@ -64,7 +66,7 @@ TEST_CASE("where nothing is known of the devices, a job fits as far as is known"
 TEST_CASE("flags that make a job fit were planned with: given, they do") {
   SizedJob job({1, 4});
   const std::size_t capacity = job.device_bytes() * 3 / 5;
-  const Verdict verdict = job.in({.device_bytes = capacity});
+  const FitResult verdict = job.in({.device_bytes = capacity});
   CHECK_FALSE(verdict.fits);
   CHECK(says(verdict, "would fit with any of these"));
   REQUIRE(says(verdict, "--shard zero3"));
@@ -75,10 +77,10 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
 TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
   SizedJob job({1, 2});
   const std::size_t all = job.device_bytes();
-  const Verdict together = job.in({.device_bytes = all / 4});
+  const FitResult together = job.in({.device_bytes = all / 4});
   CHECK_FALSE(together.fits);
   CHECK(says(together, "these together"));
-  const Verdict never = job.in({.device_bytes = 4096});
+  const FitResult never = job.in({.device_bytes = 4096});
   CHECK(says(never, "still does not fit"));
   CHECK(says(never, "--g-inter"));
 }
@@ -86,10 +88,10 @@ TEST_CASE("where no flag is enough alone, several are tried together, and what n
 TEST_CASE("weights that --save writes need their disk, beside states in files where they share it") {
   SizedJob job({1, 2});
   constexpr std::size_t MiB = 1 << 20;
-  const Verdict fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
+  const FitResult fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
   CHECK(fits.fits);
   CHECK(says(fits, "weights of --save"));
-  const Verdict full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
+  const FitResult full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
   CHECK_FALSE(full.fits);
   CHECK(says(full, "make room for 2.0 MiB more where --save writes, or save on another disk"));
   CHECK_FALSE(says(full, "would fit"));  // no flag makes weights smaller

@@ -152,9 +152,9 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
     const apps::StagePlans plans = planner.plans_of(trainer);
     std::vector<const actors::RankPlan*> stages;
     for (const std::size_t stage : plans.of_stage) stages.push_back(&plans.distinct[stage]);
-    return apps::needs_of(stages, trainer, true);
+    return apps::memory_needs(stages, trainer, true);
   };
-  const apps::Needs usual = needs(plan(given, here_of({0, 0, 0, 0})));
+  const apps::MemoryNeeds usual = needs(plan(given, here_of({0, 0, 0, 0})));
   MachinesHere little = here_of({0, 0, 0, 0});
   little.device_bytes = usual.device - 1;
   CHECK(needs(plan(given, little)).device < usual.device);

@@ -20,8 +20,9 @@ using actors::TrainerOptions;
 using runtime::format_bytes;
 using runtime::MemorySpace;
 
-Needs needs_of(std::span<const RankPlan* const> stages, const TrainerOptions& options, bool device_is_host) {
-  Needs most;
+MemoryNeeds memory_needs(std::span<const RankPlan* const> stages, const TrainerOptions& options,
+                         bool device_is_host) {
+  MemoryNeeds most;
   std::vector<std::size_t> host, disk;  // of a rank, by stage
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const runtime::MemoryPlan& memory = stages[s]->memory;
@@ -50,10 +51,11 @@ Needs needs_of(std::span<const RankPlan* const> stages, const TrainerOptions& op
 
 namespace {
 
-Needs needs_of(std::span<const RankPlan> stages, const TrainerOptions& options, const JobCapacity& capacity) {
+MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions& options,
+                         const JobCapacity& capacity) {
   std::vector<const RankPlan*> all;
   for (const RankPlan& stage : stages) all.push_back(&stage);
-  return apps::needs_of(all, options, capacity.device_is_host);
+  return apps::memory_needs(all, options, capacity.device_is_host);
 }
 
 constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
@@ -62,7 +64,7 @@ constexpr const char* rather =
     "a smaller model";
 
 /// On the disk of --save at the end: the weights, and states in files that are still there, a part on each disk.
-std::size_t saved_bytes(const Needs& needs, const JobCapacity& capacity) {
+std::size_t saved_bytes(const MemoryNeeds& needs, const JobCapacity& capacity) {
   return capacity.saved_bytes +
          static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
 }
@@ -73,7 +75,7 @@ JobCapacity without_saving(JobCapacity capacity) {
   return capacity;
 }
 
-bool fit(const Needs& needs, const JobCapacity& capacity) {
+bool fit(const MemoryNeeds& needs, const JobCapacity& capacity) {
   const auto within = [](std::size_t needed, std::optional<std::size_t> there) {
     return !there || needed <= *there;
   };
@@ -124,10 +126,12 @@ class RemedyTrial {
   [[nodiscard]] bool trains_part() const {
     return architecture_->trained_parameters() < architecture_->parameters();
   }
-  [[nodiscard]] std::optional<Needs> needs(TrainerOptions options) const {
+  [[nodiscard]] std::optional<MemoryNeeds> needs(TrainerOptions options) const {
     try {
-      const auto of = [&] { return needs_of(plan_stages(*architecture_, *sample_, options), options, *capacity_); };
-      Needs needs = of();
+      const auto of = [&] {
+        return memory_needs(plan_stages(*architecture_, *sample_, options), options, *capacity_);
+      };
+      MemoryNeeds needs = of();
       while (!fit(needs, *capacity_) && capacity_->may_change_prefetch && options.prefetch > 0) {
         --options.prefetch;
         needs = of();
@@ -146,7 +150,7 @@ class RemedyTrial {
 };
 
 std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const JobCapacity& capacity) {
-  const auto line = [](const std::string& flags, const Needs& needs) {
+  const auto line = [](const std::string& flags, const MemoryNeeds& needs) {
     return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
                        format_bytes(needs.host));
   };
@@ -162,7 +166,7 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
   // None is enough alone: one more after the other, as long as each makes it smaller.
   TrainerOptions changed = options;
   std::vector<Remedy> made;
-  std::optional<Needs> least = trial.needs(options);
+  std::optional<MemoryNeeds> least = trial.needs(options);
   for (const Remedy& change : changes) {
     TrainerOptions next = changed;
     change.make(next);
@@ -181,10 +185,10 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
 
 }  // namespace
 
-Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
-                const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
-  const Needs needs = needs_of(stages, options, capacity);
-  Verdict result{.fits = fit(needs, capacity), .text = {}};
+FitResult verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
+                  const TrainerOptions& options, std::span<const RankPlan> stages, const JobCapacity& capacity) {
+  const MemoryNeeds needs = memory_needs(stages, options, capacity);
+  FitResult result{.fits = fit(needs, capacity), .text = {}};
   const auto line = [&](const char* where, std::size_t needed, std::optional<std::size_t> there,
                         const char* unknown) {
     const bool fits = !there || needed <= *there;

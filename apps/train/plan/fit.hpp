@@ -14,23 +14,23 @@
 namespace ranvier::apps {
 
 /// Of the rank, or of the node, that needs the most.
-struct Needs {
+struct MemoryNeeds {
   std::size_t device = 0;  ///< of a rank
   std::size_t stage = 0;   ///< that rank's
   std::size_t host = 0;    ///< of a node
   std::size_t disk = 0;    ///< of a node
 };
 /// `stages[s]` is the plan of a rank of stage s, of which those of a column are alike. `device_is_host`: Room's.
-[[nodiscard]] Needs needs_of(std::span<const actors::RankPlan* const> stages, const actors::TrainerOptions& options,
-                             bool device_is_host);
+[[nodiscard]] MemoryNeeds memory_needs(std::span<const actors::RankPlan* const> stages,
+                                       const actors::TrainerOptions& options, bool device_is_host);
 
-struct Verdict {
+struct FitResult {
   bool fits = true;
   std::string text;  ///< lines for people, each ended
 };
 
-[[nodiscard]] Verdict verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
-                              const actors::TrainerOptions& options, std::span<const actors::RankPlan> stages,
-                              const JobCapacity& capacity);
+[[nodiscard]] FitResult verdict(const models::Architecture& architecture, const models::SampleBytes& sample,
+                                const actors::TrainerOptions& options, std::span<const actors::RankPlan> stages,
+                                const JobCapacity& capacity);
 
 }  // namespace ranvier::apps
