@@ -2,7 +2,7 @@
 
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
-#include "apps/plan/situations.hpp"
+#include "apps/plan/scenarios.hpp"
 #include "collectives/links.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
@@ -149,29 +149,29 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
     check_outputs(options, 0);
     return run_scale(options, tools, limits);
   }
-  const std::vector<Situation> situations = situations_of(options, tools.read_profile);
-  check_outputs(options, situations.size());
+  const std::vector<Scenario> scenarios = scenarios_of(options, tools.read_profile);
+  check_outputs(options, scenarios.size());
   PlanResult result;
   json::object report;
   json::array cases_json;
   std::vector<Case> cases;
   std::optional<Candidate> first_best;
-  for (const Situation& situation : situations) {
-    const Planner planner(flags_in(situation, options.train), situation.profile);
+  for (const Scenario& scenario : scenarios) {
+    const Planner planner(flags_in(scenario, options.train), scenario.profile);
     check_links(planner);
     const ReportContext context = context_of(options, planner);
     actors::PredictionOptions how = usual_prediction(planner.world());
     if (options.all_rows) how.distinct_only = !*options.all_rows;
-    how.disturbances = disturbances_of(situation, planner);
-    limits.progress = teller(tools, situation.label);
-    const auto costs = tools.costs(situation.profile);
-    const bool is_first = &situation == &situations.front();
+    how.disturbances = disturbances_of(scenario, planner);
+    limits.progress = teller(tools, scenario.label);
+    const auto costs = tools.costs(scenario.profile);
+    const bool is_first = &scenario == &scenarios.front();
     Ranking ranking;
     std::string no_grid;
     try {
       ranking = rank_candidates(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
-      if (!situation.world || error.code() != ErrorCode::usage) throw;
+      if (!scenario.world || error.code() != ErrorCode::usage) throw;
       no_grid = error.what();  // of the ranks that are left; the other cases are worth their table
     }
     if (is_first) {
@@ -197,12 +197,12 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
                                    options.write_config, planner.world(), options.write_config);
       }
     }
-    const auto number = static_cast<std::size_t>(&situation - situations.data()) + 1;
+    const auto number = static_cast<std::size_t>(&scenario - scenarios.data()) + 1;
     if (!options.write_trace.empty() && !ranking.best.empty())
       result.text += '\n' + write_trace(options.write_trace, number, ranking.best.front(), planner, tools, how);
     if (!options.compares()) break;
     Case& one = cases.emplace_back();
-    one.label = situation.label;
+    one.label = scenario.label;
     if (ranking.best.empty()) one.why_none = no_grid.empty() ? why_none(ranking) : no_grid;
     one.context = context;
     if (first_best) one.kept = predict_one(planner, tools.predict, *first_best, how);

@@ -1,7 +1,7 @@
 #include "apps/plan/scaling.hpp"
 
 #include "actors/watch/reporter.hpp"
-#include "apps/plan/situations.hpp"
+#include "apps/plan/scenarios.hpp"
 #include "runtime/error.hpp"
 
 #include <fmt/format.h>

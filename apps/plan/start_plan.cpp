@@ -1,7 +1,7 @@
 #include "apps/plan/start_plan.hpp"
 
 #include "apps/plan/plan_report.hpp"
-#include "apps/plan/situations.hpp"
+#include "apps/plan/scenarios.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/train/devices.hpp"

@@ -1,4 +1,4 @@
-#include "apps/plan/situations.hpp"
+#include "apps/plan/scenarios.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/options.hpp"
@@ -94,26 +94,26 @@ void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
 
 }  // namespace
 
-std::vector<Situation> situations_of(const PlanOptions& options,
-                                     const std::function<MachineProfile(const std::string&)>& read_profile) {
-  std::vector<Situation> all;
+std::vector<Scenario> scenarios_of(const PlanOptions& options,
+                                   const std::function<MachineProfile(const std::string&)>& read_profile) {
+  std::vector<Scenario> all;
   for (const std::string& name : options.profiles) {
     MachineProfile profile = read_profile(name);
     std::string label = profile.name.empty() ? name : profile.name;
     all.push_back({.label = std::move(label), .profile = std::move(profile)});
   }
-  for (const Situation& one : all) check_threads(options, one.profile);
+  for (const Scenario& one : all) check_threads(options, one.profile);
   const MachineProfile base = all.front().profile;
-  const auto add = [&](std::string label) -> Situation& {
-    return all.emplace_back(Situation{.label = std::move(label), .profile = base, .draw = options.draw});
+  const auto add = [&](std::string label) -> Scenario& {
+    return all.emplace_back(Scenario{.label = std::move(label), .profile = base, .draw = options.draw});
   };
   for (const double times : options.bandwidth_times) {
-    Situation& one = add(fmt::format("bandwidth × {}", times));
+    Scenario& one = add(fmt::format("bandwidth × {}", times));
     multiply(one.profile.links.intra_node, times);
     multiply(one.profile.links.inter_node, times);
   }
   for (const double times : options.memory_times) {
-    Situation& one = add(fmt::format("memory × {}", times));
+    Scenario& one = add(fmt::format("memory × {}", times));
     std::size_t& memory = base.gpu ? one.profile.device_memory : one.profile.host_memory;
     memory = static_cast<std::size_t>(static_cast<double>(memory) * times);
     if (!base.gpu && one.profile.device_memory > 0)
@@ -137,10 +137,10 @@ std::vector<Situation> situations_of(const PlanOptions& options,
   return all;
 }
 
-std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFlag> flags) {
-  if (!situation.world) return flags;
+std::vector<GivenFlag> flags_in(const Scenario& scenario, std::vector<GivenFlag> flags) {
+  if (!scenario.world) return flags;
   for (GivenFlag& flag : flags)
-    if (flag.name == "world") flag.value = std::to_string(*situation.world);
+    if (flag.name == "world") flag.value = std::to_string(*scenario.world);
   return flags;
 }
 
@@ -157,15 +157,15 @@ void check_links(const Planner& planner) {
   if (nodes_of(planner) > 1) require(planner.profile().links.inter_node, "between nodes");
 }
 
-actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner) {
-  actors::Disturbances all{.seed = static_cast<std::uint64_t>(situation.draw),
-                           .jitter = situation.jitter,
-                           .no_overlap = situation.no_overlap};
+actors::Disturbances disturbances_of(const Scenario& scenario, const Planner& planner) {
+  actors::Disturbances all{.seed = static_cast<std::uint64_t>(scenario.draw),
+                           .jitter = scenario.jitter,
+                           .no_overlap = scenario.no_overlap};
   const int nodes = nodes_of(planner);
-  if (situation.slow_ranks) all.slow_ranks = factors_of(*situation.slow_ranks, planner.world(), situation.draw);
-  if (situation.slow_links) all.slow_nodes = factors_of(*situation.slow_links, nodes, situation.draw);
-  if (!situation.slow_node) return all;
-  const auto [node, factor] = *situation.slow_node;
+  if (scenario.slow_ranks) all.slow_ranks = factors_of(*scenario.slow_ranks, planner.world(), scenario.draw);
+  if (scenario.slow_links) all.slow_nodes = factors_of(*scenario.slow_links, nodes, scenario.draw);
+  if (!scenario.slow_node) return all;
+  const auto [node, factor] = *scenario.slow_node;
   if (node >= nodes)
     fail(ErrorCode::usage, "--slow-node {}:{}: of nodes of {} ranks there {} {}, counted from 0: give {}", node,
          factor, planner.node_size(), nodes == 1 ? "is" : "are", nodes,

@@ -14,7 +14,7 @@
 namespace ranvier::apps {
 
 /// At most one of the circumstances beside the profile's is there.
-struct Situation {
+struct Scenario {
   std::string label;
   runtime::MachineProfile profile;
   std::optional<SlowNode> slow_node = {};
@@ -27,17 +27,17 @@ struct Situation {
 
 /// The profiles first, then what is asked about the first one. Throws ErrorCode::usage for what read_profile() refuses,
 /// for more dead ranks than leave a node, and for what says nothing of such machines.
-[[nodiscard]] std::vector<Situation> situations_of(
+[[nodiscard]] std::vector<Scenario> scenarios_of(
     const PlanOptions& options, const std::function<runtime::MachineProfile(const std::string&)>& read_profile);
 
 /// Throws ErrorCode::usage where ranks of the planner need links that its profile says nothing of.
 void check_links(const Planner& planner);
 
 /// Those flags of ranvier-train, for as many ranks as there are.
-[[nodiscard]] std::vector<GivenFlag> flags_in(const Situation& situation, std::vector<GivenFlag> flags);
+[[nodiscard]] std::vector<GivenFlag> flags_in(const Scenario& scenario, std::vector<GivenFlag> flags);
 
 /// Shares are of ranks or nodes that chance has drawn, the same ones for the same draw; one at least. Throws
 /// ErrorCode::usage for a node that there is not.
-[[nodiscard]] actors::Disturbances disturbances_of(const Situation& situation, const Planner& planner);
+[[nodiscard]] actors::Disturbances disturbances_of(const Scenario& scenario, const Planner& planner);
 
 }  // namespace ranvier::apps
