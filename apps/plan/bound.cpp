@@ -144,7 +144,7 @@ Bound Bounds::bound_of(double compute, double links, double estimate) const {
   return {seconds, std::max(estimate, seconds)};
 }
 
-Bound Bounds::of(const Trial& trial) {
+Bound Bounds::of(const PlannedCandidate& trial) {
   const Cut cut = cut_of(trial.trainer);
   Passes passes;
   const actors::SliceMap map = actors::slice_map(trial.trainer);
@@ -161,7 +161,7 @@ Bound Bounds::of(const Trial& trial) {
 }
 
 /// Counts what moves between the ranks of a stage's column, and remembers it by what it depends on.
-actors::VolumeCounter& Bounds::counter_of(const Trial& trial, const actors::RankPlan& plan, int stage,
+actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const actors::RankPlan& plan, int stage,
                                           const actors::PlanChoices& choices) {
   const TrainerOptions& trainer = trial.trainer;
   const actors::ColumnShape shape = actors::column_shape(trainer);
@@ -188,7 +188,7 @@ actors::VolumeCounter& Bounds::counter_of(const Trial& trial, const actors::Rank
 }
 
 /// Every byte leaves a node by its one port in a direction, and on average a node's share of them.
-double Bounds::links_seconds(const Trial& trial, double& estimate) {
+double Bounds::links_seconds(const PlannedCandidate& trial, double& estimate) {
   const models::Architecture& architecture = planner_->job().architecture;
   const TrainerOptions& trainer = trial.trainer;
   const runtime::Links& links = planner_->profile().links;
@@ -239,7 +239,7 @@ double Bounds::links_seconds(const Trial& trial, double& estimate) {
 }
 
 /// About what states take on their way to the device and back.
-double Bounds::tiers_seconds(const Trial& trial) const {
+double Bounds::tiers_seconds(const PlannedCandidate& trial) const {
   const auto& profile = planner_->profile();
   const TrainerOptions& trainer = trial.trainer;
   const auto off = [&](MemoryKind kind) {

@@ -6,7 +6,7 @@
 #include "actors/exchange/volume.hpp"
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/stage_times.hpp"
-#include "apps/plan/trial.hpp"
+#include "apps/plan/planned_candidate.hpp"
 #include "runtime/work_cost.hpp"
 
 #include <map>
@@ -29,7 +29,7 @@ class Bounds {
   /// Before anything is planned: what its stages compute.
   [[nodiscard]] Bound of(const Candidate& candidate);
   /// Of a planned one: likewise, with what really is computed again, and what passes between ranks.
-  [[nodiscard]] Bound of(const Trial& trial);
+  [[nodiscard]] Bound of(const PlannedCandidate& trial);
 
  private:
   using ComputeKey =
@@ -40,10 +40,10 @@ class Bounds {
 
   /// Of what stages and links take as usual.
   [[nodiscard]] Bound bound_of(double compute, double links, double estimate) const;
-  [[nodiscard]] double links_seconds(const Trial& trial, double& estimate);
-  [[nodiscard]] actors::VolumeCounter& counter_of(const Trial& trial, const actors::RankPlan& plan, int stage,
-                                                  const actors::PlanChoices& choices);
-  [[nodiscard]] double tiers_seconds(const Trial& trial) const;
+  [[nodiscard]] double links_seconds(const PlannedCandidate& trial, double& estimate);
+  [[nodiscard]] actors::VolumeCounter& counter_of(const PlannedCandidate& trial, const actors::RankPlan& plan,
+                                                  int stage, const actors::PlanChoices& choices);
+  [[nodiscard]] double tiers_seconds(const PlannedCandidate& trial) const;
 
   const Planner* planner_;
   const runtime::CostModel* costs_;

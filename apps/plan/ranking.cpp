@@ -44,7 +44,7 @@ class PlannedSamples final : public models::SampleSource {
 };
 
 /// Two trials of equal text run alike.
-std::string signature(const Trial& trial) {
+std::string signature(const PlannedCandidate& trial) {
   const actors::TrainerOptions& t = trial.trainer;
   std::string text = fmt::format("{} {} {} {} {} {} {}", t.grid.g_inter, t.grid.g_data, to_string(t.sharding),
                                  t.group_size, t.microbatch_size, t.prefetch, t.pipeline_limit);
@@ -81,7 +81,7 @@ std::string reason_of(const Error& error) {
 }
 
 /// What a plan says without a simulation: its memory, and what a step may well take.
-actors::Prediction estimated(const Planner& planner, const Trial& trial, const Bound& bound) {
+actors::Prediction estimated(const Planner& planner, const PlannedCandidate& trial, const Bound& bound) {
   actors::Prediction prediction{.step_seconds = bound.estimate};
   for (const std::size_t distinct : trial.plans.of_stage) {
     using runtime::MemorySpace;
@@ -144,7 +144,7 @@ class Ranker {
   /// Of a family of candidates the one that needs the least memory.
   struct Least {
     Candidate candidate;
-    std::optional<Trial> trial;  ///< none: its flags do not go together
+    std::optional<PlannedCandidate> trial;  ///< none: its flags do not go together
   };
 
   /// By number in what the search found.
@@ -159,7 +159,7 @@ class Ranker {
     ++ranking_.left_out[why];
   }
 
-  void leave_out_for_memory(const Candidate& candidate, const Trial& trial) {
+  void leave_out_for_memory(const Candidate& candidate, const PlannedCandidate& trial) {
     leave_out(fmt::format("memory: not enough of the {}", trial.lacking == "device" ? "device's"
                                                           : trial.lacking == "host" ? "node's"
                                                                                     : "disk's"));
@@ -196,7 +196,7 @@ class Ranker {
       return {};
     }
     try {
-      Trial trial = planner_->plan(candidate);
+      PlannedCandidate trial = planner_->plan(candidate);
       if (!trial.fits) {
         leave_out_for_memory(candidate, trial);
         return {};

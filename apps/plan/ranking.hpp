@@ -4,7 +4,7 @@
 
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/search.hpp"
-#include "apps/plan/trial.hpp"
+#include "apps/plan/planned_candidate.hpp"
 
 #include <cstddef>
 #include <functional>
@@ -23,7 +23,7 @@ using Predictor = std::function<actors::Prediction(const models::Architecture&, 
 /// One candidate with what became of it, and those that share its row of the ranking.
 struct Ranked {
   Candidate candidate;
-  Trial trial;                      ///< without its plans
+  PlannedCandidate trial;           ///< without its plans
   std::optional<Bound> bound = {};  ///< none: it was not searched for
   actors::Prediction prediction = {};
   std::vector<GivenFlag> config = {};

@@ -3,7 +3,7 @@
 
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/plan_options.hpp"
-#include "apps/plan/trial.hpp"
+#include "apps/plan/planned_candidate.hpp"
 #include "runtime/machine_profile.hpp"
 
 #include <functional>

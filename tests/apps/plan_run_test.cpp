@@ -74,7 +74,7 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
     for (int n = 0; n < tests::effort(30, 150, 6) / chunks; ++n) {
       const Candidate& candidate = candidates[draw() % candidates.size()];
       CAPTURE(candidate.text());
-      const apps::Trial trial = planner.plan(candidate);
+      const apps::PlannedCandidate trial = planner.plan(candidate);
       const apps::TrainOptions options = as_trained(planner.config_of(candidate, trial), planner.world());
       actors::TrainerOptions trainer = options.trainer;
       trainer.threads = gpu ? 1 : options.device.threads;

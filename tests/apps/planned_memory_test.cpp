@@ -1,7 +1,7 @@
 // The memory that ranvier-plan plans, against ranks of every family of models that allocate and train; and all families
 // in virtual time.
 #include "actors/predict/prediction.hpp"
-#include "apps/plan/trial.hpp"
+#include "apps/plan/planned_candidate.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
 #include "models/initialize.hpp"
@@ -182,8 +182,8 @@ void load_weights(actors::Rank& rank, const actors::TrainerOptions& options) {
 }
 
 /// All ranks of the job, which train for a step.
-void check_memory(const apps::Planner& planner, const apps::Trial& trial, const models::SampleSource& samples,
-                  bool gpu) {
+void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& trial,
+                  const models::SampleSource& samples, bool gpu) {
   actors::TrainerOptions options = trial.trainer;
   options.steps = 1;
   const int count = planner.world();
@@ -221,8 +221,8 @@ void check_memory(const apps::Planner& planner, const apps::Trial& trial, const 
 }
 
 /// One rank, whose files are real ones, so that its loop is one, too.
-void check_files(const apps::Planner& planner, const apps::Trial& trial, const models::SampleSource& samples,
-                 bool gpu, const std::filesystem::path& folder) {
+void check_files(const apps::Planner& planner, const apps::PlannedCandidate& trial,
+                 const models::SampleSource& samples, bool gpu, const std::filesystem::path& folder) {
   actors::TrainerOptions options = trial.trainer;
   options.steps = 1;
   Taken taken;
@@ -306,7 +306,7 @@ TEST_CASE(
         const auto candidates = make_space(planner.space()).candidates;
         const apps::Candidate& candidate = candidates[draw() % candidates.size()];
         CAPTURE(candidate.text());
-        const apps::Trial trial = planner.plan(candidate);
+        const apps::PlannedCandidate trial = planner.plan(candidate);
         const actors::Prediction prediction =
             actors::predict(planner.job().architecture, *samples, trial.trainer, profile);
         CHECK(prediction.step_seconds > 0);

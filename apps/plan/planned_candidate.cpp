@@ -1,4 +1,4 @@
-#include "apps/plan/trial.hpp"
+#include "apps/plan/planned_candidate.hpp"
 
 #include "actors/pipeline/slice_order.hpp"
 #include "apps/program/default_precision.hpp"
@@ -297,7 +297,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   return plans;
 }
 
-void Planner::judge(Trial& trial) const {
+void Planner::judge(PlannedCandidate& trial) const {
   std::vector<const RankPlan*> stages;
   for (const std::size_t distinct : trial.plans.of_stage) stages.push_back(&trial.plans.distinct[distinct]);
   trial.needs = memory_needs(stages, trial.trainer, !profile_->gpu);
@@ -330,15 +330,15 @@ void Planner::judge(Trial& trial) const {
   }
 }
 
-Trial Planner::plan(const Candidate& candidate) const {
+PlannedCandidate Planner::plan(const Candidate& candidate) const {
   const TrainOptions options = options_of(candidate);
-  Trial trial{.trainer = trainer_of(options),
-              .plans = {},
-              .needs = {},
-              .kinds = {},
-              .saved_activations = {},
-              .lacks = {},
-              .lacking = {}};
+  PlannedCandidate trial{.trainer = trainer_of(options),
+                         .plans = {},
+                         .needs = {},
+                         .kinds = {},
+                         .saved_activations = {},
+                         .lacks = {},
+                         .lacking = {}};
   trial.plans = plans_of(trial.trainer);
   judge(trial);
   while (!trial.fits && !options.shard.prefetch && trial.trainer.prefetch > 0) {
@@ -351,7 +351,7 @@ Trial Planner::plan(const Candidate& candidate) const {
   return trial;
 }
 
-std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Trial& trial) const {
+std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const PlannedCandidate& trial) const {
   std::vector<GivenFlag> flags = flags_of(candidate);
   if (!candidate.offload.empty() && candidate.offload != "infinity-nvme") taken(flags, "nvme");
   flags.insert(flags.end(), device_flags_.begin(), device_flags_.end());

@@ -48,7 +48,7 @@ struct RanksHere {
   int threads = 1;         ///< of a rank's device, where that is the CPU and --threads says nothing else
 };
 
-struct Trial {
+struct PlannedCandidate {
   actors::TrainerOptions trainer;
   StagePlans plans;
   MemoryNeeds needs;
@@ -98,18 +98,18 @@ class Planner {
   /// The plan of every stage, each kind of stage once. Throws ErrorCode::usage as plan_rank() does.
   [[nodiscard]] StagePlans plans_of(const actors::TrainerOptions& trainer) const;
   /// With fewer units gathered ahead where memory is short and nobody asked for a number. Throws as the above.
-  [[nodiscard]] Trial plan(const Candidate& candidate) const;
+  [[nodiscard]] PlannedCandidate plan(const Candidate& candidate) const;
 
   /// All flags for `ranvier-train --config`, in its order, of a candidate that was planned as `trial`. Of ranks that
   /// are there without those that say what these are.
-  [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const Trial& trial) const;
+  [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const PlannedCandidate& trial) const;
 
  private:
   [[nodiscard]] std::vector<GivenFlag> flags_of(const Candidate& candidate) const;
   void classify_layers();
   [[nodiscard]] std::string column_class(const actors::TrainerOptions& trainer) const;
   [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
-  void judge(Trial& trial) const;
+  void judge(PlannedCandidate& trial) const;
 
   std::vector<GivenFlag> given_;  // without what this program sets itself
   std::vector<int> layers_per_stage_;
