@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
-#include "apps/plan/space.hpp"
+#include "apps/plan/search_space.hpp"
 #include "apps/train/job.hpp"
 #include "apps/train/launch.hpp"
 #include "apps/train/options/train_options.hpp"

@@ -115,7 +115,7 @@ class Ranker {
         how_(how) {}
 
   Ranking run(const SearchLimits& limits) {
-    Space space = make_space(planner_->space());
+    SearchSpace space = make_space(planner_->space());
     candidates_ = std::move(space.candidates);
     ranking_.left_out = std::move(space.left_out);
     ranking_.candidates = candidates_.size();

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "apps/plan/search.hpp"
-#include "apps/plan/space.hpp"
+#include "apps/plan/search_space.hpp"
 
 #include <cstddef>
 #include <span>

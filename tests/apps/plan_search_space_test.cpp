@@ -1,4 +1,4 @@
-#include "apps/plan/space.hpp"
+#include "apps/plan/search_space.hpp"
 
 #include "runtime/error.hpp"
 #include "tests/errors.hpp"
@@ -12,7 +12,7 @@
 using namespace ranvier;
 using apps::Candidate;
 using apps::make_space;
-using apps::Space;
+using apps::SearchSpace;
 using apps::SpaceOptions;
 using tests::error_of;
 using tests::says;
@@ -20,13 +20,13 @@ using tests::says;
 namespace {
 
 template <typename Field>
-std::set<Field> values(const Space& space, Field Candidate::* field) {
+std::set<Field> values(const SearchSpace& space, Field Candidate::* field) {
   std::set<Field> all;
   for (const Candidate& candidate : space.candidates) all.insert(candidate.*field);
   return all;
 }
 
-bool left_out(const Space& space, std::string_view words) {
+bool left_out(const SearchSpace& space, std::string_view words) {
   return std::any_of(space.left_out.begin(), space.left_out.end(),
                      [&](const auto& one) { return one.first.find(words) != std::string::npos && one.second > 0; });
 }
@@ -35,18 +35,18 @@ bool left_out(const Space& space, std::string_view words) {
 
 TEST_CASE(
     "a plan's space has every grid of all ranks that the layers and the batch allow, and says why not others") {
-  const Space space = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 48, .apart = true});
+  const SearchSpace space = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 48, .apart = true});
   CHECK(values(space, &Candidate::g_inter) == std::set{1, 2, 3, 4, 6});
   for (const Candidate& candidate : space.candidates) CHECK(candidate.g_inter * candidate.g_data == 24);
   CHECK(left_out(space, "does not divide 24 ranks"));
   CHECK(left_out(space, "more stages than 6 layers"));
-  const Space odd = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 12, .apart = true});
+  const SearchSpace odd = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 12, .apart = true});
   CHECK(values(odd, &Candidate::g_inter) == std::set{2, 4, 6});
   CHECK(left_out(odd, "--g-data does not divide --batch-size 12"));
 }
 
 TEST_CASE("candidates of a plan's space differ, and group sizes matter to those alone that have groups") {
-  const Space space = make_space({.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true});
+  const SearchSpace space = make_space({.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true});
   std::set<std::string> texts;
   for (const Candidate& candidate : space.candidates) {
     CHECK(texts.insert(candidate.text()).second);
@@ -68,7 +68,7 @@ TEST_CASE("what was given by hand has one value in a plan's space") {
   options.given = {{"g-inter", "2"},       {"shard", "zero1"},         {"microbatch-size", "2"},
                    {"recompute", "off"},   {"policy", "1f1b"},         {"offload", "myelin"},
                    {"all-gather", "ring"}, {"reduce-scatter", "ring"}, {"all-reduce", "auto"}};
-  const Space space = make_space(options);
+  const SearchSpace space = make_space(options);
   REQUIRE(space.candidates.size() == 1);
   const auto flags = space.candidates.front().flags();
   CHECK(flags == std::vector<apps::GivenFlag>{{"g-inter", "2"}, {"g-data", "8"}, {"microbatch-size", "2"}});
@@ -77,7 +77,7 @@ TEST_CASE("what was given by hand has one value in a plan's space") {
 TEST_CASE("with several slices per rank a plan's space has pipelines that the layers suffice for") {
   SpaceOptions options{.world = 12, .node_size = 4, .layers = 6, .slices = 8, .batch_size = 24};
   options.given = {{"chunks-per-rank", "2"}};
-  const Space space = make_space(options);
+  const SearchSpace space = make_space(options);
   CHECK(values(space, &Candidate::g_inter) == std::set{2, 3, 4});
   CHECK(values(space, &Candidate::policy) ==
         std::set<std::string>{"message-driven", "1f1b", "gpipe", "zero-bubble"});
@@ -97,7 +97,7 @@ TEST_CASE("with several slices per rank a plan's space has pipelines that the la
 
 TEST_CASE("states stay where a device has no memory of its own, and in memory where there is no disk") {
   SpaceOptions options{.world = 4, .node_size = 4, .layers = 4, .batch_size = 8};
-  const Space host = make_space(options);
+  const SearchSpace host = make_space(options);
   CHECK(values(host, &Candidate::offload) == std::set<std::string>{"none"});
   CHECK(left_out(host, "the device's memory is the host's"));
   options.apart = true;

@@ -1,4 +1,4 @@
-#include "apps/plan/space.hpp"
+#include "apps/plan/search_space.hpp"
 
 #include "collectives/algorithms.hpp"
 #include "collectives/shard.hpp"
@@ -51,7 +51,7 @@ class Enumeration {
   explicit Enumeration(const SpaceOptions& options)
       : options_(&options), chunks_(given_number("chunks-per-rank").value_or(1)) {}
 
-  Space run() {
+  SearchSpace run() {
     grids();
     if (space_.candidates.empty()) refuse();
     return std::move(space_);
@@ -255,7 +255,7 @@ class Enumeration {
 
   const SpaceOptions* options_;
   int chunks_;  // per rank
-  Space space_;
+  SearchSpace space_;
 };
 
 }  // namespace
@@ -298,6 +298,6 @@ std::string Candidate::text() const {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-Space make_space(const SpaceOptions& options) { return Enumeration(options).run(); }
+SearchSpace make_space(const SpaceOptions& options) { return Enumeration(options).run(); }
 
 }  // namespace ranvier::apps

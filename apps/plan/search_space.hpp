@@ -47,7 +47,7 @@ struct SpaceOptions {
   std::map<std::string, std::string> given;  ///< flags of ranvier-train, by name
 };
 
-struct Space {
+struct SearchSpace {
   std::vector<Candidate> candidates;
   std::map<std::string, std::size_t> left_out;  ///< why, and how many grids or candidates
 };
@@ -56,6 +56,6 @@ struct Space {
 /// --offload; powers of two as microbatches, and a row's share of the batch; recomputation off, auto and of single
 /// layers; policies; algorithms by name. Of what comes to the same one is taken. Throws ErrorCode::usage, with the
 /// remedy, where nothing divides.
-[[nodiscard]] Space make_space(const SpaceOptions& options);
+[[nodiscard]] SearchSpace make_space(const SpaceOptions& options);
 
 }  // namespace ranvier::apps
