@@ -106,7 +106,7 @@ actors::KeptAlgorithms names_of(const actors::PlanChoices& choices) {
 }  // namespace
 
 Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
-                 std::optional<RanksHere> here, const JobBuilder& build)
+                 std::optional<CurrentRanks> here, const JobBuilder& build)
     : given_(std::move(given)), profile_(&profile), here_(std::move(here)) {
   const auto world = taken(given_, "world");
   if (!world && !here_) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");

@@ -43,7 +43,7 @@ struct MachineCapacity {
 };
 
 /// Ranks that are there, instead of those of --world.
-struct RanksHere {
+struct CurrentRanks {
   std::vector<int> nodes;  ///< of every rank
   int threads = 1;         ///< of a rank's device, where that is the CPU and --threads says nothing else
 };
@@ -67,8 +67,8 @@ class Planner {
   /// `given`: flags of ranvier-train, --batch-size among them, and --world unless `here` has the ranks. Without
   /// --precision the default of the profile's device holds. `build` makes the job; null: ranvier-train's. Throws
   /// ErrorCode::usage for flags that ranvier-train or the profile refuses. The profile outlives the planner.
-  Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile, std::optional<RanksHere> here = {},
-          const JobBuilder& build = {});
+  Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
+          std::optional<CurrentRanks> here = {}, const JobBuilder& build = {});
 
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   [[nodiscard]] const runtime::MachineProfile& profile() const noexcept { return *profile_; }
@@ -115,7 +115,7 @@ class Planner {
   std::vector<int> layers_per_stage_;
   std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
   const runtime::MachineProfile* profile_;
-  std::optional<RanksHere> here_;
+  std::optional<CurrentRanks> here_;
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
   bool may_save_all_ = false;
   DeviceOptions device_;

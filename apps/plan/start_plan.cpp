@@ -62,7 +62,7 @@ bool on_gpu(const std::vector<GivenFlag>& given) {
 }
 
 /// A name or a path: --profile's, or else of what is found for these ranks.
-std::string profile_name(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools) {
+std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools) {
   const std::size_t ranks = here.nodes.size();
   const std::string* named = value_of(given, "profile");
   std::optional<std::string> name;
@@ -88,7 +88,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const MachinesHere
 
 /// The profile as far as these machines are as it says.
 void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
-                   const MachinesHere& here) {
+                   const CurrentMachines& here) {
   const std::string* device = value_of(given, "device");
   if (on_gpu(given) != profile.gpu)
     fail(ErrorCode::usage,
@@ -109,7 +109,7 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
 }
 
 /// With the memory that is there, which some other job may share.
-void fit_to(MachineProfile& profile, const MachinesHere& here) {
+void fit_to(MachineProfile& profile, const CurrentMachines& here) {
   if (!profile.gpu) {
     profile.device_memory = here.device_bytes.value_or(0);  // but for a budget it is the host's
   } else if (here.device_bytes) {
@@ -218,7 +218,7 @@ std::string config_of(int argc, const char* const* argv) {
 }
 
 /// All ranks call it.
-MachinesHere machines_here(MpiSession& session, const std::vector<GivenFlag>& given) {
+CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFlag>& given) {
   constexpr long long unknown = std::numeric_limits<long long>::max();
   long long device = unknown, host = unknown, disk = unknown;
   const auto bounded = [](std::size_t bytes) {
@@ -230,18 +230,18 @@ MachinesHere machines_here(MpiSession& session, const std::vector<GivenFlag>& gi
     disk = bounded(disk_bytes(given));
   });
   const long long least = session.smallest(device);
-  MachinesHere here{.nodes = session.nodes(),
-                    .threads = session.cores(),
-                    .device_bytes = {},
-                    .host_bytes = static_cast<std::size_t>(session.smallest(host)),
-                    .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
+  CurrentMachines here{.nodes = session.nodes(),
+                       .threads = session.cores(),
+                       .device_bytes = {},
+                       .host_bytes = static_cast<std::size_t>(session.smallest(host)),
+                       .disk_bytes = static_cast<std::size_t>(session.smallest(disk))};
   if (least != unknown) here.device_bytes = static_cast<std::size_t>(least);
   return here;
 }
 
 }  // namespace
 
-StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& here, const PlanTools& tools,
+StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools,
                      const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
   if (is(given, "eval-only", "on"))
@@ -257,8 +257,8 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& he
     if (imagined) static_cast<void>(runtime::whole(ranks, 1).read(*value_of(given, "world")));
     flags.push_back({"batch-size", std::to_string(default_batch_size(ranks))});
   }
-  std::optional<RanksHere> ranks;
-  if (!imagined) ranks = RanksHere{here.nodes, here.threads};
+  std::optional<CurrentRanks> ranks;
+  if (!imagined) ranks = CurrentRanks{here.nodes, here.threads};
   const Planner planner(std::move(flags), profile, std::move(ranks), build);
   if (imagined || value_of(given, "node-size") != nullptr) check_links(planner);
   const auto costs = tools.costs(profile);
@@ -314,7 +314,7 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
     });
     return {{argv, argv + argc}, {}};
   }
-  const MachinesHere here = machines_here(session, given);
+  const CurrentMachines here = current_machines(session, given);
   StartPlan plan;
   together(session, [&] {
     if (session.rank() != 0) return;

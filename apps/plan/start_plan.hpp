@@ -16,9 +16,9 @@
 namespace ranvier::apps {
 
 /// What the ranks of a job have. Where machines differ, of the one with the least.
-struct MachinesHere {
+struct CurrentMachines {
   std::vector<int> nodes;                   ///< of every rank
-  int threads = 1;                          ///< RanksHere's
+  int threads = 1;                          ///< CurrentRanks's
   std::optional<std::size_t> device_bytes;  ///< that a rank may plan on its device; none: what the profile says
   std::size_t host_bytes = 0;               ///< of a node
   std::size_t disk_bytes = 0;               ///< of a node, in the directories of --nvme
@@ -39,7 +39,7 @@ struct StartPlan {
 
 /// What --plan auto makes of these flags. Ranks that --world imagines have what the profile says. Throws
 /// ErrorCode::usage where flags, profile and job do not go together, and ErrorCode::memory where nothing fits.
-[[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const MachinesHere& here,
+[[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here,
                                    const PlanTools& tools, const JobBuilder& build);
 
 /// The arguments of a run with these flags, the program's name before them.

@@ -15,9 +15,9 @@
 
 using namespace ranvier;
 using apps::changed_arguments;
+using apps::CurrentMachines;
 using apps::FlagChange;
 using apps::GivenFlag;
-using apps::MachinesHere;
 using apps::plan_start;
 using apps::PlanTools;
 using apps::StartPlan;
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t plenty = std::size_t{1} << 36;
 
-MachinesHere here_of(std::vector<int> nodes) {
+CurrentMachines here_of(std::vector<int> nodes) {
   return {.nodes = std::move(nodes), .threads = 1, .device_bytes = {}, .host_bytes = plenty, .disk_bytes = plenty};
 }
 
@@ -52,7 +52,7 @@ PlanTools tools_of(const runtime::MachineProfile& profile) {
           .read_profile = [profile](const std::string&) { return profile; }};
 }
 
-StartPlan plan(const std::vector<GivenFlag>& given, const MachinesHere& here,
+StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
                const runtime::MachineProfile& profile = tests::plan_profile(false)) {
   return plan_start(given, here, tools_of(profile), {});
 }
@@ -144,7 +144,7 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
   const auto given =
       job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
   const runtime::MachineProfile profile = tests::plan_profile(false);
-  const apps::Planner planner(given, profile, apps::RanksHere{{0, 0, 0, 0}, 1});
+  const apps::Planner planner(given, profile, apps::CurrentRanks{{0, 0, 0, 0}, 1});
   const auto needs = [&](const StartPlan& chosen) {
     actors::TrainerOptions trainer = as_run(given, chosen, 4).trainer;
     trainer.node_of = {0, 0, 0, 0};
@@ -155,7 +155,7 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
     return apps::memory_needs(stages, trainer, true);
   };
   const apps::MemoryNeeds usual = needs(plan(given, here_of({0, 0, 0, 0})));
-  MachinesHere little = here_of({0, 0, 0, 0});
+  CurrentMachines little = here_of({0, 0, 0, 0});
   little.device_bytes = usual.device - 1;
   CHECK(needs(plan(given, little)).device < usual.device);
   little.device_bytes = {};
@@ -207,7 +207,7 @@ TEST_CASE("without --profile a run plans itself by what was measured for ranks l
   auto given = job_with({{"microbatch-size", "2"}, {"policy", "1f1b"}, {"offload", "none"}, {"recompute", "off"}});
   const StartPlan named = plan(given, here_of({0, 0}));
   std::erase_if(given, [](const GivenFlag& flag) { return flag.name == "profile"; });
-  MachinesHere here = here_of({0, 0});
+  CurrentMachines here = here_of({0, 0});
   here.threads = 3;
   const StartPlan found = plan_start(given, here, tools, {});
   CHECK(asked.threads == 3);
