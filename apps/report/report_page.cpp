@@ -60,14 +60,14 @@ std::string number(double value, const char* unit = "") {
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : none; }
 
-std::vector<JoinedSteps> points_of(const RunFile& run, std::size_t most = most_points) {
+std::vector<StepBin> points_of(const RunFile& run, std::size_t most = most_points) {
   return run.history.series().between(0, std::numeric_limits<std::int64_t>::max(), most);
 }
 
 /// Of all steps together; NaN: none has one.
-double mean_of(const RunFile& run, Figure figure) {
+double mean_of(const RunFile& run, Metric metric) {
   const auto all = points_of(run, 1);
-  return all.empty() || all[0][figure].count == 0 ? std::numeric_limits<double>::quiet_NaN() : all[0][figure].mean;
+  return all.empty() || all[0][metric].count == 0 ? std::numeric_limits<double>::quiet_NaN() : all[0][metric].mean;
 }
 
 /// What steps cost beside their own time: what was done again, and checkpoints that were waited for.
@@ -77,8 +77,8 @@ double seconds_of(const History::Totals& totals) { return totals.seconds + total
 double last_loss(const RunFile& run) {
   const std::int64_t last = run.history.series().last_step();
   const auto end = run.history.series().between(last - last / 100, last, 1);
-  return end.empty() || end[0][Figure::loss].count == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                                        : end[0][Figure::loss].mean;
+  return end.empty() || end[0][Metric::loss].count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                                        : end[0][Metric::loss].mean;
 }
 
 using Evaluated = std::optional<double> History::Evaluation::*;
@@ -142,10 +142,10 @@ std::string bytes_text(double bytes) {
   return runtime::format_bytes(static_cast<std::size_t>(std::clamp(bytes, 0.0, largest)));
 }
 
-PlotLine line_of(const RunFile& run, Figure figure, int colour, bool band) {
+PlotLine line_of(const RunFile& run, Metric metric, int colour, bool band) {
   PlotLine line{.name = run.name, .points = {}, .least = {}, .most = {}, .colour = colour};
-  for (const JoinedSteps& point : points_of(run)) {
-    const JoinedValue& value = point[figure];
+  for (const StepBin& point : points_of(run)) {
+    const BinnedValue& value = point[metric];
     line.points.emplace_back(static_cast<double>(point.last),
                              value.count > 0 ? value.mean : std::numeric_limits<double>::quiet_NaN());
     if (!band) continue;
@@ -156,11 +156,11 @@ PlotLine line_of(const RunFile& run, Figure figure, int colour, bool band) {
 }
 
 std::string plots(const std::vector<RunFile>& runs) {
-  const auto of = [&](const std::string& title, Figure figure, bool scientific = false) {
+  const auto of = [&](const std::string& title, Metric metric, bool scientific = false) {
     std::vector<PlotLine> lines;
     for (std::size_t r = 0; r < runs.size(); ++r)
-      lines.push_back(line_of(runs[r], figure, static_cast<int>(r), runs.size() == 1));
-    if (figure == Figure::loss) {
+      lines.push_back(line_of(runs[r], metric, static_cast<int>(r), runs.size() == 1));
+    if (metric == Metric::loss) {
       for (std::size_t r = 0; r < runs.size(); ++r) {
         PlotLine dots{.name = runs[r].name + ", validation",
                       .points = {},
@@ -176,11 +176,11 @@ std::string plots(const std::vector<RunFile>& runs) {
     return line_plot(title, lines, scientific);
   };
   const bool any_mfu = std::any_of(runs.begin(), runs.end(),
-                                   [](const RunFile& run) { return std::isfinite(mean_of(run, Figure::mfu)); });
-  return "<div class=\"plots\">\n" + of("Loss (points: validation)", Figure::loss) +
-         of("Norm of gradients", Figure::norm) + of("Throughput a second", Figure::throughput) +
-         of("Seconds of a step", Figure::seconds) + of("Learning rate", Figure::learning_rate, true) +
-         (any_mfu ? of("MFU", Figure::mfu) : of("Measured MFU", Figure::measured_mfu)) + "</div>\n";
+                                   [](const RunFile& run) { return std::isfinite(mean_of(run, Metric::mfu)); });
+  return "<div class=\"plots\">\n" + of("Loss (points: validation)", Metric::loss) +
+         of("Norm of gradients", Metric::norm) + of("Throughput a second", Metric::throughput) +
+         of("Seconds of a step", Metric::seconds) + of("Learning rate", Metric::learning_rate, true) +
+         (any_mfu ? of("MFU", Metric::mfu) : of("Measured MFU", Metric::measured_mfu)) + "</div>\n";
 }
 
 /// Flags of runs, those that differ first.
@@ -270,7 +270,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("steps", [](const RunFile& run) { return fmt::format("{}", run.history.totals().steps); });
   row("tokens or images", [&](const RunFile& run) { return count(run.history.totals().tokens); });
   row("time in steps", [](const RunFile& run) { return actors::format_duration(run.history.totals().seconds); });
-  row("a step", [](const RunFile& run) { return seconds_text(mean_of(run, Figure::seconds)); });
+  row("a step", [](const RunFile& run) { return seconds_text(mean_of(run, Metric::seconds)); });
   row("throughput, a second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
     const double counted = totals.seconds - totals.repeated_seconds;
@@ -294,8 +294,8 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
       return tokens > 0 ? number(price_per_hour * device_hours(run) / tokens * 1e6) : std::string(none);
     });
   }
-  row("MFU", [](const RunFile& run) { return percent(mean_of(run, Figure::mfu)); });
-  row("measured MFU", [](const RunFile& run) { return percent(mean_of(run, Figure::measured_mfu)); });
+  row("MFU", [](const RunFile& run) { return percent(mean_of(run, Metric::mfu)); });
+  row("measured MFU", [](const RunFile& run) { return percent(mean_of(run, Metric::measured_mfu)); });
   row("last loss", [](const RunFile& run) { return number(last_loss(run)); });
   using Evaluation = History::Evaluation;
   const auto less = [](double a, double b) { return a < b; };

@@ -34,7 +34,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
     fmt::print("{}\n", raises);
   if (const std::string checks = reporter.checks(); !checks.empty()) fmt::print("{}\n", checks);
   fmt::print("loss {:.5f} → {:.5f}\n", reporter.first_loss().value_or(0), reporter.last_loss());
-  if (const std::string plot = text_plot(training.losses(), Figure::loss); !plot.empty()) fmt::print("{}", plot);
+  if (const std::string plot = text_plot(training.losses(), Metric::loss); !plot.empty()) fmt::print("{}", plot);
 }
 
 void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,

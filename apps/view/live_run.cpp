@@ -200,7 +200,7 @@ std::string LiveRun::make_status() const {
   const std::int64_t done = history_.series().last_step();
   double step_seconds = std::numeric_limits<double>::quiet_NaN();
   if (const auto recent = history_.series().between(done - 15, done, 1); !recent.empty())
-    step_seconds = recent[0][Figure::seconds].mean;
+    step_seconds = recent[0][Metric::seconds].mean;
   return json::serialize(
       json::object{{"phase", phase_.name},
                    {"phase_number", phase_.number},
@@ -223,7 +223,7 @@ std::string LiveRun::make_status() const {
 }
 
 LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t points) const {
-  std::vector<JoinedSteps> all;
+  std::vector<StepBin> all;
   {
     const std::lock_guard lock(mutex_);
     if (last <= 0) last = std::numeric_limits<std::int64_t>::max();
@@ -238,16 +238,16 @@ LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t
       fmt::format_to(std::back_inserter(text), ",\"{}{}\":[", figure_names[f], suffix);
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (i > 0) text += ',';
-        const JoinedValue& value = all[i].values[f];
+        const BinnedValue& value = all[i].values[f];
         append_number(text, value.count > 0 ? of(value) : std::numeric_limits<double>::quiet_NaN());
       }
       text += ']';
     };
-    list("", [](const JoinedValue& value) { return value.mean; });
-    const auto figure = static_cast<Figure>(f);
-    if (figure == Figure::learning_rate || figure == Figure::mfu || figure == Figure::measured_mfu) continue;
-    list("_least", [](const JoinedValue& value) { return static_cast<double>(value.least); });
-    list("_most", [](const JoinedValue& value) { return static_cast<double>(value.most); });
+    list("", [](const BinnedValue& value) { return value.mean; });
+    const auto metric = static_cast<Metric>(f);
+    if (metric == Metric::learning_rate || metric == Metric::mfu || metric == Metric::measured_mfu) continue;
+    list("_least", [](const BinnedValue& value) { return static_cast<double>(value.least); });
+    list("_most", [](const BinnedValue& value) { return static_cast<double>(value.most); });
   }
   return shared(text + '}');
 }

@@ -7,7 +7,7 @@
 
 namespace ranvier::apps {
 
-void JoinedValue::join(const JoinedValue& other) {
+void BinnedValue::join(const BinnedValue& other) {
   if (other.count == 0) return;
   if (count == 0) {
     *this = other;
@@ -20,7 +20,7 @@ void JoinedValue::join(const JoinedValue& other) {
   count += other.count;
 }
 
-void JoinedSteps::join(const JoinedSteps& next) {
+void StepBin::join(const StepBin& next) {
   last = std::max(last, next.last);
   for (std::size_t i = 0; i < figure_count; ++i) values[i].join(next.values[i]);
 }
@@ -30,8 +30,8 @@ Series::Series(std::size_t most) : most_(most) { expect(most >= 2, "a series of 
 double Series::add(std::int64_t step, const std::array<double, figure_count>& values) {
   double forgotten = 0;
   while (!points_.empty() && points_.back().last >= step) {
-    JoinedSteps& last = points_.back();
-    const JoinedValue& seconds = last[Figure::seconds];
+    StepBin& last = points_.back();
+    const BinnedValue& seconds = last[Metric::seconds];
     const double all = seconds.mean * seconds.count;
     if (last.first >= step) {
       forgotten += all;
@@ -43,7 +43,7 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
     forgotten += all * static_cast<double>(last.last - step + 1) / steps;
     last.last = step - 1;
   }
-  JoinedSteps point{.first = step, .last = step, .values = {}};
+  StepBin point{.first = step, .last = step, .values = {}};
   for (std::size_t i = 0; i < figure_count; ++i) {
     const auto value = static_cast<float>(values[i]);
     if (std::isfinite(values[i]) && std::isfinite(value)) point.values[i] = {values[i], value, value, 1};
@@ -56,7 +56,7 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
     stride_ *= 2;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < points_.size(); i += 2, ++kept) {
-      JoinedSteps joined = points_[i];
+      StepBin joined = points_[i];
       if (i + 1 < points_.size()) joined.join(points_[i + 1]);
       points_[kept] = joined;
     }
@@ -66,17 +66,17 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
   return forgotten;
 }
 
-std::vector<JoinedSteps> Series::between(std::int64_t first, std::int64_t last, std::size_t most) const {
+std::vector<StepBin> Series::between(std::int64_t first, std::int64_t last, std::size_t most) const {
   const auto begin = std::partition_point(points_.begin(), points_.end(),
-                                          [first](const JoinedSteps& point) { return point.last < first; });
+                                          [first](const StepBin& point) { return point.last < first; });
   const auto end =
-      std::partition_point(begin, points_.end(), [last](const JoinedSteps& point) { return point.first <= last; });
+      std::partition_point(begin, points_.end(), [last](const StepBin& point) { return point.first <= last; });
   const auto there = static_cast<std::size_t>(end - begin);
   if (there == 0 || most == 0) return {};
   const std::size_t together = (there + most - 1) / most;
-  std::vector<JoinedSteps> result;
+  std::vector<StepBin> result;
   for (std::size_t i = 0; i < there; ++i) {
-    const JoinedSteps& point = begin[static_cast<std::ptrdiff_t>(i)];
+    const StepBin& point = begin[static_cast<std::ptrdiff_t>(i)];
     if (i % together == 0) {
       result.push_back(point);
     } else {

@@ -11,29 +11,29 @@
 namespace ranvier::apps {
 
 /// What is drawn over steps.
-enum class Figure : std::uint8_t { loss, norm, learning_rate, throughput, seconds, mfu, measured_mfu };
+enum class Metric : std::uint8_t { loss, norm, learning_rate, throughput, seconds, mfu, measured_mfu };
 inline constexpr std::size_t figure_count = 7;
 inline constexpr std::array<std::string_view, figure_count> figure_names{
     "loss", "norm", "lr", "throughput", "seconds", "mfu", "measured_mfu"};
 
 /// One value, or several joined. `count` is 0 where no step had one; the others say nothing then.
-struct JoinedValue {
+struct BinnedValue {
   double mean = 0;
   float least = 0, most = 0;
   std::uint32_t count = 0;
 
-  void join(const JoinedValue& other);
+  void join(const BinnedValue& other);
 };
 
 /// Steps `first` to `last`, one after another.
-struct JoinedSteps {
+struct StepBin {
   std::int64_t first = 0, last = 0;
-  std::array<JoinedValue, figure_count> values;
+  std::array<BinnedValue, figure_count> values;
 
-  [[nodiscard]] const JoinedValue& operator[](Figure figure) const {
-    return values[static_cast<std::size_t>(figure)];
+  [[nodiscard]] const BinnedValue& operator[](Metric metric) const {
+    return values[static_cast<std::size_t>(metric)];
   }
-  void join(const JoinedSteps& next);
+  void join(const StepBin& next);
 };
 
 class Series {
@@ -46,7 +46,7 @@ class Series {
   double add(std::int64_t step, const std::array<double, figure_count>& values);
 
   /// Those of steps `first` to `last`, as at most `most` points, in order.
-  [[nodiscard]] std::vector<JoinedSteps> between(std::int64_t first, std::int64_t last, std::size_t most) const;
+  [[nodiscard]] std::vector<StepBin> between(std::int64_t first, std::int64_t last, std::size_t most) const;
   [[nodiscard]] std::size_t size() const noexcept { return points_.size(); }
   /// 0: none.
   [[nodiscard]] std::int64_t last_step() const noexcept { return points_.empty() ? 0 : points_.back().last; }
@@ -54,7 +54,7 @@ class Series {
  private:
   std::size_t most_;
   std::int64_t stride_ = 1;  // steps of a point
-  std::vector<JoinedSteps> points_;
+  std::vector<StepBin> points_;
 };
 
 }  // namespace ranvier::apps

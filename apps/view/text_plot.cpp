@@ -26,15 +26,15 @@ unsigned dot(std::size_t column, std::size_t row) {
 
 }  // namespace
 
-std::string text_plot(const Series& series, Figure figure, std::size_t columns, std::size_t lines) {
+std::string text_plot(const Series& series, Metric metric, std::size_t columns, std::size_t lines) {
   const std::size_t wide = 2 * columns, tall = 4 * lines;
-  std::vector<JoinedSteps> points = series.between(0, std::numeric_limits<std::int64_t>::max(), wide);
-  std::erase_if(points, [figure](const JoinedSteps& point) { return point[figure].count == 0; });
+  std::vector<StepBin> points = series.between(0, std::numeric_limits<std::int64_t>::max(), wide);
+  std::erase_if(points, [metric](const StepBin& point) { return point[metric].count == 0; });
   if (points.empty() || points.back().last - points.front().first + 1 < fewest_steps) return {};
-  double low = points[0][figure].mean, high = low;
-  for (const JoinedSteps& point : points) {
-    low = std::min(low, point[figure].mean);
-    high = std::max(high, point[figure].mean);
+  double low = points[0][metric].mean, high = low;
+  for (const StepBin& point : points) {
+    low = std::min(low, point[metric].mean);
+    high = std::max(high, point[metric].mean);
   }
   if (!(high > low)) return {};
   const auto first = static_cast<double>(points.front().last), last = static_cast<double>(points.back().last);
@@ -45,15 +45,15 @@ std::string text_plot(const Series& series, Figure figure, std::size_t columns, 
   std::size_t before = 0;
   for (std::size_t x = 0; x < wide; ++x) {
     const double step = first + (last - first) * static_cast<double>(x) / static_cast<double>(wide - 1);
-    const auto after = std::partition_point(points.begin(), points.end() - 1, [step](const JoinedSteps& point) {
+    const auto after = std::partition_point(points.begin(), points.end() - 1, [step](const StepBin& point) {
       return static_cast<double>(point.last) < step;
     });
-    double value = (*after)[figure].mean;
+    double value = (*after)[metric].mean;
     if (after != points.begin()) {  // between two points the line is straight
-      const JoinedSteps& earlier = *(after - 1);
+      const StepBin& earlier = *(after - 1);
       const double gap = static_cast<double>(after->last - earlier.last);
       const double part = std::clamp((step - static_cast<double>(earlier.last)) / gap, 0.0, 1.0);
-      value = earlier[figure].mean + part * (value - earlier[figure].mean);
+      value = earlier[metric].mean + part * (value - earlier[metric].mean);
     }
     const std::size_t row = row_of(value);
     if (x == 0) before = row;

@@ -10,7 +10,7 @@ namespace ranvier::apps {
 
 /// The figure over all steps, `columns` × `lines` characters and a scale at the left; empty: fewer than 8 steps have a
 /// value, or all have the same.
-[[nodiscard]] std::string text_plot(const Series& series, Figure figure, std::size_t columns = 72,
+[[nodiscard]] std::string text_plot(const Series& series, Metric metric, std::size_t columns = 72,
                                     std::size_t lines = 8);
 
 }  // namespace ranvier::apps

@@ -82,17 +82,17 @@ TEST_CASE("a million steps become a bounded number of points that keep means, ex
     double mean = 0, least = 1e9, largest = -1e9;
     std::int64_t next = 1;
     std::size_t losses = 0, rates = 0;
-    for (const JoinedSteps& point : points) {
+    for (const StepBin& point : points) {
       CHECK(point.first == next);  // none is left out, none twice
       next = point.last + 1;
-      const JoinedValue& loss = point[Figure::loss];
+      const BinnedValue& loss = point[Metric::loss];
       CHECK(loss.count == point.last - point.first + 1);
       mean += loss.mean * loss.count / steps;
       least = std::min<double>(least, loss.least);
       largest = std::max<double>(largest, loss.most);
       losses += loss.count;
-      rates += point[Figure::throughput].count;
-      CHECK(point[Figure::mfu].count == 0);
+      rates += point[Metric::throughput].count;
+      CHECK(point[Metric::mfu].count == 0);
     }
     CHECK(losses == steps);
     CHECK(rates == steps - 1);
@@ -115,8 +115,8 @@ TEST_CASE("steps that are done again take the place of those before") {
   CHECK(series.add(6, {60, 1, 1, 1, 2, 1}) == Approx(10));  // 6 to 10 took 2 s each
   const auto points = series.between(1, 100, 64);
   REQUIRE(points.size() == 6);
-  CHECK(points[4][Figure::loss].mean == 5);
-  CHECK(points[5][Figure::loss].mean == 60);
+  CHECK(points[4][Metric::loss].mean == 5);
+  CHECK(points[5][Metric::loss].mean == 60);
 }
 
 TEST_CASE("a history has what a run told, and takes no line for a record that is none") {

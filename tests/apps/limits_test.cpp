@@ -164,7 +164,7 @@ TEST_CASE("the bubble that is stated is what stages idle in virtual time") {
 TEST_CASE("a curve in a terminal falls where the loss does, and has its ends at its scale") {
   Series series;
   for (int step = 1; step <= 1000; ++step) series.add(step, {10 - step * 0.009, 1, 1, 1, 1, 1});
-  const std::string plot = text_plot(series, Figure::loss, 40, 5);
+  const std::string plot = text_plot(series, Metric::loss, 40, 5);
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < plot.size();) {
     const std::size_t end = plot.find('\n', at);
@@ -188,5 +188,5 @@ TEST_CASE("there is no curve of a few steps, of one value, or of none") {
   for (int step = 1; step <= 7; ++step) few.add(step, {1.0 * step, 1, 1, 1, 1, 1});
   for (int step = 1; step <= 100; ++step) flat.add(step, {3, 1, 1, 1, 1, 1});
   for (int step = 1; step <= 100; ++step) none.add(step, {std::numeric_limits<double>::quiet_NaN(), 1, 1, 1, 1, 1});
-  for (const Series* series : {&few, &flat, &none}) CHECK(text_plot(*series, Figure::loss).empty());
+  for (const Series* series : {&few, &flat, &none}) CHECK(text_plot(*series, Metric::loss).empty());
 }
