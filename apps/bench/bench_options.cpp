@@ -151,7 +151,7 @@ OptionTable declare(BenchOptions& options) {
              runtime::real(options.seconds, 0.1)});
   table.add({"overwrite", "", "Replace existing files of --write-links and --write-profile",
              runtime::switch_on(options.overwrite)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -193,7 +193,7 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   BenchOptions options;
   OptionTable table = declare(options);
   table.parse(argc, argv);
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   check_profile(options, table);
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;

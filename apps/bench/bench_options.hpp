@@ -35,7 +35,7 @@ struct BenchOptions {
   bool overwrite = false;               ///< files named by flags may be replaced
   DeviceFlag device = DeviceFlag::cpu;  ///< cpu or cuda
   std::optional<int> gpu;               ///< of cuda; none: the local rank's, in turn
-  Inquiry inquiry;
+  InfoRequest info;
 
   [[nodiscard]] bool profiles() const { return !words.empty(); }
   /// Links alone, without the rest of a profile.

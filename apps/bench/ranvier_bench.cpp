@@ -185,9 +185,9 @@ int main(int argc, char** argv) {
     BenchOptions options;
     apps::together(*session, [&] { options = apps::parse_bench_options(argc, argv); });
     compare_options(*session, options);
-    if (options.inquiry.any()) {
+    if (options.info.any()) {
       if (session->rank() == 0)
-        fmt::print("{}\n", apps::answer(options.inquiry, apps::bench_manual(), runtime::mpi_library()));
+        fmt::print("{}\n", apps::answer(options.info, apps::bench_manual(), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     const std::vector<int> node_of = nodes_of(*session, options);

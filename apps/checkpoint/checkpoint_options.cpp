@@ -52,7 +52,7 @@ OptionTable declare(CheckpointToolOptions& options) {
              runtime::whole(options.archive_every, 0)});
   table.add(
       {"dry-run", "", "Print what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -72,7 +72,7 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
       arguments.begin(), arguments.end(), [](const char* each) { return std::string_view(each) == "-o"; },
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   if (options.paths.empty()) fail(ErrorCode::usage, "there is no command: give one of {}", names_of_commands());
   const std::string command = options.paths.front();
   options.paths.erase(options.paths.begin());

@@ -23,7 +23,7 @@ struct CheckpointToolOptions {
   std::int64_t archive_every = 0;
   bool dry_run = false;
   int threads = 0;  ///< 0: the machine's
-  Inquiry inquiry;
+  InfoRequest info;
 };
 
 /// Throws ErrorCode::usage: also for flags of another command, and for too many or too few paths.

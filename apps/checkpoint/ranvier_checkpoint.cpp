@@ -18,8 +18,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     const apps::CheckpointToolOptions options = apps::parse_checkpoint_options(argc, argv);
-    if (options.inquiry.any()) {
-      fmt::print("{}\n", apps::answer(options.inquiry, apps::checkpoint_manual()));
+    if (options.info.any()) {
+      fmt::print("{}\n", apps::answer(options.info, apps::checkpoint_manual()));
       return EXIT_SUCCESS;
     }
     const apps::CheckpointToolResult result = apps::run_checkpoint_tool(options);

@@ -74,7 +74,7 @@ OptionTable declare(GenerateOptions& options) {
   table.add({"threads", "N", "Compute threads; 0: one per core. The text does not depend on it",
              whole(options.threads, 0, 4096)});
   table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(options.config)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -85,7 +85,7 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   OptionTable table = declare(options);
   table.parse(argc, argv);
   options.precision_given = table.given("precision");
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   if (options.weights.empty())
     fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a Hugging Face folder");
   if (!options.prompt.empty() && !options.prompt_file.empty())

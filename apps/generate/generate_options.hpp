@@ -34,7 +34,7 @@ struct GenerateOptions {
   std::optional<int> gpu;  ///< of cuda; none: the first
   int threads = 0;         ///< 0: one per core
   std::string config;
-  Inquiry inquiry;
+  InfoRequest info;
 };
 
 /// Throws ErrorCode::usage with a message that names flag, value and remedy. With an inquiry nothing else

@@ -236,8 +236,8 @@ void generate(const GenerateOptions& options) {
 int main(int argc, char** argv) {
   try {
     const GenerateOptions options = apps::parse_generate_options(argc, argv);
-    if (options.inquiry.any()) {
-      fmt::print("{}\n", apps::answer(options.inquiry, apps::generate_manual()));
+    if (options.info.any()) {
+      fmt::print("{}\n", apps::answer(options.info, apps::generate_manual()));
       return EXIT_SUCCESS;
     }
     generate(options);

@@ -207,7 +207,7 @@ OptionTable declare(PlanOptions& options) {
   table.add({"plot", "FILE.svg", "Write a plot of the tables", runtime::text(options.plot), "none"});
   table.add({"overwrite", "", "Replace existing files of --write-config, --write-trace and --plot",
              runtime::switch_on(options.overwrite)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -336,7 +336,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   if (!devices.empty()) words.train.emplace_back("--device=cpu");
   const auto plan = arguments(words.plan), train = arguments(words.train);
   table.parse(static_cast<int>(plan.size()), plan.data());
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   options.train = given_train_flags(static_cast<int>(train.size()), train.data());
   std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
   if (!devices.empty()) options.train.push_back({"device", devices.back()});

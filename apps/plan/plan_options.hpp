@@ -49,7 +49,7 @@ struct PlanOptions {
   std::optional<bool>
       all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
   std::vector<int> scale;  ///< numbers of ranks, in the place of one
-  Inquiry inquiry;
+  InfoRequest info;
 
   [[nodiscard]] bool compares() const {
     return profiles.size() + bandwidth_times.size() + memory_times.size() + slow_nodes.size() + slow_ranks.size() +

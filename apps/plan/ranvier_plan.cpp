@@ -50,8 +50,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     apps::PlanOptions options = apps::parse_plan_options(argc, argv);
-    if (options.inquiry.any()) {
-      fmt::print("{}\n", apps::answer(options.inquiry, apps::plan_manual()));
+    if (options.info.any()) {
+      fmt::print("{}\n", apps::answer(options.info, apps::plan_manual()));
       return EXIT_SUCCESS;
     }
     StatusLine status;

@@ -302,7 +302,7 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
                                    const std::vector<GivenFlag>& given, const RunDefaults& defaults,
                                    const JobBuilder& build) {
   const bool inquires =
-      std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_inquiry(flag.name); });
+      std::any_of(given.begin(), given.end(), [](const GivenFlag& flag) { return is_info_request(flag.name); });
   const bool asked = is(given, "plan", "auto") && !inquires;
   const bool all = session.smallest(asked ? 1 : 0) == 1;
   if (!all) {

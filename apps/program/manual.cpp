@@ -11,20 +11,20 @@
 
 namespace ranvier::apps {
 
-void declare_inquiry(runtime::OptionTable& table, Inquiry& inquiry) {
+void declare_info(runtime::OptionTable& table, InfoRequest& info) {
   table.concern("Program");
   table.add({"help", "[HEADING]",
              "Print the usual flags, all flags, or those under one heading, as in --help tiers",
-             runtime::help_of(inquiry.help, inquiry.concern)});
-  table.add({"version", "", "Print the version", runtime::switch_on(inquiry.version)});
-  table.add({"completion", "bash|zsh", "Print a completion script for this shell",
-             runtime::choice<Shell>(inquiry.completion,
-                                    {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
-             "none"});
-  table.add({"man", "", "Print a manual page, as for man -l -", runtime::switch_on(inquiry.man)});
+             runtime::help_of(info.help, info.concern)});
+  table.add({"version", "", "Print the version", runtime::switch_on(info.version)});
+  table.add(
+      {"completion", "bash|zsh", "Print a completion script for this shell",
+       runtime::choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
+       "none"});
+  table.add({"man", "", "Print a manual page, as for man -l -", runtime::switch_on(info.man)});
 }
 
-bool is_inquiry(std::string_view name) {
+bool is_info_request(std::string_view name) {
   constexpr std::array names{"help", "version", "completion", "man"};
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -51,11 +51,11 @@ std::string help_text(const Manual& manual, std::string_view concern) {
   return text;
 }
 
-std::string answer(const Inquiry& inquiry, const Manual& manual, const std::string& mpi) {
-  if (inquiry.help) return help_text(manual, inquiry.concern);
-  if (inquiry.version) return version_text(manual.program, mpi);
-  if (inquiry.man) return man_page(manual);
-  return inquiry.completion == Shell::bash ? bash_completion(manual) : zsh_completion(manual);
+std::string answer(const InfoRequest& info, const Manual& manual, const std::string& mpi) {
+  if (info.help) return help_text(manual, info.concern);
+  if (info.version) return version_text(manual.program, mpi);
+  if (info.man) return man_page(manual);
+  return info.completion == Shell::bash ? bash_completion(manual) : zsh_completion(manual);
 }
 
 }  // namespace ranvier::apps

@@ -1,7 +1,7 @@
 // What a program says about itself, as data: help text, manual page and completion scripts are made of it, so that all
 // of them know the same flags. Pure; any thread.
 //
-//   declare_inquiry(table, options.inquiry);              // the last concern of every program's table
+//   declare_info(table, options.inquiry);              // the last concern of every program's table
 //   …
 //   if (options.inquiry.any()) fmt::print("{}\n", answer(options.inquiry, plan_manual()));
 #pragma once
@@ -18,7 +18,7 @@ namespace ranvier::apps {
 enum class Shell { none, bash, zsh };
 
 /// What was asked for instead of the program's work.
-struct Inquiry {
+struct InfoRequest {
   bool help = false;
   std::string concern;  ///< the heading whose flags help lists, or "all"; empty: the usual flags
   bool version = false;
@@ -29,9 +29,9 @@ struct Inquiry {
 };
 
 /// The heading "Program" with --help, --version, --completion and --man.
-void declare_inquiry(runtime::OptionTable& table, Inquiry& inquiry);
+void declare_info(runtime::OptionTable& table, InfoRequest& info);
 /// Whether one of these is called `name`: they are nothing that a run is made of.
-[[nodiscard]] bool is_inquiry(std::string_view name);
+[[nodiscard]] bool is_info_request(std::string_view name);
 
 struct Manual {
   std::string program;
@@ -50,6 +50,6 @@ struct Manual {
 
 /// The text that was asked for, without a new line at its end. `mpi` is what the program's MPI calls itself; empty: it
 /// has none.
-[[nodiscard]] std::string answer(const Inquiry& inquiry, const Manual& manual, const std::string& mpi = {});
+[[nodiscard]] std::string answer(const InfoRequest& info, const Manual& manual, const std::string& mpi = {});
 
 }  // namespace ranvier::apps

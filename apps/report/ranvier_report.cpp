@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
   using namespace ranvier;
   try {
     const apps::ReportOptions options = apps::parse_report_options(argc, argv);
-    if (options.inquiry.any()) {
-      fmt::print("{}\n", apps::answer(options.inquiry, apps::report_manual()));
+    if (options.info.any()) {
+      fmt::print("{}\n", apps::answer(options.info, apps::report_manual()));
       return EXIT_SUCCESS;
     }
     fmt::print("{}", apps::write_report(options));

@@ -39,7 +39,7 @@ OptionTable declare(Asked& asked) {
   table.add({"title", "TEXT", "Title of the page or picture", runtime::text(options.title),
              "the names of the runs, or the step"});
   table.add({"overwrite", "", "Replace an existing file", runtime::switch_on(options.overwrite)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -82,7 +82,7 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
   ReportOptions options = std::move(asked.options);
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   if (options.runs.empty())
     fail(ErrorCode::usage, "there is no run: give the file that --metrics of ranvier-train wrote, or its folder");
   options.names = asked.names.empty() ? options.runs : split(asked.names);

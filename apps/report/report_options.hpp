@@ -14,7 +14,7 @@ struct ReportOptions {
   std::string output = "report.html", csv, timeline, title;
   double price = 0;  ///< of a device and an hour; 0: not known
   bool overwrite = false;
-  Inquiry inquiry;
+  InfoRequest info;
 };
 
 /// Throws ErrorCode::usage.

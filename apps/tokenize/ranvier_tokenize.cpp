@@ -67,8 +67,8 @@ void run(const apps::TokenizeOptions& options) {
 int main(int argc, char** argv) {
   try {
     const apps::TokenizeOptions options = apps::parse_tokenize_options(argc, argv);
-    if (options.inquiry.any())
-      fmt::print("{}\n", apps::answer(options.inquiry, apps::tokenize_manual()));
+    if (options.info.any())
+      fmt::print("{}\n", apps::answer(options.info, apps::tokenize_manual()));
     else
       run(options);
     return EXIT_SUCCESS;

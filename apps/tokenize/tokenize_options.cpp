@@ -64,7 +64,7 @@ OptionTable declare(TokenizeOptions& options) {
   table.add({"threads", "N", "Encoding threads; 0: one per core", runtime::whole(options.threads, 0, 1024)});
   table.add({"checkpoint", "SIZE", "Text between the points from which an interrupted run continues",
              runtime::bytes(options.checkpoint_bytes)});
-  declare_inquiry(table, options.inquiry);
+  declare_info(table, options.info);
   return table;
 }
 
@@ -93,7 +93,7 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   TokenizeOptions options;
   OptionTable table = declare(options);
   table.parse(argc, argv);
-  if (options.inquiry.any()) return options;
+  if (options.info.any()) return options;
   if (table.given("special-tokens") && table.given("spelled-specials"))
     fail(ErrorCode::usage, "--special-tokens and --spelled-specials set the same: remove --spelled-specials");
   if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
@@ -123,7 +123,7 @@ std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& opt
   std::erase_if(all, [](const runtime::ResolvedOption& option) {
     return option.concern == "Run" || option.name == "output" || option.name == "overwrite" ||
            option.name == "spelled-specials" ||  // a name of another option
-           is_inquiry(option.name);
+           is_info_request(option.name);
   });
   return all;
 }

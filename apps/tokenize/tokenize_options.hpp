@@ -25,7 +25,7 @@ struct TokenizeOptions {
   bool overwrite = false;
   int threads = 0;  ///< 0: the machine's
   std::size_t checkpoint_bytes = std::size_t{256} << 20;
-  Inquiry inquiry;
+  InfoRequest info;
 };
 
 /// Throws ErrorCode::usage.

@@ -222,9 +222,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults, build);
     together(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
     compare_options(*session, options);
-    if (options.run.request == Request::inquiry) {
+    if (options.run.request == Request::info) {
       if (session->rank() == 0)
-        fmt::print("{}\n", answer(options.run.inquiry, train_manual(program), runtime::mpi_library()));
+        fmt::print("{}\n", answer(options.run.info, train_manual(program), runtime::mpi_library()));
       return EXIT_SUCCESS;
     }
     watch_set_up(*session, watch, options);

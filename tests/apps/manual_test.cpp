@@ -110,15 +110,15 @@ TEST_CASE("help of one heading has its flags alone, and a wrong heading lists th
                                                 {"--help=MEM"},
                                                 {"--data", "corpus", "--help", "memory tiers", "--seed", "3"}}) {
     const RunOptions run = ask(words);
-    CHECK(run.request == Request::inquiry);
-    CHECK(run.inquiry.concern == "Memory tiers");
-    const std::string text = answer(run.inquiry, train);
+    CHECK(run.request == Request::info);
+    CHECK(run.info.concern == "Memory tiers");
+    const std::string text = answer(run.info, train);
     CHECK(text.starts_with("Memory tiers\n  --offload NAME "));
     CHECK(has(text, "\n  --optimizer-commit "));
     CHECK_FALSE(has(text, "--g-inter N"));
     CHECK_FALSE(has(text, "\n\n"));
   }
-  CHECK(ask({"--help"}).inquiry.concern.empty());
+  CHECK(ask({"--help"}).info.concern.empty());
   CHECK(has(help_text(train, "Model"), "presets: gpt2-small, "));
   const std::string usual = help_text(train);
   CHECK(usual.starts_with("ranvier-train trains"));
@@ -129,7 +129,7 @@ TEST_CASE("help of one heading has its flags alone, and a wrong heading lists th
     if (option.usual) CHECK(has(usual, "\n  --" + option.name + " "));
   CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
         42);
-  CHECK(ask({"-h"}).inquiry.help);
+  CHECK(ask({"-h"}).info.help);
   const Error wrong = error_of([&] { ask({"--help", "elephants"}); });
   CHECK(wrong.code() == ErrorCode::usage);
   CHECK(says(wrong,

@@ -231,7 +231,7 @@ TEST_CASE("names that other programs have for a flag are answered with the flag"
 }
 
 TEST_CASE("-h asks for help, and is a value like others after a flag") {
-  CHECK(parse_train({"--data", "a", "-h"}).run.inquiry.help);
+  CHECK(parse_train({"--data", "a", "-h"}).run.info.help);
   CHECK(parse_train({"--data", "a", "--sample-prompt", "-h"}).data.sample_prompt == "-h");
   refused_train({"-x"}, "unexpected argument '-x'");
 }
@@ -391,11 +391,11 @@ TEST_CASE("ranks with other options have another hash, except for what is a rank
 }
 
 TEST_CASE("help and version are answered whatever else is missing") {
-  CHECK(parse_train({"--help"}).run.request == Request::inquiry);
-  CHECK(parse_train({"--help"}).run.inquiry.help);
-  CHECK(parse_train({"--version", "--g-inter", "9"}).run.inquiry.version);
-  CHECK(parse_train({"--completion", "zsh"}).run.inquiry.completion == Shell::zsh);
-  CHECK(parse_train({"--g-inter", "9", "--man"}).run.inquiry.man);
+  CHECK(parse_train({"--help"}).run.request == Request::info);
+  CHECK(parse_train({"--help"}).run.info.help);
+  CHECK(parse_train({"--version", "--g-inter", "9"}).run.info.version);
+  CHECK(parse_train({"--completion", "zsh"}).run.info.completion == Shell::zsh);
+  CHECK(parse_train({"--g-inter", "9", "--man"}).run.info.man);
   refused_train({"--completion", "fish"}, "--completion: 'fish' will not do: give one of bash, zsh, none");
   const std::string help = help_text(train_manual("ranvier-train"), "all");
   for (const auto& option : resolved(parse_train({"--data", "a"})))

@@ -331,7 +331,7 @@ OptionTable declare(Asked& asked) {
   table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(run.config), {}, true});
   table.add({"dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most), "the job's"});
-  declare_inquiry(table, run.inquiry);
+  declare_info(table, run.info);
   table.usual({"model",
                "layers",
                "hidden",
@@ -488,8 +488,8 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   auto table = declare(asked);
   table.parse(argc, argv);
   auto& options = asked.options;
-  if (options.run.inquiry.any()) {
-    options.run.request = Request::inquiry;
+  if (options.run.info.any()) {
+    options.run.request = Request::info;
     return options;
   }
   if (asked.dry_run) options.run.request = Request::dry_run;
@@ -560,7 +560,7 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
   asked.dry_run = options.run.request == Request::dry_run;
   auto all = declare(asked).resolved();
-  std::erase_if(all, [](const auto& option) { return is_inquiry(option.name); });
+  std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
   if (!options.shard.links.empty()) {
     // A path may lead to other figures on another node, and ranks that read those would choose other plans.
     const auto links =

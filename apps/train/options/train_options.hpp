@@ -110,11 +110,11 @@ struct DeviceOptions {
   int threads = 0;                          ///< 0: this rank's share of its node's cores
 };
 
-enum class Request { train, dry_run, inquiry };
+enum class Request { train, dry_run, info };
 
 struct RunOptions {
   Request request = Request::train;
-  Inquiry inquiry;
+  InfoRequest info;
   double timeout_seconds = 60;
   std::string init_from;        ///< paths; empty: none
   std::string ignored_tensors;  ///< of init_from: a regular expression for their names; empty: none
