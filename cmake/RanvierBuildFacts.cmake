@@ -1,4 +1,4 @@
-# ranvier_build_facts(<target>): adds a source file with what apps/program/build_facts.hpp declares. It is looked at in
+# ranvier_build_facts(<target>): adds a source file with what apps/program/build_info.hpp declares. It is looked at in
 # every build and written only where something in it is another.
 include_guard()
 
@@ -58,7 +58,7 @@ function(ranvier_build_facts target)
   list(JOIN libraries ", " libraries)
 
   find_package(Git QUIET)
-  set(facts ${CMAKE_CURRENT_BINARY_DIR}/build_facts.cpp)
+  set(facts ${CMAKE_CURRENT_BINARY_DIR}/build_info.cpp)
   add_custom_target(${target}_facts
     COMMAND ${CMAKE_COMMAND} -D "GIT=${GIT_EXECUTABLE}" -D "SOURCE=${PROJECT_SOURCE_DIR}" -D "OUTPUT=${facts}"
             -D "VERSION=${PROJECT_VERSION}" -D "DEVICES=${devices}" -D "LIBRARIES=${libraries}"

@@ -17,11 +17,11 @@ if(GIT)
 endif()
 
 file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT [[
-#include "apps/program/build_facts.hpp"
+#include "apps/program/build_info.hpp"
 
 namespace ranvier::apps {
 
-const BuildFacts build_facts{.version = "@VERSION@",
+const BuildInfo build_info{.version = "@VERSION@",
                              .commit = "@COMMIT@",
                              .devices = "@DEVICES@",
                              .libraries = "@LIBRARIES@"};

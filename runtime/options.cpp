@@ -245,8 +245,8 @@ std::vector<std::string> OptionTable::given() const {
   return names;
 }
 
-std::vector<OptionFacts> OptionTable::facts() const {
-  std::vector<OptionFacts> all;
+std::vector<OptionInfo> OptionTable::facts() const {
+  std::vector<OptionInfo> all;
   for (const auto& [option, concern, shown, text, origin] : options_)
     all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words,
                    option.details, std::find(usual_.begin(), usual_.end(), option.name) != usual_.end()});

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "runtime/error.hpp"
-#include "runtime/option_facts.hpp"
+#include "runtime/option_info.hpp"
 
 #include <fmt/core.h>
 
@@ -82,7 +82,7 @@ class OptionTable {
   [[nodiscard]] std::vector<std::string> given() const;
 
   [[nodiscard]] std::string help(std::string_view usage) const;
-  [[nodiscard]] std::vector<OptionFacts> facts() const;
+  [[nodiscard]] std::vector<OptionInfo> facts() const;
   [[nodiscard]] std::vector<ResolvedOption> resolved() const;
 
  private:

@@ -1,6 +1,6 @@
 #include "apps/program/completion.hpp"
 
-#include "apps/program/build_facts.hpp"
+#include "apps/program/build_info.hpp"
 
 #include <fmt/ranges.h>
 
@@ -9,24 +9,24 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::OptionFacts;
+using runtime::OptionInfo;
 using runtime::PathKind;
 
 /// Own flags first, those of another program after them, each name once.
-std::vector<OptionFacts> all_options(const Manual& manual) {
-  std::vector<OptionFacts> all = manual.options;
-  for (const OptionFacts& other : manual.others) {
+std::vector<OptionInfo> all_options(const Manual& manual) {
+  std::vector<OptionInfo> all = manual.options;
+  for (const OptionInfo& other : manual.others) {
     const bool known =
-        std::any_of(all.begin(), all.end(), [&](const OptionFacts& each) { return each.name == other.name; });
+        std::any_of(all.begin(), all.end(), [&](const OptionInfo& each) { return each.name == other.name; });
     if (!known) all.push_back(other);
   }
   return all;
 }
 
-bool has_value(const OptionFacts& option) { return !option.placeholder.empty(); }
+bool has_value(const OptionInfo& option) { return !option.placeholder.empty(); }
 
 /// A flag whose value may be left out is completed as if there were none, and its values as well.
-bool needs_value(const OptionFacts& option) { return has_value(option) && option.placeholder.front() != '['; }
+bool needs_value(const OptionInfo& option) { return has_value(option) && option.placeholder.front() != '['; }
 
 /// As the name of a shell function: ranvier-train is _ranvier_train.
 std::string function_name(const std::string& program) {
@@ -114,10 +114,10 @@ std::string zsh_action(const std::vector<std::string>& words, PathKind paths, bo
 }  // namespace
 
 std::string bash_completion(const Manual& manual) {
-  const std::vector<OptionFacts> options = all_options(manual);
+  const std::vector<OptionInfo> options = all_options(manual);
   const std::string function = function_name(manual.program);
   std::string flags, cases;
-  for (const OptionFacts& option : options) {
+  for (const OptionInfo& option : options) {
     flags += fmt::format("{}--{}", flags.empty() ? "" : " ", option.name);
     if (!has_value(option)) continue;
     const std::string values = bash_values(option.words, path_kind(option), takes_list(option));
@@ -127,7 +127,7 @@ std::string bash_completion(const Manual& manual) {
   }
   const std::string rest = bash_values(manual.commands, manual.arguments, false);
   std::string script = fmt::format("# Completion of {} {} for bash, made by {} --completion bash.\n",
-                                   manual.program, build_facts.version, manual.program);
+                                   manual.program, build_info.version, manual.program);
   script += bash_functions;
   script += fmt::format(
       R"(
@@ -163,9 +163,9 @@ std::string zsh_completion(const Manual& manual) {
   const std::string function = "_" + manual.program;  // the name of the file, by which zsh calls it the first time
   std::string script = fmt::format(
       "#compdef {0}\n# Completion of {0} {1} for zsh, made by {0} --completion zsh.\n\n{2}() {{\n  _arguments",
-      manual.program, build_facts.version, function);
+      manual.program, build_info.version, function);
   const auto add = [&](const std::string& spec) { script += " \\\n    " + single_quoted(spec); };
-  for (const OptionFacts& option : all_options(manual)) {
+  for (const OptionInfo& option : all_options(manual)) {
     const std::string about = zsh_description(help_with_default(option));
     std::string message = option.placeholder;
     std::erase_if(message, [](char c) { return c == ':' || c == '[' || c == ']'; });

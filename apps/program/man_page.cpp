@@ -1,6 +1,6 @@
 #include "apps/program/man_page.hpp"
 
-#include "apps/program/build_facts.hpp"
+#include "apps/program/build_info.hpp"
 #include "runtime/exit_code.hpp"
 
 #include <fmt/core.h>
@@ -90,7 +90,7 @@ std::string man_page(const Manual& manual) {
   };
   const std::string name = roff(manual.program);
   std::string page = fmt::format(".TH {} 1 \"\" \"Ranvier {}\" \"User Commands\"\n", roff(upper(manual.program)),
-                                 build_facts.version);
+                                 build_info.version);
   page += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n", name, roff(manual.summary));
   for (std::size_t i = 0; i < manual.forms.size(); ++i)
     page += (i > 0 ? ".br\n" : "") + roff(manual.forms[i].first) + '\n';
@@ -100,7 +100,7 @@ std::string man_page(const Manual& manual) {
     if (!meaning.empty()) page += fmt::format(".TP\n.B {}\n{}", roff(form), paragraph(meaning));
   page += ".SH OPTIONS\n";
   std::string_view heading;
-  for (const runtime::OptionFacts& option : manual.options) {
+  for (const runtime::OptionInfo& option : manual.options) {
     if (heading != option.concern) page += fmt::format(".SS {}\n", roff(option.concern));
     heading = option.concern;
     page += fmt::format(".TP\n\\fB\\-\\-{}\\fR", roff(option.name));

@@ -39,8 +39,8 @@ struct Manual {
   std::vector<std::pair<std::string, std::string>> forms;  ///< how it is called, and maybe what that does
   std::string about;                                       ///< more sentences, each a paragraph; may be empty
   std::string status_1;                                    ///< what exit status 1 says; empty: it has none
-  std::vector<runtime::OptionFacts> options;               ///< of help and manual page
-  std::vector<runtime::OptionFacts> others = {};           ///< of another program, taken as well: completed only
+  std::vector<runtime::OptionInfo> options;                ///< of help and manual page
+  std::vector<runtime::OptionInfo> others = {};            ///< of another program, taken as well: completed only
   std::vector<std::string> commands = {};                  ///< that words without a flag may be
   runtime::PathKind arguments = runtime::PathKind::none;   ///< what else words without a flag may be
 };

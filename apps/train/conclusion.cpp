@@ -5,7 +5,7 @@
 #include "apps/train/limits.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
-#include "runtime/option_facts.hpp"
+#include "runtime/option_info.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,7 +1,7 @@
 #include "apps/train/resumption.hpp"
 
 #include "apps/program/agreement.hpp"
-#include "apps/program/build_facts.hpp"
+#include "apps/program/build_info.hpp"
 #include "apps/train/files/data_content.hpp"
 #include "apps/train/files/file_agreement.hpp"
 #include "apps/train/options/data_flags.hpp"
@@ -327,8 +327,8 @@ void Resumption::describe_run() {
   options_.push_back({"Model", computation_option, models::computation_of(run_.options.model.sizes), false});
   options_.push_back({"Data", content_option, data_content(run_.options, run_.job), false});
   about_["options"] = options_to_save(options_);
-  about_["version"] = build_facts.version;
-  about_["commit"] = build_facts.commit;
+  about_["version"] = build_info.version;
+  about_["commit"] = build_info.commit;
   if (!run_.job.config.empty()) about_["config"] = run_.job.config;
   about_["grid"] = fmt::format("{} x {}", run_.options.trainer.grid.g_inter, run_.options.trainer.grid.g_data);
 }

@@ -176,9 +176,9 @@ TEST_CASE("facts of flags have their words, kinds of paths and lists, as help te
   table.add({"help", "[HEADING]", "print this", help_of(asked, concern)});
   const auto facts = table.facts();
   const auto fact = [&](std::string_view name) {
-    for (const OptionFacts& each : facts)
+    for (const OptionInfo& each : facts)
       if (each.name == name) return each;
-    return OptionFacts{};
+    return OptionInfo{};
   };
   using Words = std::vector<std::string>;
   CHECK(fact("colour").words == Words{"red", "green"});

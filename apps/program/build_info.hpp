@@ -4,13 +4,13 @@
 
 namespace ranvier::apps {
 
-struct BuildFacts {
+struct BuildInfo {
   const char* version;    ///< "0.1.0"
   const char* commit;     ///< "0123456789ab", "0123456789ab-dirty" with changes since, "unknown" outside a checkout
   const char* devices;    ///< "cpu, cuda (toolkit 13.0, for 80;90)"
   const char* libraries;  ///< "Boost 1.81.0, fmt 9.1.0, …"
 };
 
-extern const BuildFacts build_facts;
+extern const BuildInfo build_info;
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-#include "runtime/option_facts.hpp"
+#include "runtime/option_info.hpp"
 
 #include "runtime/error.hpp"
 
@@ -32,37 +32,37 @@ bool has_word_with(std::string_view heading, std::string_view start) {
   return false;
 }
 
-std::vector<std::string> concerns_of(const std::vector<OptionFacts>& options) {
+std::vector<std::string> concerns_of(const std::vector<OptionInfo>& options) {
   std::vector<std::string> titles;
-  for (const OptionFacts& option : options)
+  for (const OptionInfo& option : options)
     if (std::find(titles.begin(), titles.end(), option.concern) == titles.end()) titles.push_back(option.concern);
   return titles;
 }
 
 }  // namespace
 
-PathKind path_kind(const OptionFacts& option) {
+PathKind path_kind(const OptionInfo& option) {
   const auto has = [&](const char* word) { return option.placeholder.find(word) != std::string::npos; };
   if (has("FILE") || has("PATH")) return PathKind::any;
   return has("DIR") || has("FOLDER") ? PathKind::folder : PathKind::none;
 }
 
-bool takes_list(const OptionFacts& option) {
+bool takes_list(const OptionInfo& option) {
   return option.placeholder == "LIST" || option.placeholder.find(',') != std::string::npos;
 }
 
-std::string help_with_default(const OptionFacts& option) {
+std::string help_with_default(const OptionInfo& option) {
   if (option.placeholder.empty() || option.default_text.empty()) return option.help;
   return fmt::format("{} (default {})", option.help, option.default_text);
 }
 
-std::vector<std::string> concern_words(const std::vector<OptionFacts>& options) {
+std::vector<std::string> concern_words(const std::vector<OptionInfo>& options) {
   std::vector<std::string> words;
   for (const std::string& title : concerns_of(options)) words.push_back(typed(title));
   return words;
 }
 
-std::string find_concern(const std::vector<OptionFacts>& options, std::string_view asked) {
+std::string find_concern(const std::vector<OptionInfo>& options, std::string_view asked) {
   const std::string wanted = typed(asked);
   if (wanted == all_concerns) return wanted;
   std::vector<std::string> near;
@@ -87,17 +87,17 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string help_text(const std::vector<OptionFacts>& options, std::string_view concern) {
+std::string help_text(const std::vector<OptionInfo>& options, std::string_view concern) {
   std::size_t column = 0;
-  for (const OptionFacts& option : options)
+  for (const OptionInfo& option : options)
     column = std::max(column, option.name.size() + option.placeholder.size() + 7);
   const auto usual =
-      std::count_if(options.begin(), options.end(), [](const OptionFacts& each) { return each.usual; });
+      std::count_if(options.begin(), options.end(), [](const OptionInfo& each) { return each.usual; });
   const bool only_usual = concern.empty() && usual > 0;
   const bool one_concern = !concern.empty() && concern != all_concerns;
   std::string out;
   std::string_view heading;
-  for (const OptionFacts& option : options) {
+  for (const OptionInfo& option : options) {
     if (one_concern ? option.concern != concern : only_usual && !option.usual) continue;
     if (heading != option.concern) {
       heading = option.concern;
