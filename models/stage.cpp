@@ -82,7 +82,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
   add_scratch(&Stage::recompute_, MemoryKind::activations, "recomputed segment", sizes().area, least.area, 1);
   if (defers()) {
     deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients that wait",
-                    sizes().deferred, static_cast<std::size_t>(deferred_places()));
+                    sizes().deferred, static_cast<std::size_t>(deferred_slots()));
   } else {
     add_scratch(&Stage::deferred_, MemoryKind::activations, "kept for weight gradients", sizes().deferred,
                 least.deferred, 1);
@@ -116,8 +116,8 @@ void Stage::bind(const runtime::Arena& arena) {
     to_left_buffer_.push_back(arena.slot(to_left_, static_cast<std::size_t>(b)));
   }
   area_ = arena.slot(recompute_);
-  for (int p = 0; p < std::max(deferred_places(), 1); ++p)
-    deferred_place_.push_back(arena.slot(deferred_, static_cast<std::size_t>(p)));
+  for (int p = 0; p < std::max(deferred_slots(), 1); ++p)
+    deferred_slot_.push_back(arena.slot(deferred_, static_cast<std::size_t>(p)));
   workspace_base_ = arena.slot(workspace_);
   between_base_[0] = arena.slot(between_, 0);
   between_base_[1] = arena.slot(between_, 1);
@@ -147,7 +147,7 @@ bool Stage::in_deferred_place(const PassStep& step, const Microbatch& microbatch
 std::byte* Stage::kept(const PassStep& step, const Microbatch& microbatch) const {
   if (!recomputes()) return slot_[static_cast<std::size_t>(microbatch.slot)];
   if (!in_deferred_place(step, microbatch)) return area_;
-  return deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + layer(step.layer).recomputed_offset;
+  return deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + layer(step.layer).recomputed_offset;
 }
 
 std::byte* Stage::layer_output(std::size_t layer, int slot, std::byte* kept) const {
@@ -164,8 +164,7 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
     return layer_output(step.layer - 1, microbatch.slot, kept(step, microbatch));
   }
   if (!in_deferred_place(step, microbatch)) return checkpoint;
-  std::byte* const copy =
-      deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + map.checkpoint_copy;
+  std::byte* const copy = deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + map.checkpoint_copy;
   if (step.kind == PassStep::Kind::backward_weight) return copy;
   if (step.kind == PassStep::Kind::forward && step.part == 0)
     runtime::copy(stream, copy, checkpoint, checkpoint_bytes(*map.reads_checkpoint, microbatch.samples));
@@ -175,7 +174,7 @@ const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const 
 std::byte* Stage::output_gradient(std::size_t layer, const Microbatch& microbatch) const {
   if (layer + 1 == layers()) return output(microbatch.slot);
   if (const auto& kept = this->layer(layer).output_gradient)
-    return deferred_place_[static_cast<std::size_t>(microbatch.deferred_place)] + *kept;
+    return deferred_slot_[static_cast<std::size_t>(microbatch.deferred_slot)] + *kept;
   return between_base_[(layer + 1) % 2];
 }
 
@@ -199,22 +198,21 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
     }
   }
   const auto sample_slot = static_cast<std::size_t>(microbatch.sample_slot);
-  const auto place = static_cast<std::size_t>(microbatch.deferred_place);
+  const auto place = static_cast<std::size_t>(microbatch.deferred_slot);
   const int positions = microbatch.positions > 0 ? microbatch.positions : capacity().positions;
-  LayerCall call{
-      .stream = stream,
-      .shape = {microbatch.samples, positions, capacity().threads, capacity().saved},
-      .key = microbatch.key,
-      .training = microbatch.training,
-      .part = step.part,
-      .parameters = part_parameters,
-      .gradients = part_gradients,
-      .accumulate = arrays.accumulate,
-      .saved = kept(step, microbatch) + map.saved_offset,
-      .deferred = deferred_place_[step.kind == PassStep::Kind::forward ? 0 : place] + map.deferred_offset,
-      .workspace = workspace_base_,
-      .loss_factor = microbatch.loss_factor,
-      .loss_scale = microbatch.loss_scale};
+  LayerCall call{.stream = stream,
+                 .shape = {microbatch.samples, positions, capacity().threads, capacity().saved},
+                 .key = microbatch.key,
+                 .training = microbatch.training,
+                 .part = step.part,
+                 .parameters = part_parameters,
+                 .gradients = part_gradients,
+                 .accumulate = arrays.accumulate,
+                 .saved = kept(step, microbatch) + map.saved_offset,
+                 .deferred = deferred_slot_[step.kind == PassStep::Kind::forward ? 0 : place] + map.deferred_offset,
+                 .workspace = workspace_base_,
+                 .loss_factor = microbatch.loss_factor,
+                 .loss_scale = microbatch.loss_scale};
   if (microbatch.documents) {
     call.document_starts = reinterpret_cast<const std::int32_t*>(document_[sample_slot]);
     call.positions = call.document_starts + std::ptrdiff_t{microbatch.samples} * positions;

@@ -40,7 +40,7 @@ class Stage : public StageLayout {
     ForwardDetails details;
     bool documents = false;  ///< this stage has the microbatch's, in their place
     // Where weight gradients wait:
-    int deferred_place = 0;
+    int deferred_slot = 0;
     bool keeps_segment = false;  ///< what the forward pass keeps of its last segment lies there, too
   };
 
@@ -86,7 +86,7 @@ class Stage : public StageLayout {
   const std::uint64_t number_;  // of this stage in this process
   runtime::MemoryId inputs_, slot_memory_, checkpoints_, recompute_, deferred_, workspace_, between_, to_left_,
       targets_, documents_, losses_;
-  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_place_;
+  std::vector<std::byte*> input_, slot_, place_, target_, document_, to_left_buffer_, deferred_slot_;
   std::vector<double*> loss_;
   bool counts_correct_;  // losses_ have room for them
   std::byte* area_ = nullptr;

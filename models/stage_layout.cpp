@@ -32,7 +32,7 @@ StageLayout::StageLayout(const Architecture& architecture, const StageOptions& o
   const std::size_t trained = architecture.first_trained_layer();
   first_backward_ = std::clamp(trained, begin, end) - begin;
   sends_gradients_ = trained < begin;
-  if (writes_gradients()) deferred_places_ = std::min(options.deferred_places, options.slots);
+  if (writes_gradients()) deferred_slots_ = std::min(options.deferred_slots, options.slots);
   sizes_.input = first() ? options.sample.input
                          : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
                                runtime::size_of(options.precision.compute);

@@ -37,7 +37,7 @@ struct StageOptions {
   int recompute = 0;          ///< layers per segment; 0: everything is kept
   int checkpoint_places = 0;  ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
   int gradient_buffers = 2;   ///< input gradients on their way to the left
-  int deferred_places = 0;    ///< microbatches whose weight gradients may wait; 0: backward passes compute them
+  int deferred_slots = 0;     ///< microbatches whose weight gradients may wait; 0: backward passes compute them
   SampleBytes sample;         ///< inputs come to the first stage, targets to the last, documents to all
 
   // Where a rank computes several slices of the model, each is laid out for itself (stage_slices.hpp).
@@ -137,8 +137,8 @@ class StageLayout {
   [[nodiscard]] int sample_slots() const noexcept { return options_.slots * (first() && last() ? 2 : 1); }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
   /// No more than there are slots, and none where no step writes gradients.
-  [[nodiscard]] int deferred_places() const noexcept { return deferred_places_; }
-  [[nodiscard]] bool defers() const noexcept { return deferred_places_ > 0; }
+  [[nodiscard]] int deferred_slots() const noexcept { return deferred_slots_; }
+  [[nodiscard]] bool defers() const noexcept { return deferred_slots_ > 0; }
   [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
   /// Of those, what holds nothing between passes.
   [[nodiscard]] StageOptions::Scratch scratch() const noexcept {
@@ -205,7 +205,7 @@ class StageLayout {
   std::vector<UnitUse> uses_;
   std::size_t first_backward_ = 0;
   bool sends_gradients_ = false;
-  int deferred_places_ = 0;
+  int deferred_slots_ = 0;
   std::size_t first_checkpoint_ = 0;  // segments before it are not computed again
   int places_ = 0;
   Sizes sizes_;

@@ -49,7 +49,7 @@ models::Stage::Microbatch SliceQueue::describe(int microbatch, bool keeps_segmen
           .positions = batch_->positions,
           .details = details,
           .documents = loader_->has_documents(),
-          .deferred_place = stage_->defers() ? microbatch % stage_->deferred_places() : 0,
+          .deferred_slot = stage_->defers() ? microbatch % stage_->deferred_slots() : 0,
           .keeps_segment = keeps_segment};
 }
 
@@ -92,7 +92,7 @@ bool SliceQueue::forward_ready() const {
 bool SliceQueue::backward_ready() const {
   if (!batch_->training || backwards_ == forwards_) return false;
   if (plan_.right && !slot_of(backwards_).gradient_here) return false;
-  if (stage_->defers() && backwards_ - weights_ == stage_->deferred_places()) return false;
+  if (stage_->defers() && backwards_ - weights_ == stage_->deferred_slots()) return false;
   return !stage_->sends_gradients() || std::find(gradient_buffer_busy_.begin(), gradient_buffer_busy_.end(),
                                                  false) != gradient_buffer_busy_.end();
 }

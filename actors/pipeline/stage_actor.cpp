@@ -50,7 +50,7 @@ StageActor::StageActor(const RankContext& context, const ModelShare& share, cons
     models::Stage& stage = stages_->slice(chunk);
     slices_.emplace_back(context, stage, plan_.map, plan_.slices[chunk], loader, plan_.microbatch_size,
                          SliceQueue::Hooks{.changed = [this] { next(); }, .left = [this] { finish_if_done(); }});
-    kept_.emplace_back(static_cast<std::size_t>(stage.deferred_places()), -1);
+    kept_.emplace_back(static_cast<std::size_t>(stage.deferred_slots()), -1);
   }
   next_passes_.resize(slices_.size());
 }
@@ -90,7 +90,7 @@ PipelineProgress StageActor::progress() const {
     all.backwards += slice.backwards();
     // Where nothing of a slice is trained no weight gradients wait.
     all.weights += stage.defers() ? slice.weights() : slice.backwards();
-    all.deferred_limit = std::max(all.deferred_limit, stage.deferred_places());
+    all.deferred_limit = std::max(all.deferred_limit, stage.deferred_slots());
   }
   return all;
 }
@@ -149,8 +149,8 @@ void StageActor::announce(Direction direction, std::size_t chunk, int microbatch
   const bool backward = direction == Direction::backward;
   if (stage.defers() && batch_.training) {
     // A deferred place is an area of its own, and free once the weight gradients before are done.
-    int& kept = kept_[chunk][static_cast<std::size_t>(microbatch % stage.deferred_places())];
-    if (!backward && microbatch - slice.weights() < stage.deferred_places()) kept = microbatch;
+    int& kept = kept_[chunk][static_cast<std::size_t>(microbatch % stage.deferred_slots())];
+    if (!backward && microbatch - slice.weights() < stage.deferred_slots()) kept = microbatch;
     pass.keeps_segment = kept == microbatch;
     area_ = {};
     if (pass.keeps_segment) area_.holds = {slot, stage.segments().size() - 1, chunk};

@@ -288,7 +288,7 @@ int microbatches_of(const TrainerOptions& options) {
   return (row_samples + microbatch - 1) / microbatch;
 }
 
-int deferred_places(const TrainerOptions& options, int stage) {
+int deferred_slots(const TrainerOptions& options, int stage) {
   if (options.grid.g_inter == 1 || options.steps == 0) return 0;
   if (!options.defer_weights && !defers_weights(options.policy)) return 0;
   const bool recomputes = options.recompute > 0 || options.recompute_auto;
@@ -360,7 +360,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                              .capacity = {microbatch, architecture.positions, options.threads, saved},
                              .precision = options.precision,
                              .checkpoint_places = checkpoints_leave ? options.tiers.checkpoint_places : 0,
-                             .deferred_places = deferred_places(options, plan.position.stage),
+                             .deferred_slots = deferred_slots(options, plan.position.stage),
                              .sample = sample};
   std::vector<models::StageOptions> of_slices;
   for (std::size_t s = 0; s < plan.layers.size(); ++s) {

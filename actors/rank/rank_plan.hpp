@@ -64,7 +64,7 @@ struct RankPlan : ModelShare {
 /// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots, or one more in each of several chunks, which lend
 /// each other none; with recomputation, where each takes as much as nothing recomputed would, one. 0 for a single
 /// stage, where nothing else would come meanwhile.
-[[nodiscard]] int deferred_places(const TrainerOptions& options, int stage);
+[[nodiscard]] int deferred_slots(const TrainerOptions& options, int stage);
 
 /// The nodes of a column's rows, alike for all columns, and the ranks of a group.
 struct ColumnShape {

@@ -35,7 +35,7 @@ struct TrainerOptions {
                             ///< chunks per rank in each chunk, and 0: slice_slots()
   Policy policy = Policy::message_driven;
   bool defer_weights = false;         ///< weight gradients wait; with message_driven that is zero_bubble
-  std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_places()
+  std::optional<int> deferred_limit;  ///< most microbatches whose weight gradients wait; none: deferred_slots()
   std::vector<int>
       layers_per_stage;     ///< with several chunks per rank of each slice; empty: balanced by what layers
                             ///< compute

@@ -54,7 +54,7 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
                             .chunks = static_cast<int>(stage.size()),
                             .microbatches = passes.microbatches,
                             .limit = front.slots(),
-                            .deferred_limit = waits ? front.deferred_places() : 0};
+                            .deferred_limit = waits ? front.deferred_slots() : 0};
   const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
   const SliceOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
   models::OrderedPass pass;
@@ -63,12 +63,12 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
   std::vector<int> backwards(stage.size(), 0);  // by slice
   std::vector<std::vector<int>> kept;           // by slice and deferred place
   for (std::size_t s = 0; s < stage.size(); ++s)
-    kept.emplace_back(static_cast<std::size_t>(stage.slice(s).deferred_places()), -1);
+    kept.emplace_back(static_cast<std::size_t>(stage.slice(s).deferred_slots()), -1);
   while (progress.backwards < order.passes()) {
     progress.forward_ready =
         progress.forwards < order.passes() && (!waits || progress.forwards - progress.weights < front.slots());
     progress.backward_ready = progress.backwards < progress.forwards &&
-                              (!waits || progress.backwards - progress.weights < front.deferred_places());
+                              (!waits || progress.backwards - progress.weights < front.deferred_slots());
     progress.weights_ready = progress.weights < progress.backwards;
     const Direction direction = next_direction(policy, progress);
     expect(direction != Direction::none, "no pass can follow {} forward and {} backward ones", progress.forwards,
@@ -84,9 +84,9 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
     const models::StageLayout& layout = stage.slice(slice);
     const int slot = microbatch % layout.slots();
     if (layout.defers()) {
-      int& place = kept[slice][static_cast<std::size_t>(microbatch % layout.deferred_places())];
+      int& place = kept[slice][static_cast<std::size_t>(microbatch % layout.deferred_slots())];
       const int done = waits ? weights_before : backwards[slice];
-      if (forward && microbatch - done < layout.deferred_places()) place = microbatch;
+      if (forward && microbatch - done < layout.deferred_slots()) place = microbatch;
       pass.area = {};
       if (place == microbatch) pass.area.holds = {slot, layout.segments().size() - 1, layout.slice()};
     }

@@ -129,7 +129,7 @@ Bound Bounds::of(const Candidate& candidate) {
                          .precision = architecture.precision,
                          .slots = cut.microbatches,
                          .recompute = recompute,
-                         .deferred_places = waits ? cut.microbatches : 0,
+                         .deferred_slots = waits ? cut.microbatches : 0,
                          .sample = planner_->job().sample});
       passes.whole.push_back(pass_seconds(layout, layers.begin, times_, cut.whole));
       passes.last.push_back(pass_seconds(layout, layers.begin, times_, cut.last));

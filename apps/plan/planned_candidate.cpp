@@ -278,7 +278,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   StagePlans plans;
   std::map<std::string, std::size_t> known;
   for (int s = 0; s < map.stages; ++s) {
-    std::string key = fmt::format("{} wait ", actors::deferred_places(trainer, s));
+    std::string key = fmt::format("{} wait ", actors::deferred_slots(trainer, s));
     if (ties[static_cast<std::size_t>(s)]) key += fmt::format("stage {}", s);
     for (int chunk = 0; chunk < map.chunks && !ties[static_cast<std::size_t>(s)]; ++chunk)
       key += slice_class(slices, static_cast<std::size_t>(map.slice_of(s, chunk)));

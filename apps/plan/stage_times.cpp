@@ -146,7 +146,7 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
   StageLayout::Pass backward = models::backward_pass(layout, 0, forward.area).steps;
   if (layout.defers()) {
     for (const auto& step : models::weights_pass(layout)) backward.push_back(step);
-    sum.tails = layout.deferred_places();
+    sum.tails = layout.deferred_slots();
     sum.waits = true;
   }
   for (const auto& step : backward) {

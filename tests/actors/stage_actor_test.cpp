@@ -140,7 +140,7 @@ class Scarce final : public PassResource {
 /// The middle one of three stages, on rank 1; its neighbours do what the test says.
 class Middle {
  public:
-  Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_places = 0)
+  Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_slots = 0)
       : simulation_(3, {.seed = seed}), device_(simulation_.loop(1), seed), random_(seed) {
     for (int l = 0; l < layers + 2; ++l) {
       architecture_.layers.push_back(std::make_unique<Noted>(fmt::format("l{}", l), l == layers + 1, log_));
@@ -153,7 +153,7 @@ class Middle {
                                          .capacity = {microbatch_size, positions},
                                          .slots = slots,
                                          .recompute = recompute,
-                                         .deferred_places = deferred_places}},
+                                         .deferred_slots = deferred_slots}},
         memory);
     resources_.emplace(simulation_.loop(1), simulation_.transport(1), device_, memory);
     share_.stage->bind(resources_->context().arena);
@@ -430,7 +430,7 @@ TEST_CASE("weight gradients that wait run once, in order and within their limits
     const int wanted_places = 1 + static_cast<int>(seed / 24 % 3);
     const int microbatches = 6;
     Middle job(seed, policy, slots, recompute, wanted_places);
-    const int places = job.stage().deferred_places();
+    const int places = job.stage().deferred_slots();
     CHECK(places == std::min(wanted_places, slots));
     for (int m = 0; m < microbatches; ++m) {
       job.loop(0).after(job.later(), [&job, m] { job.left_sends(m, microbatch_size); });

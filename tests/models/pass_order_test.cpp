@@ -31,7 +31,7 @@ StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, i
            .slots = slots,
            .recompute = recompute,
            .checkpoint_places = places,
-           .deferred_places = deferred}};
+           .deferred_slots = deferred}};
 }
 
 /// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, its parts checked.
@@ -76,11 +76,11 @@ TEST_CASE("a backward pass right behind its forward pass has the last segment st
 
 TEST_CASE("weight gradients that wait are a pass of their own, and segments are computed again once for both") {
   const StageLayout middle = layout_of({3, 6}, 0, 3, 0, 2);
-  CHECK(middle.deferred_places() == 2);
+  CHECK(middle.deferred_slots() == 2);
   CHECK(text(middle, backward_pass(middle, 0, {}).steps) == "b2 b1 b0");
   CHECK(text(middle, weights_pass(middle)) == "w2 w1 w0");
   const StageLayout front = layout_of({0, 4}, 2, 3, 0, 9);
-  CHECK(front.deferred_places() == 3);  // no more than slots
+  CHECK(front.deferred_slots() == 3);  // no more than slots
   CHECK(text(front, backward_pass(front, 0, {}).steps) == "r2 r3 b3 b2 r0 r1 b1 b0");
   CHECK(text(front, backward_pass(front, 0, {{{0, 1}}}).steps) == "b3 b2 r0 r1 b1 b0");
   CHECK(text(front, weights_pass(front)) == "w3 w2 w1 w0");

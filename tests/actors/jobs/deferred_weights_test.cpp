@@ -194,15 +194,13 @@ TEST_CASE("by default as many microbatches wait as under ZB-H1, recomputed ones 
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     auto options = piped(4, policy);
     for (int stage = 0; stage < 4; ++stage)
-      CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, stage)
-                .stage->slice(0)
-                .deferred_places() == stage + 1);
+      CHECK(
+          actors::plan_rank(architecture, tokens.sample_bytes(), options, stage).stage->slice(0).deferred_slots() ==
+          stage + 1);
     options.recompute = 1;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_places() ==
-          1);
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_slots() == 1);
     options.steps = 0;
-    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_places() ==
-          0);
+    CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 3).stage->slice(0).deferred_slots() == 0);
   }
 }
 

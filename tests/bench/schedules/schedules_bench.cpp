@@ -197,7 +197,7 @@ bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
                         : actors::slice_slots(options.policy, stage, map.stages, map.chunks, microbatches, 0));
     auto& deferred = pipeline.deferred.emplace_back();
     for (const int slots : pipeline.slots.back())
-      deferred.push_back(std::min(actors::deferred_places(options, stage), slots));
+      deferred.push_back(std::min(actors::deferred_slots(options, stage), slots));
   }
   return pipeline;
 }
