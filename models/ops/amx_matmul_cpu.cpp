@@ -144,10 +144,10 @@ struct Complete {
 };
 
 /// Fetches the rows of a that come next into the cache, which would not foresee 32 of them.
-class Ahead {
+class Prefetcher {
  public:
   /// `lines` of 32 numbers of each row, in `calls` calls; none where `next` is null.
-  Ahead(const Numbers& next, std::size_t lines, std::size_t calls)
+  Prefetcher(const Numbers& next, std::size_t lines, std::size_t calls)
       : next_(next), places_(next.data == nullptr ? 0 : lines * edge), calls_(calls) {}
 
   void fetch() {
@@ -201,7 +201,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Number
     for (std::size_t row = 0; row < m; row += edge) {
       const std::size_t height = std::min(edge, m - row);
       Numbers left{a.at(rows.begin + row, begin), a.stride};
-      Ahead ahead({row + 2 * edge <= m ? left.at(edge, 0) : nullptr, a.stride}, k / edge, panels * blocks);
+      Prefetcher ahead({row + 2 * edge <= m ? left.at(edge, 0) : nullptr, a.stride}, k / edge, panels * blocks);
       if (height < edge || k % edge != 0) {  // no number is read that is not a's
         for (std::size_t i = 0; i < edge; ++i) {
           std::fill_n(copy + i * copy_stride, blocks * edge, std::uint16_t{0});

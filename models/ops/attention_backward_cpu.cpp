@@ -86,7 +86,7 @@ struct KeepGradients {
 /// a diagonal block's keys nothing was added before.
 template <typename Units, typename E>
 void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
-                    const Workspace& w, DropoutMask* kept, Ahead ahead, bool opens, E* d_q, const E* q,
+                    const Workspace& w, DropoutMask* kept, Prefetcher ahead, bool opens, E* d_q, const E* q,
                     const E* out, const E* d_out, const float* logsumexp) {
   using Unit = typename Units::Unit;
   constexpr std::size_t width = Units::width;
@@ -221,8 +221,8 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
     }
     for (std::size_t number = item * together; number < (item + 1) * together; ++number) {
       const bool first_head = number == item * together, last_head = number + 1 == (item + 1) * together;
-      const Three<const E> rows(s, all_qkv, number);
-      const Three<E> d_rows(s, all_d_qkv, number);
+      const QkvRows<const E> rows(s, all_qkv, number);
+      const QkvRows<E> d_rows(s, all_d_qkv, number);
       const E *out = all_out + place(number, 0), *d_out = all_d_out + place(number, 0);
       const auto head = view<Units, E>(s, rows, d_out, w);
       DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
@@ -236,11 +236,11 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
         copied = std::max(copied, to);
         const bool stays = i + block < s.T;
         const std::size_t next_row = stays ? i + block : 0;
-        Ahead ahead(std::min(block, s.T - next_row), s.D * sizeof(E), needed.blocks(block));
+        Prefetcher ahead(std::min(block, s.T - next_row), s.D * sizeof(E), needed.blocks(block));
         if (stays || !last_head || following < items) {
           const std::size_t next = stays ? number : last_head ? following * together : number + 1;
-          const Three<const E> next_rows(s, all_qkv, next, next_row);
-          const Three<E> next_d_rows(s, all_d_qkv, next, next_row);
+          const QkvRows<const E> next_rows(s, all_qkv, next, next_row);
+          const QkvRows<E> next_d_rows(s, all_d_qkv, next, next_row);
           for (const E* d_part : {next_d_rows.q, next_d_rows.k, next_d_rows.v})
             ahead.add(d_part, s.row * sizeof(E), true);
           ahead.add(next_rows.q, s.row * sizeof(E));
@@ -250,7 +250,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
           ahead.add(all_d_out + place(next, next_row), s.C * sizeof(E));
         }
         if (!visible.causal() && last_head && following < items) {  // whose first block sees all keys
-          const Three<const E> keys(s, all_qkv, following * together, i);
+          const QkvRows<const E> keys(s, all_qkv, following * together, i);
           for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
         }
         backward_block<Units, E>(s, visible, head, i, w, dropout.rate > 0 ? &kept : nullptr, ahead,
@@ -258,7 +258,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
                                  arrays.logsumexp + number * s.T);
       }
     }
-    const Three<E> d_rows(s, all_d_qkv, item * together);
+    const QkvRows<E> d_rows(s, all_d_qkv, item * together);
     for (std::size_t j = 0; j < s.T; ++j)
       for (std::size_t d = 0; d < s.D; d += lanes) {
         const std::size_t count = std::min(lanes, s.D - d), from = j * s.padded_D + d, to = j * s.row + d;

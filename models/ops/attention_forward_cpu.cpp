@@ -72,7 +72,7 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
 /// Queries i0 … of one head.
 template <typename Units, typename E>
 void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
-                   const Workspace& w, DropoutMask* kept, Ahead ahead, E* out, float* logsumexp) {
+                   const Workspace& w, DropoutMask* kept, Prefetcher ahead, E* out, float* logsumexp) {
   using Unit = typename Units::Unit;
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   const std::size_t queries = std::min(block, s.T - i0), columns = round_up(queries, step);
@@ -147,14 +147,14 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
   const std::size_t items = shares_heads ? heads * blocks : heads;
   const auto rows_of = [&](std::size_t head, std::size_t row) {
-    return Three<const E>(s, static_cast<const E*>(arrays.qkv), head, row);
+    return QkvRows<const E>(s, static_cast<const E*>(arrays.qkv), head, row);
   };
   const auto out_of = [&](std::size_t head) {
     return static_cast<E*>(arrays.out) + head / s.H * s.T * s.C + head % s.H * s.D;
   };
   for_each_item<Units>(pool, items, s, workspace, [&](std::size_t item, std::size_t following, const Workspace& w) {
     const std::size_t number = item % heads, end = blocks - item / heads, begin = shares_heads ? end - 1 : 0;
-    const Three<const E> rows = rows_of(number, 0);
+    const QkvRows<const E> rows = rows_of(number, 0);
     const VisibleKeys visible(shape, bounds, number / s.H);
     const auto head = view<Units, E>(s, rows, nullptr, w);
     DropoutMask kept(dropout, static_cast<std::int64_t>(number / s.H), number % s.H, s.T, w.kept);
@@ -168,17 +168,17 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
       copied = std::max(copied, to);
       const bool stays = i + 1 < end;
       const std::size_t next_row = stays ? (i + 1) * block : 0;
-      Ahead ahead(std::min(block, s.T - next_row), s.D * sizeof(E), needed.blocks(block));
+      Prefetcher ahead(std::min(block, s.T - next_row), s.D * sizeof(E), needed.blocks(block));
       if (stays || following < items) {
         const std::size_t next = stays ? number : following % heads;
-        const Three<const E> next_rows = rows_of(next, next_row);
+        const QkvRows<const E> next_rows = rows_of(next, next_row);
         ahead.add(next_rows.q, s.row * sizeof(E));
         ahead.add(out_of(next) + next_row * s.C, s.C * sizeof(E), true);
         if (visible.causal())
           for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
       }
       if (!visible.causal() && following < items) {  // whose first block sees all keys
-        const Three<const E> keys = rows_of(following % heads, i0);
+        const QkvRows<const E> keys = rows_of(following % heads, i0);
         for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
       }
       forward_block<Units, E>(s, visible, head, i0, w, dropout.rate > 0 ? &kept : nullptr, ahead, out_of(number),

@@ -126,9 +126,9 @@ void put_left(float* to, std::size_t row, std::size_t column, Floats value) {
 
 /// Where a head's rows begin in qkv, or their gradients in d_qkv; s.row elements from one to the next.
 template <typename E>
-struct Three {
+struct QkvRows {
   /// `head` counts the queries' heads of all samples.
-  Three(const Sizes& s, E* qkv, std::size_t head, std::size_t row = 0) {
+  QkvRows(const Sizes& s, E* qkv, std::size_t head, std::size_t row = 0) {
     const std::size_t key_head = head % s.H / (s.H / s.K);
     q = qkv + (head / s.H * s.T + row) * s.row + head % s.H * s.D;
     k = q + s.C - head % s.H * s.D + key_head * s.D;
@@ -141,7 +141,7 @@ struct Three {
 /// Views of one head, of d_out too if there is one: of the arrays where they have the layout that the kernels
 /// want, otherwise of copies in w, which copy_queries and copy_keys make.
 template <typename Units, typename E>
-Head<Units> view(const Sizes& s, const Three<const E>& rows, const E* d_out, const Workspace& w) {
+Head<Units> view(const Sizes& s, const QkvRows<const E>& rows, const E* d_out, const Workspace& w) {
   using Unit = typename Units::Unit;
   Head<Units> head;
   const auto units = [](const auto* numbers) { return reinterpret_cast<const Unit*>(numbers); };
@@ -165,7 +165,7 @@ Head<Units> view(const Sizes& s, const Three<const E>& rows, const E* d_out, con
 
 /// Makes the copies of positions begin … end-1 that view promises.
 template <typename Units, typename E>
-void copy_queries([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<const E>& rows,
+void copy_queries([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRows<const E>& rows,
                   [[maybe_unused]] const E* d_out, [[maybe_unused]] const Workspace& w,
                   [[maybe_unused]] std::size_t begin, [[maybe_unused]] std::size_t end) {
   if constexpr (Units::width == 1 && !std::is_same_v<E, float>) {
@@ -176,7 +176,7 @@ void copy_queries([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<
 
 /// The same of keys and values; begin is even. `backward`: for that pass.
 template <typename Units, typename E>
-void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const Three<const E>& rows,
+void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRows<const E>& rows,
                [[maybe_unused]] bool backward, [[maybe_unused]] const Workspace& w,
                [[maybe_unused]] std::size_t begin, [[maybe_unused]] std::size_t end) {
   if constexpr (lies_across<Units>) {

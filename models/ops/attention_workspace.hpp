@@ -51,9 +51,9 @@ struct Sizes {
 };
 
 /// Hands out a thread's workspace piece by piece.
-class Carver {
+class WorkspaceAllocator {
  public:
-  explicit Carver(std::byte* begin) : begin_(begin) {}
+  explicit WorkspaceAllocator(std::byte* begin) : begin_(begin) {}
 
   template <typename T>
   T* take(std::size_t n) {
@@ -71,9 +71,9 @@ class Carver {
 
 /// Fetches rows into the cache while others are computed: those of a head lie far apart in the arrays, so that
 /// the processor does not foresee them.
-class Ahead {
+class Prefetcher {
  public:
-  Ahead(std::size_t rows, std::size_t row_bytes, std::size_t parts)
+  Prefetcher(std::size_t rows, std::size_t row_bytes, std::size_t parts)
       : rows_(rows), row_bytes_(row_bytes), parts_(parts) {}
 
   /// `rows` rows from `first` on, `row_stride` bytes from one to the next.
@@ -111,7 +111,7 @@ class Ahead {
 /// What a thread needs beside the arrays. Units are 32 bits each, whether a float or a pair of bf16.
 struct Workspace {
   Workspace(std::byte* begin, const Sizes& s) {
-    Carver carver(begin);
+    WorkspaceAllocator carver(begin);
     scores = carver.take<float>(block * block);
     weights = carver.take<float>(block * block);
     gradients = carver.take<float>(block * block);
