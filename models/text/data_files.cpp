@@ -199,7 +199,7 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
          folder.string(), unread.bytes, taken_bytes, unread.largest.string(), unread.why.what, unread.why.remedy);
   leave_out_held_out(folder, found);
   std::sort(found.left_out.begin(), found.left_out.end(),
-            [](const LeftOut& a, const LeftOut& b) { return a.path < b.path; });
+            [](const SkippedFile& a, const SkippedFile& b) { return a.path < b.path; });
   if (found.files.empty()) {
     const std::string left_out = left_out_text(folder, found.left_out);
     fail(ErrorCode::data, "{}: the folder has no {}: give another, or a {}{}{}", folder.string(),
@@ -214,7 +214,7 @@ DataFiles data_files_at(const fs::path& path, const TextReading& reading) {
   return {{recognise(path, reading)}, {}};
 }
 
-std::string left_out_text(const fs::path& folder, const std::vector<LeftOut>& left_out) {
+std::string left_out_text(const fs::path& folder, const std::vector<SkippedFile>& left_out) {
   if (left_out.empty()) return {};
   std::vector<std::string> named;
   for (std::size_t i = 0; i < std::min(left_out.size(), most_named); ++i)

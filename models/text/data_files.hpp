@@ -11,14 +11,14 @@
 namespace ranvier::models {
 
 /// A file, or a hidden folder with all that is in it.
-struct LeftOut {
+struct SkippedFile {
   std::filesystem::path path;
   std::string why;  ///< "an image (PNG)"
 };
 
 struct DataFiles {
-  std::vector<DataFile> files;    ///< at least one
-  std::vector<LeftOut> left_out;  ///< in the order of their paths
+  std::vector<DataFile> files;        ///< at least one
+  std::vector<SkippedFile> left_out;  ///< in the order of their paths
 };
 
 /// Of formats that have tokens the files called *.bin, otherwise those that look_at() takes for text or JSON lines and
@@ -32,6 +32,7 @@ struct DataFiles {
 [[nodiscard]] DataFiles data_files_at(const std::filesystem::path& path, const TextReading& reading);
 
 /// "left out: 12 files of texts/: a.png (an image (PNG)), c.txt (empty), and 10 more"; empty if none was.
-[[nodiscard]] std::string left_out_text(const std::filesystem::path& folder, const std::vector<LeftOut>& left_out);
+[[nodiscard]] std::string left_out_text(const std::filesystem::path& folder,
+                                        const std::vector<SkippedFile>& left_out);
 
 }  // namespace ranvier::models

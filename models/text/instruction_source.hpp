@@ -45,7 +45,7 @@ class PackedInstructions {
 
   [[nodiscard]] int sequence_length() const noexcept { return length_; }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
+  [[nodiscard]] const std::vector<SkippedFile>& left_out() const noexcept { return left_out_; }
   [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
   [[nodiscard]] std::int64_t documents() const noexcept { return std::ssize(documents_); }
   [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
@@ -64,7 +64,7 @@ class PackedInstructions {
   std::vector<std::int64_t> firsts_;  // of each sample, its first document, and the end of the last
   std::vector<std::int32_t> losses_;  // of each sample
   std::int64_t bytes_read_ = 0, cut_ = 0, lost_ = 0;
-  std::vector<LeftOut> left_out_;
+  std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
 };
 

@@ -63,7 +63,7 @@ class LabelledTexts {
 
   [[nodiscard]] std::int64_t tokens() const noexcept { return std::ssize(tokens_); }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
+  [[nodiscard]] const std::vector<SkippedFile>& left_out() const noexcept { return left_out_; }
   [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
 
  private:
@@ -84,7 +84,7 @@ class LabelledTexts {
   std::vector<std::int32_t> tokens_;
   std::vector<Text> texts_;
   std::int64_t bytes_read_ = 0, cut_ = 0;
-  std::vector<LeftOut> left_out_;
+  std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
 };
 

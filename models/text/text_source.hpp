@@ -113,7 +113,7 @@ struct TextOrigin {
   std::int64_t tokens = 0;
   std::int64_t samples = 0;                ///< per training epoch
   std::vector<std::int32_t> first_sample;  ///< tokens of the first one in file order, and the last to be predicted
-  std::vector<LeftOut> left_out;
+  std::vector<SkippedFile> left_out;
   std::vector<std::string> remarks;
 };
 

@@ -40,7 +40,7 @@ class TokenSequence {
   /// That the files are known to have; 0 where nothing says.
   [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
   /// Of a folder.
-  [[nodiscard]] const std::vector<LeftOut>& left_out() const noexcept { return left_out_; }
+  [[nodiscard]] const std::vector<SkippedFile>& left_out() const noexcept { return left_out_; }
   /// What people should know about the files: what they were taken for, bytes that are no text.
   [[nodiscard]] const std::vector<std::string>& remarks() const noexcept { return remarks_; }
 
@@ -74,7 +74,7 @@ class TokenSequence {
   std::vector<std::int64_t> starts_;  // of each file, and the end of the last
   std::int64_t documents_ = 0;
   std::size_t held_bytes_ = 0;  // of text that was read into memory or encoded there
-  std::vector<LeftOut> left_out_;
+  std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
   std::vector<std::int64_t> begins_;  // of documents
   TextReading reading_;
