@@ -121,12 +121,12 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
 
 void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const int> node_of) {
   std::string path;
-  apps::together(rank.session(), [&] {
+  apps::on_all_ranks(rank.session(), [&] {
     if (rank.session().rank() == 0) path = profile_path(rank.session(), options);
   });
   std::optional<runtime::CudaGpu> gpu;
   if constexpr (runtime::with_cuda) {
-    apps::together(rank.session(), [&] {
+    apps::on_all_ranks(rank.session(), [&] {
       if (options.device == apps::DeviceFlag::cuda)
         gpu = runtime::cuda_gpu(apps::gpu_of_rank(rank.session(), options.gpu).ordinal);
     });
@@ -135,7 +135,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
   const std::string text = to_json(apps::measure_profile(
       rank, node_of,
       {.name = options.profile_name, .directories = options.nvme, .gpu = gpu, .seconds = share * options.seconds}));
-  apps::together(rank.session(), [&] {
+  apps::on_all_ranks(rank.session(), [&] {
     if (rank.session().rank() != 0) return;
     if (path == on_stdout) {
       fmt::print("{}", text);
@@ -157,7 +157,7 @@ void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const
   if (options.measures_links()) {
     const double share = options.collectives.empty() ? 1.0 : 0.25;
     links = apps::measure_links(rank, node_of, std::min(longest_link_seconds, share * options.seconds));
-    apps::together(session, [&] {
+    apps::on_all_ranks(session, [&] {
       if (session.rank() == 0)
         report(*links, options.write_links, std::set<int>(node_of.begin(), node_of.end()).size());
     });
@@ -168,7 +168,7 @@ void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const
 void compare_options(MpiSession& session, const BenchOptions& options) {
   const auto hash = static_cast<long long>(options_hash(options) >> 1);
   if (session.smallest(hash) == session.largest(hash)) return;
-  apps::together(session, [] {
+  apps::on_all_ranks(session, [] {
     fail(ErrorCode::usage,
          "the ranks were started with different options: give every rank of mpirun the same flags");
   });
@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
   try {
     session.emplace(argc, argv);
     BenchOptions options;
-    apps::together(*session, [&] { options = apps::parse_bench_options(argc, argv); });
+    apps::on_all_ranks(*session, [&] { options = apps::parse_bench_options(argc, argv); });
     compare_options(*session, options);
     if (options.info.any()) {
       if (session->rank() == 0)
@@ -191,9 +191,9 @@ int main(int argc, char** argv) {
       return EXIT_SUCCESS;
     }
     const std::vector<int> node_of = nodes_of(*session, options);
-    apps::together(*session, [&] { check(*session, options, node_of); });
+    apps::on_all_ranks(*session, [&] { check(*session, options, node_of); });
     std::unique_ptr<runtime::Device> device;
-    apps::together(*session, [&] {
+    apps::on_all_ranks(*session, [&] {
       device = apps::make_bench_device(*session, options.device, options.gpu, device_threads(*session, options));
     });
     rank.emplace(*session, std::move(device), [&](const std::exception& error) { end_all(*session, error); });

@@ -224,7 +224,7 @@ CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFla
   const auto bounded = [](std::size_t bytes) {
     return static_cast<long long>(std::min<std::size_t>(bytes, std::numeric_limits<long long>::max()));
   };
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (const auto bytes = device_bytes(session, given)) device = bounded(*bytes);
     host = bounded(runtime::memory_limit().bytes);
     disk = bounded(disk_bytes(given));
@@ -306,7 +306,7 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
   const bool asked = is(given, "plan", "auto") && !inquires;
   const bool all = session.smallest(asked ? 1 : 0) == 1;
   if (!all) {
-    together(session, [&] {
+    on_all_ranks(session, [&] {
       if (asked)
         fail(ErrorCode::usage,
              "the ranks were started with different options: --plan auto on some of them only: give every rank of "
@@ -316,7 +316,7 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
   }
   const CurrentMachines here = current_machines(session, given);
   StartPlan plan;
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (session.rank() != 0) return;
     const PlanTools tools{
         .predict = actors::predict,

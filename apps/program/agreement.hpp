@@ -22,7 +22,7 @@ struct FailedTogether {
 /// Runs `work` on all ranks and waits for all. If it threw anywhere, all throw FailedTogether, the lowest
 /// such rank with its error. Throws Error, its own first, where the others do not come.
 template <typename Work>
-void together(runtime::MpiSession& session, Work&& work) {
+void on_all_ranks(runtime::MpiSession& session, Work&& work) {
   std::optional<Error> error;
   try {
     work();

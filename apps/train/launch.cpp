@@ -62,7 +62,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
       break;
     }
   }
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     fail(ErrorCode::usage,
          "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and "
          "the same --config",
@@ -124,7 +124,7 @@ void go_back(TrainOptions& options, const Run& run) {
 
 void open_page(MpiSession& session, const TrainOptions& options, std::optional<LivePage>& page) {
   if (options.run.serve.empty() || options.run.request != Request::train) return;
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (session.rank() == 0) page.emplace(options.run.serve);
   });
   if (!page) return;
@@ -217,10 +217,10 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
                  [](int rank) { return fmt::format("rank {}", rank); });
     watch->does("reads its flags");
     std::vector<GivenFlag> given;
-    together(*session, [&] { given = given_train_flags(argc, argv); });
+    on_all_ranks(*session, [&] { given = given_train_flags(argc, argv); });
     const RunDefaults defaults = run_defaults(*session, given);
     const PlannedArguments arguments = planned_arguments(*session, argc, argv, given, defaults, build);
-    together(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
+    on_all_ranks(*session, [&] { options = parse(arguments, session->ranks(), defaults); });
     compare_options(*session, options);
     if (options.run.request == Request::info) {
       if (session->rank() == 0)
@@ -228,9 +228,9 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       return EXIT_SUCCESS;
     }
     watch_set_up(*session, watch, options);
-    together(*session, [&] { check_world(*session, options); });
+    on_all_ranks(*session, [&] { check_world(*session, options); });
     watch->does("looks at what it is to write", output_patience);
-    together(*session, [&] {
+    on_all_ranks(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
     open_page(*session, options, page);
@@ -239,7 +239,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     watch->does("opens its data");
     tell_reads(*session, *watch, options);
     std::vector<std::filesystem::path> files;
-    together(*session, [&] {
+    on_all_ranks(*session, [&] {
       job = build(options);
       job.untrained = untrained_weights(options, job.architecture);
       if (options.run.request == Request::train) files = deciding_files(options, job);
@@ -255,7 +255,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       if (run->rollback()) go_back(options, *run);
     } while (run->rollback());
     watch->does("ends", output_patience);
-    together(*session, [&] {
+    on_all_ranks(*session, [&] {
       if (missing.empty()) return;
       std::fflush(stdout);
       fail(ErrorCode::io, "outputs are missing: {}; free space there or use other paths, then run again",

@@ -30,7 +30,7 @@ void NcclConnection::open() {
 
 void NcclConnection::choose() {
   if (run_.options.device.device != DeviceFlag::cuda) return;
-  together(run_.session, [&] { open(); });
+  on_all_ranks(run_.session, [&] { open(); });
   NcclSituation situation{.obstacle = obstacle_};
   const long long version = library_ ? library_->version() : 0;
   if (run_.session.smallest(version) == run_.session.largest(version) && version > 0)
@@ -39,7 +39,7 @@ void NcclConnection::choose() {
   if constexpr (runtime::with_nccl) gpu = collectives::gpu_identity(device_);
   const auto gpus = run_.session.all(gpu);
   situation.gpus.assign(gpus.begin(), gpus.end());
-  together(run_.session, [&] { choice_ = choose_collectives(run_.options, situation); });
+  on_all_ranks(run_.session, [&] { choice_ = choose_collectives(run_.options, situation); });
   if (run_.speaks() && run_.session.ranks() > 1 && !choice_.line.empty()) fmt::print("{}\n", choice_.line);
 }
 

@@ -42,18 +42,18 @@ Resumption::Resumption(const RankRun& run) : run_(run) {
   place_.init_from = run.options.run.init_from;
   if (options.folder.empty() && !options.resumes()) return;
   if (!options.folder.empty()) prepare_folder();
-  together(run.session, [&] {
+  on_all_ranks(run.session, [&] {
     if (!run_.speaks()) return;
     describe_run();
     if (run_.job.untrained) place_.init_content = base_content_ = content_of_weights(run_.job.untrained->path());
   });
   if (options.resumes()) {
-    together(run.session, [&] {
+    on_all_ranks(run.session, [&] {
       if (run_.speaks()) candidates_ = candidates();
     });
     find();
   }
-  together(run.session, [&] {
+  on_all_ranks(run.session, [&] {
     if (run_.speaks()) name_training();
   });
 }
@@ -81,7 +81,7 @@ void Resumption::prepare_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const fs::path folder = options.folder;
   offload::CheckpointFolder& mine = folder_.emplace(folder);
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
     lock_folder();
     if (!mine.lock_refused().empty()) remarks_.push_back("warning: " + mine.lock_refused());
@@ -95,7 +95,7 @@ void Resumption::prepare_folder() {
            "it, or another folder to begin anew",
            options.folder, there.back().step);
   });
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     std::ifstream lock(folder / "lock");
     const std::string text{std::istreambuf_iterator<char>(lock), {}};
     if (text.find(run_.id) == std::string::npos)
@@ -172,13 +172,13 @@ void Resumption::find() {
   place_.init_content = base_content_;
   if (!reader_) {
     if (const auto& rollback = run_.options.trainer.rollback)
-      together(run_.session, [&] {
+      on_all_ranks(run_.session, [&] {
         fail(ErrorCode::numeric,
              "--bad-steps rollback: {} has no whole checkpoint of step {} or before to go back to: take them more "
              "often (--checkpoint-every), or use --bad-steps skip",
              options.folder, rollback->newest_step);
       });
-    together(run_.session, [&] {
+    on_all_ranks(run_.session, [&] {
       if (!run_.speaks()) return;
       if (passed_over_ > 0)
         fail(ErrorCode::data,
@@ -214,7 +214,7 @@ void Resumption::drop_newest() {
 
 bool Resumption::take(const std::string& checkpoint) {
   std::optional<Error> damage;
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     try {
       reader_.emplace(checkpoint, offload::CheckpointReaderOptions{.check_files = run_.speaks()});
     } catch (const Error& error) {
@@ -228,7 +228,7 @@ bool Resumption::take(const std::string& checkpoint) {
   }
   const std::string mine = fmt::format("{:016x}", reader_->manifest().sum);
   const std::string of_rank_0 = broadcast_text(run_.session, mine);
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (mine != of_rank_0)
       fail(ErrorCode::data,
            "{}: rank {} has another checkpoint there than rank 0 (its manifest ends with {}, that of rank 0 with "
@@ -252,7 +252,7 @@ bool Resumption::pass_over(const std::optional<Error>& damage) {
   reader_.reset();
   drop_newest();
   find();
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (run_.speaks()) name_training();
   });
   return true;
@@ -291,7 +291,7 @@ void Resumption::compare_base() {
 }
 
 void Resumption::compare_options() {
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
     const auto* saved = reader_->manifest().about.if_contains("options");
     if (saved == nullptr || !saved->is_object()) return;

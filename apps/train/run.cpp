@@ -46,10 +46,10 @@ void check_shared(const RankRun& run) {
     }
     std::filesystem::path path;
   } removed{run.speaks() ? probe : std::filesystem::path()};
-  together(run.session, [&] {
+  on_all_ranks(run.session, [&] {
     if (run.speaks() && !std::ofstream(probe)) fail(ErrorCode::io, "--save {}: cannot be written", save);
   });
-  together(run.session, [&] {
+  on_all_ranks(run.session, [&] {
     std::error_code unknown;
     if (!std::filesystem::exists(probe, unknown))
       fail(
@@ -85,7 +85,7 @@ int Run::execute() {
   run_.watch.does("looks for a checkpoint to go on from");
   resumption_.emplace(run_);
   if (resumption_->place().checkpoint.empty() && !options_.trainer.rollback)
-    together(run_.session, [&] {
+    on_all_ranks(run_.session, [&] {
       if (run_.speaks()) check_replaced(options_);
     });
   say_remarks();
@@ -95,22 +95,22 @@ int Run::execute() {
   run_.watch.does("makes its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
-  together(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
+  on_all_ranks(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
   run_.watch.does("chooses kernels and collectives");
   choose();
   const bool trains = plan_.trainer.steps > 0;
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_search_path(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
   run_.watch.does("takes its memory and files");
-  together(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
+  on_all_ranks(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
   load();
   if (stopped()) return stopped_exit_code;
   run_.watch.does("prepares what it writes", output_patience);
-  together(run_.session, [&] { training_->prepare_checkpoints(); });
+  on_all_ranks(run_.session, [&] { training_->prepare_checkpoints(); });
   check_files();
-  together(run_.session, [&] { training_->open_outputs(); });
+  on_all_ranks(run_.session, [&] { training_->open_outputs(); });
   const actors::Rank& rank = training_->rank();
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
   run_.watch.does("connects its devices");
@@ -200,7 +200,7 @@ void Run::load() {
   run_.watch.does("loads its states");
   std::optional<Error> damage;
   do {
-    together(run_.session, [&] { damage = training_->load(); });
+    on_all_ranks(run_.session, [&] { damage = training_->load(); });
   } while (resumption_->pass_over(damage));
   resumption_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
   if (!resumption_->keeps_base()) job_.untrained.reset();
@@ -243,7 +243,7 @@ void Run::measure_peak() {
 
 void Run::check_files() {
   check_shared(run_);
-  together(run_.session, [&] {  // what keeps states in files has taken its space
+  on_all_ranks(run_.session, [&] {  // what keeps states in files has taken its space
     const std::string& save = options_.run.save;
     if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, job_));
   });
@@ -255,7 +255,7 @@ void Run::check_checkpoint_space() {
       static_cast<std::uint64_t>(run_.session.sum(static_cast<long long>(training_->checkpoint_bytes())));
   const std::string& folder = options_.checkpoint.folder;
   if (folder.empty()) return;
-  together(run_.session, [&] {
+  on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
     const std::size_t free = runtime::free_bytes_beside(std::filesystem::path(folder) / "lock");
     const int keep = options_.checkpoint.keep;

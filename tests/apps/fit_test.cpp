@@ -77,9 +77,9 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
 TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
   SizedJob job({1, 2});
   const std::size_t all = job.device_bytes();
-  const FitResult together = job.in({.device_bytes = all / 4});
-  CHECK_FALSE(together.fits);
-  CHECK(says(together, "these together"));
+  const FitResult on_all_ranks = job.in({.device_bytes = all / 4});
+  CHECK_FALSE(on_all_ranks.fits);
+  CHECK(says(on_all_ranks, "these together"));
   const FitResult never = job.in({.device_bytes = 4096});
   CHECK(says(never, "still does not fit"));
   CHECK(says(never, "--g-inter"));

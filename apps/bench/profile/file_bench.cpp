@@ -25,7 +25,7 @@ FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& 
   runtime::MpiSession& session = rank.session();
   offload::FileTier tier(rank.loop(), {.directories = directories, .rank = session.rank()});
   const offload::Region region = tier.reserve(runtime::MemoryKind::optimizer, "a profile's file", file_bytes);
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     for (const auto& directory : directories) {
       const auto free = offload::FileSystem().free_bytes(directory);
       rates.free_bytes += static_cast<std::size_t>(std::max<std::int64_t>(0, free));

@@ -115,7 +115,7 @@ std::string listed(const std::vector<int>& ranks) {
   std::size_t differing = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(common); ++i) {
     std::uint64_t print = 0, bytes = 0;
-    together(session, [&] {
+    on_all_ranks(session, [&] {
       print = fingerprint(files[i], whole_bytes);
       bytes = File(files[i]).bytes();
     });
@@ -137,7 +137,7 @@ std::string listed(const std::vector<int>& ranks) {
     if (counts[static_cast<std::size_t>(rank)] != counts[0]) others.insert(rank);
   if (differing > most_named) named.push_back(fmt::format("{} more", differing - most_named));
   if (named.empty()) named.push_back("their number");
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (session.rank() != *others.begin()) return;
     fail(ErrorCode::data, "the ranks' files differ: {}{}: give all nodes the same", fmt::join(named, "; "),
          files.size() == static_cast<std::size_t>(counts[0])
@@ -211,7 +211,7 @@ void compare_files(MpiSession& session, std::span<const fs::path> files,
   if (session.ranks() == 1 || most == 0) return;
   const std::size_t whole_bytes = std::clamp(whole_bytes_together / most, least_whole_bytes, most_whole_bytes);
   std::uint64_t identity = files.size();
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     for (const fs::path& path : files) identity = join(identity, File(path).identity());
   });
   const auto identities = session.all(std::bit_cast<long long>(identity));
@@ -221,7 +221,7 @@ void compare_files(MpiSession& session, std::span<const fs::path> files,
   };
   std::uint64_t print = files.size();
   const bool is_to_read = session.rank() == first_of_node(session.rank()) || !shares(session.rank());
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (!is_to_read) return;
     for (const fs::path& path : files) {
       if (reads) reads(path);

@@ -86,7 +86,7 @@ void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, r
   const auto stream = device.make_stream("products", runtime::StreamWidth::whole);
   const bool speaks = session.rank() == 0;
   models::ChosenKernels chosen;
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (speaks) chosen = models::choose_kernels(*stream, question, [&] { run_layers(*stream); });
   });
   if (speaks && question.products && !question.file.empty()) {
@@ -95,13 +95,13 @@ void choose_kernels(runtime::MpiSession& session, const TrainOptions& options, r
   }
   const std::string text = broadcast_text(session, speaks ? models::to_json(chosen.choices) : std::string());
   models::KernelChoices choices;
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     choices = models::parse_kernel_choices(text, "rank 0's choices");
     for (const models::ProductChoices& one : choices.products) models::adopt_products(*stream, one);
   });
   if (!asks_for_attention) return;
   bool can = true;
-  together(session, [&] { can = adopt_attention(session, options, *stream, choices.attention); });
+  on_all_ranks(session, [&] { can = adopt_attention(session, options, *stream, choices.attention); });
   const long long lacking = session.sum(can ? 0 : 1);
   if (lacking > 0) models::forget_attention(*stream);
   if (!speaks) return;

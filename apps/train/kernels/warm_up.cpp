@@ -26,7 +26,7 @@ void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView str
 
 void load_kernels(const RankRun& run, const JobPlan& plan, runtime::Device& device) {
   const auto stream = device.make_stream("loading", runtime::StreamWidth::whole);
-  together(run.session, [&] { run_layers(run, plan, *stream); });
+  on_all_ranks(run.session, [&] { run_layers(run, plan, *stream); });
 }
 
 }  // namespace ranvier::apps

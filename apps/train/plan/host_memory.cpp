@@ -68,8 +68,8 @@ void check_host_memory(runtime::MpiSession& session, const actors::TrainerOption
     if (nodes[rank] == nodes[static_cast<std::size_t>(session.rank())])
       needed += static_cast<std::size_t>(all[rank]);
   }
-  together(session,
-           [&] { check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit()); });
+  on_all_ranks(session,
+               [&] { check_host_memory(options, plan, needed, session.local_ranks(), runtime::memory_limit()); });
 }
 
 }  // namespace ranvier::apps

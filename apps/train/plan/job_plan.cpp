@@ -72,7 +72,7 @@ std::optional<std::size_t> gpu_bytes(const RankRun& run) {
   if (options.device.device != DeviceFlag::cuda || options.trainer.saved_activations) return {};
   if (options.run.request == Request::dry_run) return options.device.memory_bytes;  // a dry run needs no GPU
   long long bytes = 0;
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     const std::size_t budget = device_budget(session, options.device.gpu, options.device.memory_bytes);
     bytes = static_cast<long long>(std::min<std::size_t>(budget, std::numeric_limits<long long>::max()));
   });
@@ -84,7 +84,7 @@ void compare_samples(const RankRun& run, const JobPlan& plan) {
   const long long samples[] = {run.job.source ? run.job.source->samples() : 0, plan.trainer.eval_samples};
   for (const long long mine : samples) {
     const long long least = session.smallest(mine), most = session.largest(mine);
-    together(session, [&] {
+    on_all_ranks(session, [&] {
       if (least != most && mine == least)
         fail(ErrorCode::data, "rank {} has data of {} samples, and another has {}: give all ranks the same files",
              session.rank(), least, most);
@@ -101,12 +101,12 @@ JobPlan plan_job(const RankRun& run) {
   const bool all_reach = on_gpu && session.smallest(runtime::mpi_reaches_gpus() ? 1 : 0) == 1;
   JobPlan plan;
   const std::optional<std::size_t> device_bytes = gpu_bytes(run);
-  together(session, [&] { plan = plan_alone(run, all_reach, device_bytes); });
+  on_all_ranks(session, [&] { plan = plan_alone(run, all_reach, device_bytes); });
   compare_samples(run, plan);
   // The rank with the least memory decides: units are gathered in the same order and into the same places
   // everywhere.
   const auto prefetch = static_cast<int>(session.smallest(plan.trainer.prefetch));
-  together(session, [&] {
+  on_all_ranks(session, [&] {
     if (std::exchange(plan.trainer.prefetch, prefetch) != prefetch) update_stages(run, plan);
   });
   return plan;
