@@ -53,15 +53,16 @@ std::vector<Plan> Algorithm::plans(const Topology& topology, std::size_t element
   return made;
 }
 
-std::vector<Script> Algorithm::scripts(const Topology& topology, std::size_t elements, int chunks, int rank) const {
+std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::size_t elements, int chunks,
+                                               int rank) const {
   // Slices of a piece have one of two lengths. Chunks of one length have one plan, further along every piece.
   std::map<std::size_t, std::pair<std::size_t, std::size_t>> known;  // by length: begin of the slice, index
-  std::vector<Script> made;
+  std::vector<RankSchedule> made;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Range slice = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk);
     const auto [found, is_new] = known.try_emplace(slice.count, slice.begin, made.size());
     const auto& [begin, index] = found->second;
-    made.push_back(is_new ? script_of(plan(topology, elements, chunks, chunk, rank), rank)
+    made.push_back(is_new ? schedule_of(plan(topology, elements, chunks, chunk, rank), rank)
                           : shifted(made[index], slice.begin - begin));
   }
   return made;

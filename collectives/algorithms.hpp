@@ -3,7 +3,7 @@
 
 #include "collectives/cost.hpp"
 #include "collectives/plan.hpp"
-#include "collectives/script.hpp"
+#include "collectives/rank_schedule.hpp"
 #include "collectives/topology.hpp"
 
 #include <cstddef>
@@ -27,8 +27,8 @@ struct Algorithm {
   /// All chunks' plans.
   [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
   /// The part of `rank` in each of them, made without the others': O(P) of time and memory for most algorithms.
-  [[nodiscard]] std::vector<Script> scripts(const Topology& topology, std::size_t elements, int chunks,
-                                            int rank) const;
+  [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
+                                                    int rank) const;
 };
 
 /// Those of a collective, the simplest first.

@@ -24,12 +24,12 @@ std::size_t align(std::size_t bytes) {
 }
 
 std::size_t chunks_of(const Executor::Operands& operands) {
-  return operands.parts.empty() ? 0 : operands.parts.front().scripts->size();
+  return operands.parts.empty() ? 0 : operands.parts.front().schedules->size();
 }
 
 /// Step `number` of a chunk of one part; nothing where that chunk of the part has no elements.
-const Script::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
-  const auto& steps = (*part.scripts)[chunk].steps;
+const RankSchedule::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
+  const auto& steps = (*part.schedules)[chunk].steps;
   return number < steps.size() ? &steps[number] : nullptr;
 }
 
@@ -51,7 +51,7 @@ Lie lie_of(const Executor::Operand& part, const Range& range, std::size_t elemen
 
 std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
   std::size_t steps = 0;
-  for (const auto& part : operands.parts) steps = std::max(steps, (*part.scripts)[chunk].steps.size());
+  for (const auto& part : operands.parts) steps = std::max(steps, (*part.schedules)[chunk].steps.size());
   return steps;
 }
 
@@ -63,9 +63,9 @@ std::size_t place_bytes(const Executor::Operands& operands) {
     for (std::size_t number = 0; number < steps_of(operands, chunk); ++number) {
       std::size_t bytes = 0;
       for (const Executor::Operand& part : operands.parts) {
-        const Script::Step* const step = step_of(part, chunk, number);
+        const RankSchedule::Step* const step = step_of(part, chunk, number);
         if (step == nullptr) continue;
-        for (const Script::Message& message : step->messages) {
+        for (const RankSchedule::Message& message : step->messages) {
           for (const Range& range : message.ranges) {
             const std::size_t width = size_of(operands.dtype);
             if (message.action != Action::receive_add && !lie_of(part, range, width).packed()) continue;
@@ -144,8 +144,8 @@ struct Executor::State {
     const auto& parts = lane.running->operands.parts;
     for (; step < lane.steps; ++step) {
       for (const Operand& part : parts) {
-        const Script::Step* const script = step_of(part, lane.chunk, step);
-        if (script != nullptr && !script->messages.empty()) return step;
+        const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+        if (schedule != nullptr && !schedule->messages.empty()) return step;
       }
     }
     return step;
@@ -155,8 +155,8 @@ struct Executor::State {
   static bool may_arrive_early(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
     return std::all_of(parts.begin(), parts.end(), [&](const Operand& part) {
-      const Script::Step* const script = step_of(part, lane.chunk, step);
-      return script == nullptr || script->may_arrive_early;
+      const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+      return schedule == nullptr || schedule->may_arrive_early;
     });
   }
 
@@ -172,13 +172,13 @@ struct Executor::State {
 void Executor::State::start(Operands operands, runtime::Handler done) {
   const std::size_t chunks = chunks_of(operands);
   for (const Operand& part : operands.parts) {
-    expect(part.scripts->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
-           part.scripts->size());
+    expect(part.schedules->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
+           part.schedules->size());
     expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
            "a part of a collective has runs of {} elements, {} apart", part.run, part.stride);
-    for (const Script& script : *part.scripts) {
-      expect(script.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks was given {} members",
-             script.ranks, operands.members.size());
+    for (const RankSchedule& schedule : *part.schedules) {
+      expect(schedule.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks was given {} members",
+             schedule.ranks, operands.members.size());
     }
   }
   expect(operands.members.at(operands.me) == transport.rank(),
@@ -285,9 +285,9 @@ void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
   Transfers& transfers = lane.transfers[place];
   transfers.used = 0;
   for (const Operand& part : operands.parts) {
-    const Script::Step* const script = step_of(part, lane.chunk, step);
-    if (script == nullptr) continue;
-    for (const Script::Message& message : script->messages) {
+    const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+    if (schedule == nullptr) continue;
+    for (const RankSchedule::Message& message : schedule->messages) {
       for (const Range& range : message.ranges) {
         const Lie lie = lie_of(part, range, element_bytes);
         const std::size_t bytes = lie.count * element_bytes;

@@ -11,7 +11,7 @@
 // thread only.
 #pragma once
 
-#include "collectives/script.hpp"
+#include "collectives/rank_schedule.hpp"
 #include "runtime/device.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/transport.hpp"
@@ -26,9 +26,10 @@ class Executor {
  public:
   /// All parts of an operation have scripts of one algorithm for one team, equally many.
   struct Operand {
-    std::byte* data = nullptr;                           ///< the buffer, script.elements of dtype
-    std::shared_ptr<const std::vector<Script>> scripts;  ///< one per chunk; run side by side, `depth` at a time
-    std::size_t run = 0, stride = 0;                     ///< where it lies in runs, as in Communicator::Operand
+    std::byte* data = nullptr;  ///< the buffer, script.elements of dtype
+    std::shared_ptr<const std::vector<RankSchedule>>
+        schedules;                    ///< one per chunk; run side by side, `depth` at a time
+    std::size_t run = 0, stride = 0;  ///< where it lies in runs, as in Communicator::Operand
   };
 
   struct Operands {

@@ -80,10 +80,10 @@ class NcclColumn::Member final : public Communicator {
     std::vector<Operand> used;
     std::copy_if(parts.begin(), parts.end(), std::back_inserter(used),
                  [](const Operand& part) { return part.elements > 0; });
-    PartScripts scripts;
-    for (const Executor::Operand& part : operands->parts) scripts.push_back(part.scripts);
+    PartSchedules schedules;
+    for (const Executor::Operand& part : operands->parts) schedules.push_back(part.schedules);
     // They are one phase each, so that those of a team follow each other on a stream: one place is enough for all.
-    return plan_stages(options_.team.topology, used, scripts, operands->depth,
+    return plan_stages(options_.team.topology, used, schedules, operands->depth,
                        options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
   }
 

@@ -114,7 +114,7 @@ void add_stage(std::vector<NcclStep>& stages, NcclStep stage) {
   if (!stage.calls.empty() || !stage.sums.empty()) stages.push_back(std::move(stage));
 }
 
-std::size_t chunks_of(const PartScripts& scripts) { return scripts.empty() ? 0 : scripts.front()->size(); }
+std::size_t chunks_of(const PartSchedules& schedules) { return schedules.empty() ? 0 : schedules.front()->size(); }
 
 }  // namespace
 
@@ -178,16 +178,17 @@ std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology&
 }
 
 std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Operand> parts,
-                                  const PartScripts& scripts, int depth, std::byte* staging, runtime::DType dtype) {
-  expect(parts.size() == scripts.size(), "{} parts of a collective have scripts of {}", parts.size(),
-         scripts.size());
+                                  const PartSchedules& schedules, int depth, std::byte* staging,
+                                  runtime::DType dtype) {
+  expect(parts.size() == schedules.size(), "{} parts of a collective have scripts of {}", parts.size(),
+         schedules.size());
   expect(depth > 0, "a collective needs a chunk in flight, not {}", depth);
   std::vector<NcclStep> stages;
-  const std::size_t chunks = chunks_of(scripts), together = static_cast<std::size_t>(depth);
+  const std::size_t chunks = chunks_of(schedules), together = static_cast<std::size_t>(depth);
   for (std::size_t first = 0; first < chunks; first += together) {
     const std::size_t end = std::min(chunks, first + together);
     std::size_t steps = 0;
-    for (const auto& of_part : scripts) {
+    for (const auto& of_part : schedules) {
       expect(of_part->size() == chunks, "the parts of a collective have {} and {} chunks", chunks, of_part->size());
       for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, (*of_part)[chunk].steps.size());
     }
@@ -196,9 +197,9 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
       std::byte* arrival = staging;  // the stream has added what was here before it receives again
       for (std::size_t chunk = first; chunk < end; ++chunk) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
-          const Script& script = (*scripts[part])[chunk];
-          if (number >= script.steps.size()) continue;
-          for (const Script::Message& message : script.steps[number].messages) {
+          const RankSchedule& schedule = (*schedules[part])[chunk];
+          if (number >= schedule.steps.size()) continue;
+          for (const RankSchedule::Message& message : schedule.steps[number].messages) {
             const int peer = topology.piece(message.peer);
             for (const Range& range : message.ranges) {
               if (range.count == 0) continue;

@@ -9,7 +9,7 @@
 
 #include "collectives/communicator.hpp"
 #include "collectives/plan_choice.hpp"
-#include "collectives/script.hpp"
+#include "collectives/rank_schedule.hpp"
 #include "runtime/runs.hpp"
 
 #include <cstddef>
@@ -94,13 +94,13 @@ struct NcclPacking {
                                                         runtime::DType dtype, const NcclPacking& packing = {});
 
 /// The part of this rank in every chunk of a plan, by part.
-using PartScripts = std::vector<std::shared_ptr<const std::vector<Script>>>;
+using PartSchedules = std::vector<std::shared_ptr<const std::vector<RankSchedule>>>;
 
 /// A plan's steps, `depth` chunks side by side in each group. What is to be added arrives at `staging`, which has
 /// Executor::staging_bytes() of these scripts.
 [[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology,
                                                 std::span<const Communicator::Operand> parts,
-                                                const PartScripts& scripts, int depth, std::byte* staging,
+                                                const PartSchedules& schedules, int depth, std::byte* staging,
                                                 runtime::DType dtype);
 
 /// The ranks of a span, as ranks of the topology in the order of NCCL's.

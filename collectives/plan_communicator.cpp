@@ -85,7 +85,7 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
     for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
       const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk, me);
       const auto in_flight =
-          std::make_shared<const std::vector<Script>>(std::min(chunks, choice.depth), script_of(plan, me));
+          std::make_shared<const std::vector<RankSchedule>>(std::min(chunks, choice.depth), schedule_of(plan, me));
       found->second = std::max(
           found->second,
           Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // some gap
@@ -133,7 +133,7 @@ void PlanCommunicator::run(Collective collective, std::span<const Operand> parts
   State& state = *state_;
   auto operands = state.plans.of(collective, parts, dtype, what);
   if (!operands) return state.loop.post(std::move(done));
-  operands->index = state.take_indices(operands->parts.front().scripts->size(), what);
+  operands->index = state.take_indices(operands->parts.front().schedules->size(), what);
   state.waiting.push_back({std::move(*operands), std::move(what), std::move(done)});
   state.start_waiting();
 }
@@ -162,13 +162,13 @@ std::optional<Executor::Operands> PlanOperands::of(Collective collective,
       .members = options_->ranks, .me = options_->me, .dtype = dtype, .depth = options_->choice.depth};
   for (const Communicator::Operand& part : parts) {
     if (part.elements == 0) continue;
-    Scripts& scripts = scripts_[{collective, part.elements, chunks}];
-    if (!scripts) {
-      scripts = std::make_shared<const std::vector<Script>>(
+    RankSchedules& schedules = schedules_[{collective, part.elements, chunks}];
+    if (!schedules) {
+      schedules = std::make_shared<const std::vector<RankSchedule>>(
           options_->choice.algorithm_of(collective)
-              .scripts(options_->team.topology, part.elements, chunks, options_->me));
+              .schedules(options_->team.topology, part.elements, chunks, options_->me));
     }
-    operands.parts.push_back({part.data, scripts, part.run, part.stride});
+    operands.parts.push_back({part.data, schedules, part.run, part.stride});
   }
   const std::size_t bytes = Executor::staging_bytes(operands);
   expect(bytes <= options_->staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",

@@ -68,10 +68,10 @@ class PlanOperands {
                                                      runtime::DType dtype, std::string_view what);
 
  private:
-  using Scripts = std::shared_ptr<const std::vector<Script>>;
+  using RankSchedules = std::shared_ptr<const std::vector<RankSchedule>>;
 
   const PlanCommunicator::Options* options_;
-  std::map<std::tuple<Collective, std::size_t, int>, Scripts> scripts_;  ///< by elements and chunks
+  std::map<std::tuple<Collective, std::size_t, int>, RankSchedules> schedules_;  ///< by elements and chunks
 };
 
 }  // namespace ranvier::collectives

@@ -65,9 +65,9 @@ class CollectiveCount {
     if (!is_new) return part;
     const collectives::Team& team = share_->column->layout.team(hop.team);
     const int me = team.index_of(share_->column->layout.rank());
-    for (const collectives::Script& script :
-         choice.algorithm_of(hop.collective).scripts(team.topology, elements, chunks, me)) {
-      for (const auto& step : script.steps) {
+    for (const collectives::RankSchedule& schedule :
+         choice.algorithm_of(hop.collective).schedules(team.topology, elements, chunks, me)) {
+      for (const auto& step : schedule.steps) {
         for (const auto& message : step.messages) {
           for (const collectives::Range& range : message.ranges) {
             const runtime::Runs from{runs.run, runs.stride, range.begin};

@@ -41,13 +41,13 @@ std::vector<int> Consensus::peers() const {
 }
 
 void Consensus::agree(std::vector<double>& values, runtime::Handler done) {
-  if (!scripts_ || scripts_->front().elements != values.size()) {
+  if (!schedules_ || schedules_->front().elements != values.size()) {
     const collectives::Plan plan =
         collectives::tree_all_reduce(transport_->ranks(), values.size(), transport_->rank());
-    scripts_ = std::make_shared<const std::vector<collectives::Script>>(
-        1, collectives::script_of(plan, transport_->rank()));
+    schedules_ = std::make_shared<const std::vector<collectives::RankSchedule>>(
+        1, collectives::schedule_of(plan, transport_->rank()));
   }
-  collectives::Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(values.data()), scripts_}},
+  collectives::Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(values.data()), schedules_}},
                                            .members = members_,
                                            .me = transport_->rank(),
                                            .dtype = runtime::DType::f64,

@@ -36,7 +36,7 @@ class Consensus : public Actor {
   std::vector<int> members_;
   std::vector<double> own_staging_;
   std::vector<double>* staging_;
-  std::shared_ptr<const std::vector<collectives::Script>> scripts_;
+  std::shared_ptr<const std::vector<collectives::RankSchedule>> schedules_;
   std::optional<runtime::Duration> since_;  // of the one that is under way
 };
 

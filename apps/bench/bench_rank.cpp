@@ -45,9 +45,9 @@ BenchRank::BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Devi
   for (runtime::Device* each : {host_.get(), device_.get()})
     each->on_failure([this](std::exception_ptr error) { loop_.stop(std::move(error)); });
   const collectives::Plan plan = collectives::tree_all_reduce(session.ranks(), 1);
-  const auto scripts =
-      std::make_shared<const std::vector<collectives::Script>>(1, collectives::script_of(plan, session.rank()));
-  barrier_ = {.parts = {{reinterpret_cast<std::byte*>(&barrier_value_), scripts}},
+  const auto schedules = std::make_shared<const std::vector<collectives::RankSchedule>>(
+      1, collectives::schedule_of(plan, session.rank()));
+  barrier_ = {.parts = {{reinterpret_cast<std::byte*>(&barrier_value_), schedules}},
               .members = std::vector<int>(session.ranks()),
               .me = session.rank(),
               .dtype = runtime::DType::f64,

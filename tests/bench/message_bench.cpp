@@ -182,12 +182,13 @@ void bench_messages(Process& process) {
 /// Without its staging.
 collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t elements, int me, int ranks,
                                                 int chunks, int depth) {
-  std::vector<collectives::Script> scripts;
+  std::vector<collectives::RankSchedule> schedules;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    scripts.push_back(collectives::script_of(collectives::ring_all_reduce(ranks, elements, chunks, chunk), me));
+    schedules.push_back(collectives::schedule_of(collectives::ring_all_reduce(ranks, elements, chunks, chunk), me));
   }
   collectives::Executor::Operands operands{
-      .parts = {{data.data(), std::make_shared<const std::vector<collectives::Script>>(std::move(scripts))}},
+      .parts = {{data.data(),
+                 std::make_shared<const std::vector<collectives::RankSchedule>>(std::move(schedules))}},
       .members = std::vector<int>(ranks),
       .me = me,
       .depth = depth};

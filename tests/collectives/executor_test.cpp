@@ -59,7 +59,8 @@ void run_case(const Case& c, int operations, std::uint64_t seed, const GappedRun
     for (int operation = 0; operation < operations; ++operation) {
       Executor::Operands operands{
           .parts = {{memory[operation][me].data(),
-                     std::make_shared<const std::vector<Script>>(scripts_of(plans, me)), runs.run, runs.stride()}},
+                     std::make_shared<const std::vector<RankSchedule>>(schedules_of(plans, me)), runs.run,
+                     runs.stride()}},
           .members = members,
           .me = me,
           .dtype = c.dtype,
@@ -164,7 +165,7 @@ TEST_CASE("a step is as many messages and pieces of work, however many runs it l
           std::make_unique<Executor>(simulation.loop(me), simulation.transport(me), *streams.back()));
       Executor::Operands operands{
           .parts = {{reinterpret_cast<std::byte*>(memory[me].data()),
-                     std::make_shared<const std::vector<Script>>(scripts_of(plans, me)), 4096, 5000}},
+                     std::make_shared<const std::vector<RankSchedule>>(schedules_of(plans, me)), 4096, 5000}},
           .members = {0, 1, 2, 3},
           .me = me};
       staging[me].resize(Executor::staging_bytes(operands));

@@ -43,7 +43,7 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(c.dtype);
   std::mt19937_64 random(seed);
   const int me = rank.transport.rank();
-  const auto scripts = std::make_shared<const std::vector<Script>>(scripts_of(plans_of(c), me));
+  const auto schedules = std::make_shared<const std::vector<RankSchedule>>(schedules_of(plans_of(c), me));
   std::vector<int> members(c.ranks());
   std::iota(members.begin(), members.end(), 0);
   std::vector<std::vector<std::vector<T>>> before;
@@ -52,11 +52,11 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   std::vector<std::vector<std::byte>> staging;
   int left = operations;
   for (int operation = 0; operation < operations; ++operation) {
-    Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(after[operation][me].data()), scripts}},
+    Executor::Operands operands{.parts = {{reinterpret_cast<std::byte*>(after[operation][me].data()), schedules}},
                                 .members = members,
                                 .me = me,
                                 .dtype = c.dtype,
-                                .index = static_cast<std::uint32_t>(operation * scripts->size()),
+                                .index = static_cast<std::uint32_t>(operation * schedules->size()),
                                 .depth = c.depth};
     operands.staging = staging.emplace_back(Executor::staging_bytes(operands)).data();
     rank.executor.run(std::move(operands), [&] {

@@ -123,12 +123,12 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
   for (const auto& algorithm : algorithms(Collective::all_reduce)) {
     CAPTURE(algorithm.name);
     const Communicator::Operand part{memory, 400, 50, 70};
-    const PartScripts scripts = {
-        std::make_shared<const std::vector<Script>>(algorithm.scripts(topology, part.elements, 5, 1))};
+    const PartSchedules schedules = {
+        std::make_shared<const std::vector<RankSchedule>>(algorithm.schedules(topology, part.elements, 5, 1))};
     std::byte* const staging = at(100000);
     const std::size_t bytes =
-        Executor::staging_bytes({.parts = {{part.data, scripts[0], part.run, part.stride}}, .depth = 2});
-    const auto stages = plan_stages(topology, {&part, 1}, scripts, 2, staging, DType::f32);
+        Executor::staging_bytes({.parts = {{part.data, schedules[0], part.run, part.stride}}, .depth = 2});
+    const auto stages = plan_stages(topology, {&part, 1}, schedules, 2, staging, DType::f32);
     CHECK(stages.size() >= 3);
     for (const NcclStep& stage : stages) {
       for (const NcclStep::Move& sum : stage.sums) {

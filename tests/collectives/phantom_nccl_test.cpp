@@ -82,8 +82,8 @@ TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
     devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(), {.costs = &costs}));
     streams.push_back(devices.back()->make_stream("reduce", runtime::StreamWidth::one));
     executors.push_back(std::make_unique<Executor>(cluster.loop(rank), cluster.transport(rank), *streams.back()));
-    const auto scripts = std::make_shared<const std::vector<Script>>(1, script_of(plan, rank));
-    executors.back()->run({.parts = {{memory.data(), scripts}},
+    const auto schedules = std::make_shared<const std::vector<RankSchedule>>(1, schedule_of(plan, rank));
+    executors.back()->run({.parts = {{memory.data(), schedules}},
                            .members = {0, 1, 2, 3},
                            .me = rank,
                            .staging = staging.data(),

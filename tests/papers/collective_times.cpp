@@ -98,9 +98,9 @@ double by_plan(const Job& job, const Algorithm& algorithm) {
   }
   std::byte* const memory = cluster.space().unreachable();
   return ends(cluster, job.topology.ranks(), [&](int rank, runtime::Handler done) {
-    const auto scripts =
-        std::make_shared<const std::vector<Script>>(algorithm.scripts(job.topology, elements, chunks, rank));
-    executors[static_cast<std::size_t>(rank)]->run({.parts = {{memory, scripts}},
+    const auto schedules = std::make_shared<const std::vector<RankSchedule>>(
+        algorithm.schedules(job.topology, elements, chunks, rank));
+    executors[static_cast<std::size_t>(rank)]->run({.parts = {{memory, schedules}},
                                                     .members = ranks,
                                                     .me = rank,
                                                     .staging = memory + job.bytes,

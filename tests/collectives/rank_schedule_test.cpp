@@ -1,4 +1,4 @@
-#include "collectives/script.hpp"
+#include "collectives/rank_schedule.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,26 +17,26 @@ TEST_CASE("a script has one message for each peer and direction of a step, and t
                     {Action::receive, 0, {8, 1}}},
                    {},
                    {{Action::receive_add, 2, {0, 2}}}};
-  const Script script = script_of(plan, 1);
-  CHECK(script.elements == 10);
-  CHECK(script.ranks == 3);
-  REQUIRE(script.steps.size() == 3);
-  const auto& messages = script.steps[0].messages;
+  const RankSchedule schedule = schedule_of(plan, 1);
+  CHECK(schedule.elements == 10);
+  CHECK(schedule.ranks == 3);
+  REQUIRE(schedule.steps.size() == 3);
+  const auto& messages = schedule.steps[0].messages;
   REQUIRE(messages.size() == 3);
   CHECK(messages[0].ranges == std::vector<Range>{{0, 2}, {4, 3}});
   CHECK(messages[1].peer == 2);
   CHECK(messages[2].action == Action::receive);
-  CHECK(script.steps[1].messages.empty());
-  CHECK(script.steps[2].messages.at(0).action == Action::receive_add);
+  CHECK(schedule.steps[1].messages.empty());
+  CHECK(schedule.steps[2].messages.at(0).action == Action::receive_add);
 }
 
 TEST_CASE(
     "a receive may not arrive early where the busy step before it works, however many idle ones lie between") {
   Plan plan{"by hand", 10, std::vector<std::vector<Step>>(2)};
   plan.ranks[0] = {{{Action::send, 1, {0, 2}}}, {}, {{Action::receive, 1, {1, 2}}}, {{Action::receive, 1, {5, 2}}}};
-  const Script script = script_of(plan, 0);
-  CHECK(!script.steps[2].may_arrive_early);
-  CHECK(script.steps[3].may_arrive_early);
+  const RankSchedule schedule = schedule_of(plan, 0);
+  CHECK(!schedule.steps[2].may_arrive_early);
+  CHECK(schedule.steps[3].may_arrive_early);
 }
 
 TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
@@ -50,7 +50,7 @@ TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
             const std::size_t elements = length * static_cast<std::size_t>(topology.ranks());
             const auto plans = algorithm.plans(topology, elements, chunks);
             for (int rank = 0; rank < topology.ranks(); ++rank) {
-              CHECK(algorithm.scripts(topology, elements, chunks, rank) == scripts_of(plans, rank));
+              CHECK(algorithm.schedules(topology, elements, chunks, rank) == schedules_of(plans, rank));
             }
           }
         }
@@ -62,5 +62,5 @@ TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
 TEST_CASE("a step that both keeps and adds what comes from one rank is refused: it would be one message") {
   Plan plan{"by hand", 10, std::vector<std::vector<Step>>(2)};
   plan.ranks[0] = {{{Action::receive, 1, {0, 2}}, {Action::receive_add, 1, {5, 2}}}};
-  CHECK_THROWS_AS((void)script_of(plan, 0), ranvier::Error);
+  CHECK_THROWS_AS((void)schedule_of(plan, 0), ranvier::Error);
 }

@@ -1,4 +1,4 @@
-#include "collectives/script.hpp"
+#include "collectives/rank_schedule.hpp"
 
 #include "runtime/error.hpp"
 
@@ -26,17 +26,18 @@ bool can_arrive_early(const Step& next, const Step& current) {
 
 }  // namespace
 
-Script script_of(const Plan& plan, int rank) {
-  Script script{plan.elements, static_cast<int>(plan.ranks.size()), {}};
+RankSchedule schedule_of(const Plan& plan, int rank) {
+  RankSchedule schedule{plan.elements, static_cast<int>(plan.ranks.size()), {}};
   const Step idle;
   const Step* busy = &idle;
   for (const Step& step : plan.ranks.at(rank)) {
-    Script::Step& made = script.steps.emplace_back();
+    RankSchedule::Step& made = schedule.steps.emplace_back();
     for (const auto& [action, peer, range] : step) {
-      const auto same = std::find_if(made.messages.begin(), made.messages.end(),
-                                     [sends = action == Action::send, peer = peer](const Script::Message& message) {
-                                       return message.peer == peer && (message.action == Action::send) == sends;
-                                     });
+      const auto same =
+          std::find_if(made.messages.begin(), made.messages.end(),
+                       [sends = action == Action::send, peer = peer](const RankSchedule::Message& message) {
+                         return message.peer == peer && (message.action == Action::send) == sends;
+                       });
       if (same == made.messages.end()) {
         made.messages.push_back({action, peer, {range}});
         continue;
@@ -49,22 +50,22 @@ Script script_of(const Plan& plan, int rank) {
     made.may_arrive_early = can_arrive_early(step, *busy);
     busy = &step;
   }
-  return script;
+  return schedule;
 }
 
-Script shifted(Script script, std::size_t distance) {
-  for (Script::Step& step : script.steps) {
-    for (Script::Message& message : step.messages) {
+RankSchedule shifted(RankSchedule schedule, std::size_t distance) {
+  for (RankSchedule::Step& step : schedule.steps) {
+    for (RankSchedule::Message& message : step.messages) {
       for (Range& range : message.ranges) range.begin += distance;
     }
   }
-  return script;
+  return schedule;
 }
 
-std::vector<Script> scripts_of(std::span<const Plan> plans, int rank) {
-  std::vector<Script> scripts;
-  for (const Plan& plan : plans) scripts.push_back(script_of(plan, rank));
-  return scripts;
+std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank) {
+  std::vector<RankSchedule> schedules;
+  for (const Plan& plan : plans) schedules.push_back(schedule_of(plan, rank));
+  return schedules;
 }
 
 }  // namespace ranvier::collectives

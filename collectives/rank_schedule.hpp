@@ -13,7 +13,7 @@
 
 namespace ranvier::collectives {
 
-struct Script {
+struct RankSchedule {
   struct Message {  // may go as several, see executor.hpp
     Action action = Action::send;
     int peer = 0;
@@ -32,12 +32,12 @@ struct Script {
   int ranks = 0;
   std::vector<Step> steps;  ///< idle ones too, so that those of several scripts of one algorithm correspond
 
-  friend bool operator==(const Script&, const Script&) = default;
+  friend bool operator==(const RankSchedule&, const RankSchedule&) = default;
 };
 
-[[nodiscard]] Script script_of(const Plan& plan, int rank);
+[[nodiscard]] RankSchedule schedule_of(const Plan& plan, int rank);
 /// The same with every range `distance` further along.
-[[nodiscard]] Script shifted(Script script, std::size_t distance);
-[[nodiscard]] std::vector<Script> scripts_of(std::span<const Plan> plans, int rank);
+[[nodiscard]] RankSchedule shifted(RankSchedule schedule, std::size_t distance);
+[[nodiscard]] std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank);
 
 }  // namespace ranvier::collectives
