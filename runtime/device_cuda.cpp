@@ -243,7 +243,7 @@ class CudaStream final : public Stream {
     graphs_->run(key, queue);
   }
 
-  [[nodiscard]] Repeats repeats() const override { return graphs_ ? graphs_->repeats() : Repeats{}; }
+  [[nodiscard]] GraphStats graph_stats() const override { return graphs_ ? graphs_->graph_stats() : GraphStats{}; }
 
   void call_back(std::function<void()> function) override { enqueue({nullptr, std::move(function), false}); }
 

@@ -26,10 +26,10 @@ GraphCache::~GraphCache() {
 
 void GraphCache::run(std::span<const std::uint64_t> key, const std::function<void()>& queue) {
   const auto queue_it = [&] {
-    ++repeats_.queued;
+    ++graph_stats_.queued;
     queue();
   };
-  if (!repeats_.refused.empty()) return queue_it();
+  if (!graph_stats_.refused.empty()) return queue_it();
   const auto [here, is_new] = graphs_.try_emplace(Key(key.begin(), key.end()), nullptr);
   if (is_new) {
     if (++seen_ > most_seen) {
@@ -39,14 +39,14 @@ void GraphCache::run(std::span<const std::uint64_t> key, const std::function<voi
     return queue_it();
   }
   if (here->second == nullptr) {
-    if (repeats_.kept == most_graphs) return queue_it();
+    if (graph_stats_.kept == most_graphs) return queue_it();
     here->second = capture(queue);
     if (here->second == nullptr) return queue_it();
-    ++repeats_.kept;
+    ++graph_stats_.kept;
     --seen_;
   }
   check(cudaGraphLaunch(here->second, stream_), "cudaGraphLaunch");
-  ++repeats_.replayed;
+  ++graph_stats_.replayed;
 }
 
 cudaGraphExec_t GraphCache::capture(const std::function<void()>& queue) {
@@ -77,7 +77,7 @@ cudaGraphExec_t GraphCache::capture(const std::function<void()>& queue) {
 
 void GraphCache::refuse(std::string why) {
   cudaGetLastError();  // resets CUDA's last error: it is handled here
-  repeats_.refused = std::move(why);
+  graph_stats_.refused = std::move(why);
 }
 
 }  // namespace ranvier::runtime::cuda

@@ -38,7 +38,7 @@ class GraphCache {
   /// launched.
   void run(std::span<const std::uint64_t> key, const std::function<void()>& queue);
 
-  [[nodiscard]] const Repeats& repeats() const noexcept { return repeats_; }
+  [[nodiscard]] const GraphStats& graph_stats() const noexcept { return graph_stats_; }
 
  private:
   using Key = std::vector<std::uint64_t>;
@@ -50,7 +50,7 @@ class GraphCache {
   const cudaStream_t stream_;
   std::map<Key, cudaGraphExec_t> graphs_;  // null: key seen once
   std::size_t seen_ = 0;
-  Repeats repeats_;
+  GraphStats graph_stats_;
 };
 
 }  // namespace ranvier::runtime::cuda

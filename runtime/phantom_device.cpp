@@ -204,7 +204,7 @@ class PhantomStream final : public Stream {
   void launch(const WorkCost& cost, Work) override;
   /// Replays recorded work times of the key: calls that queue work are the largest cost of the simulation.
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override;
-  [[nodiscard]] Repeats repeats() const override { return repeats_; }
+  [[nodiscard]] GraphStats graph_stats() const override { return graph_stats_; }
   void call_back(std::function<void()> function) override;
   void wait(const Event& event) override;
   void synchronize() override {}  // unused in training steps; afterwards the result does not matter
@@ -244,7 +244,7 @@ class PhantomStream final : public Stream {
   std::unordered_map<std::vector<std::uint64_t>, std::vector<WorkTime>, KeyHash> kept_;  // times of work, by key
   std::vector<std::uint64_t> key_;                                                       // key to look up
   std::vector<WorkTime>* keeps_ = nullptr;  // recording of the current repeat() call
-  Repeats repeats_;
+  GraphStats graph_stats_;
 };
 
 void PhantomEvent::record(StreamView stream) {
@@ -264,11 +264,11 @@ void PhantomStream::launch(const WorkCost& cost, Work) {
 void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) {
   key_.assign(key.begin(), key.end());
   if (const auto known = kept_.find(key_); known != kept_.end()) {
-    ++repeats_.replayed;
+    ++graph_stats_.replayed;
     for (const WorkTime& usual : known->second) add(usual);
     return;
   }
-  ++repeats_.queued;
+  ++graph_stats_.queued;
   std::vector<WorkTime> times;
   keeps_ = &times;
   try {
@@ -279,7 +279,7 @@ void PhantomStream::repeat(std::span<const std::uint64_t> key, const std::functi
   }
   keeps_ = nullptr;
   kept_.emplace(key_, std::move(times));
-  repeats_.kept = kept_.size();
+  graph_stats_.kept = kept_.size();
 }
 
 void PhantomStream::add(const WorkTime& usual) {

@@ -32,7 +32,7 @@ enum class StreamWidth {
 };
 
 /// Statistics of Stream::repeat().
-struct Repeats {
+struct GraphStats {
   std::size_t kept = 0;      ///< recordings that the device has
   std::size_t replayed = 0;  ///< calls that launched a recording
   std::size_t queued = 0;    ///< calls that ran `queue`
@@ -59,7 +59,7 @@ class Stream : public ProgressSource {
   virtual void repeat([[maybe_unused]] std::span<const std::uint64_t> key, const std::function<void()>& queue) {
     queue();
   }
-  [[nodiscard]] virtual Repeats repeats() const { return {}; }
+  [[nodiscard]] virtual GraphStats graph_stats() const { return {}; }
 
   /// Calls `function` once everything queued so far is done, in the order of the calls. Its thread may not be the
   /// loop's. It must be short and must not use the device. Later work does not necessarily wait for it (on `cuda` it

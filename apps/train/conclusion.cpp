@@ -50,11 +50,12 @@ void say_prediction(const RankRun& run, actors::TrainerOptions options, Training
 void say_gpu(Training& training, const NcclConnection& nccl) {
   // More than as it connected: some buffers wait for the first collective that needs them.
   if (nccl.chosen()) fmt::print("{}\n", nccl_memory_line(nccl.taken_bytes()));
-  if (const runtime::Repeats repeats = training.rank().context().compute.stream().repeats(); repeats.kept > 0) {
-    fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", repeats.kept,
-               repeats.replayed, repeats.replayed + repeats.queued);
-  } else if (!repeats.refused.empty()) {
-    fmt::print("no CUDA graphs on rank 0, since {}\n", repeats.refused);
+  if (const runtime::GraphStats graph_stats = training.rank().context().compute.stream().graph_stats();
+      graph_stats.kept > 0) {
+    fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", graph_stats.kept,
+               graph_stats.replayed, graph_stats.replayed + graph_stats.queued);
+  } else if (!graph_stats.refused.empty()) {
+    fmt::print("no CUDA graphs on rank 0, since {}\n", graph_stats.refused);
   }
   if (const std::size_t bytes = training.staging_bytes(); bytes > 0)
     fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(bytes));

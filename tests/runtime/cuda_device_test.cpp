@@ -205,11 +205,11 @@ TEST_CASE("work that comes again is repeated without a call, on the memory that 
   CHECK(reinterpret_cast<float*>(first.data())[999] == 243);
   CHECK(reinterpret_cast<float*>(second.data())[999] == 3);
   CHECK(calls == 3);  // once, once to keep it, and once for the other memory
-  const Repeats repeats = stream->repeats();
-  CHECK(repeats.kept == 1);
-  CHECK(repeats.replayed == 4);
-  CHECK(repeats.queued == 2);
-  CHECK(repeats.refused == "");
+  const GraphStats graph_stats = stream->graph_stats();
+  CHECK(graph_stats.kept == 1);
+  CHECK(graph_stats.replayed == 4);
+  CHECK(graph_stats.queued == 2);
+  CHECK(graph_stats.refused == "");
 }
 
 TEST_CASE("work that cannot be kept is queued, and the stream says why") {
@@ -228,8 +228,8 @@ TEST_CASE("work that cannot be kept is queued, and the stream says why") {
   }
   stream->synchronize();
   CHECK(*value == 16);
-  CHECK(stream->repeats().kept == 0);
-  CHECK(stream->repeats().refused == "not while I am captured");
+  CHECK(stream->graph_stats().kept == 0);
+  CHECK(stream->graph_stats().refused == "not while I am captured");
 }
 
 TEST_CASE("what fails for another reason than being kept fails still") {
@@ -247,5 +247,5 @@ TEST_CASE("a device without graphs calls every time") {
   int calls = 0;
   for (int round = 0; round < 3; ++round) stream->repeat(key, [&] { ++calls; });
   CHECK(calls == 3);
-  CHECK(stream->repeats().queued == 0);
+  CHECK(stream->graph_stats().queued == 0);
 }
