@@ -36,7 +36,7 @@ const RankSchedule::Step* step_of(const Executor::Operand& part, std::size_t chu
 /// A range of a part where it lies.
 struct Lie {
   std::byte* data = nullptr;
-  runtime::Runs runs;
+  runtime::StridedLayout runs;
   std::size_t count = 0;  ///< elements
 
   /// What lies in several runs is packed, so that it is one range of a message however many they are.
@@ -44,7 +44,7 @@ struct Lie {
 };
 
 Lie lie_of(const Executor::Operand& part, const Range& range, std::size_t element_bytes) {
-  const runtime::Runs runs{.run = part.run, .stride = part.stride, .first = range.begin};
+  const runtime::StridedLayout runs{.run = part.run, .stride = part.stride, .first = range.begin};
   if (range.count <= runs.together(0)) return {part.data + runs.at(0) * element_bytes, {}, range.count};
   return {part.data, runs, range.count};
 }

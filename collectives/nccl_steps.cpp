@@ -66,12 +66,12 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
   if (range.count == 0) return;
   std::vector<NcclCall>& calls = stage.calls;
   const std::size_t width = size_of(dtype), owned = range.count / static_cast<std::size_t>(ranks);
-  const runtime::Runs runs{part.run, part.stride, range.begin};
+  const runtime::StridedLayout runs{part.run, part.stride, range.begin};
   std::byte* const packed = range.count > runs.together(0) ? room.take(range.count * width) : nullptr;
   if (packed != nullptr) {
     // What is this rank's before a gather, or after a reduce-scatter.
     const std::size_t before = static_cast<std::size_t>(me) * owned;
-    const runtime::Runs my_runs{part.run, part.stride, range.begin + before};
+    const runtime::StridedLayout my_runs{part.run, part.stride, range.begin + before};
     const bool gathered = collective == Collective::all_gather,
                scattered = collective == Collective::reduce_scatter;
     stage.packs.push_back({packed + (gathered ? before * width : 0),
@@ -204,7 +204,7 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
             for (const Range& range : message.ranges) {
               if (range.count == 0) continue;
               const std::size_t width = size_of(dtype), count = range.count;
-              runtime::Runs runs{parts[part].run, parts[part].stride, range.begin};
+              runtime::StridedLayout runs{parts[part].run, parts[part].stride, range.begin};
               std::byte* data = parts[part].data;
               const bool packed = count > runs.together(0);  // as the executor has it
               if (!packed) {

@@ -10,7 +10,7 @@
 #include "collectives/communicator.hpp"
 #include "collectives/plan_choice.hpp"
 #include "collectives/rank_schedule.hpp"
-#include "runtime/runs.hpp"
+#include "runtime/strided_layout.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -52,13 +52,13 @@ struct NcclStep {
   /// From array to array, one of which lies in runs or both are flat.
   struct Move {
     std::byte* to = nullptr;
-    runtime::Runs to_runs = {};
+    runtime::StridedLayout to_runs = {};
     const std::byte* from = nullptr;
-    runtime::Runs from_runs = {};
+    runtime::StridedLayout from_runs = {};
     std::size_t count = 0;  ///< elements
 
     friend bool operator==(const Move& a, const Move& b) noexcept {
-      const auto same = [](const runtime::Runs& x, const runtime::Runs& y) {
+      const auto same = [](const runtime::StridedLayout& x, const runtime::StridedLayout& y) {
         return x.run == y.run && x.stride == y.stride && x.first == y.first;
       };
       return a.to == b.to && a.from == b.from && a.count == b.count && same(a.to_runs, b.to_runs) &&

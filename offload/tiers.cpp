@@ -17,7 +17,7 @@ constexpr int file_patience = 3;  // timeouts: a disk that others write to as we
 bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
 
 /// How many runs from `first` on are equally long and equally far apart, and how far: they are one copy.
-std::pair<std::size_t, std::size_t> alike(const Tiers::Runs& runs, std::size_t first) {
+std::pair<std::size_t, std::size_t> alike(const Tiers::StridedLayout& runs, std::size_t first) {
   const std::size_t bytes = runs[first].size();
   std::size_t count = 1, stride = bytes;
   for (; first + count < runs.size() && runs[first + count].size() == bytes; ++count) {
@@ -30,7 +30,7 @@ std::pair<std::size_t, std::size_t> alike(const Tiers::Runs& runs, std::size_t f
   return {count, count > 1 ? stride : bytes};
 }
 
-std::size_t bytes_of(const Tiers::Runs& runs) {
+std::size_t bytes_of(const Tiers::StridedLayout& runs) {
   std::size_t bytes = 0;
   for (const auto& run : runs) bytes += run.size();
   return bytes;
@@ -86,7 +86,7 @@ std::size_t TierPlan::bytes(TierKind kind) const noexcept {
 struct Tiers::Staged {
   Region region;
   std::size_t offset = 0;
-  Runs runs;
+  StridedLayout runs;
   bool fetches = false;
   std::size_t missing = 0;  // pieces
   runtime::Handler done;
@@ -155,7 +155,7 @@ void Tiers::store_file(Region region, std::size_t offset, std::span<const std::b
                             std::move(done)));
 }
 
-void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done) {
+void Tiers::fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {
   const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
          "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
@@ -165,7 +165,7 @@ void Tiers::fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handl
   stage(region, offset, std::move(to), true, std::move(done));
 }
 
-void Tiers::store(TierRegion region, std::size_t offset, Runs from, runtime::Handler done) {
+void Tiers::store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done) {
   const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
          "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
@@ -202,12 +202,12 @@ runtime::Handler Tiers::traced(TierRegion region, runtime::Handler done) const {
   };
 }
 
-bool Tiers::direct(const Runs& runs) const {
+bool Tiers::direct(const StridedLayout& runs) const {
   return host_addressable_ && runs.size() == 1 && on_block(runs.front().data()) &&
          runs.front().size() % Tier::block_bytes == 0;
 }
 
-void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches,
+void Tiers::copy_runs(TierRegion region, std::size_t offset, const StridedLayout& runs, bool fetches,
                       runtime::Handler done) {
   const runtime::StreamView stream = fetches ? *fetch_stream_ : *store_stream_;
   std::byte* there = places_[region.index].memory.data() + offset;
@@ -226,7 +226,7 @@ void Tiers::copy_runs(TierRegion region, std::size_t offset, const Runs& runs, b
                     std::move(done));
 }
 
-void Tiers::stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done) {
+void Tiers::stage(TierRegion region, std::size_t offset, StridedLayout runs, bool fetches, runtime::Handler done) {
   const std::size_t bytes = bytes_of(runs);
   const std::size_t slot_bytes = TierPlan::staging_slot_bytes;
   const std::size_t pieces = (bytes + slot_bytes - 1) / slot_bytes;

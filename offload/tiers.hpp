@@ -80,7 +80,7 @@ struct FileBytes {
 class Tiers {
  public:
   /// Runs of memory that a transfer fills, or takes, one after another.
-  using Runs = std::vector<std::span<std::byte>>;
+  using StridedLayout = std::vector<std::span<std::byte>>;
 
   /// Takes the space of files, or throws ErrorCode::io. `plan` was finished for `files`; `arena` was made from the
   /// plan that `plan` is part of. All but `plan` outlive this.
@@ -90,14 +90,14 @@ class Tiers {
 
   /// Brings bytes from `offset` of the region to device memory; calls `done` on the loop, after this returned.
   /// Several transfers run at a time, those that overlap must not.
-  void fetch(TierRegion region, std::size_t offset, Runs to, runtime::Handler done);
+  void fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done);
   void fetch(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
-    fetch(region, offset, Runs{to}, std::move(done));
+    fetch(region, offset, StridedLayout{to}, std::move(done));
   }
   /// The other way round. What is stored may change once `done` was called.
-  void store(TierRegion region, std::size_t offset, Runs from, runtime::Handler done);
+  void store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done);
   void store(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done) {
-    store(region, offset, Runs{from}, std::move(done));
+    store(region, offset, StridedLayout{from}, std::move(done));
   }
 
   /// Whole blocks to pinned memory that begins on a block: the first half of a fetch, for those who read ahead.
@@ -133,10 +133,11 @@ class Tiers {
 
   void fetch_file(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
   void store_file(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
-  void copy_runs(TierRegion region, std::size_t offset, const Runs& runs, bool fetches, runtime::Handler done);
-  void stage(TierRegion region, std::size_t offset, Runs runs, bool fetches, runtime::Handler done);
+  void copy_runs(TierRegion region, std::size_t offset, const StridedLayout& runs, bool fetches,
+                 runtime::Handler done);
+  void stage(TierRegion region, std::size_t offset, StridedLayout runs, bool fetches, runtime::Handler done);
   void stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin, std::size_t bytes, std::size_t slot);
-  [[nodiscard]] bool direct(const Runs& runs) const;
+  [[nodiscard]] bool direct(const StridedLayout& runs) const;
   /// `done`, with a span from now on.
   [[nodiscard]] runtime::Handler traced(TierRegion region, runtime::Handler done) const;
 

@@ -1,6 +1,6 @@
 #include "actors/exchange/operation_count.hpp"
 
-#include "runtime/runs.hpp"
+#include "runtime/strided_layout.hpp"
 
 #include <map>
 #include <span>
@@ -49,7 +49,7 @@ class CollectiveCount {
     ++count.collectives;
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       const UnitState& unit = share_->states->all()[buckets[i].unit];
-      const runtime::Runs runs =
+      const runtime::StridedLayout runs =
           unit.cut.spread(column.layout.range(hop.whole, unit.elements), buckets[i].index).runs;
       const OfPart& part = of_part(hop, choice, elements[i], runs, chunks);
       count.copies += part.copies;
@@ -59,7 +59,7 @@ class CollectiveCount {
   }
 
   const OfPart& of_part(const Hop& hop, const collectives::PlanChoice& choice, std::size_t elements,
-                        const runtime::Runs& runs, int chunks) {
+                        const runtime::StridedLayout& runs, int chunks) {
     const auto [found, is_new] = known_.try_emplace(Key{hop.collective, hop.team, elements, runs.run, chunks});
     OfPart& part = found->second;
     if (!is_new) return part;
@@ -70,7 +70,7 @@ class CollectiveCount {
       for (const auto& step : schedule.steps) {
         for (const auto& message : step.messages) {
           for (const collectives::Range& range : message.ranges) {
-            const runtime::Runs from{runs.run, runs.stride, range.begin};
+            const runtime::StridedLayout from{runs.run, runs.stride, range.begin};
             const bool packed = range.count > from.together(0);
             part.messages += message.action == Action::send;
             part.additions += message.action == Action::receive_add;

@@ -133,7 +133,7 @@ void GradientRecords::move_records(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
   call.missing = layouts_[unit].buckets();
   for (std::size_t b = 0; b < layouts_[unit].buckets(); ++b) {
-    offload::Tiers::Runs runs;
+    offload::Tiers::StridedLayout runs;
     for (const Range& run : states_->all()[unit].cut.runs(range(unit), b))
       runs.emplace_back(call.place + run.begin * width_, run.count * width_);
     const auto done = [this, unit, use] { stretch_done(unit, use); };

@@ -94,7 +94,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
                       .working_dtype = compute},
                      {.elements = states.count,
                       .positions = states.in_unit,
-                      .weights = separate ? states.weight_runs : runtime::Runs{},
+                      .weights = separate ? states.weight_runs : runtime::StridedLayout{},
                       .moments = states.moment_runs,
                       .gradient = {},
                       .working = {}},

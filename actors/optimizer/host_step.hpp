@@ -16,10 +16,10 @@ namespace ranvier::actors {
 struct StretchStep {
   StateRecords::Stretch states;
   const std::byte* gradient = nullptr;
-  runtime::Runs gradient_runs;
+  runtime::StridedLayout gradient_runs;
   bool gradient_on_host = false;     ///< in host memory instead
   std::byte* layers_copy = nullptr;  ///< as in AdamWArrays::working
-  runtime::Runs layers_runs;
+  runtime::StridedLayout layers_runs;
   std::vector<runtime::DecaySegment> segments;  ///< counted from the stretch's begin on, in the unit
 };
 

@@ -81,12 +81,12 @@ class StateRecords {
     std::size_t begin = 0;   ///< the first one, in the unit
     std::size_t offset = 0;  ///< likewise, counted through the bucket's elements in the optimizer's range
     std::size_t count = 0;
-    runtime::Runs in_unit;  ///< from `begin` on
+    runtime::StridedLayout in_unit;  ///< from `begin` on
     float* weights = nullptr;
-    runtime::Runs weight_runs;
+    runtime::StridedLayout weight_runs;
     float* m = nullptr;
     float* v = nullptr;
-    runtime::Runs moment_runs;
+    runtime::StridedLayout moment_runs;
     bool layers_have = false;  ///< it is in layers' copies on this rank, as a whole; otherwise none of it is
   };
   /// However many pieces there are: one, or up to three where layers' copies have a part of the range.

@@ -34,7 +34,7 @@ BucketPartition::Spread BucketPartition::spread(Range range, std::size_t bucket)
   const Range part = slice(bucket);
   const bool together = pieces(range) <= 1 || part.count == piece_;
   return {range.begin + part.begin, elements(range, bucket),
-          together ? runtime::Runs{} : runtime::Runs{.run = part.count, .stride = piece_}};
+          together ? runtime::StridedLayout{} : runtime::StridedLayout{.run = part.count, .stride = piece_}};
 }
 
 offload::BucketLayout BucketPartition::layout(Range range, std::vector<std::size_t> widths) const {

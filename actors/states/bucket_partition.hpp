@@ -11,7 +11,7 @@
 
 #include "collectives/plan.hpp"
 #include "offload/bucket_layout.hpp"
-#include "runtime/runs.hpp"
+#include "runtime/strided_layout.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -48,7 +48,7 @@ class BucketPartition {
   struct Spread {
     std::size_t begin = 0;  ///< the first of them, an element of the unit
     std::size_t count = 0;
-    runtime::Runs runs;  ///< from it on
+    runtime::StridedLayout runs;  ///< from it on
   };
   [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
 

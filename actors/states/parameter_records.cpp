@@ -220,7 +220,7 @@ void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first,
     if (--*missing == 0) done();
   };
   for (std::size_t bucket = 0; bucket < cut.buckets(); ++bucket) {
-    Tiers::Runs runs;
+    Tiers::StridedLayout runs;
     for (const Range& run : cut.runs(part.range, bucket)) {
       runs.emplace_back(data + (run.begin - first) * element, run.count * element);
     }

@@ -105,7 +105,7 @@ void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, 
            "AdamW's segment {}…{} follows one that ends at {}", segment.begin, segment.end, last_end);
     last_end = segment.end;
   }
-  for (const Runs& array : {runs.positions, runs.weights, runs.moments, runs.gradient, runs.working}) {
+  for (const StridedLayout& array : {runs.positions, runs.weights, runs.moments, runs.gradient, runs.working}) {
     expect(array.first == 0 && (array.contiguous() || array.run == runs.positions.run),
            "AdamW's arrays lie in runs of {} and of {} elements", runs.positions.run, array.run);
   }

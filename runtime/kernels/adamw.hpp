@@ -9,7 +9,7 @@
 #pragma once
 
 #include "runtime/dtype.hpp"
-#include "runtime/runs.hpp"
+#include "runtime/strided_layout.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
@@ -54,11 +54,12 @@ void adamw(StreamView stream, const AdamWArrays& arrays, std::vector<DecaySegmen
 /// Strided layouts of the arrays. All strided ones have the same run length and start with a complete run.
 struct AdamWRuns {
   std::size_t elements = 0;
-  Runs positions;  ///< positions of the elements, in which segments are counted; elements between runs are skipped
-  Runs weights;
-  Runs moments;  ///< layout of m and v
-  Runs gradient;
-  Runs working;
+  StridedLayout
+      positions;  ///< positions of the elements, in which segments are counted; elements between runs are skipped
+  StridedLayout weights;
+  StridedLayout moments;  ///< layout of m and v
+  StridedLayout gradient;
+  StridedLayout working;
 };
 /// Same update for strided arrays, as one piece of work.
 void adamw(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& runs, std::vector<DecaySegment> segments,

@@ -34,7 +34,7 @@ __device__ int segment_of(const Segments& segments, std::size_t position) {
   return low;
 }
 
-__device__ std::size_t place(const Runs& runs, std::size_t x, std::size_t run, std::size_t in_run) {
+__device__ std::size_t place(const StridedLayout& runs, std::size_t x, std::size_t run, std::size_t in_run) {
   return runs.run == runs.stride ? x : run * runs.stride + in_run;
 }
 
@@ -109,7 +109,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
   const cudaStream_t queue = cuda::native(stream);
   const auto most_blocks =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
-  const auto fits = [&](const Runs& array) {
+  const auto fits = [&](const StridedLayout& array) {
     return array.contiguous() || (array.run % width == 0 && array.stride % width == 0);
   };
   const bool flat = runs.positions.contiguous();

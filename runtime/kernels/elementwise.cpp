@@ -89,7 +89,7 @@ void scale_part(T* to, float factor, std::size_t begin, std::size_t end) {
 
 /// Calls f(offset in `a`, offset in `b`, n) for each range of [begin, end) that is contiguous in both.
 template <typename F>
-void in_stretches(const Runs& a, const Runs& b, std::size_t begin, std::size_t end, F&& f) {
+void in_stretches(const StridedLayout& a, const StridedLayout& b, std::size_t begin, std::size_t end, F&& f) {
   while (begin < end) {
     const std::size_t n = std::min({end - begin, a.together(begin), b.together(begin)});
     f(a.at(begin), b.at(begin), n);
@@ -130,8 +130,8 @@ void copy_runs(StreamView stream, void* to, std::size_t to_stride, const void* f
   copy(stream, to, {run_bytes, to_stride}, from, {run_bytes, from_stride}, 1, run_bytes * runs);
 }
 
-void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, const Runs& from_runs,
-          std::size_t width, std::size_t n) {
+void copy(StreamView stream, void* to, const StridedLayout& to_runs, const void* from,
+          const StridedLayout& from_runs, std::size_t width, std::size_t n) {
   const bool flat = to_runs.contiguous() && from_runs.contiguous();
   expect(to_runs.contiguous() || from_runs.contiguous() ||
              (to_runs.run == from_runs.run && to_runs.first % to_runs.run == from_runs.first % from_runs.run),
@@ -144,8 +144,8 @@ void copy(StreamView stream, void* to, const Runs& to_runs, const void* from, co
   if constexpr (with_cuda) {
     if (on_cuda(stream)) {
       // Three parts: the rest of the first run, the complete runs, the start of the last run.
-      const Runs& runs = to_runs.contiguous() ? from_runs : to_runs;
-      const auto stride = [&](const Runs& of) { return (of.contiguous() ? runs.run : of.stride) * width; };
+      const StridedLayout& runs = to_runs.contiguous() ? from_runs : to_runs;
+      const auto stride = [&](const StridedLayout& of) { return (of.contiguous() ? runs.run : of.stride) * width; };
       for (std::size_t x = 0; x < n;) {
         const std::size_t together = std::min(n - x, runs.together(x));
         const std::size_t whole = together == runs.run ? (n - x) / runs.run : 1;
@@ -180,7 +180,7 @@ void fill_zero(StreamView stream, void* to, std::size_t bytes) {
 }
 
 void cast(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
-          const Runs& to_runs, const Runs& from_runs) {
+          const StridedLayout& to_runs, const StridedLayout& from_runs) {
   check_float(to_dtype, "cast");
   check_float(from_dtype, "cast");
   if (n == 0) return;
@@ -216,8 +216,8 @@ void scale(StreamView stream, void* to, DType dtype, float factor, std::size_t n
   });
 }
 
-void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
-         const Runs& from_runs) {
+void add(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const StridedLayout& to_runs,
+         const StridedLayout& from_runs) {
   if (dtype != DType::f64) check_float(dtype, "add");
   if (n == 0) return;
   if constexpr (with_cuda) {
@@ -243,8 +243,8 @@ void sums_of_squares(StreamView stream, float* sums, const void* from, DType dty
   sums_of_squares(stream, sums, 0, from, {n, n}, dtype, n);
 }
 
-void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, const void* from, const Runs& runs,
-                     DType dtype, std::size_t n) {
+void sums_of_squares(StreamView stream, float* sums, std::size_t sums_stride, const void* from,
+                     const StridedLayout& runs, DType dtype, std::size_t n) {
   check_float(dtype, "sums_of_squares");
   if (n == 0) return;
   constexpr std::size_t block_elements = squares_block_elements;

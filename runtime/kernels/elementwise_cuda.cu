@@ -67,7 +67,7 @@ struct Flat {
   }
 };
 
-__device__ inline std::size_t place(const Runs& runs, std::size_t x) {
+__device__ inline std::size_t place(const StridedLayout& runs, std::size_t x) {
   if (runs.run == runs.stride) return runs.first + x;
   return (runs.first + x) / runs.run * runs.stride + (runs.first + x) % runs.run;
 }
@@ -77,7 +77,7 @@ template <typename Operation>
 struct InRuns {
   static constexpr int width = Operation::width;
   Operation operation;
-  Runs to, from;
+  StridedLayout to, from;
 
   template <int N>
   __device__ void apply(std::size_t at) const {
@@ -86,13 +86,13 @@ struct InRuns {
 };
 
 /// Whether packs stay inside a run and aligned in it.
-bool packs_fit(const Runs& runs, std::size_t width) {
+bool packs_fit(const StridedLayout& runs, std::size_t width) {
   return runs.first % width == 0 && (runs.contiguous() || (runs.run % width == 0 && runs.stride % width == 0));
 }
 
 template <typename Operation>
-void launch_from_array_to_array(StreamView stream, const Operation& operation, std::size_t n, const Runs& to,
-                                const Runs& from, const char* name) {
+void launch_from_array_to_array(StreamView stream, const Operation& operation, std::size_t n,
+                                const StridedLayout& to, const StridedLayout& from, const char* name) {
   const bool packed = cuda::aligned(operation.to) && cuda::aligned(operation.from);
   if (to.contiguous() && from.contiguous() && to.first == 0 && from.first == 0) {
     return cuda::launch_elementwise(stream, Flat<Operation>{operation}, n, packed, name);
@@ -108,8 +108,9 @@ constexpr int squares_threads = 256;
 /// a thread holds two adjacent ones.
 template <typename T>
 __global__ void __launch_bounds__(squares_threads)
-    block_squares(float* __restrict__ sums, std::size_t sums_stride, const T* __restrict__ from, const Runs runs,
-                  std::size_t n, std::size_t blocks, std::size_t blocks_of_run, bool paired) {
+    block_squares(float* __restrict__ sums, std::size_t sums_stride, const T* __restrict__ from,
+                  const StridedLayout runs, std::size_t n, std::size_t blocks, std::size_t blocks_of_run,
+                  bool paired) {
   constexpr int lanes = 2 * warp;
   constexpr int rounds = static_cast<int>(squares_block_elements) / lanes;
   const int thread = static_cast<int>(threadIdx.x) % warp;
@@ -185,7 +186,7 @@ void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes) {
 }
 
 void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
-               const Runs& to_runs, const Runs& from_runs) {
+               const StridedLayout& to_runs, const StridedLayout& from_runs) {
   if (to_dtype == from_dtype && to_runs.contiguous() && from_runs.contiguous()) {
     auto* const begin = static_cast<std::byte*>(to) + to_runs.first * size_of(to_dtype);
     const auto* const source = static_cast<const std::byte*>(from) + from_runs.first * size_of(to_dtype);
@@ -209,8 +210,8 @@ void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::siz
   });
 }
 
-void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
-              const Runs& from_runs) {
+void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n,
+              const StridedLayout& to_runs, const StridedLayout& from_runs) {
   const auto add_as = [&](auto type) {
     using T = decltype(type);
     launch_from_array_to_array(stream, Add<T>{static_cast<T*>(to), static_cast<const T*>(from)}, n, to_runs,
@@ -223,7 +224,7 @@ void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::s
 }
 
 void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from,
-                          const Runs& runs, DType dtype, std::size_t n) {
+                          const StridedLayout& runs, DType dtype, std::size_t n) {
   constexpr std::size_t blocks_per_multiprocessor = 16;
   constexpr std::size_t block_elements = squares_block_elements;
   const std::size_t of_run = cuda::ceil_divide(runs.run, block_elements);

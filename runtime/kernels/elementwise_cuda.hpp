@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/dtype.hpp"
-#include "runtime/runs.hpp"
+#include "runtime/strided_layout.hpp"
 #include "runtime/stream.hpp"
 
 #include <cstddef>
@@ -15,12 +15,12 @@ void copy_runs_cuda(StreamView stream, void* to, std::size_t to_stride, const vo
                     std::size_t run_bytes, std::size_t runs);
 void fill_zero_cuda(StreamView stream, void* to, std::size_t bytes);
 void cast_cuda(StreamView stream, void* to, DType to_dtype, const void* from, DType from_dtype, std::size_t n,
-               const Runs& to_runs, const Runs& from_runs);
+               const StridedLayout& to_runs, const StridedLayout& from_runs);
 void scale_cuda(StreamView stream, void* to, DType dtype, float factor, std::size_t n);
-void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n, const Runs& to_runs,
-              const Runs& from_runs);
+void add_cuda(StreamView stream, void* to, const void* from, DType dtype, std::size_t n,
+              const StridedLayout& to_runs, const StridedLayout& from_runs);
 void sums_of_squares_cuda(StreamView stream, float* sums, std::size_t sums_stride, const void* from,
-                          const Runs& runs, DType dtype, std::size_t n);
+                          const StridedLayout& runs, DType dtype, std::size_t n);
 void sum_cuda(StreamView stream, double* total, const float* from, std::size_t n);
 
 }  // namespace ranvier::runtime

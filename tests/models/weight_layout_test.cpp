@@ -99,9 +99,9 @@ TEST_CASE("neighbours in a unit and in a file are one run, also where a tile is 
                                      {.name = "d", .shape = {2, 4}, .tile = Tile{{4, 8}, 2, 4}}}};
   const WeightLayout layout(std::vector<UnitSpec>{unit});
   const std::uint64_t data = layout.files()[0].header.size(), c = data + 35 * 4, d = c + 32 * 4;
-  using Runs = std::vector<WeightLayout::Run>;
+  using StridedLayout = std::vector<WeightLayout::Run>;
   CHECK(layout.runs(unit, 0, unit.elements()) ==
-        Runs{{0, data, 0, 35}, {0, c + 16 * 4, 64, 16}, {0, d + 20 * 4, 96, 4}, {0, d + 28 * 4, 100, 4}});
-  CHECK(layout.runs(unit, 30, 34) == Runs{{0, data + 30 * 4, 30, 4}});
+        StridedLayout{{0, data, 0, 35}, {0, c + 16 * 4, 64, 16}, {0, d + 20 * 4, 96, 4}, {0, d + 28 * 4, 100, 4}});
+  CHECK(layout.runs(unit, 30, 34) == StridedLayout{{0, data + 30 * 4, 30, 4}});
   CHECK(layout.runs(unit, 35, 64).empty());
 }

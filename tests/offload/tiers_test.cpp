@@ -22,8 +22,8 @@ namespace {
 
 /// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has room
 /// for gaps between them.
-Tiers::Runs scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt19937_64& random) {
-  Tiers::Runs runs;
+Tiers::StridedLayout scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt19937_64& random) {
+  Tiers::StridedLayout runs;
   std::size_t at = random() % 64;
   while (bytes > 0) {
     const std::size_t length = std::min<std::size_t>(bytes, 1 + random() % 300000);
@@ -76,7 +76,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
         }
         run_transfers(loop, regions.size(), [&](const Handler& done) {
           for (std::size_t r = 0; r < regions.size(); ++r) {
-            Tiers::Runs runs;
+            Tiers::StridedLayout runs;
             // Short runs of random places, so that no run is a whole number of blocks.
             std::size_t at = 1, from = 0;
             while (from < expected[r].size()) {
@@ -91,7 +91,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
           }
         });
         std::vector<std::vector<std::byte>> found(regions.size());
-        std::vector<Tiers::Runs> runs(regions.size());
+        std::vector<Tiers::StridedLayout> runs(regions.size());
         run_transfers(loop, regions.size(), [&](const Handler& done) {
           for (std::size_t r = 0; r < regions.size(); ++r) {
             found[r].resize(2 * expected[r].size() + (1 << 16));

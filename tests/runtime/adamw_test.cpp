@@ -230,7 +230,7 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherev
     {
       const tests::OnDevice<float> weights(*stream, at_once.weights), m(*stream, at_once.m), v(*stream, at_once.v);
       const tests::OnDevice<T> of_loss(*stream, gradient), copy(*stream, working);
-      const Runs in_runs{run, stride};
+      const StridedLayout in_runs{run, stride};
       adamw(*stream, {weights.data(), m.data(), v.data(), of_loss.data(), dtype_of<T>, copy.data(), dtype_of<T>},
             {.elements = elements,
              .positions = in_runs,

@@ -263,7 +263,7 @@ TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another
        {std::array<std::size_t, 4>{1024, 3000, 7, 0}, {512, 640, 90, 300}, {24, 32, 11, 5}, {7, 9, 300, 20}}) {
     CAPTURE(run);
     const std::size_t compact = run * runs - first;
-    const Runs in_runs{run, stride, first};
+    const StridedLayout in_runs{run, stride, first};
     const auto spread = random_values<T>(stride * runs, random), terms = random_values<T>(compact, random);
     std::vector<T> gathered;
     for (std::size_t x = 0; x < compact; ++x) gathered.push_back(spread[in_runs.at(x)]);

@@ -7,7 +7,7 @@
 
 namespace ranvier::runtime {
 
-struct Runs {
+struct StridedLayout {
   std::size_t run = 0;     ///< elements per run; 0: contiguous array
   std::size_t stride = 0;  ///< elements from the start of a run to the start of the next, at least `run`
   std::size_t first = 0;   ///< offset of element 0, counted within the runs
