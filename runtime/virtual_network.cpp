@@ -59,7 +59,7 @@ VirtualNetwork::Passage VirtualNetwork::carry(int from, int to, std::size_t byte
   const double slow = std::max(slowness(node_from), slowness(node_to)), size = static_cast<double>(bytes) * slow;
   const Duration of_rank = duration(seconds_of(size, link.bytes_per_second));
   const Duration of_node = duration(seconds_of(size, link.node_bytes_per_second));
-  Sent& sent = sent_[static_cast<std::size_t>(from)];
+  SentVolume& sent = sent_[static_cast<std::size_t>(from)];
   (same ? sent.bytes_intra : sent.bytes_inter) += static_cast<double>(bytes);
   ++sent.messages;
 
@@ -104,7 +104,7 @@ Duration VirtualNetwork::ring(std::span<const int> ranks, double bytes, Duration
     };
     if (beside > 1) use(ports[intra], seconds_of(size, links_.intra_node.bytes_per_second));
     use(ports[inter], seconds_of(size * across, links_.inter_node.bytes_per_second));
-    Sent& sent = sent_[static_cast<std::size_t>(rank)];
+    SentVolume& sent = sent_[static_cast<std::size_t>(rank)];
     sent.ring_bytes_inter += bytes * across;
     sent.ring_bytes_intra += bytes * (1 - across);
   }

@@ -37,12 +37,12 @@ class VirtualNetwork {
   [[nodiscard]] const Links& links() const noexcept { return links_; }
   [[nodiscard]] Duration latency(int from, int to) const;
 
-  struct Sent {
+  struct SentVolume {
     double bytes_intra = 0, bytes_inter = 0;  ///< as messages
     std::uint64_t messages = 0;
     double ring_bytes_intra = 0, ring_bytes_inter = 0;  ///< in rings, not included above
   };
-  [[nodiscard]] const Sent& sent(int rank) const { return sent_.at(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] const SentVolume& sent(int rank) const { return sent_.at(static_cast<std::size_t>(rank)); }
 
  private:
   enum Class { intra, inter, classes };
@@ -62,7 +62,7 @@ class VirtualNetwork {
   Links links_;
   std::vector<double> slowness_;
   std::vector<Ports> ranks_, node_ports_;
-  std::vector<Sent> sent_;
+  std::vector<SentVolume> sent_;
 };
 
 }  // namespace ranvier::runtime

@@ -23,7 +23,7 @@ namespace {
 std::size_t index_of(TeamKind kind) { return static_cast<std::size_t>(kind); }
 
 PhaseVolume times(PhaseVolume volume, std::uint64_t count) {
-  for (Sent* sent : {&volume.intra_node, &volume.inter_node}) {
+  for (SentVolume* sent : {&volume.intra_node, &volume.inter_node}) {
     sent->elements *= count;
     sent->bytes *= count;
   }
@@ -33,7 +33,7 @@ PhaseVolume times(PhaseVolume volume, std::uint64_t count) {
 
 }  // namespace
 
-Sent& Sent::operator+=(const Sent& other) noexcept {
+SentVolume& SentVolume::operator+=(const SentVolume& other) noexcept {
   elements += other.elements;
   bytes += other.bytes;
   return *this;

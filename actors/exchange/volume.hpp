@@ -18,17 +18,17 @@
 namespace ranvier::actors {
 
 /// Over one class of links.
-struct Sent {
+struct SentVolume {
   std::uint64_t elements = 0;
   std::uint64_t bytes = 0;
 
-  Sent& operator+=(const Sent& other) noexcept;
-  friend bool operator==(const Sent&, const Sent&) = default;
+  SentVolume& operator+=(const SentVolume& other) noexcept;
+  friend bool operator==(const SentVolume&, const SentVolume&) = default;
 };
 
 struct PhaseVolume {
-  Sent intra_node;
-  Sent inter_node;
+  SentVolume intra_node;
+  SentVolume inter_node;
   double seconds = 0;  ///< on these links, one operation after the other and nothing beside them
 
   PhaseVolume& operator+=(const PhaseVolume& other) noexcept;

@@ -49,7 +49,7 @@ class PredictedJob {
     runtime::Duration time{};
     std::array<double, runtime::span_kinds> seconds{};
     runtime::Duration busy{};
-    runtime::VirtualNetwork::Sent sent;
+    runtime::VirtualNetwork::SentVolume sent;
     runtime::HostLinkBytes link;
     offload::FileBytes files;
   };
