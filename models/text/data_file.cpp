@@ -97,11 +97,11 @@ bool is_json_lines(const fs::path& path, std::string_view beginning, const std::
 }
 
 /// Data that other programs keep in one array, object or table.
-std::optional<Refusal> structured_data(const fs::path& path, std::string_view beginning,
-                                       const TextReading& reading) {
+std::optional<FormatError> structured_data(const fs::path& path, std::string_view beginning,
+                                           const TextReading& reading) {
   const std::string extension = plain_name(path).extension().string(), name = path.string();
   if (extension == ".csv" || extension == ".tsv")
-    return Refusal{
+    return FormatError{
         fmt::format("a table ({})", extension),
         fmt::format("convert it, and name the column with the text by --json-field: python3 -c 'import csv, "
                     "json; [print(json.dumps(row)) for row in csv.DictReader(open(\"{0}\"){1})]' > "
@@ -118,10 +118,10 @@ std::optional<Refusal> structured_data(const fs::path& path, std::string_view be
   const bool is_json = extension == ".json";
   const bool has_field = beginning.find('"' + reading.json_field + '"') != std::string_view::npos;
   if (take("[") && (is_json || (take("{") && take("\""))))
-    return Refusal{"a JSON array, not JSON lines", fmt::format("convert it: jq -c '.[]' '{0}' > '{0}.jsonl'", name),
-                   true};
+    return FormatError{"a JSON array, not JSON lines",
+                       fmt::format("convert it: jq -c '.[]' '{0}' > '{0}.jsonl'", name), true};
   if (is_json && take("{"))
-    return Refusal{
+    return FormatError{
         "one JSON object, not JSON lines",
         fmt::format(
             "convert it to an object per line: jq -c . '{0}' > '{0}.jsonl', or jq -c '.data[]' for a list called "
@@ -131,7 +131,7 @@ std::optional<Refusal> structured_data(const fs::path& path, std::string_view be
   return std::nullopt;
 }
 
-Refusal unknown_tokens(const fs::path& path, std::string_view beginning, const std::string& flag) {
+FormatError unknown_tokens(const fs::path& path, std::string_view beginning, const std::string& flag) {
   return {fmt::format("a .bin that begins with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
                       "meta.pkl beside it",
                       magic_of(beginning), llmc_magic),
@@ -140,8 +140,8 @@ Refusal unknown_tokens(const fs::path& path, std::string_view beginning, const s
           true};
 }
 
-std::variant<DataFile, Refusal> tokens_of(const fs::path& path, std::string_view beginning,
-                                          const std::string& flag) {
+std::variant<DataFile, FormatError> tokens_of(const fs::path& path, std::string_view beginning,
+                                              const std::string& flag) {
   if (is_llmc(beginning)) return DataFile{path, TokenFormat::llmc};
   if (is_there(beside(path, ".idx"))) return DataFile{path, TokenFormat::megatron};
   const fs::path meta = path.parent_path() / "meta.pkl";
@@ -169,27 +169,28 @@ bool holds_tokens(const fs::path& path, TokenFormat format) {
   return is_llmc(beginning);
 }
 
-std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading& reading) {
+std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextReading& reading) {
   const fs::path path = data_path(given, reading.format);
   if (has_tokens(reading.format)) return DataFile{path, reading.format};
   reading.tell(path);
   ByteStream stream(path);
-  if (stream.file_bytes() == 0) return Refusal{"the file is empty", "give one with tokens or text"};
+  if (stream.file_bytes() == 0) return FormatError{"the file is empty", "give one with tokens or text"};
   std::string content(beginning_bytes, '\0');
   content.resize(stream.read(content.data(), content.size()));
   const Compression compression = stream.compression();
   const bool compressed = compression != Compression::none, automatic = reading.format == TokenFormat::automatic;
-  if (content.empty()) return Refusal{"nothing is compressed in it", "give a file with text"};
+  if (content.empty()) return FormatError{"nothing is compressed in it", "give a file with text"};
   if (reading.format == TokenFormat::text) return DataFile{path, TokenFormat::text, compression};
 
   const std::string anyway = fmt::format("; or {} text, which takes any bytes as they are", reading.format_flag);
   if (compressed && (is_llmc(content) || plain_name(path).extension() == ".bin"))
-    return Refusal{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway, true};
+    return FormatError{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway,
+                       true};
   if (automatic && !compressed && (is_llmc(content) || path.extension() == ".bin"))
     return tokens_of(path, content, reading.format_flag);
   if (const ForeignFormat* const foreign = foreign_format(content))
-    return Refusal{fmt::format("{}{}", foreign->name, compressed ? ", compressed" : ""),
-                   std::string(foreign->remedy) + anyway, foreign->holds_data()};
+    return FormatError{fmt::format("{}{}", foreign->name, compressed ? ", compressed" : ""),
+                       std::string(foreign->remedy) + anyway, foreign->holds_data()};
   if (!automatic || is_json_lines(path, content, reading.json_field))
     return DataFile{path, TokenFormat::jsonl, compression};
   if (auto refusal = structured_data(path, content, reading)) {
@@ -199,20 +200,22 @@ std::variant<DataFile, Refusal> look_at(const fs::path& given, const TextReading
   TextSurvey survey;
   survey.add(content);
   if (survey.is_text() && reading.needs_utf8 && survey.is_other_encoding())
-    return Refusal{fmt::format("text in another encoding than UTF-8, such as Latin-1: byte 0x{:02x} at offset {}",
-                               static_cast<unsigned char>(content[survey.first_stray()]), survey.first_stray()),
-                   (compressed ? "decompress it and use " : "use ") + conversion_to_utf8(path) + anyway, true};
+    return FormatError{
+        fmt::format("text in another encoding than UTF-8, such as Latin-1: byte 0x{:02x} at offset {}",
+                    static_cast<unsigned char>(content[survey.first_stray()]), survey.first_stray()),
+        (compressed ? "decompress it and use " : "use ") + conversion_to_utf8(path) + anyway, true};
   if (survey.is_text()) return DataFile{path, TokenFormat::text, compression};
-  return Refusal{fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
-                             survey.strange(), survey.bytes(), survey.first().value_or(0)),
-                 "convert text to UTF-8 (iconv -f UTF-16 -t UTF-8), or name the format of tokens with " +
-                     reading.format_flag + anyway};
+  return FormatError{
+      fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
+                  survey.strange(), survey.bytes(), survey.first().value_or(0)),
+      "convert text to UTF-8 (iconv -f UTF-16 -t UTF-8), or name the format of tokens with " + reading.format_flag +
+          anyway};
 }
 
 DataFile recognise(const fs::path& path, const TextReading& reading) {
   auto seen = look_at(path, reading);
   if (auto* const file = std::get_if<DataFile>(&seen)) return std::move(*file);
-  const auto& [what, remedy, is_data] = std::get<Refusal>(seen);
+  const auto& [what, remedy, is_data] = std::get<FormatError>(seen);
   fail(ErrorCode::data, "{}: {}: {}", path.string(), what, remedy);
 }
 

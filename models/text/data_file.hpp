@@ -49,7 +49,7 @@ struct DataFile {
 };
 
 /// Why a file is not read, and what to do.
-struct Refusal {
+struct FormatError {
   std::string what;    ///< "an array of NumPy's (.npy)"
   std::string remedy;  ///< "write …"
   bool data = false;   ///< a conversion makes data of it, so that it is not one of the files that folders just have
@@ -61,8 +61,8 @@ struct Refusal {
 /// lines or a first line that is such an object for those, and what is left for text. It refuses other .bin files,
 /// formats that are known to be neither, JSON that is no JSON lines, tables called .csv or .tsv, what is mostly no
 /// text, and, if UTF-8 is needed, text that begins in another encoding. Throws ErrorCode::io if it cannot be read.
-[[nodiscard]] std::variant<DataFile, Refusal> look_at(const std::filesystem::path& path,
-                                                      const TextReading& reading);
+[[nodiscard]] std::variant<DataFile, FormatError> look_at(const std::filesystem::path& path,
+                                                          const TextReading& reading);
 
 /// The same; throws a refusal as ErrorCode::data.
 [[nodiscard]] DataFile recognise(const std::filesystem::path& path, const TextReading& reading);

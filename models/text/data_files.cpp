@@ -38,26 +38,26 @@ std::optional<std::size_t> zero_byte(const fs::path& path) {
   return zero == end ? std::nullopt : std::optional(static_cast<std::size_t>(zero - start.data()));
 }
 
-using Taken = std::variant<DataFile, Refusal>;
+using Taken = std::variant<DataFile, FormatError>;
 
 Taken take_tokens(const fs::path& path, TokenFormat format) {
-  if (path.extension() != ".bin") return Refusal{"not called .bin", {}};
+  if (path.extension() != ".bin") return FormatError{"not called .bin", {}};
   return DataFile{path, format};
 }
 
 Taken take_text(const fs::path& path, const TextReading& reading) {
-  if (bytes_of(path) == 0) return Refusal{"empty", {}};
+  if (bytes_of(path) == 0) return FormatError{"empty", {}};
   const std::string anyway = fmt::format("name their format by {}; {} text takes the other files alone",
                                          reading.format_flag, reading.format_flag);
   const bool automatic = reading.format == TokenFormat::automatic;
-  if (automatic && path.extension() == ".bin") return Refusal{"a .bin with tokens, next to text", anyway, true};
+  if (automatic && path.extension() == ".bin") return FormatError{"a .bin with tokens, next to text", anyway, true};
   auto seen = look_at(path, reading);
   const auto* const file = std::get_if<DataFile>(&seen);
   if (file == nullptr) return seen;
-  if (has_tokens(file->format)) return Refusal{"tokens, next to text", anyway, true};
+  if (has_tokens(file->format)) return FormatError{"tokens, next to text", anyway, true};
   if (file->compression == Compression::none)
     if (const auto zero = zero_byte(path))
-      return Refusal{fmt::format("no text: a zero byte at offset {}", *zero), {}};
+      return FormatError{fmt::format("no text: a zero byte at offset {}", *zero), {}};
   return seen;
 }
 
@@ -65,9 +65,9 @@ Taken take_text(const fs::path& path, const TextReading& reading) {
 struct Unread {
   std::uintmax_t bytes = 0, largest_bytes = 0;
   fs::path largest;
-  Refusal why;
+  FormatError why;
 
-  void add(const fs::path& path, const Refusal& refusal) {
+  void add(const fs::path& path, const FormatError& refusal) {
     const std::uintmax_t size = bytes_of(path);
     bytes += size;
     if (size < largest_bytes) return;
@@ -173,16 +173,16 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
   }
   if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end());
-  std::vector<std::pair<fs::path, Refusal>> unread_data;
+  std::vector<std::pair<fs::path, FormatError>> unread_data;
   std::uintmax_t taken_bytes = 0;
   for (const fs::directory_entry& one : entries) {
     std::error_code ignored;
     if (one.is_directory(ignored) && !one.is_symlink(ignored)) continue;
     if (tokens && belongs_to_tokens(one.path())) continue;
-    Taken taken = !one.is_regular_file(ignored) ? Refusal{"no regular file", {}}
+    Taken taken = !one.is_regular_file(ignored) ? FormatError{"no regular file", {}}
                   : tokens                      ? take_tokens(one.path(), reading.format)
                                                 : take_text(one.path(), reading);
-    if (auto* const refusal = std::get_if<Refusal>(&taken)) {
+    if (auto* const refusal = std::get_if<FormatError>(&taken)) {
       if (refusal->data) unread_data.emplace_back(one.path(), *refusal);
       found.left_out.push_back({one.path(), std::move(refusal->what)});
     } else {
