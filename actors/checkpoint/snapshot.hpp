@@ -12,7 +12,7 @@
 
 #include "actors/checkpoint/state_sink.hpp"
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/optimizer/state_guard.hpp"
+#include "actors/optimizer/copy_on_write_guard.hpp"
 
 #include <bitset>
 #include <cstddef>
@@ -26,7 +26,7 @@
 
 namespace ranvier::actors {
 
-class Snapshot final : public Actor, public StateGuard {
+class Snapshot final : public Actor, public CopyOnWriteGuard {
  public:
   /// Of state_array_names.
   using Arrays = std::bitset<state_array_names.size()>;

@@ -13,7 +13,7 @@
 #include "actors/optimizer/bundle_sweep.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
-#include "actors/optimizer/state_guard.hpp"
+#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "actors/optimizer/state_records.hpp"
 #include "actors/rank/actor.hpp"
 
@@ -77,7 +77,7 @@ class Optimizer final : public Actor {
   /// them: at once if they are. Once that step was answered; one handler.
   void when_stored(runtime::Handler handler);
   /// Is asked before states change. It outlives the steps.
-  void guard_with(StateGuard& guard) { guard_ = &guard; }
+  void guard_with(CopyOnWriteGuard& guard) { guard_ = &guard; }
 
   [[nodiscard]] const Answers& answers() const noexcept { return answers_; }
   [[nodiscard]] const StateRecords& records() const noexcept { return states_; }
@@ -139,7 +139,7 @@ class Optimizer final : public Actor {
   std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed
   std::shared_ptr<BatchStep> newest_;
-  StateGuard* guard_ = nullptr;  // null: nobody copies states
+  CopyOnWriteGuard* guard_ = nullptr;  // null: nobody copies states
   Answers answers_;
   std::unique_ptr<CommitPolicy> commit_;  // uses all of the above
 };

@@ -9,9 +9,9 @@
 
 namespace ranvier::actors {
 
-class StateGuard {
+class CopyOnWriteGuard {
  public:
-  virtual ~StateGuard() = default;
+  virtual ~CopyOnWriteGuard() = default;
 
   /// Calls `go` once this copy of the bucket's states (StateRecords::number_of) may change: at once, or as soon as it
   /// is copied.
