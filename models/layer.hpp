@@ -53,7 +53,7 @@ struct MicrobatchKey {
 
 /// What the last layer says of a forward pass without training, beside the loss, to whoever asks. Pinned memory; null:
 /// nobody does.
-struct ForwardDetails {
+struct EvalOutputs {
   double* losses = nullptr;  ///< [B, T]: the loss of each element, without `loss_factor`
   float* logits = nullptr;   ///< [Layer::vocabulary()]: of sample 0 at `position`
   int position = 0;
@@ -96,7 +96,7 @@ struct LayerCall {
                                                ///< elements of their losses times `loss_factor`
   double loss_factor = 1;                      ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                        ///< gradients are those of loss · loss_scale (fp16)
-  ForwardDetails details;                      ///< last layer only, without training
+  EvalOutputs details;                         ///< last layer only, without training
   double* hits = nullptr;  ///< last layer only, without training, where it counts_correct(): forward stores
                            ///< how many elements of the microbatch have the greatest logit at their target
 };

@@ -37,7 +37,7 @@ class Stage : public StageLayout {
     double loss_factor = 1;
     float loss_scale = 1;
     int positions = 0;  ///< of every sample, without training; 0: as many as are planned
-    ForwardDetails details;
+    EvalOutputs details;
     bool documents = false;  ///< this stage has the microbatch's, in their place
     // Where weight gradients wait:
     int deferred_slot = 0;

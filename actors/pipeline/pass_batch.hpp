@@ -22,8 +22,7 @@ struct PassBatch {
   std::optional<int> counted;  ///< samples, from the first on, that the loss is of; none: all. Rows run the same
                                ///< number of microbatches; one with no such sample has another in its place
   int positions = 0;           ///< of every sample, as many as the loader's source gives; 0: as many as are planned
-  models::ForwardDetails
-      details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
+  models::EvalOutputs details;  ///< on the last stage: losses of all samples, logits of the first; with `positions`
 
   [[nodiscard]] int microbatches(int microbatch_size) const {
     return (samples + microbatch_size - 1) / microbatch_size;

@@ -34,7 +34,7 @@ void SliceQueue::begin(const PassBatch& batch) {
 }
 
 models::Stage::Microbatch SliceQueue::describe(int microbatch, bool keeps_segment) const {
-  models::ForwardDetails details = batch_->details;
+  models::EvalOutputs details = batch_->details;
   if (details.losses != nullptr) {
     details.losses += std::ptrdiff_t{microbatch} * microbatch_size_ * batch_->positions;
   }

@@ -117,7 +117,7 @@ class LanguageHead final : public Layer {
 
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
-    const ForwardDetails& details = call.details;
+    const EvalOutputs& details = call.details;
     const ChosenRows choice = choice_of(call.shape);
     if (!chooses()) {
       compute_logits(call, at, input);

@@ -303,8 +303,8 @@ class ModelRun {
             .loss = at(&loss_, 1),
             .loss_factor = loss_factor_,
             .loss_scale = loss_scale_,
-            .details = details_ == nullptr ? ForwardDetails{}
-                                           : ForwardDetails{at(details_->losses), at(details_->logits), position_}};
+            .details = details_ == nullptr ? EvalOutputs{}
+                                           : EvalOutputs{at(details_->losses), at(details_->logits), position_}};
   }
 
   std::unique_ptr<runtime::Device> device_;
