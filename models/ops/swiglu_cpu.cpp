@@ -1,6 +1,6 @@
 #include "models/ops/swiglu.hpp"
 
-#include "models/ops/few_pieces.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
 #include "runtime/compute_pool.hpp"
 

@@ -1,4 +1,4 @@
-#include "models/ops/few_pieces.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/tanh.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/dtype.hpp"
