@@ -10,7 +10,7 @@
 // An error is thrown on the loop, as one message with rank, device and operation. Loop thread only.
 #pragma once
 
-#include "collectives/communicator_source.hpp"
+#include "collectives/communicator_factory.hpp"
 #include "collectives/nccl_phases.hpp"
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace ranvier::collectives {
 
-class NcclColumn final : public CommunicatorSource {
+class NcclColumn final : public CommunicatorFactory {
  public:
   using Ways = std::array<NcclMode, 3>;  ///< by Collective
 

@@ -7,7 +7,7 @@
 // Loop thread only. Errors are thrown on the loop, with rank, device, and the ranks of the communicator.
 #pragma once
 
-#include "collectives/communicator_source.hpp"
+#include "collectives/communicator_factory.hpp"
 #include "collectives/nccl_library.hpp"
 #include "collectives/nccl_steps.hpp"
 #include "runtime/device.hpp"

@@ -82,7 +82,7 @@ class PhantomNccl::Member final : public Communicator {
   std::deque<UnderWay> under_way_;
 };
 
-class PhantomNccl::Source final : public CommunicatorSource {
+class PhantomNccl::Source final : public CommunicatorFactory {
  public:
   Source(PhantomNccl& nccl, runtime::EventLoop& loop, runtime::PhantomDevice* held)
       : nccl_(nccl), loop_(loop), held_(held) {}
@@ -102,7 +102,7 @@ class PhantomNccl::Source final : public CommunicatorSource {
   runtime::PhantomDevice* held_;
 };
 
-std::unique_ptr<CommunicatorSource> PhantomNccl::source(runtime::EventLoop& loop, runtime::PhantomDevice* held) {
+std::unique_ptr<CommunicatorFactory> PhantomNccl::source(runtime::EventLoop& loop, runtime::PhantomDevice* held) {
   return std::make_unique<Source>(*this, loop, held);
 }
 

@@ -9,7 +9,7 @@
 // One per cluster, one thread.
 #pragma once
 
-#include "collectives/communicator_source.hpp"
+#include "collectives/communicator_factory.hpp"
 #include "collectives/nccl_steps.hpp"
 #include "runtime/virtual_cluster.hpp"
 
@@ -35,8 +35,8 @@ class PhantomNccl {
 
   /// For the column of one rank, whose loop that is. What it makes, this outlives.
   /// `held`: the rank's device, if it computes nothing while the rank is in an operation; null: both overlap.
-  [[nodiscard]] std::unique_ptr<CommunicatorSource> source(runtime::EventLoop& loop,
-                                                           runtime::PhantomDevice* held = nullptr);
+  [[nodiscard]] std::unique_ptr<CommunicatorFactory> source(runtime::EventLoop& loop,
+                                                            runtime::PhantomDevice* held = nullptr);
 
  private:
   class Source;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/states/unit_shardings.hpp"
-#include "collectives/communicator_source.hpp"
+#include "collectives/communicator_factory.hpp"
 #include "collectives/shard.hpp"
 
 #include <array>
@@ -15,7 +15,7 @@ struct ColumnOptions {
   UnitShardings sharding;
   std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
-  collectives::CommunicatorSource* source = nullptr;  ///< null: communicators run plans over the transport
+  collectives::CommunicatorFactory* source = nullptr;  ///< null: communicators run plans over the transport
   bool packs =
       false;  ///< the source may take contiguous parts only, and needs memory to pack those that lie in runs
 };

@@ -1,5 +1,5 @@
 // Sums of a tied unit's gradients on their way from one stage to the other, where columns that reduce equal numbers may
-// round differently (CommunicatorSource::sums_alike()): the rank of the first stage sends what its column left of a
+// round differently (CommunicatorFactory::sums_alike()): the rank of the first stage sends what its column left of a
 // bucket, and the rank of the same row on the other stage takes it instead of its own. So both have the same bits.
 // Loop thread only.
 #pragma once

@@ -57,7 +57,7 @@ class PredictedJob {
     std::unique_ptr<runtime::PhantomDevice> device;
     std::vector<std::unique_ptr<runtime::StagedTransport>>
         staged;  // its own and those of its twins, where there are
-    std::unique_ptr<collectives::CommunicatorSource> source;
+    std::unique_ptr<collectives::CommunicatorFactory> source;
     std::unique_ptr<Rank> rank;
     const EquivalentConsensus* consensus = nullptr;  // of a rank that stands for others
     Moment before, after;                            ///< the step that is reported

@@ -43,7 +43,7 @@ void NcclConnection::choose() {
   if (run_.speaks() && run_.session.ranks() > 1 && !choice_.line.empty()) fmt::print("{}\n", choice_.line);
 }
 
-collectives::CommunicatorSource* NcclConnection::prepare(std::span<const int> column) {
+collectives::CommunicatorFactory* NcclConnection::prepare(std::span<const int> column) {
   if (!choice_.nccl) return nullptr;
   const auto& names = run_.options.trainer.algorithms;
   column_ = std::make_unique<collectives::NcclColumn>(

@@ -25,7 +25,7 @@ class NcclConnection {
   /// Opens NCCL, asks what all ranks have, and decides. Says on rank 0 what was chosen.
   void choose();
   /// Without effect where plans carry out collectives: communicators for actors, to be made by connect().
-  [[nodiscard]] collectives::CommunicatorSource* prepare(std::span<const int> column);
+  [[nodiscard]] collectives::CommunicatorFactory* prepare(std::span<const int> column);
   /// Makes them; blocks. No pinned memory can be taken from here on.
   void connect();
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t message_bytes = 256;
 
 /// Columns that may round differently.
-class OtherSums final : public collectives::CommunicatorSource {
+class OtherSums final : public collectives::CommunicatorFactory {
  public:
   std::unique_ptr<collectives::Communicator> communicator(collectives::TeamKind, int,
                                                           collectives::PlanCommunicator::Options) override {
@@ -78,7 +78,7 @@ actors::TrainerOptions options_of(int stages, int rows, DType dtype) {
 
 struct Job {
   explicit Job(const actors::TrainerOptions& options, std::uint64_t seed,
-               collectives::CommunicatorSource* source = nullptr)
+               collectives::CommunicatorFactory* source = nullptr)
       : architecture(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
         grid(architecture, options, seed) {
     for (std::size_t r = 0; r < grid.size(); ++r) {
@@ -158,8 +158,8 @@ TEST_CASE("two stages end with the same sum, message by message, whatever order 
 
 TEST_CASE("where columns may round differently the first stage sends what its column left, and nobody else does") {
   OtherSums other;
-  for (collectives::CommunicatorSource* const source : {static_cast<collectives::CommunicatorSource*>(nullptr),
-                                                        static_cast<collectives::CommunicatorSource*>(&other)}) {
+  for (collectives::CommunicatorFactory* const source : {static_cast<collectives::CommunicatorFactory*>(nullptr),
+                                                         static_cast<collectives::CommunicatorFactory*>(&other)}) {
     Job job(options_of(2, 2, DType::f32), 8, source);
     for (const auto& stage : job.stages) {
       for (std::size_t u = 0; u < stage->rank().units().size(); ++u)

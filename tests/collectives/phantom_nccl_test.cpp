@@ -44,7 +44,7 @@ PlanCommunicator::Options options_of(const Topology& topology, int me, std::vect
 Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclMode way) {
   runtime::VirtualCluster cluster({.node_of = topology.node_of, .links = {fast, slow}});
   PhantomNccl nccl(cluster, {way, way, way});
-  std::vector<std::unique_ptr<CommunicatorSource>> sources;
+  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
   std::vector<int> ranks(std::size_t(topology.ranks()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -124,7 +124,7 @@ TEST_CASE("an operation of NCCL begins when its last rank does, and after the on
   const Topology topology = Topology::regular(2, 1);
   runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {fast, {}}});
   PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
-  std::vector<std::unique_ptr<CommunicatorSource>> sources;
+  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
   for (const int rank : {0, 1}) {
     sources.push_back(nccl.source(cluster.loop(rank)));
@@ -164,7 +164,7 @@ TEST_CASE(
     const ByBytes costs;
     std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;
     std::vector<std::unique_ptr<runtime::Stream>> streams;
-    std::vector<std::unique_ptr<CommunicatorSource>> sources;
+    std::vector<std::unique_ptr<CommunicatorFactory>> sources;
     std::vector<std::unique_ptr<Communicator>> members;
     for (const int rank : {0, 1}) {
       devices.push_back(make_phantom_device(cluster.time(), cluster.cores(rank), cluster.space(),

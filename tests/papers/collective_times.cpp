@@ -64,7 +64,7 @@ double by_nccl(const Job& job, NcclMode way) {
   runtime::VirtualCluster cluster = cluster_of(job);
   PhantomNccl nccl(cluster, {way, way, way});
   const std::vector<int> ranks = all_ranks(job);
-  std::vector<std::unique_ptr<CommunicatorSource>> sources;
+  std::vector<std::unique_ptr<CommunicatorFactory>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
   for (const int rank : ranks) {
     sources.push_back(nccl.source(cluster.loop(rank)));

@@ -8,9 +8,9 @@
 
 namespace ranvier::collectives {
 
-class CommunicatorSource {
+class CommunicatorFactory {
  public:
-  virtual ~CommunicatorSource() = default;
+  virtual ~CommunicatorFactory() = default;
 
   /// `number` tells the communicators of a rank apart, the same on all ranks. The source outlives what it makes.
   [[nodiscard]] virtual std::unique_ptr<Communicator> communicator(TeamKind team, int number,
