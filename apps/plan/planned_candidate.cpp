@@ -72,9 +72,9 @@ void read_device_flags(const std::vector<GivenFlag>& flags, DeviceOptions& devic
                               : flag.value == "staged" ? PointToPoint::staged
                                                        : PointToPoint::automatic;
     if (flag.name == "collectives")
-      device.collectives = flag.value == "nccl"    ? CollectiveCarrier::nccl
-                           : flag.value == "plans" ? CollectiveCarrier::plans
-                                                   : CollectiveCarrier::automatic;
+      device.collectives = flag.value == "nccl"    ? CollectiveBackend::nccl
+                           : flag.value == "plans" ? CollectiveBackend::plans
+                                                   : CollectiveBackend::automatic;
   }
 }
 
@@ -179,7 +179,7 @@ SpaceOptions Planner::space() const {
                        .batch_size = batch_size_,
                        .apart = profile_->gpu,
                        .files = is_given("nvme") && profile_->disk > 0,
-                       .nccl = profile_->gpu && device_.collectives != CollectiveCarrier::plans,
+                       .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
                        .given = {}};
   for (const GivenFlag& flag : given_) options.given[flag.name] = flag.value;
   return options;

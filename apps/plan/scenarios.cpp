@@ -86,7 +86,7 @@ void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
          "--no-overlap is about GPUs that wait for collectives of NCCL, and the profile {} is of processors: leave "
          "it out",
          profile.name);
-  if (const std::string* carrier = given_value(options, "collectives"); carrier != nullptr && *carrier == "plans")
+  if (const std::string* backend = given_value(options, "collectives"); backend != nullptr && *backend == "plans")
     fail(ErrorCode::usage,
          "--no-overlap with --collectives plans: it is about GPUs that wait for collectives of NCCL: leave one of "
          "them out");

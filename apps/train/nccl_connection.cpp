@@ -20,7 +20,7 @@ void NcclConnection::open() {
     try {
       library_ = collectives::open_nccl();
     } catch (const Error& error) {
-      if (run_.options.device.collectives == CollectiveCarrier::nccl) throw;
+      if (run_.options.device.collectives == CollectiveBackend::nccl) throw;
       obstacle_ = error.what();
     }
   } else {

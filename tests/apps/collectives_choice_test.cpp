@@ -67,7 +67,7 @@ TEST_CASE("ranks of a column that share a GPU leave collectives to plans, or nee
   situation.gpus = {1, 2, 1, 2};  // stages of a row: no communicator has both
   CHECK(choose_collectives(options, situation).nccl);
   situation.gpus = {1, 1, 1, 1};
-  options.device.collectives = CollectiveCarrier::nccl;
+  options.device.collectives = CollectiveBackend::nccl;
   CHECK_THROWS_WITH_AS(
       (void)choose_collectives(options, situation),
       "--collectives nccl, but ranks 0 and 1 share a GPU, which NCCL 2.28.9 refuses: give each rank a GPU "
@@ -87,10 +87,10 @@ TEST_CASE("where NCCL is missing plans take over with the reason, and it is refu
   situation.obstacle.clear();
   CHECK(choose_collectives(options, situation).line ==
         "collectives: plans over messages, since some ranks have no NCCL, or another one");
-  options.device.collectives = CollectiveCarrier::nccl;
+  options.device.collectives = CollectiveBackend::nccl;
   CHECK_THROWS_WITH_AS((void)choose_collectives(options, situation),
                        doctest::Contains("install the same NCCL everywhere"), Error);
-  options.device.collectives = CollectiveCarrier::plans;
+  options.device.collectives = CollectiveBackend::plans;
   CHECK(choose_collectives(options, every_rank_its_own(2)).line == "collectives: plans over messages");
 }
 

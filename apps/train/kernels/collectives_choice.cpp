@@ -73,7 +73,7 @@ std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituatio
 }  // namespace
 
 void check_collectives(const TrainOptions& options) {
-  if (options.device.collectives != CollectiveCarrier::nccl) return;
+  if (options.device.collectives != CollectiveBackend::nccl) return;
   if (!runtime::with_nccl)
     fail(ErrorCode::usage,
          "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
@@ -87,13 +87,13 @@ CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSitu
   if (!may_use_nccl(options)) return {false, "collectives: plans over messages"};
   const auto found = obstacle(options, situation);
   if (!found) return {true, "collectives: NCCL " + collectives::nccl_version_text(*situation.version)};
-  if (options.device.collectives == CollectiveCarrier::nccl) refuse(*found);
+  if (options.device.collectives == CollectiveBackend::nccl) refuse(*found);
   return {false, fmt::format("collectives: plans over messages, since {}", found->reason)};
 }
 
 bool may_use_nccl(const TrainOptions& options) {
   return options.device.device == DeviceFlag::cuda && options.trainer.grid.g_data > 1 &&
-         options.device.collectives != CollectiveCarrier::plans;
+         options.device.collectives != CollectiveBackend::plans;
 }
 
 bool nccl_needs_staging(const TrainOptions& options, bool nccl) {

@@ -259,9 +259,9 @@ OptionTable declare(Asked& asked) {
   table.add({"collectives", "MODE",
              "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible. NCCL also runs "
              "an algorithm that --all-reduce and the like name",
-             choice<CollectiveCarrier>(device_options.collectives, {{"auto", CollectiveCarrier::automatic},
-                                                                    {"nccl", CollectiveCarrier::nccl},
-                                                                    {"plans", CollectiveCarrier::plans}})});
+             choice<CollectiveBackend>(device_options.collectives, {{"auto", CollectiveBackend::automatic},
+                                                                    {"nccl", CollectiveBackend::nccl},
+                                                                    {"plans", CollectiveBackend::plans}})});
   table.add({"products", "MODE",
              "Matrix multiplications on a GPU in half precision: measured: benchmark cuBLASLt's algorithms before "
              "the first step; first: use its first proposal, the same in every run",

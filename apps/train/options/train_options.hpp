@@ -90,7 +90,7 @@ enum class PointToPoint {
 };
 
 /// Who carries out collectives on GPUs.
-enum class CollectiveCarrier {
+enum class CollectiveBackend {
   automatic,  ///< NCCL where it can
   nccl,
   plans,
@@ -100,7 +100,7 @@ struct DeviceOptions {
   DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;  ///< of cuda; none: the local rank's, in turn
   PointToPoint point_to_point = PointToPoint::automatic;
-  CollectiveCarrier collectives = CollectiveCarrier::automatic;
+  CollectiveBackend collectives = CollectiveBackend::automatic;
   bool measures_products = true;  ///< on a GPU; models/ops/product_choice.hpp
   std::string products_file;      ///< remembers what was measured; empty: nothing does
   models::AttentionKernels attention = models::AttentionKernels::measured;  ///< as asked for; attention_choice.hpp
