@@ -117,8 +117,8 @@ Tiers::Tiers(runtime::EventLoop& loop, runtime::Device& device, const TierPlan& 
       files_ = std::make_unique<FileTier>(
           loop, FileTierOptions{.directories = files.directories, .rank = rank, .checksums = files.checksums});
     }
-    pool_ = std::make_unique<HostPool>(loop, "between device and files", TierPlan::staging_slot_bytes,
-                                       TierPlan::staging_slots);
+    pool_ = std::make_unique<StagingPool>(loop, "between device and files", TierPlan::staging_slot_bytes,
+                                          TierPlan::staging_slots);
     pool_->start(arena, plan.staging());
   }
   for (const TierPlan::Item& item : plan.items()) {

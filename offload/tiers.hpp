@@ -13,7 +13,7 @@
 // lies behind it up to the next one, so records begin on blocks. Loop thread only.
 #pragma once
 
-#include "offload/host_pool.hpp"
+#include "offload/staging_pool.hpp"
 #include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
 #include "runtime/device.hpp"
@@ -146,7 +146,7 @@ class Tiers {
   bool host_addressable_;  // device memory, by the file system
   std::unique_ptr<runtime::Stream> fetch_stream_, store_stream_;
   std::vector<Holding> places_;  // by region
-  std::unique_ptr<HostPool> pool_;
+  std::unique_ptr<StagingPool> pool_;
   std::unique_ptr<NvmeTier> files_;
 };
 

@@ -5,7 +5,7 @@
 //
 // One JSON line per pass. The first pass of writing takes space that was never written and is not printed.
 #include "offload/file_tier.hpp"
-#include "offload/host_pool.hpp"
+#include "offload/staging_pool.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/device.hpp"
@@ -24,7 +24,7 @@
 using namespace ranvier;
 using namespace ranvier::runtime;
 using offload::FileTier;
-using offload::HostPool;
+using offload::StagingPool;
 
 namespace {
 
@@ -32,7 +32,7 @@ constexpr std::size_t transfer_bytes = std::size_t{16} << 20;
 constexpr std::size_t transfers_at_a_time = 8;
 
 /// Moves every transfer of the region through a slot of the pool.
-double seconds_of_pass(AsioLoop& loop, HostPool& pool, std::size_t transfers,
+double seconds_of_pass(AsioLoop& loop, StagingPool& pool, std::size_t transfers,
                        const std::function<void(std::size_t transfer, std::size_t slot, Handler done)>& move) {
   std::size_t left = transfers;
   const auto begin = std::chrono::steady_clock::now();
@@ -64,7 +64,7 @@ int run(int argc, char** argv) {
   const auto device = make_cpu_device({});
   AsioLoop loop;
   FileTier tier(loop, options);
-  HostPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
+  StagingPool pool(loop, "staging", transfer_bytes, transfers_at_a_time);
   const offload::Region region = tier.reserve(MemoryKind::optimizer, "states", transfers * transfer_bytes);
   MemoryPlan plan;
   tier.plan(plan);

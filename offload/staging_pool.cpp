@@ -1,4 +1,4 @@
-#include "offload/host_pool.hpp"
+#include "offload/staging_pool.hpp"
 
 #include "runtime/error.hpp"
 
@@ -7,34 +7,34 @@
 
 namespace ranvier::offload {
 
-HostPool::HostPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots)
+StagingPool::StagingPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots)
     : loop_(loop), name_(std::move(name)), slot_bytes_(Tier::whole_blocks(slot_bytes)), taken_(slots, false) {
   expect(slots > 0, "the pool {} has no slots: nobody would ever get one", name_);
   for (std::size_t slot = slots; slot-- > 0;) free_.push_back(slot);
 }
 
-void HostPool::plan(runtime::MemoryPlan& plan) {
+void StagingPool::plan(runtime::MemoryPlan& plan) {
   item_ = plan.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name_, slot_bytes_, slots()});
 }
 
-void HostPool::start(const runtime::Arena& arena, runtime::MemoryId item) {
+void StagingPool::start(const runtime::Arena& arena, runtime::MemoryId item) {
   arena_ = &arena;
   item_ = item;
 }
 
-void HostPool::acquire(Granted granted) {
+void StagingPool::acquire(Granted granted) {
   line_.push_back(std::move(granted));
   grant();
 }
 
-void HostPool::release(std::size_t slot) {
+void StagingPool::release(std::size_t slot) {
   expect(slot < slots() && taken_[slot], "slot {} of the pool {} is released, and nobody has it", slot, name_);
   taken_[slot] = false;
   free_.push_back(slot);
   grant();
 }
 
-void HostPool::grant() {
+void StagingPool::grant() {
   while (!line_.empty() && !free_.empty()) {
     const std::size_t slot = free_.back();
     free_.pop_back();
@@ -45,7 +45,7 @@ void HostPool::grant() {
   }
 }
 
-std::span<std::byte> HostPool::slot(std::size_t index) const {
+std::span<std::byte> StagingPool::slot(std::size_t index) const {
   expect(arena_ != nullptr, "a slot of the pool {} before it has started", name_);
   return {arena_->slot(item_, index), slot_bytes_};
 }

@@ -1,7 +1,7 @@
 // Staging memory of fixed size: equal slots of pinned host memory that transfers of any amount pass through
 // (ZeRO-Infinity §6.3, "pinned memory management layer"). Who wants a slot waits in line; nothing is allocated.
 //
-//   HostPool pool(loop, "staging", bytes, 4);
+//   StagingPool pool(loop, "staging", bytes, 4);
 //   pool.plan(plan);
 //   pool.start(arena);
 //   pool.acquire([&](std::size_t slot) { tier.fetch(region, 0, pool.slot(slot), [&, slot] { …; pool.release(slot);
@@ -23,12 +23,12 @@
 
 namespace ranvier::offload {
 
-class HostPool {
+class StagingPool {
  public:
   using Granted = std::function<void(std::size_t slot)>;
 
   /// Slots of Tier::whole_blocks(slot_bytes).
-  HostPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots);
+  StagingPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots);
 
   void plan(runtime::MemoryPlan& plan);
   /// `arena` is made from the plan and outlives the pool.

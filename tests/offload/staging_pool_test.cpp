@@ -1,4 +1,4 @@
-#include "offload/host_pool.hpp"
+#include "offload/staging_pool.hpp"
 
 #include "runtime/device.hpp"
 #include "runtime/error.hpp"
@@ -17,7 +17,7 @@ using namespace ranvier::runtime;
 
 TEST_CASE("a pool's slots are equal, whole blocks, and all that it adds to the plan") {
   Simulation simulation(1, {});
-  HostPool pool(simulation.loop(0), "staging", 5000, 3);
+  StagingPool pool(simulation.loop(0), "staging", 5000, 3);
   const auto device = make_inline_device();
   MemoryPlan plan;
   plan.add({MemoryKind::messages, MemorySpace::pinned, "odd", 65, 1});
@@ -31,7 +31,7 @@ TEST_CASE("a pool's slots are equal, whole blocks, and all that it adds to the p
     CHECK(reinterpret_cast<std::uintptr_t>(pool.slot(slot).data()) % Tier::block_bytes == 0);
   }
   CHECK(pool.slot(1).data() == pool.slot(0).data() + 8192);
-  CHECK_THROWS_AS(HostPool(simulation.loop(0), "none", 4096, 0), Error);
+  CHECK_THROWS_AS(StagingPool(simulation.loop(0), "none", 4096, 0), Error);
 }
 
 TEST_CASE("slots are granted in the order of asking, one to each, and never more than there are") {
@@ -41,7 +41,7 @@ TEST_CASE("slots are granted in the order of asking, one to each, and never more
     EventLoop& loop = simulation.loop(0);
     constexpr int asks = 100;
     std::mt19937_64 random(seed);
-    HostPool pool(loop, "staging", 4096, 1 + seed % 4);
+    StagingPool pool(loop, "staging", 4096, 1 + seed % 4);
     std::vector<int> granted;
     std::vector<bool> taken(pool.slots(), false);
     for (int ask = 0; ask < asks; ++ask) {
@@ -65,7 +65,7 @@ TEST_CASE("slots are granted in the order of asking, one to each, and never more
 
 TEST_CASE("a slot that nobody has cannot be released") {
   Simulation simulation(1, {});
-  HostPool pool(simulation.loop(0), "staging", 4096, 2);
+  StagingPool pool(simulation.loop(0), "staging", 4096, 2);
   CHECK_THROWS_AS(pool.release(0), Error);
   CHECK_THROWS_AS(pool.release(2), Error);
 }
