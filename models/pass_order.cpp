@@ -36,13 +36,13 @@ OrderedPass forward_pass(const StageLayout& layout, int slot) {
   return pass;
 }
 
-OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area) {
+OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeBuffer& area) {
   OrderedPass pass;
   const std::size_t front = layout.first_backward_layer();
   for (std::size_t s = layout.segments().size(); s-- > 0;) {
     const Segment& segment = layout.segments()[s];
     if (segment.end <= front) break;
-    const bool held = area.holds == RecomputeArea::Holds{slot, s, layout.slice()};
+    const bool held = area.holds == RecomputeBuffer::Holds{slot, s, layout.slice()};
     if (layout.recomputes() && !held) append_forward(pass.steps, layout, segment, true);
     const bool neighbour_waits = s == 0 && layout.sends_gradients();
     const bool weights_follow = neighbour_waits || layout.defers();

@@ -18,7 +18,7 @@
 namespace ranvier::models {
 
 /// The segment whose forward pass the recompute area holds, and of which slot; none: of none.
-struct RecomputeArea {
+struct RecomputeBuffer {
   struct Holds {
     int slot = 0;
     std::size_t segment = 0;
@@ -28,19 +28,19 @@ struct RecomputeArea {
   };
   std::optional<Holds> holds;
 
-  friend bool operator==(const RecomputeArea&, const RecomputeArea&) = default;
+  friend bool operator==(const RecomputeBuffer&, const RecomputeBuffer&) = default;
 };
 
 struct OrderedPass {
   StageLayout::Pass steps;
-  RecomputeArea area;  ///< after them
+  RecomputeBuffer area;  ///< after them
 };
 
 [[nodiscard]] OrderedPass forward_pass(const StageLayout& layout, int slot);
 
 /// Down to StageLayout::first_backward_layer(), without weight gradients that wait. Where a neighbour waits for the
 /// input gradient, those of the frontmost segment come before its weight gradients. `area`: before the pass.
-[[nodiscard]] OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeArea& area);
+[[nodiscard]] OrderedPass backward_pass(const StageLayout& layout, int slot, const RecomputeBuffer& area);
 
 /// The weight gradients that waited, from the back.
 [[nodiscard]] StageLayout::Pass weights_pass(const StageLayout& layout);

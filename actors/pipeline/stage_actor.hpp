@@ -142,11 +142,11 @@ class StageActor final : public Actor {
   Done done_;
   SliceOrder order_;
   bool running_ = false;
-  bool queueing_ = false;       // a pass began, and not all of its steps are queued
-  int queued_ = 0;              // passes whose steps are all queued and not all done
-  models::RecomputeArea area_;  // after the passes that were announced
-  std::deque<Pass> passes_;     // announced passes that are not queued as a whole; the first one may be in part
-  std::deque<Pass> waiting_;    // weight gradients that wait, and are announced; the first ones may be partly done
+  bool queueing_ = false;         // a pass began, and not all of its steps are queued
+  int queued_ = 0;                // passes whose steps are all queued and not all done
+  models::RecomputeBuffer area_;  // after the passes that were announced
+  std::deque<Pass> passes_;       // announced passes that are not queued as a whole; the first one may be in part
+  std::deque<Pass> waiting_;  // weight gradients that wait, and are announced; the first ones may be partly done
   bool awaits_weights_ = false;
   bool looks_ = false, looked_ = false;  // at messages, before weight gradients
   std::vector<std::vector<int>> kept_;   // by slice and deferred place: the microbatch whose last segment is there

@@ -71,7 +71,7 @@ TEST_CASE("a backward pass right behind its forward pass has the last segment st
   const auto one = forward_pass(layout, 1), two = forward_pass(layout, 2);
   CHECK(text(layout, backward_pass(layout, 1, one.area).steps) == "b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
   CHECK(text(layout, backward_pass(layout, 1, two.area).steps) == "r2 r3 b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
-  CHECK(backward_pass(layout, 1, one.area).area == models::RecomputeArea{});
+  CHECK(backward_pass(layout, 1, one.area).area == models::RecomputeBuffer{});
 }
 
 TEST_CASE("weight gradients that wait are a pass of their own, and segments are computed again once for both") {
@@ -128,7 +128,7 @@ TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies
       CAPTURE(recompute);
       const StageLayout layout = layout_of(layers, recompute);
       std::vector<bool> forward_done(3, false);
-      models::RecomputeArea area;
+      models::RecomputeBuffer area;
       // The slot and segment whose activations the area has, worked out from the steps alone.
       std::optional<std::pair<int, std::size_t>> in_area;
       const auto segment_of = [&](std::size_t layer) {
