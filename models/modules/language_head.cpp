@@ -1,7 +1,7 @@
 #include "models/modules/language_head.hpp"
 
 #include "models/memory_layout.hpp"
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/modules/layer_call.hpp"
@@ -20,7 +20,7 @@ namespace {
 /// P stored rows of the token table.
 struct Arrays {
   Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
-         const Precision& precision, const MicrobatchShape& shape, const ChosenRows& choice) {
+         const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
     const std::size_t N = choice.chosen > 0 ? choice.rows() : rows(shape);
     const std::size_t C = table.channels, element = size_of(precision.compute);
     norm = final_norm.plan(saved, deferred, N, shape.saved);
@@ -118,7 +118,7 @@ class LanguageHead final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte*) override {
     const Arrays at = arrays(call);
     const EvalOutputs& details = call.details;
-    const ChosenRows choice = choice_of(call.shape);
+    const TargetRows choice = choice_of(call.shape);
     if (!chooses()) {
       compute_logits(call, at, input);
       if (!last_tile(call)) return;
@@ -157,7 +157,7 @@ class LanguageHead final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     if (!chooses()) return compute_input_gradient(call, at, input, input_gradient);
-    const ChosenRows choice = choice_of(call.shape);
+    const TargetRows choice = choice_of(call.shape);
     compute_input_gradient(with_rows(call, call.shape.samples, static_cast<int>(choice.chosen)), at,
                            call.saved + at.input, call.workspace + at.d_input);
     if (input_gradient == nullptr || !last_tile(call)) return;
@@ -176,7 +176,7 @@ class LanguageHead final : public Layer {
   bool chooses() const { return targets_ > 0; }
 
   /// Without chosen rows where all are computed.
-  ChosenRows choice_of(const MicrobatchShape& shape) const {
+  TargetRows choice_of(const MicrobatchShape& shape) const {
     return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions),
             static_cast<std::size_t>(std::min(targets_, shape.positions))};
   }
@@ -307,7 +307,7 @@ class LanguageHead final : public Layer {
     return arrays_of(call.shape);
   }
   Arrays arrays_of(const MicrobatchShape& shape) const { return arrays_of(shape, choice_of(shape)); }
-  Arrays arrays_of(const MicrobatchShape& shape, const ChosenRows& choice) const {
+  Arrays arrays_of(const MicrobatchShape& shape, const TargetRows& choice) const {
     return {table_, norm_, transform_, precision_, shape, choice};
   }
 

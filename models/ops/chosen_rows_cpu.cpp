@@ -1,5 +1,5 @@
 #include "models/ops/bad_token.hpp"
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "runtime/compute_pool.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 /// Calls f(row of [B, F], row of [B, T]) for each chosen one, on the pool's threads.
 template <typename F>
-void for_each_row(runtime::ComputePool& pool, const ChosenRows& shape, const std::int32_t* places, const F& f) {
+void for_each_row(runtime::ComputePool& pool, const TargetRows& shape, const std::int32_t* places, const F& f) {
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(shape.rows(), thread, threads);
     for (std::size_t row = share.begin; row < share.end; ++row)
@@ -20,7 +20,7 @@ void for_each_row(runtime::ComputePool& pool, const ChosenRows& shape, const std
 
 }  // namespace
 
-void choose_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, std::int32_t* places,
+void choose_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, std::int32_t* places,
                      std::int32_t* chosen_targets, const std::int32_t* targets) {
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(shape.samples, thread, threads);
@@ -40,7 +40,7 @@ void choose_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, std::i
   });
 }
 
-void gather_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, void* to, const void* from,
+void gather_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, void* to, const void* from,
                      const std::int32_t* places, std::size_t row_bytes) {
   for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
     std::memcpy(static_cast<std::byte*>(to) + row * row_bytes,
@@ -48,7 +48,7 @@ void gather_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, void* 
   });
 }
 
-void scatter_rows_cpu(runtime::ComputePool& pool, const ChosenRows& shape, void* to, const void* from,
+void scatter_rows_cpu(runtime::ComputePool& pool, const TargetRows& shape, void* to, const void* from,
                       const std::int32_t* places, std::size_t row_bytes) {
   for_each_row(pool, shape, places, [&](std::size_t row, std::size_t place) {
     std::memcpy(static_cast<std::byte*>(to) + place * row_bytes,

@@ -2,7 +2,7 @@
 // before it knows where its own belong. Rows are copied in words as wide as they allow.
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/cuda_vector.cuh"
 #include "runtime/cuda_native.hpp"
@@ -14,7 +14,7 @@ namespace {
 constexpr int threads = 128;
 
 __global__ void __launch_bounds__(threads)
-    choose_kernel(ChosenRows shape, std::int32_t* places, std::int32_t* chosen_targets, const std::int32_t* targets,
+    choose_kernel(TargetRows shape, std::int32_t* places, std::int32_t* chosen_targets, const std::int32_t* targets,
                   volatile unsigned long long* bad_place) {
   __shared__ std::int32_t counts[threads];
   const int T = static_cast<int>(shape.positions), run = (T - 1) / threads + 1;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads)
 
 template <bool scatters, typename Word>
 __global__ void __launch_bounds__(threads)
-    copy_kernel(ChosenRows shape, Word* to, const Word* from, const std::int32_t* places, std::size_t words) {
+    copy_kernel(TargetRows shape, Word* to, const Word* from, const std::int32_t* places, std::size_t words) {
   const std::size_t at = std::size_t{blockIdx.x} * threads + threadIdx.x;
   const std::size_t row = at / words, word = at % words;
   if (row >= shape.samples * shape.chosen) return;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <bool scatters>
-void copy_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void copy_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                const std::int32_t* places, std::size_t row_bytes) {
   if (shape.rows() == 0 || row_bytes == 0) return;
   const auto copy_words = [&](auto word) {
@@ -78,7 +78,7 @@ void copy_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, co
 
 }  // namespace
 
-void choose_rows_cuda(runtime::StreamView stream, const ChosenRows& shape, std::int32_t* places,
+void choose_rows_cuda(runtime::StreamView stream, const TargetRows& shape, std::int32_t* places,
                       std::int32_t* chosen_targets, const std::int32_t* targets) {
   if (shape.all() == 0) return;
   auto* const bad_place = cuda::bad_token_place(cuda::TokenUse::targets);
@@ -89,12 +89,12 @@ void choose_rows_cuda(runtime::StreamView stream, const ChosenRows& shape, std::
   });
 }
 
-void gather_rows_cuda(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void gather_rows_cuda(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                       const std::int32_t* places, std::size_t row_bytes) {
   copy_rows<false>(stream, shape, to, from, places, row_bytes);
 }
 
-void scatter_rows_cuda(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void scatter_rows_cuda(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                        const std::int32_t* places, std::size_t row_bytes) {
   copy_rows<true>(stream, shape, to, from, places, row_bytes);
 }

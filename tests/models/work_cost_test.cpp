@@ -1,4 +1,4 @@
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
@@ -395,7 +395,7 @@ TEST_CASE("cross entropy costs its logits, once more for their gradient") {
 
 TEST_CASE("chosen rows cost themselves and their places") {
   constexpr std::size_t B = 2, T = 5, F = 2, row = 3;
-  const ChosenRows shape{.samples = B, .positions = T, .chosen = F};
+  const TargetRows shape{.samples = B, .positions = T, .chosen = F};
   CostedRun choose(DType::i32), gather(DType::f16);
   const auto places = choose.writes(B * F), chosen = choose.writes(B * F);
   const auto targets = choose.reads_integers({-1, 3, -1, 4, -1, -1, 2, -1, -1, 5});

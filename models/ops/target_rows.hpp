@@ -12,7 +12,7 @@
 
 namespace ranvier::models {
 
-struct ChosenRows {
+struct TargetRows {
   std::size_t samples = 0;    ///< B
   std::size_t positions = 0;  ///< T, less than 2^31
   std::size_t chosen = 0;     ///< F, at most T
@@ -24,15 +24,15 @@ struct ChosenRows {
 /// places[B, F] = of each sample the positions with a target, in order, then the first ones without (no_target), so
 /// that no two are the same; chosen_targets[B, F] = targets[B, T] of those. The stream fails with ErrorCode::data if
 /// more than F positions of a sample have a target.
-void choose_rows(runtime::StreamView stream, const ChosenRows& shape, std::int32_t* places,
+void choose_rows(runtime::StreamView stream, const TargetRows& shape, std::int32_t* places,
                  std::int32_t* chosen_targets, const std::int32_t* targets);
 
 /// to[B, F] = from[B, T] at these places, in rows of `row_bytes`, an even number.
-void gather_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                  const std::int32_t* places, std::size_t row_bytes);
 
 /// to[B, T] = from[B, F] at these places, zero elsewhere.
-void scatter_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                   const std::int32_t* places, std::size_t row_bytes);
 
 // Their kernels. scatter_rows_…(): at the places alone.

@@ -1,4 +1,4 @@
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 
 #include "models/ops/dispatch.hpp"
 #include "runtime/error.hpp"
@@ -9,20 +9,20 @@
 namespace ranvier::models {
 namespace {
 
-void check(const ChosenRows& shape) {
+void check(const TargetRows& shape) {
   expect(shape.chosen <= shape.positions &&
              shape.positions <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
          "{} of {} positions of a sample", shape.chosen, shape.positions);
 }
 
 /// Of all chosen rows, read and written, and of their places.
-runtime::WorkCost cost_of_rows(const ChosenRows& shape, std::size_t row_bytes) {
+runtime::WorkCost cost_of_rows(const TargetRows& shape, std::size_t row_bytes) {
   return runtime::elementwise_cost(shape.rows() * (2 * row_bytes + sizeof(std::int32_t)));
 }
 
 }  // namespace
 
-void choose_rows(runtime::StreamView stream, const ChosenRows& shape, std::int32_t* places,
+void choose_rows(runtime::StreamView stream, const TargetRows& shape, std::int32_t* places,
                  std::int32_t* chosen_targets, const std::int32_t* targets) {
   check(shape);
   const std::size_t bytes = (shape.all() + 2 * shape.rows()) * sizeof(std::int32_t);
@@ -30,14 +30,14 @@ void choose_rows(runtime::StreamView stream, const ChosenRows& shape, std::int32
                                                chosen_targets, targets);
 }
 
-void gather_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                  const std::int32_t* places, std::size_t row_bytes) {
   check(shape);
   on_device<gather_rows_cpu, gather_rows_cuda>(stream, cost_of_rows(shape, row_bytes), shape, to, from, places,
                                                row_bytes);
 }
 
-void scatter_rows(runtime::StreamView stream, const ChosenRows& shape, void* to, const void* from,
+void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                   const std::int32_t* places, std::size_t row_bytes) {
   check(shape);
   runtime::fill_zero(stream, to, shape.all() * row_bytes);

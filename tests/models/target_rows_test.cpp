@@ -1,4 +1,4 @@
-#include "models/ops/chosen_rows.hpp"
+#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "runtime/error.hpp"
 #include "runtime/philox.hpp"
@@ -20,7 +20,7 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 /// At most `most` of each sample's positions have one.
-Tokens some_targets(const ChosenRows& shape, std::size_t most) {
+Tokens some_targets(const TargetRows& shape, std::size_t most) {
   Tokens targets(shape.all(), no_target);
   const auto key = runtime::philox_key(9, runtime::RandomPurpose::test);
   for (std::size_t b = 0; b < shape.samples; ++b) {
@@ -35,7 +35,7 @@ Tokens some_targets(const ChosenRows& shape, std::size_t most) {
 }  // namespace
 
 TEST_CASE("of each sample the positions with a target are chosen in order, then the first ones without") {
-  for (const ChosenRows& shape : {ChosenRows{3, 40, 7}, {2, 700, 100}, {1, 1, 1}, {2, 5, 5}, {0, 4, 2}}) {
+  for (const TargetRows& shape : {TargetRows{3, 40, 7}, {2, 700, 100}, {1, 1, 1}, {2, 5, 5}, {0, 4, 2}}) {
     CAPTURE(shape.positions);
     const Tokens targets = some_targets(shape, shape.chosen);
     on_every_device([&](runtime::StreamView stream) {
@@ -60,7 +60,7 @@ TEST_CASE("of each sample the positions with a target are chosen in order, then 
 }
 
 TEST_CASE("rows of any even size go to their places and back, and what is at no place is zero") {
-  const ChosenRows shape{3, 37, 6};
+  const TargetRows shape{3, 37, 6};
   const Tokens targets = some_targets(shape, shape.chosen);
   for (const std::size_t row_bytes : {2, 6, 8, 48, 80}) {
     CAPTURE(row_bytes);
@@ -90,7 +90,7 @@ TEST_CASE("rows of any even size go to their places and back, and what is at no 
 }
 
 TEST_CASE("a sample with more targets than there is room for fails the stream, which says of which") {
-  const ChosenRows shape{2, 9, 3};
+  const TargetRows shape{2, 9, 3};
   Tokens targets(shape.all(), no_target);
   for (const std::size_t i : {0, 9, 11, 12, 17}) targets[i] = 5;
   on_one_device([&](runtime::StreamView stream) {
