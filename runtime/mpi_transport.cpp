@@ -1,6 +1,6 @@
 #include "runtime/mpi_transport.hpp"
 
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 #include "runtime/cores.hpp"
 #include "runtime/error.hpp"
 #include "runtime/memory_map.hpp"

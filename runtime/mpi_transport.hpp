@@ -17,7 +17,7 @@
 
 namespace ranvier::runtime {
 
-class BlockingWatch;
+class StartupWatchdog;
 
 /// Whether this MPI reports that it can send and receive GPU memory itself. Call it after MpiSession is made.
 [[nodiscard]] bool mpi_reaches_gpus();
@@ -60,7 +60,7 @@ class MpiSession {
     Duration patience = std::chrono::minutes(10);
     std::string why;                                ///< reason of the patience, for users: "ten times --timeout 60"
     std::function<std::string(int rank)> describe;  ///< null: "rank 1"
-    BlockingWatch* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
+    StartupWatchdog* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
   };
   void set_waiting(Waiting waiting) { waiting_ = std::move(waiting); }
   /// Sends this rank's activity to its peers, if it has a watch. Call it while other ranks may wait for this one.

@@ -11,7 +11,7 @@
 #include "apps/train/run_defaults.hpp"
 #include "apps/train/run.hpp"
 #include "apps/train/stop_signals.hpp"
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 #include "runtime/exit_code.hpp"
 #include "runtime/console.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -35,8 +35,8 @@ namespace ranvier::apps {
 
 namespace {
 
-using runtime::BlockingWatch;
 using runtime::MpiSession;
+using runtime::StartupWatchdog;
 
 TrainOptions parse(const PlannedArguments& given, int ranks, const RunDefaults& defaults) {
   std::vector<const char*> arguments;
@@ -86,7 +86,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
 /// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
 /// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
 /// ever.
-[[noreturn]] void end_all(const char* program, MpiSession& session, BlockingWatch& watch,
+[[noreturn]] void end_all(const char* program, MpiSession& session, StartupWatchdog& watch,
                           const TrainOptions& options, Run* run, LivePage* page, const std::exception& error) {
   using namespace std::chrono_literals;
   watch.rests();
@@ -133,19 +133,19 @@ void open_page(MpiSession& session, const TrainOptions& options, std::optional<L
 }
 
 /// From now on whatever keeps this rank from getting on for the timeout ends it, and other ranks know what it does.
-void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, runtime::Duration timeout,
+void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, runtime::Duration timeout,
                   const std::function<std::string(int)>& describe) {
   using namespace std::chrono_literals;
   session.set_waiting({});
-  watch.emplace(BlockingWatch::Options{.timeout = timeout,
-                                       .who = describe(session.rank()),
-                                       .end =
-                                           [](const std::string& why) {
-                                             runtime::print_stderr(fmt::format("ranvier: error: {}\n", why));
-                                             std::_Exit(exit_code(ErrorCode::device));
-                                           },
-                                       .tell = [&session] { session.tell(); },
-                                       .tell_every = std::clamp<runtime::Duration>(timeout / 4, 50ms, 5s)});
+  watch.emplace(StartupWatchdog::Options{.timeout = timeout,
+                                         .who = describe(session.rank()),
+                                         .end =
+                                             [](const std::string& why) {
+                                               runtime::print_stderr(fmt::format("ranvier: error: {}\n", why));
+                                               std::_Exit(exit_code(ErrorCode::device));
+                                             },
+                                         .tell = [&session] { session.tell(); },
+                                         .tell_every = std::clamp<runtime::Duration>(timeout / 4, 50ms, 5s)});
   session.set_waiting({.patience = 10 * timeout,
                        .why = fmt::format("ten times --timeout {:g}", runtime::seconds(timeout)),
                        .describe = describe,
@@ -153,7 +153,7 @@ void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, runt
 }
 
 /// With the flags' timeout, and the ranks' places in the grid.
-void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, const TrainOptions& options) {
+void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, const TrainOptions& options) {
   const std::chrono::duration<double> timeout(options.run.timeout_seconds);
   watch_set_up(session, watch, std::chrono::duration_cast<runtime::Duration>(timeout), [&options](int rank) {
     return options.run.request == Request::train ? describe_rank(options, rank) : fmt::format("rank {}", rank);
@@ -161,7 +161,7 @@ void watch_set_up(MpiSession& session, std::optional<BlockingWatch>& watch, cons
 }
 
 /// Whoever opens data says which files it reads.
-void tell_reads(const MpiSession& session, BlockingWatch& watch, TrainOptions& options) {
+void tell_reads(const MpiSession& session, StartupWatchdog& watch, TrainOptions& options) {
   const std::chrono::duration<double> timeout(options.run.timeout_seconds);
   const FaultyReads faulty(read_fault_from_environment(), session.rank(),
                            std::chrono::duration_cast<runtime::Duration>(timeout));
@@ -184,7 +184,7 @@ void tell_stopping(LiveRun& run, const TrainOptions& options, const std::string&
            false);
 }
 
-void hear_signals(const MpiSession& session, const BlockingWatch& watch, const TrainOptions& options,
+void hear_signals(const MpiSession& session, const StartupWatchdog& watch, const TrainOptions& options,
                   LivePage* page, std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
@@ -205,7 +205,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   const runtime::StandardOutput output;
   // These outlive the report of an error: handlers of exceptions come before destructors of what is declared here.
   std::optional<MpiSession> session;
-  std::optional<BlockingWatch> watch;
+  std::optional<StartupWatchdog> watch;
   TrainOptions options;
   Job job;
   std::optional<LivePage> page;  // on rank 0, with --serve
@@ -213,7 +213,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
   std::optional<Run> run;
   try {
     session.emplace(argc, argv);
-    watch_set_up(*session, watch, BlockingWatch::Options().timeout,
+    watch_set_up(*session, watch, StartupWatchdog::Options().timeout,
                  [](int rank) { return fmt::format("rank {}", rank); });
     watch->does("reads its flags");
     std::vector<GivenFlag> given;

@@ -5,7 +5,7 @@
 #include "apps/train/options/train_options.hpp"
 #include "apps/train/stop_signals.hpp"
 #include "runtime/asio_loop.hpp"
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 #include "runtime/mpi_transport.hpp"
 
 #include <chrono>
@@ -25,9 +25,9 @@ struct RankRun {
   const Job& job;
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
-  runtime::BlockingWatch& watch;   ///< of what is done outside of the loop
-  StopSignals* signals = nullptr;  ///< null: nothing is trained
-  LiveRun* live = nullptr;         ///< null: nobody watches it (--serve), or this is not rank 0
+  runtime::StartupWatchdog& watch;  ///< of what is done outside of the loop
+  StopSignals* signals = nullptr;   ///< null: nothing is trained
+  LiveRun* live = nullptr;          ///< null: nobody watches it (--serve), or this is not rank 0
   /// Outputs that the flags ask for and that could not be written, with the reason; filled on rank 0.
   std::vector<std::string>& missing;
   std::string id;  ///< 16 hexadecimal digits, the same on all ranks and others in every run

@@ -62,7 +62,7 @@ void check_shared(const RankRun& run) {
 
 }  // namespace
 
-Run::Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, Job& job,
+Run::Run(runtime::MpiSession& session, runtime::StartupWatchdog& watch, TrainOptions options, Job& job,
          StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began)
     : options_(std::move(options)),
       job_(job),

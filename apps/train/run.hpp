@@ -30,7 +30,7 @@ class Run {
 
   /// All but the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`: may be null.
   /// `missing`: as in RankRun.
-  Run(runtime::MpiSession& session, runtime::BlockingWatch& watch, TrainOptions options, Job& job,
+  Run(runtime::MpiSession& session, runtime::StartupWatchdog& watch, TrainOptions options, Job& job,
       StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
   ~Run();
 

@@ -32,7 +32,7 @@ namespace {
 /// While the loop turns, whoever watches what blocks knows that it does.
 class TurningLoop {
  public:
-  TurningLoop(runtime::EventLoop& loop, runtime::BlockingWatch& watch, runtime::Duration timeout)
+  TurningLoop(runtime::EventLoop& loop, runtime::StartupWatchdog& watch, runtime::Duration timeout)
       : loop_(loop), watch_(watch), period_(std::min<runtime::Duration>(timeout / 8, std::chrono::seconds(1))) {
     turn();
   }
@@ -49,7 +49,7 @@ class TurningLoop {
   }
 
   runtime::EventLoop& loop_;
-  runtime::BlockingWatch& watch_;
+  runtime::StartupWatchdog& watch_;
   runtime::Duration period_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -57,12 +57,12 @@ class TurningLoop {
 /// What handlers read while the loop loads, piece by piece: nobody else knows that they are at work.
 class LoadedPieces final : public runtime::ProgressSource {
  public:
-  explicit LoadedPieces(const runtime::BlockingWatch& watch) : watch_(watch) {}
+  explicit LoadedPieces(const runtime::StartupWatchdog& watch) : watch_(watch) {}
   [[nodiscard]] std::string place() const override { return watch_.doing(); }
   [[nodiscard]] std::uint64_t done() const noexcept override { return watch_.parts(); }
 
  private:
-  const runtime::BlockingWatch& watch_;
+  const runtime::StartupWatchdog& watch_;
 };
 
 /// Limit for all ranks together, 128 bytes each: rank 0 holds the spans, and a viewer has to open them.

@@ -23,7 +23,7 @@ FaultyReads::FaultyReads(const std::optional<ReadFault>& fault, int rank, runtim
   if (fault && fault->rank == rank) fault_ = fault;
 }
 
-void FaultyReads::load(runtime::BlockingWatch& watch) {
+void FaultyReads::load(runtime::StartupWatchdog& watch) {
   if (!fault_ || ++pieces_ < fault_->piece) return;
   if (fault_->kind == ReadFault::Kind::load) hang();
   if (fault_->kind != ReadFault::Kind::slow_load) return;
@@ -38,7 +38,7 @@ void FaultyReads::data() const {
   if (fault_ && fault_->kind == ReadFault::Kind::data) hang();
 }
 
-models::UnitSource watched(models::UnitSource source, std::string where, runtime::BlockingWatch& watch,
+models::UnitSource watched(models::UnitSource source, std::string where, runtime::StartupWatchdog& watch,
                            FaultyReads faulty) {
   return [source = std::move(source), where = std::move(where), &watch,
           faulty = std::make_shared<FaultyReads>(faulty)](const models::UnitSpec& unit, std::size_t begin,
@@ -50,7 +50,7 @@ models::UnitSource watched(models::UnitSource source, std::string where, runtime
   };
 }
 
-WatchedSource::WatchedSource(actors::StateSource& source, std::string where, runtime::BlockingWatch& watch,
+WatchedSource::WatchedSource(actors::StateSource& source, std::string where, runtime::StartupWatchdog& watch,
                              FaultyReads faulty)
     : source_(&source), where_(std::move(where)), watch_(&watch), faulty_(faulty) {}
 

@@ -5,7 +5,7 @@
 #include "actors/checkpoint/state_source.hpp"
 #include "apps/train/options/fault.hpp"
 #include "models/unit_source.hpp"
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ class FaultyReads {
   FaultyReads(const std::optional<ReadFault>& fault, int rank, runtime::Duration timeout);
 
   /// Before each piece of weights or states.
-  void load(runtime::BlockingWatch& watch);
+  void load(runtime::StartupWatchdog& watch);
   /// Before each piece of data.
   void data() const;
 
@@ -35,12 +35,13 @@ class FaultyReads {
 
 /// `source`, whose values come from `where`. The watch outlives it.
 [[nodiscard]] models::UnitSource watched(models::UnitSource source, std::string where,
-                                         runtime::BlockingWatch& watch, FaultyReads faulty);
+                                         runtime::StartupWatchdog& watch, FaultyReads faulty);
 
 /// Likewise; `source` outlives it.
 class WatchedSource final : public actors::StateSource {
  public:
-  WatchedSource(actors::StateSource& source, std::string where, runtime::BlockingWatch& watch, FaultyReads faulty);
+  WatchedSource(actors::StateSource& source, std::string where, runtime::StartupWatchdog& watch,
+                FaultyReads faulty);
 
   void will_read(std::span<const actors::StateRange> ranges) override { source_->will_read(ranges); }
   void read(const models::UnitSpec& unit, std::string_view array, std::size_t begin, std::span<float> out) override;
@@ -49,7 +50,7 @@ class WatchedSource final : public actors::StateSource {
  private:
   actors::StateSource* source_;
   std::string where_;
-  runtime::BlockingWatch* watch_;
+  runtime::StartupWatchdog* watch_;
   FaultyReads faulty_;
 };
 

@@ -1,4 +1,4 @@
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 
 #include <fmt/format.h>
 
@@ -44,19 +44,19 @@ std::uint64_t pages_fetched() {
 }  // namespace
 
 /// Work of the process so far, as counted by the system, without the calling thread's CPU time.
-struct BlockingWatch::Account {
+struct StartupWatchdog::Account {
   Duration processor{};
   std::uint64_t bytes = 0, pages = 0;
 };
 
-BlockingWatch::Account BlockingWatch::account() {
+StartupWatchdog::Account StartupWatchdog::account() {
   return {processor_time(RUSAGE_SELF) - processor_time(RUSAGE_THREAD), bytes_passed(), pages_fetched()};
 }
 
-BlockingWatch::BlockingWatch(Options options)
+StartupWatchdog::StartupWatchdog(Options options)
     : options_(std::move(options)), owner_(std::this_thread::get_id()), thread_([this] { look(); }) {}
 
-BlockingWatch::~BlockingWatch() {
+StartupWatchdog::~StartupWatchdog() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -65,12 +65,12 @@ BlockingWatch::~BlockingWatch() {
   thread_.join();
 }
 
-void BlockingWatch::begin(std::string& text, std::string value) {
+void StartupWatchdog::begin(std::string& text, std::string value) {
   text = std::move(value);
   since_ = std::chrono::steady_clock::now();
 }
 
-void BlockingWatch::does(std::string what, int patience) {
+void StartupWatchdog::does(std::string what, int patience) {
   {
     const std::lock_guard lock(mutex_);
     part_.clear();
@@ -82,7 +82,7 @@ void BlockingWatch::does(std::string what, int patience) {
   moved();
 }
 
-void BlockingWatch::about(std::string part) {
+void StartupWatchdog::about(std::string part) {
   {
     const std::lock_guard lock(mutex_);
     begin(part_, std::move(part));
@@ -91,7 +91,7 @@ void BlockingWatch::about(std::string part) {
   moved();
 }
 
-void BlockingWatch::waits_for(std::string whom) {
+void StartupWatchdog::waits_for(std::string whom) {
   {
     const std::lock_guard lock(mutex_);
     if (whom.empty() || whom_.empty()) {
@@ -103,12 +103,12 @@ void BlockingWatch::waits_for(std::string whom) {
   moved();
 }
 
-void BlockingWatch::rests() {
+void StartupWatchdog::rests() {
   const std::lock_guard lock(mutex_);
   begin(what_, {});
 }
 
-void BlockingWatch::moved() {
+void StartupWatchdog::moved() {
   moves_.fetch_add(1, std::memory_order_relaxed);
   if (std::this_thread::get_id() != owner_ || !options_.tell) return;
   const auto now = std::chrono::steady_clock::now();
@@ -117,18 +117,18 @@ void BlockingWatch::moved() {
   options_.tell();
 }
 
-std::string BlockingWatch::doing() const {
+std::string StartupWatchdog::doing() const {
   const std::lock_guard lock(mutex_);
   return what_.empty() ? std::string() : text();
 }
 
-std::string BlockingWatch::text() const {
+std::string StartupWatchdog::text() const {
   const double age = seconds(std::chrono::steady_clock::now() - since_);
   if (!whom_.empty()) return fmt::format("{}: waits for {:.1f} s for {}", what_, age, whom_);
   return fmt::format("{}{}{}, for {:.1f} s", what_, part_.empty() ? "" : ": ", part_, age);
 }
 
-void BlockingWatch::look() {
+void StartupWatchdog::look() {
   const auto period =
       std::clamp<Duration>(options_.timeout / 8, std::chrono::milliseconds(20), std::chrono::seconds(1));
   Account before = account();

@@ -2,7 +2,7 @@
 // timeout, the thread reports no progress and the process does no work: CPU time, bytes read or written, major page
 // faults. Time is counted in checks, so a stopped and continued process has not hung.
 //
-//   BlockingWatch watch({.timeout = 60s, .who = "rank 1", .end = …});
+//   StartupWatchdog watch({.timeout = 60s, .who = "rank 1", .end = …});
 //   watch.does("loads its weights");
 //   for (…) watch.about("h.3 of model.safetensors"), read(…);
 //   watch.rests();
@@ -20,7 +20,7 @@
 
 namespace ranvier::runtime {
 
-class BlockingWatch {
+class StartupWatchdog {
  public:
   struct Options {
     Duration timeout = std::chrono::seconds(60);
@@ -32,10 +32,10 @@ class BlockingWatch {
   };
 
   /// The calling thread is the owner. Watching starts at does().
-  explicit BlockingWatch(Options options);
-  ~BlockingWatch();
-  BlockingWatch(const BlockingWatch&) = delete;
-  BlockingWatch& operator=(const BlockingWatch&) = delete;
+  explicit StartupWatchdog(Options options);
+  ~StartupWatchdog();
+  StartupWatchdog(const StartupWatchdog&) = delete;
+  StartupWatchdog& operator=(const StartupWatchdog&) = delete;
 
   // The owner's thread.
   /// Starts an activity: "loads its weights". It may show no progress for `patience` timeouts.

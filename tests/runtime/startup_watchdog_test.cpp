@@ -1,5 +1,5 @@
 // Whom the watch over a thread that blocks ends, and what it leaves alone.
-#include "runtime/blocking_watch.hpp"
+#include "runtime/startup_watchdog.hpp"
 
 #include <doctest/doctest.h>
 
@@ -19,8 +19,8 @@ constexpr runtime::Duration timeout = 400ms;
 /// A watch that says why it would end the process.
 class Watched {
  public:
-  [[nodiscard]] runtime::BlockingWatch& operator*() { return watch_; }
-  [[nodiscard]] runtime::BlockingWatch* operator->() { return &watch_; }
+  [[nodiscard]] runtime::StartupWatchdog& operator*() { return watch_; }
+  [[nodiscard]] runtime::StartupWatchdog* operator->() { return &watch_; }
   /// Waits until it ends.
   [[nodiscard]] std::string why() { return why_.get_future().get(); }
   [[nodiscard]] bool ended() const { return ended_; }
@@ -28,14 +28,14 @@ class Watched {
  private:
   std::promise<std::string> why_;
   std::atomic<bool> ended_ = false;
-  runtime::BlockingWatch watch_{{.timeout = timeout,
-                                 .who = "rank 1",
-                                 .end =
-                                     [this](const std::string& why) {
-                                       ended_ = true;
-                                       why_.set_value(why);
-                                     },
-                                 .tell = nullptr}};
+  runtime::StartupWatchdog watch_{{.timeout = timeout,
+                                   .who = "rank 1",
+                                   .end =
+                                       [this](const std::string& why) {
+                                         ended_ = true;
+                                         why_.set_value(why);
+                                       },
+                                   .tell = nullptr}};
 };
 
 }  // namespace
@@ -93,15 +93,15 @@ TEST_CASE("whom a thread waits for is said in place of a part, and forgotten wit
 TEST_CASE("others are told as the owner gets on, from its own thread, and not more often than asked for") {
   int told = 0;
   const std::thread::id owner = std::this_thread::get_id();
-  runtime::BlockingWatch watch({.timeout = 60s,
-                                .who = "rank 0",
-                                .end = [](const std::string&) {},
-                                .tell =
-                                    [&] {
-                                      CHECK(std::this_thread::get_id() == owner);
-                                      ++told;
-                                    },
-                                .tell_every = 1h});
+  runtime::StartupWatchdog watch({.timeout = 60s,
+                                  .who = "rank 0",
+                                  .end = [](const std::string&) {},
+                                  .tell =
+                                      [&] {
+                                        CHECK(std::this_thread::get_id() == owner);
+                                        ++told;
+                                      },
+                                  .tell_every = 1h});
   watch.does("opens its data");
   CHECK(told == 1);
   for (int i = 0; i < 100; ++i) watch.moved();
