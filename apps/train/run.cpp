@@ -83,8 +83,8 @@ int Run::execute() {
   if (options_.run.request == Request::dry_run) return print_fit() ? EXIT_SUCCESS : does_not_fit_exit_code;
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
   run_.watch.does("looks for a checkpoint to go on from");
-  resumption_.emplace(run_);
-  if (resumption_->place().checkpoint.empty() && !options_.trainer.rollback)
+  resume_point_.emplace(run_);
+  if (resume_point_->place().checkpoint.empty() && !options_.trainer.rollback)
     on_all_ranks(run_.session, [&] {
       if (run_.speaks()) check_replaced(options_);
     });
@@ -104,7 +104,7 @@ int Run::execute() {
   });
   if (trains) measure_peak();
   run_.watch.does("takes its memory and files");
-  on_all_ranks(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resumption_); });
+  on_all_ranks(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resume_point_); });
   load();
   if (stopped()) return stopped_exit_code;
   run_.watch.does("prepares what it writes", output_patience);
@@ -166,7 +166,7 @@ bool Run::print_fit() const {
 }
 
 void Run::keep_algorithms() {
-  const offload::CheckpointReader* reader = resumption_->reader();
+  const offload::CheckpointReader* reader = resume_point_->reader();
   if (reader == nullptr) return;
   column_before_ = column_of_json(reader->manifest().about.if_contains("column"));
   const SavedColumn now = saved_column(plan_.trainer, plan_.stages.front().column->choices, false);
@@ -183,8 +183,8 @@ void Run::keep_kernels() {
   if (folder.empty() || !options_.device.products_file.empty()) return;
   options_.device.products_file = (folder / kernels_name).string();
   const std::filesystem::path before =
-      std::filesystem::path(resumption_->place().checkpoint).parent_path() / kernels_name;
-  if (!run_.speaks() || resumption_->place().checkpoint.empty()) return;
+      std::filesystem::path(resume_point_->place().checkpoint).parent_path() / kernels_name;
+  if (!run_.speaks() || resume_point_->place().checkpoint.empty()) return;
   std::error_code not_there;  // then it is measured again
   std::filesystem::copy_file(before, options_.device.products_file, not_there);
 }
@@ -201,14 +201,14 @@ void Run::load() {
   std::optional<Error> damage;
   do {
     on_all_ranks(run_.session, [&] { damage = training_->load(); });
-  } while (resumption_->pass_over(damage));
-  resumption_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
-  if (!resumption_->keeps_base()) job_.untrained.reset();
+  } while (resume_point_->pass_over(damage));
+  resume_point_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
+  if (!resume_point_->keeps_base()) job_.untrained.reset();
   say_remarks();
 }
 
 void Run::say_remarks() {
-  for (const std::string& remark : resumption_->take_remarks()) fmt::print("{}\n", remark);
+  for (const std::string& remark : resume_point_->take_remarks()) fmt::print("{}\n", remark);
   std::fflush(stdout);
 }
 
@@ -261,7 +261,8 @@ void Run::check_checkpoint_space() {
     const int keep = options_.checkpoint.keep;
     fmt::print("checkpoints: {} each in {}, where {} are free; the newest {} stay\n", runtime::format_bytes(bytes),
                folder, runtime::format_bytes(free), keep);
-    const auto there = std::min<std::size_t>(resumption_->folder()->list().size(), static_cast<std::size_t>(keep));
+    const auto there =
+        std::min<std::size_t>(resume_point_->folder()->list().size(), static_cast<std::size_t>(keep));
     if (const std::size_t more = static_cast<std::size_t>(keep) + 1 - there; free / more < bytes)
       fmt::print(
           "warning: {} more are there while one is written, and that is room for {}: lower --checkpoint-keep\n",

@@ -11,7 +11,7 @@
 #include "apps/train/plan/saved_column.hpp"
 #include "apps/train/prediction_check.hpp"
 #include "apps/train/rank_run.hpp"
-#include "apps/train/resumption.hpp"
+#include "apps/train/resume_point.hpp"
 #include "apps/train/training.hpp"
 #include "runtime/asio_loop.hpp"
 #include "runtime/mpi_transport.hpp"
@@ -45,7 +45,7 @@ class Run {
   /// After execute(), where the training is to go on from a checkpoint, in another run.
   [[nodiscard]] const std::optional<actors::Rollback>& rollback() const noexcept { return rollback_; }
   /// Then, the same on all ranks: the checkpoint that this run went on from; empty: it began.
-  [[nodiscard]] const std::string& resumed_from() const noexcept { return resumption_->place().checkpoint; }
+  [[nodiscard]] const std::string& resumed_from() const noexcept { return resume_point_->place().checkpoint; }
   /// Likewise, whether it has made any whole itself.
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
 
@@ -78,7 +78,7 @@ class Run {
   RankRun run_;
   Clock::time_point began_;
   JobPlan plan_;
-  std::optional<Resumption> resumption_;
+  std::optional<ResumePoint> resume_point_;
   std::optional<SavedColumn> column_before_;  // of the runs that this one goes on from
   Devices devices_;
   std::optional<NcclConnection> nccl_;

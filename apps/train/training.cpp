@@ -74,12 +74,12 @@ constexpr int loading_patience = 4;
 }  // namespace
 
 Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
-                   Resumption& resumption)
+                   ResumePoint& resume_point)
     : run_(run),
       plan_(plan),
       devices_(devices),
       nccl_(nccl),
-      resumption_(resumption),
+      resume_point_(resume_point),
       files_(run.loop, *devices.host),
       reports_(devices.host->make_stream("reports", runtime::StreamWidth::one)),
       step_meter_(run.session.rank(), plan.trainer.node_of) {
@@ -98,7 +98,7 @@ Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, Nc
 Training::~Training() = default;
 
 std::optional<Error> Training::load() {
-  offload::CheckpointReader* const reader = resumption_.reader();
+  offload::CheckpointReader* const reader = resume_point_.reader();
   if (reader != nullptr) source_.emplace(*reader, run_.job.architecture);
   const FaultyReads faulty(read_fault_from_environment(), run_.session.rank(), run_.timeout());
   try {
@@ -127,7 +127,7 @@ std::optional<Error> Training::load() {
     watched_source_.reset();
     source_.reset();
   } catch (const Error& error) {
-    if (reader == nullptr || !resumption_.may_pass_over() || error.code() != ErrorCode::data) throw;
+    if (reader == nullptr || !resume_point_.may_pass_over() || error.code() != ErrorCode::data) throw;
     return error;
   }
   return std::nullopt;
@@ -142,10 +142,10 @@ void Training::prepare_checkpoints() {
   const CheckpointOptions& options = run_.options.checkpoint;
   if (options.folder.empty()) return;
   checkpoints_.emplace(
-      run_.loop, rank_->plan(), *resumption_.folder(),
+      run_.loop, rank_->plan(), *resume_point_.folder(),
       actors::CheckpointFiles::Options{
           .job = run_.id, .keep = options.keep, .archive_every = options.archive_every, .about = [this] {
-            boost::json::object about = resumption_.about();
+            boost::json::object about = resume_point_.about();
             about["loss"] = last_loss_;
             about["column"] = to_json(saved_column(plan_.trainer, rank_->plan().column->choices, nccl_.chosen()));
             about["time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
@@ -183,7 +183,7 @@ void Training::make_reporter() {
                                 .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
                                 .configuration = configuration_json(),
                                 .records = records()},
-      rank_->plan().memory, open_metrics(run_.options, resumption_.place()));
+      rank_->plan().memory, open_metrics(run_.options, resume_point_.place()));
 }
 
 std::string Training::configuration_json() const {
@@ -196,7 +196,7 @@ std::string Training::configuration_json() const {
 std::function<void(std::string_view)> Training::records() {
   const std::string& folder = run_.options.run.tensorboard;
   if (!folder.empty()) {
-    event_file_.emplace(folder, resumption_.place().step);
+    event_file_.emplace(folder, resume_point_.place().step);
     std::vector<std::pair<std::string, std::string>> flags;
     for (const runtime::ResolvedOption& option : resolved(run_.options))
       if (!option.value.empty()) flags.emplace_back(option.name, actors::printable(option.value));
@@ -211,7 +211,7 @@ std::function<void(std::string_view)> Training::records() {
 
 void Training::save_weights_of_steps() {
   weights_of_steps_.emplace(run_.loop, *devices_.host, *rank_->plan().states,
-                            weights_of_steps(run_, run_.id, resumption_.place().init_from));
+                            weights_of_steps(run_, run_.id, resume_point_.place().init_from));
   const auto tell = [this](const actors::CheckpointResult& result) {
     const std::string folder = weights_folder(run_.options.run.save, result.step).string();
     if (!result.failure.empty()) {
@@ -263,7 +263,7 @@ void Training::execute(const actors::PeakRates& peak) {
   }
   say_phase("training");
   if (reporter_) reporter_->start(run_.loop.now(), peak);
-  step_clock_.start(resumption_.place().step);
+  step_clock_.start(resume_point_.place().step);
   started_ = std::chrono::steady_clock::now();
   rank_->start(hooks());
   run_.loop.run();
@@ -386,7 +386,7 @@ void Training::trained() {
   if (rank_->trainer().rollback()) return run_.options.run.trace.empty() ? run_.loop.stop() : collect_trace();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();
-  saving_.emplace(run_, *devices_.host, *rank_, run_.id, resumption_.place().init_from);
+  saving_.emplace(run_, *devices_.host, *rank_, run_.id, resume_point_.place().init_from);
   saving_->start([this] { saved(); });
 }
 
@@ -403,7 +403,7 @@ void Training::collect_trace() {
   actors::gather(
       run_.transport, rank_->context().trace.chrome_events(spans), [this](std::vector<std::string> events) {
         if (!run_.speaks()) return run_.loop.stop();
-        const std::string path = trace_path(run_.options.run.trace, resumption_.place().step);
+        const std::string path = trace_path(run_.options.run.trace, resume_point_.place().step);
         const auto failure = std::make_shared<std::string>();
         files_.write([this, path, failure,
                       events = std::move(events)] { *failure = write_trace(path, events, run_.timeout()); },

@@ -14,7 +14,7 @@
 #include "apps/train/nccl_connection.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/rank_watch.hpp"
-#include "apps/train/resumption.hpp"
+#include "apps/train/resume_point.hpp"
 #include "apps/train/step_clock.hpp"
 #include "apps/train/step_meter.hpp"
 #include "apps/train/totals.hpp"
@@ -36,7 +36,8 @@ namespace ranvier::apps {
 class Training {
  public:
   /// Allocates what this rank's plan says. All outlive it.
-  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl, Resumption& resumption);
+  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
+           ResumePoint& resume_point);
   ~Training();
 
   /// Fills what the training begins with or goes on from, of this rank; blocks. Returns how the checkpoint is damaged,
@@ -101,7 +102,7 @@ class Training {
   const JobPlan& plan_;
   Devices& devices_;
   NcclConnection& nccl_;
-  Resumption& resumption_;
+  ResumePoint& resume_point_;
   std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
   std::optional<actors::CheckpointSource> source_;  // while it loads
   std::optional<WatchedSource> watched_source_;     // likewise

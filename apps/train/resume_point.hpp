@@ -18,12 +18,12 @@
 
 namespace ranvier::apps {
 
-class Resumption {
+class ResumePoint {
  public:
   /// All ranks call it. With --checkpoint: makes the folder and locks it, sees that all ranks have the same one. With
   /// --resume: finds the checkpoint, whose data are looked at as they are loaded, and compares the options with those
   /// that it was taken with. Throws FailedTogether; folders that others use or have filled are left as they are.
-  explicit Resumption(const RankRun& run);
+  explicit ResumePoint(const RankRun& run);
 
   /// Whether another checkpoint, or none, may do where one is damaged, as --resume auto has it.
   [[nodiscard]] bool may_pass_over() const noexcept { return run_.options.checkpoint.resume == "auto"; }

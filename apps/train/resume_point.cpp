@@ -1,4 +1,4 @@
-#include "apps/train/resumption.hpp"
+#include "apps/train/resume_point.hpp"
 
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
@@ -37,7 +37,7 @@ std::string text_of(const json::object& about, std::string_view name) {
 
 }  // namespace
 
-Resumption::Resumption(const RankRun& run) : run_(run) {
+ResumePoint::ResumePoint(const RankRun& run) : run_(run) {
   const CheckpointOptions& options = run.options.checkpoint;
   place_.init_from = run.options.run.init_from;
   if (options.folder.empty() && !options.resumes()) return;
@@ -58,7 +58,7 @@ Resumption::Resumption(const RankRun& run) : run_(run) {
   });
 }
 
-void Resumption::name_training() {
+void ResumePoint::name_training() {
   const CheckpointOptions& options = run_.options.checkpoint;
   if (!options.folder.empty()) {
     const fs::path file = fs::path(options.folder) / "training";
@@ -77,7 +77,7 @@ void Resumption::name_training() {
   about_["init-from content"] = place_.init_content;
 }
 
-void Resumption::prepare_folder() {
+void ResumePoint::prepare_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const fs::path folder = options.folder;
   offload::CheckpointFolder& mine = folder_.emplace(folder);
@@ -107,7 +107,7 @@ void Resumption::prepare_folder() {
 }
 
 /// A job that has just been killed may have its lock for a while: a network file system waits for its machine.
-void Resumption::lock_folder() {
+void ResumePoint::lock_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const std::chrono::duration<double> patience(2 * run_.options.run.timeout_seconds);
   const auto until = std::chrono::steady_clock::now() + patience;
@@ -124,7 +124,7 @@ void Resumption::lock_folder() {
   folder_->lock(run_.id);
 }
 
-std::vector<CheckpointEntry> Resumption::candidates() {
+std::vector<CheckpointEntry> ResumePoint::candidates() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const bool automatic = options.resume == "auto";
   fs::path path = automatic ? options.folder : options.resume;
@@ -159,7 +159,7 @@ std::vector<CheckpointEntry> Resumption::candidates() {
   return whole;
 }
 
-void Resumption::find() {
+void ResumePoint::find() {
   const CheckpointOptions& options = run_.options.checkpoint;
   for (;;) {
     const std::string newest = candidates_.empty() ? "" : candidates_.back().path.string();
@@ -206,13 +206,13 @@ void Resumption::find() {
   compare_options();
 }
 
-void Resumption::drop_newest() {
+void ResumePoint::drop_newest() {
   if (candidates_.empty()) return;  // on the other ranks
   candidates_.pop_back();
   ++passed_over_;
 }
 
-bool Resumption::take(const std::string& checkpoint) {
+bool ResumePoint::take(const std::string& checkpoint) {
   std::optional<Error> damage;
   on_all_ranks(run_.session, [&] {
     try {
@@ -239,7 +239,7 @@ bool Resumption::take(const std::string& checkpoint) {
   return true;
 }
 
-bool Resumption::is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const {
+bool ResumePoint::is_damaged(const std::optional<Error>& damage, const std::string& checkpoint) const {
   const int ranks = run_.session.ranks();
   const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
   if (first == run_.session.rank())
@@ -247,7 +247,7 @@ bool Resumption::is_damaged(const std::optional<Error>& damage, const std::strin
   return first < ranks;
 }
 
-bool Resumption::pass_over(const std::optional<Error>& damage) {
+bool ResumePoint::pass_over(const std::optional<Error>& damage) {
   if (!reader_ || !is_damaged(damage, place_.checkpoint)) return false;
   reader_.reset();
   drop_newest();
@@ -258,7 +258,7 @@ bool Resumption::pass_over(const std::optional<Error>& damage) {
   return true;
 }
 
-void Resumption::loaded(double seconds) {
+void ResumePoint::loaded(double seconds) {
   if (!reader_) return;
   const std::uint64_t bytes = reader_->manifest().data_bytes();
   reader_.reset();
@@ -270,7 +270,7 @@ void Resumption::loaded(double seconds) {
                                  place_.checkpoint, others, place_.step, runtime::format_bytes(bytes), seconds));
 }
 
-void Resumption::compare_base() {
+void ResumePoint::compare_base() {
   // Values that were rounded to another type cannot be traced to the file's values, in later runs either.
   if (changed_precision_) about_["init-from content"] = place_.init_content = "";
   const bool same = !base_content_.empty() && base_content_ == place_.init_content;
@@ -290,7 +290,7 @@ void Resumption::compare_base() {
                                     : "--init-from has other weights"));
 }
 
-void Resumption::compare_options() {
+void ResumePoint::compare_options() {
   on_all_ranks(run_.session, [&] {
     if (!run_.speaks()) return;
     const auto* saved = reader_->manifest().about.if_contains("options");
@@ -305,7 +305,7 @@ void Resumption::compare_options() {
   });
 }
 
-void Resumption::compare_positions() const {
+void ResumePoint::compare_positions() const {
   const std::string saved = text_of(reader_->manifest().about, "config");
   if (saved.empty() || run_.job.config.empty()) return;
   const auto positions_in = [&](const std::string& config) {
@@ -320,7 +320,7 @@ void Resumption::compare_positions() const {
                       : "remove --init-from, and give the model's sizes by flags");
 }
 
-void Resumption::describe_run() {
+void ResumePoint::describe_run() {
   options_ = resolved(run_.options);
   if (!encodes_text(run_.options.data))
     std::erase_if(options_, [](const runtime::ResolvedOption& each) { return each.name == special_tokens_option; });
