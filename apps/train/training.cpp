@@ -2,7 +2,7 @@
 
 #include "actors/exchange/gather.hpp"
 #include "actors/watch/watchdog.hpp"
-#include "apps/train/files/disk_wait.hpp"
+#include "apps/train/files/disk_retry.hpp"
 #include "apps/train/files/metrics_file.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/files/trace_file.hpp"
@@ -152,7 +152,7 @@ void Training::prepare_checkpoints() {
             return about;
           }});
   checkpoints_->insist_at_end(
-      DiskWait(run_.timeout(), "the last checkpoint of this run takes", checkpoints_->whole_bytes()));
+      DiskRetry(run_.timeout(), "the last checkpoint of this run takes", checkpoints_->whole_bytes()));
   rank_->add_checkpoints({.target = &*checkpoints_,
                           .every = options.every_steps,
                           .period = options.every_time.value_or(std::chrono::seconds(0)),
@@ -372,7 +372,7 @@ void Training::report(std::function<void()> what) {
 void Training::finish_outputs() {
   if (!run_.speaks()) return;
   const auto finish = [this](runtime::RecordFile& file) {
-    file.finish(DiskWait(run_.timeout(), "the records held in memory take", file.held_bytes()));
+    file.finish(DiskRetry(run_.timeout(), "the records held in memory take", file.held_bytes()));
     if (const std::string loss = file.loss(); !loss.empty()) run_.missing.push_back(loss);
   };
   if (reporter_ && reporter_->metrics() != nullptr) finish(*reporter_->metrics());

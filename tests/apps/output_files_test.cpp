@@ -1,6 +1,6 @@
 #include "apps/train/files/output_files.hpp"
 
-#include "apps/train/files/disk_wait.hpp"
+#include "apps/train/files/disk_retry.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -191,10 +191,10 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "a save waits for a folder that is gone, makes it, and gives up after its time") {
   using namespace std::chrono_literals;
-  apps::DiskWait patient(30s, "the weights take", 1 << 20);
+  apps::DiskRetry patient(30s, "the weights take", 1 << 20);
   CHECK(patient(file("gone/model"), ENOENT));
   CHECK(fs::is_directory(file("gone")));
-  apps::DiskWait hasty(0s, "the weights take", 1 << 20);
+  apps::DiskRetry hasty(0s, "the weights take", 1 << 20);
   CHECK_FALSE(hasty(file("gone/model"), ENOSPC));
 }
 

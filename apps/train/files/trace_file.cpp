@@ -1,6 +1,6 @@
 #include "apps/train/files/trace_file.hpp"
 
-#include "apps/train/files/disk_wait.hpp"
+#include "apps/train/files/disk_retry.hpp"
 #include "runtime/error.hpp"
 #include "runtime/trace_file.hpp"
 
@@ -21,7 +21,7 @@ std::string write_trace(const std::string& path, std::span<const std::string> ev
   std::size_t bytes = 0;
   for (const std::string& rank : events) bytes += rank.size();
   try {
-    runtime::write_trace_file(path, events, DiskWait(patience, "the trace takes", bytes));
+    runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
   } catch (const Error& error) {
     return error.what();
   }

@@ -36,7 +36,7 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
       .layout = saved_layout(run.options, run.job),
       .beside =
           config || run.options.model.adapts() ? saved_beside(run.options, run.job, base) : models::FilesBeside(),
-      .retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+      .retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
       .last_retry = nullptr,
       .kind = config ? Kind::folder : Kind::file,
       .adapters = run.options.model.adapts(),
@@ -92,7 +92,7 @@ WeightTarget::Options weights_of_steps(const RankRun& run, const std::string& jo
       .layout = saved_layout(run.options, run.job),
       .beside = saved_beside(run.options, run.job, base),
       .retry = nullptr,
-      .last_retry = DiskWait(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
+      .last_retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
       .kind = Kind::folder,
       .adapters = run.options.model.adapts(),
       .untrained = run.job.untrained};

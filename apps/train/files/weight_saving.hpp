@@ -4,7 +4,7 @@
 
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/rank/rank.hpp"
-#include "apps/train/files/disk_wait.hpp"
+#include "apps/train/files/disk_retry.hpp"
 #include "apps/train/files/weight_target.hpp"
 #include "apps/train/rank_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "apps/train/files/disk_wait.hpp"
+#include "apps/train/files/disk_retry.hpp"
 
 #include "runtime/arena.hpp"
 #include "runtime/atomic_file.hpp"
@@ -14,7 +14,7 @@
 
 namespace ranvier::apps {
 
-bool DiskWait::operator()(const std::filesystem::path& path, int error) {
+bool DiskRetry::operator()(const std::filesystem::path& path, int error) {
   using namespace std::chrono_literals;
   constexpr auto pause = 200ms;
   const auto now = std::chrono::steady_clock::now();

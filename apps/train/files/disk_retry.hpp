@@ -13,10 +13,10 @@
 
 namespace ranvier::apps {
 
-class DiskWait {
+class DiskRetry {
  public:
   /// `patience` is how long each wait may last, `what` is saved and takes so many bytes: "the weights take".
-  DiskWait(runtime::Duration patience, std::string what, std::uint64_t bytes)
+  DiskRetry(runtime::Duration patience, std::string what, std::uint64_t bytes)
       : patience_(patience), what_(std::move(what)), bytes_(bytes) {}
 
   /// As AtomicFile::Retry: sleeps a while, and makes the folder that `path` lies in; whether to try again.
