@@ -42,8 +42,8 @@ TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
                        spelled_normally.is_local(SpecialTokenPolicy::text, true) &&
                        std::all_of(normalizers.begin(), normalizers.end(),
                                    [&](const auto& one) { return one->is_local(between_blanks); });
-  if (!can_cut) return {CutPlaces::nowhere};
-  return {CutPlaces::spaces, finds_specials && spelled.has_special() ? &spelled : nullptr};
+  if (!can_cut) return {SplitPoints::nowhere};
+  return {SplitPoints::spaces, finds_specials && spelled.has_special() ? &spelled : nullptr};
 }
 
 PipelineEncoder::PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials)

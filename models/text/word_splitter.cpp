@@ -37,11 +37,11 @@ std::size_t last_character(std::string_view text, std::size_t end) {
 
 bool is_cut(std::string_view text, std::size_t at, TextCuts cuts) {
   const auto [places, apart] = cuts;
-  if (places == CutPlaces::blanks ? !is_ascii_blank(text[at]) : text[at] != ' ') return false;
+  if (places == SplitPoints::blanks ? !is_ascii_blank(text[at]) : text[at] != ' ') return false;
   const std::size_t before = last_character(text, at);
   if (character_bytes(text, before) > 0) {
     const char32_t last = character_at(text, before);
-    if (is_blank(last) || (places == CutPlaces::spaces && last == 0x2581)) return false;  // which spaces become
+    if (is_blank(last) || (places == SplitPoints::spaces && last == 0x2581)) return false;  // which spaces become
   }
   return apart == nullptr || !apart->may_touch(text, at);
 }
@@ -108,14 +108,14 @@ std::string_view WordSplitter::next() {
 }
 
 std::size_t last_cut(std::string_view text, std::size_t most, TextCuts cuts) {
-  if (cuts.places == CutPlaces::nowhere) return 0;
+  if (cuts.places == SplitPoints::nowhere) return 0;
   for (std::size_t cut = std::min(most, text.empty() ? 0 : text.size() - 1); cut > 0; --cut)
     if (is_cut(text, cut, cuts)) return cut;
   return 0;
 }
 
 std::size_t first_cut(std::string_view text, std::size_t least, TextCuts cuts) {
-  if (cuts.places == CutPlaces::nowhere) return text.size();
+  if (cuts.places == SplitPoints::nowhere) return text.size();
   for (std::size_t cut = std::max<std::size_t>(least, 1); cut < text.size(); ++cut)
     if (is_cut(text, cut, cuts)) return cut;
   return text.size();

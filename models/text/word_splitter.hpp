@@ -37,7 +37,7 @@ class WordSplitter {
 };
 
 /// Where a text can be cut without any word changing, whatever comes before and after it.
-enum class CutPlaces {
+enum class SplitPoints {
   blanks,  ///< before an ASCII blank that follows something else
   spaces,  ///< before a space that follows something else, U+2581 apart, as which some tokenizers write spaces
   nowhere,
@@ -45,7 +45,7 @@ enum class CutPlaces {
 
 /// Such places, but none that a token of `apart` may touch.
 struct TextCuts {
-  CutPlaces places = CutPlaces::blanks;
+  SplitPoints places = SplitPoints::blanks;
   const AddedTokens* apart = nullptr;  ///< null: no tokens; outlives this
 };
 

@@ -139,16 +139,16 @@ TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-
   CHECK(pieces_of(tokenizer, parts.pieces, "the the1234!\nI'S") ==
         Strings{"t", "he", "Ġthe", "123", "4", "!Ċ", "I", "'S"});
   CHECK(tokenizer.end_of_text() == 264);
-  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == CutPlaces::spaces);
+  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == SplitPoints::spaces);
   // RoBERTa's special tokens are to be found in normalized text, which is the text if nothing normalizes it.
   Parts normalized = parts;
   const std::string_view before = R"("normalized": false)";
   normalized.added.replace(normalized.added.find(before), before.size(), R"("normalized": true)");
-  CHECK(read(normalized).cuts(SpecialTokenPolicy::tokenizer).places == CutPlaces::spaces);
+  CHECK(read(normalized).cuts(SpecialTokenPolicy::tokenizer).places == SplitPoints::spaces);
   CHECK(pieces_of(tokenizer, parts.pieces, "\xff the") == Strings{"ÿ", "Ġthe"});
 
   parts.pre_tokenizer = split_by_expression("[a-z]+ 1");
-  CHECK(read(parts).cuts(SpecialTokenPolicy::text).places == CutPlaces::nowhere);
+  CHECK(read(parts).cuts(SpecialTokenPolicy::text).places == SplitPoints::nowhere);
   parts.pre_tokenizer = split_by_expression("(");
   CHECK(says(refusal(parts), "'pre_tokenizer.pretokenizers[0]'"));
   parts.pre_tokenizer = split_by_expression("[a[b]]");
@@ -184,7 +184,7 @@ TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the 
   CHECK(pieces_of(tokenizer, parts.pieces, "ab ab  c") == Strings{"▁ab", "▁ab", "▁▁", "c"});
   CHECK(pieces_of(tokenizer, parts.pieces, "é") == Strings{"▁", "<0xC3>", "<0xA9>"});
   CHECK(pieces_of(tokenizer, parts.pieces, "a\xff") == Strings{"▁a", "<0xFF>"});
-  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == CutPlaces::spaces);
+  CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == SplitPoints::spaces);
   CHECK(tokenizer.end_of_text() == 2);
   for (const char* text : {"ab c é  \xff\xfe", " a", "", "</s"})
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
@@ -292,8 +292,8 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
     for (int i = 0; i < 60; ++i) {
       const auto policy = i % 2 == 0 ? SpecialTokenPolicy::text : SpecialTokenPolicy::tokenizer;
       const TextCuts cuts = tokenizer.cuts(policy);
-      CHECK((cuts.places == CutPlaces::spaces) == can_be_cut);
-      if (cuts.places == CutPlaces::nowhere) return;
+      CHECK((cuts.places == SplitPoints::spaces) == can_be_cut);
+      if (cuts.places == SplitPoints::nowhere) return;
       std::string text;
       for (int n = 0; n < 40; ++n) text += units[random() % units.size()];
       CAPTURE(text);
