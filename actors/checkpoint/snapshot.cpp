@@ -55,7 +55,7 @@ Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std:
 
 }  // namespace
 
-Snapshot::Plan Snapshot::plan(Planner& planner, const Options& options, const Optimizer::Plan& optimizer) {
+Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, const Optimizer::Plan& optimizer) {
   Plan plan;
   std::size_t most_bytes = 0;
   const UnitStates& states = *planner.share.states;

@@ -55,7 +55,7 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
     std::vector<Bucket> buckets;
   };
   /// Once the optimizer's plan is made.
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options, const Optimizer::Plan& optimizer);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options, const Optimizer::Plan& optimizer);
 
   /// `parameters` is null where they live on the device.
   Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,

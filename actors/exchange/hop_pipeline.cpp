@@ -51,7 +51,7 @@ HopPart part_of(const collectives::ShardLayout& layout, const Hop& hop, std::siz
 
 }  // namespace
 
-HopPipeline::Plan HopPipeline::plan(Planner& planner, const Options& options,
+HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options,
                                     const std::vector<std::vector<ItemShape>>& bundles) {
   const ColumnOptions& column = *planner.share.column;
   Plan plan{

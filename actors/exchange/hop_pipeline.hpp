@@ -16,7 +16,7 @@
 
 namespace ranvier::actors {
 
-struct Planner;
+struct PlanContext;
 struct RankContext;
 
 class HopPipeline {
@@ -55,7 +55,7 @@ class HopPipeline {
     std::vector<std::size_t> staging_bytes;  ///< likewise, of one operation
   };
   /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too.
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options,
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options,
                                  const std::vector<std::vector<ItemShape>>& bundles);
 
   HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan);

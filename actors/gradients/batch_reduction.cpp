@@ -11,7 +11,7 @@ using collectives::Range;
 using runtime::SpanKind;
 using runtime::Trace;
 
-BatchReduction::Plan BatchReduction::plan(Planner& planner, bool every_step_counts) {
+BatchReduction::Plan BatchReduction::plan(PlanContext& planner, bool every_step_counts) {
   const UnitStates& states = *planner.share.states;
   const ChunkSchedule& chunks = planner.share.chunks;
   std::vector<std::vector<HopPipeline::ItemShape>> shapes;

@@ -22,7 +22,7 @@ class BatchReduction {
     RecordChunkSums::Plan chunks;
     GradientSquaredNorm::Plan squares;
   };
-  [[nodiscard]] static Plan plan(Planner& planner, bool every_step_counts);
+  [[nodiscard]] static Plan plan(PlanContext& planner, bool every_step_counts);
 
   /// `records` is null where sums are on the device.
   BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, TiedUnits& tied,

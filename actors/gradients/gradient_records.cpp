@@ -23,12 +23,12 @@ BucketLayout layout_of(const UnitState& unit, std::size_t width) {
 
 }  // namespace
 
-bool GradientRecords::stepped_in_place(const Planner& planner) {
+bool GradientRecords::stepped_in_place(const PlanContext& planner) {
   return planner.tiers.gradients == TierKind::host && planner.tiers.step == StepLocation::host &&
          planner.share.flow.gather_gradient.empty();
 }
 
-GradientRecords::Plan GradientRecords::plan(Planner& planner) {
+GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   Plan plan{.slots = {}, .regions = {}, .stepped_in_place = stepped_in_place(planner)};
   const TierOptions& options = planner.tiers;
   if (options.gradients == TierKind::device) return plan;

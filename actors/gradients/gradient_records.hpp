@@ -33,9 +33,9 @@ class GradientRecords final : public Actor {
     std::vector<std::vector<offload::TierRegion>> regions;  ///< by unit and use; none where gradients stay
     bool stepped_in_place = false;
   };
-  [[nodiscard]] static Plan plan(Planner& planner);
+  [[nodiscard]] static Plan plan(PlanContext& planner);
   /// Whether the optimizer's step reads reduced gradients in host memory, as store_reduced() leaves them.
-  [[nodiscard]] static bool stepped_in_place(const Planner& planner);
+  [[nodiscard]] static bool stepped_in_place(const PlanContext& planner);
 
   GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 

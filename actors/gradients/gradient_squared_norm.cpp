@@ -21,7 +21,7 @@ std::size_t blocks_of(const UnitState& unit) { return unit.cut.pieces(unit.reduc
 
 }  // namespace
 
-GradientSquaredNorm::Plan GradientSquaredNorm::plan(Planner& planner) {
+GradientSquaredNorm::Plan GradientSquaredNorm::plan(PlanContext& planner) {
   const auto& units = planner.share.states->all();
   std::size_t sums = 0;
   for (const UnitState& unit : units) sums += blocks_of(unit);

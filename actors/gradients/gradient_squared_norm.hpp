@@ -16,7 +16,7 @@ class GradientSquaredNorm {
   struct Plan {
     runtime::MemoryId block_checksums, squares;
   };
-  [[nodiscard]] static Plan plan(Planner& planner);
+  [[nodiscard]] static Plan plan(PlanContext& planner);
 
   GradientSquaredNorm(const RankContext& context, const ModelShare& share, const Plan& plan);
 

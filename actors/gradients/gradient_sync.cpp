@@ -7,7 +7,7 @@
 
 namespace ranvier::actors {
 
-GradientSync::Plan GradientSync::plan(Planner& planner, const Options& options) {
+GradientSync::Plan GradientSync::plan(PlanContext& planner, const Options& options) {
   Plan plan;
   if (planner.tiers.gradients != TierKind::device || planner.share.states->shards_gradients()) {
     plan.microbatch = MicrobatchReduction::plan(planner, options.prefetch);

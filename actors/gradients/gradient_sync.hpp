@@ -32,7 +32,7 @@ class GradientSync final : public Actor {
     TiedUnits::Plan tied;
     BatchReduction::Plan batch;
   };
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
   /// `records` is null where sums are on the device.
   GradientSync(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);

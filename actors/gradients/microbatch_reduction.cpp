@@ -32,7 +32,7 @@ std::vector<std::size_t> layout_of(const UnitState& unit) {
 
 }  // namespace
 
-MicrobatchReduction::Plan MicrobatchReduction::plan(Planner& planner, int ahead) {
+MicrobatchReduction::Plan MicrobatchReduction::plan(PlanContext& planner, int ahead) {
   const UnitStates& states = *planner.share.states;
   const runtime::DType dtype = states.precision().gradient;
   Plan plan;

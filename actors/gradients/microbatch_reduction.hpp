@@ -28,7 +28,7 @@ class MicrobatchReduction {
     HopPipeline::Plan reduction;
   };
   /// `ahead`: steps whose reduction the backward pass may be ahead of.
-  [[nodiscard]] static Plan plan(Planner& planner, int ahead);
+  [[nodiscard]] static Plan plan(PlanContext& planner, int ahead);
 
   /// `records` is null where sums are on the device. `complete` hears of each step whose last microbatch is in the
   /// sums.

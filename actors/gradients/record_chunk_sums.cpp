@@ -22,7 +22,7 @@ std::size_t record_bytes(const UnitStates& states, const ChunkSchedule::Bucket& 
 
 }  // namespace
 
-RecordChunkSums::Plan RecordChunkSums::plan(Planner& planner, bool lends) {
+RecordChunkSums::Plan RecordChunkSums::plan(PlanContext& planner, bool lends) {
   const ChunkSchedule& chunks = planner.share.chunks;
   std::size_t most = 0;
   for (const ChunkSchedule::Chunk& chunk : chunks.chunks) {

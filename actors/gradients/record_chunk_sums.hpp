@@ -18,7 +18,7 @@ class RecordChunkSums final : public ChunkSums {
     bool lends = false;
   };
   /// `lends`: the optimizer takes chunks as they are reduced.
-  [[nodiscard]] static Plan plan(Planner& planner, bool lends);
+  [[nodiscard]] static Plan plan(PlanContext& planner, bool lends);
 
   /// `freed`: there is room again, also after the batch.
   RecordChunkSums(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords& records,

@@ -12,7 +12,7 @@ using runtime::Channel;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
-TiedUnits::Plan TiedUnits::plan(Planner& planner, Options options) {
+TiedUnits::Plan TiedUnits::plan(PlanContext& planner, Options options) {
   Plan plan{.options = std::move(options), .has_places = {}, .messages_of_each = 0, .places = {}};
   const bool in_tier = planner.tiers.gradients != TierKind::device;
   std::size_t units = 0;

@@ -29,7 +29,7 @@ class TiedUnits {
     std::size_t messages_of_each = 0;  ///< at a time
     runtime::MemoryId places;
   };
-  [[nodiscard]] static Plan plan(Planner& planner, Options options);
+  [[nodiscard]] static Plan plan(PlanContext& planner, Options options);
   /// What units of two stages send and receive at a time.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const UnitStates& states,
                                                                             const Plan& plan);

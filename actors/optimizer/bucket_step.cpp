@@ -11,7 +11,7 @@ namespace ranvier::actors {
 using runtime::SpanKind;
 using runtime::Trace;
 
-BucketStep::Plan BucketStep::plan(Planner& planner) {
+BucketStep::Plan BucketStep::plan(PlanContext& planner) {
   std::size_t buckets = 0;
   for (const ChunkSchedule::Bundle& bundle : planner.share.chunks.bundles) buckets += bundle.buckets.size();
   Plan plan;

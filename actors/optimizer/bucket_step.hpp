@@ -16,7 +16,7 @@ class BucketStep {
   struct Plan {
     std::optional<HostStep::Plan> host;
   };
-  [[nodiscard]] static Plan plan(Planner& planner);
+  [[nodiscard]] static Plan plan(PlanContext& planner);
 
   BucketStep(const RankContext& context, const ModelShare& share, const Plan& plan, const StateRecords& states);
 

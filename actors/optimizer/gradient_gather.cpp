@@ -16,7 +16,7 @@ constexpr std::size_t bundles_at_a_time = 2;  // one arrives while the other one
 
 }  // namespace
 
-GradientGather::Plan GradientGather::plan(Planner& planner) {
+GradientGather::Plan GradientGather::plan(PlanContext& planner) {
   const UnitStates& states = *planner.share.states;
   const auto& hops = planner.share.flow.gather_gradient;
   const BundleShapes shapes = bundle_shapes(planner.share, gradient_bytes);

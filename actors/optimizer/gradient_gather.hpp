@@ -19,7 +19,7 @@ class GradientGather {
     std::size_t place_count = 0;
     HopPipeline::Plan gather;
   };
-  [[nodiscard]] static Plan plan(Planner& planner);
+  [[nodiscard]] static Plan plan(PlanContext& planner);
 
   /// `records` is null where sums are on the device.
   GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);

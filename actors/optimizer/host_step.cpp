@@ -13,7 +13,7 @@ using runtime::MemoryKind;
 using runtime::MemorySpace;
 using runtime::StreamWidth;
 
-HostStep::Plan HostStep::plan(Planner& planner, std::size_t slots) {
+HostStep::Plan HostStep::plan(PlanContext& planner, std::size_t slots) {
   const UnitStates& states = *planner.share.states;
   std::size_t elements = 0;
   for (const UnitState& unit : states.all()) {

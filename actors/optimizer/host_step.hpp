@@ -29,7 +29,7 @@ class HostStep {
   struct Plan {
     runtime::MemoryId gradients, parameters;
   };
-  [[nodiscard]] static Plan plan(Planner& planner, std::size_t slots);
+  [[nodiscard]] static Plan plan(PlanContext& planner, std::size_t slots);
 
   HostStep(const RankContext& context, const ModelShare& share, const Plan& plan);
   ~HostStep();

@@ -12,7 +12,7 @@ namespace ranvier::actors {
 using offload::BucketPass;
 using runtime::Trace;
 
-Optimizer::Plan Optimizer::plan(Planner& planner, const Options& options) {
+Optimizer::Plan Optimizer::plan(PlanContext& planner, const Options& options) {
   const TierOptions& tiers = planner.tiers;
   Plan plan;
   plan.every_step_counts = options.every_step_counts;

@@ -44,7 +44,7 @@ class Optimizer final : public Actor {
     BucketStep::Plan step;
     ParameterRefresh::Plan refresh;
   };
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
   /// What answers came to, and the time from them to when everything was as the step leaves it.
   struct Answers {

@@ -19,7 +19,7 @@ constexpr std::size_t bundles_at_a_time = 3;  // one is stepped, one gathered, o
 
 }  // namespace
 
-ParameterRefresh::Plan ParameterRefresh::plan(Planner& planner) {
+ParameterRefresh::Plan ParameterRefresh::plan(PlanContext& planner) {
   const UnitStates& states = *planner.share.states;
   const BundleShapes shapes = bundle_shapes(planner.share, parameter_bytes);
   Plan plan;

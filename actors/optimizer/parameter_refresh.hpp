@@ -19,7 +19,7 @@ class ParameterRefresh {
     std::size_t place_count = 0;
     HopPipeline::Plan gather;
   };
-  [[nodiscard]] static Plan plan(Planner& planner);
+  [[nodiscard]] static Plan plan(PlanContext& planner);
 
   /// `tier` is null where all parameters live on the device.
   ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,

@@ -23,7 +23,7 @@ BucketLayout layout_of(const UnitState& unit, bool separate_master) {
 
 }  // namespace
 
-StateRecords::Plan StateRecords::plan(Planner& planner, bool has_spare) {
+StateRecords::Plan StateRecords::plan(PlanContext& planner, bool has_spare) {
   const TierOptions& options = planner.tiers;
   const UnitStates& states = *planner.share.states;
   Plan plan{.tier = options.optimizer, .step = options.step};

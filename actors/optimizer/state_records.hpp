@@ -41,7 +41,7 @@ class StateRecords {
     std::size_t slot_bytes = 0;
     std::vector<offload::TierRegion> regions, spare;  ///< by unit
   };
-  [[nodiscard]] static Plan plan(Planner& planner, bool has_spare);
+  [[nodiscard]] static Plan plan(PlanContext& planner, bool has_spare);
 
   StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 

@@ -9,7 +9,7 @@ namespace ranvier::actors {
 using models::Stage;
 using offload::Tier;
 
-ActivationCheckpoints::Plan ActivationCheckpoints::plan(Planner& planner, const Stage& stage) {
+ActivationCheckpoints::Plan ActivationCheckpoints::plan(PlanContext& planner, const Stage& stage) {
   Plan plan;
   if (stage.checkpoints() == 0) return plan;
   for (std::size_t c = 0; c < stage.checkpoints(); ++c) {

@@ -30,7 +30,7 @@ class ActivationCheckpoints final : public Actor, public PassResource {
     std::size_t slot_bytes = 0;
   };
   /// Of one slice's checkpoints, which was made with TierOptions::checkpoint_places where they leave the device.
-  [[nodiscard]] static Plan plan(Planner& planner, const models::Stage& stage);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const models::Stage& stage);
 
   /// After Stage::bind.
   ActivationCheckpoints(const RankContext& context, const models::Stage& stage, const Plan& plan);

@@ -16,7 +16,7 @@ runtime::WorkCost samples_cost(std::size_t bytes) {
 
 }  // namespace
 
-Loader::Plan Loader::plan(Planner& planner, const models::SampleBytes& sample) {
+Loader::Plan Loader::plan(PlanContext& planner, const models::SampleBytes& sample) {
   const models::StageSlices& stage = *planner.share.stage;
   const auto slots_of = [&](std::size_t slice) {
     return static_cast<std::size_t>(stage.slice(slice).sample_slots());

@@ -16,7 +16,7 @@
 
 namespace ranvier::actors {
 
-struct Planner;
+struct PlanContext;
 
 class Loader final : public Actor {
  public:
@@ -25,7 +25,7 @@ class Loader final : public Actor {
     std::size_t input_bytes = 0, target_bytes = 0, document_bytes = 0;  ///< of a microbatch
     std::size_t inputs = 0, targets = 0, documents = 0;                 ///< microbatches
   };
-  [[nodiscard]] static Plan plan(Planner& planner, const models::SampleBytes& sample);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const models::SampleBytes& sample);
 
   /// Pinned memory for samples on their way to a device; loaders that take turns share it.
   struct Places {

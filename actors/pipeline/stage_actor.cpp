@@ -20,8 +20,8 @@ bool of_one_call(const models::Stage::PassStep& a, const models::Stage::PassStep
 
 }  // namespace
 
-StageActor::Plan StageActor::plan(Planner& planner, const std::vector<int>& ranks, const SliceMap& map, int stage,
-                                  Policy policy) {
+StageActor::Plan StageActor::plan(PlanContext& planner, const std::vector<int>& ranks, const SliceMap& map,
+                                  int stage, Policy policy) {
   Plan plan{.stage = stage,
             .map = map,
             .slices = {},

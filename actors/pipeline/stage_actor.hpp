@@ -47,8 +47,8 @@ class StageActor final : public Actor {
     bool ordered_backward = true;  ///< backward passes of several slices, also where messages decide
   };
   /// `ranks`: those of this row's pipeline, by stage.
-  [[nodiscard]] static Plan plan(Planner& planner, const std::vector<int>& ranks, const SliceMap& map, int stage,
-                                 Policy policy);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const std::vector<int>& ranks, const SliceMap& map,
+                                 int stage, Policy policy);
 
   using Batch = PassBatch;
 

@@ -113,7 +113,7 @@ std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitS
 }
 
 /// Shown with the rest; who uses it allocates it, before the first step.
-void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, Planner& planner,
+void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, PlanContext& planner,
                      RankPlan& plan) {
   using runtime::Channel;
   using runtime::MemoryKind;
@@ -401,7 +401,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
                                             .sharding = options.shardings()});
   plan.flow = plan.column->layout.flow(options.shardings().trained);
   plan.frozen_flow = plan.column->layout.flow(options.shardings().frozen);
-  Planner planner{plan, options.tiers, plan.memory, plan.tiers};
+  PlanContext planner{plan, options.tiers, plan.memory, plan.tiers};
   plan.states = std::make_unique<UnitStates>(planner, units, options.steps > 0);
   const bool pulls = messages_decide(plan.policy);
   plan.parameters =

@@ -31,7 +31,7 @@ struct ModelShare {
   }
 };
 
-struct Planner {
+struct PlanContext {
   const ModelShare& share;
   const TierOptions& tiers;  ///< where states live
   runtime::MemoryPlan& memory;

@@ -26,7 +26,7 @@ offload::BucketLayout layout_of(const UnitState& unit, const UnitView& part) {
 
 }  // namespace
 
-ParameterRecords::Plan ParameterRecords::plan(Planner& planner, const Options& options) {
+ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Options& options) {
   Plan plan;
   if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;

@@ -53,7 +53,7 @@ class ParameterRecords final : public Actor {
     bool reads_ahead = false;
   };
   /// Plans nothing where all parameters stay on the device, and nothing for units that do.
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
   ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 

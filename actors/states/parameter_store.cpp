@@ -51,7 +51,7 @@ BufferClasses ParameterStore::classes_of(const models::StageSlices& stage, const
   return classes;
 }
 
-ParameterStore::Plan::Way ParameterStore::plan_way(Planner& planner, const std::vector<std::size_t>& elements,
+ParameterStore::Plan::Way ParameterStore::plan_way(PlanContext& planner, const std::vector<std::size_t>& elements,
                                                    const std::vector<std::size_t>& way_of, std::size_t way) {
   const ModelShare& share = planner.share;
   std::vector<std::vector<HopPipeline::ItemShape>> bundles;
@@ -77,7 +77,7 @@ ParameterStore::Plan::Way ParameterStore::plan_way(Planner& planner, const std::
   return {hops(flow.gather_forward, family), hops(flow.gather_backward, family + 1)};
 }
 
-ParameterStore::Plan ParameterStore::plan(Planner& planner, const Options& options) {
+ParameterStore::Plan ParameterStore::plan(PlanContext& planner, const Options& options) {
   const ModelShare& share = planner.share;
   Plan plan{.options = options};
   if (!share.states->gathers_parameters()) return plan;

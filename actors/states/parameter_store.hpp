@@ -49,7 +49,7 @@ class ParameterStore final : public Actor, public PassResource {
     std::vector<Way> ways;
     std::vector<std::size_t> way_of;  ///< by unit
   };
-  [[nodiscard]] static Plan plan(Planner& planner, const Options& options);
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
   /// The places of units of so many elements on a stage; 0: the unit is not gathered.
   [[nodiscard]] static BufferClasses classes_of(const models::StageSlices& stage,
@@ -111,7 +111,7 @@ class ParameterStore final : public Actor, public PassResource {
     int copies = 0;  // under way from here
   };
   /// `elements` by unit, as for classes_of().
-  [[nodiscard]] static Plan::Way plan_way(Planner& planner, const std::vector<std::size_t>& elements,
+  [[nodiscard]] static Plan::Way plan_way(PlanContext& planner, const std::vector<std::size_t>& elements,
                                           const std::vector<std::size_t>& way_of, std::size_t way);
   [[nodiscard]] ParameterRecords::Piece piece(std::size_t unit, bool backward) const;
   [[nodiscard]] bool has_piece(std::size_t unit, bool backward, std::uint64_t version) const;

@@ -14,7 +14,7 @@ using collectives::Range;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
 
-UnitStates::UnitStates(Planner& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
+UnitStates::UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains)
     : precision_(planner.share.stage->precision()),
       trained_on_device_(planner.tiers.parameters_of(true) == TierKind::device),
       separate_master_(actors::separate_master(precision_, planner.tiers.parameters_of(true))),

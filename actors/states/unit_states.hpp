@@ -68,7 +68,7 @@ struct UnitState {
   [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
 };
 
-struct Planner;
+struct PlanContext;
 
 /// The optimizer's range, cut where layers' copies on this rank begin and end: one range, or up to three. Each is in
 /// those copies as a whole or not at all.
@@ -79,7 +79,7 @@ class UnitStates {
   /// Plans the states of the stage of `planner.share`, whose stage and column are there already. `architecture_units`
   /// gives every unit its global index. Where nothing is trained, gradients and optimizer states that would be on the
   /// device have no memory and no address.
-  UnitStates(Planner& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains);
+  UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains);
 
   /// Resolves addresses.
   void bind(const runtime::Arena& arena);

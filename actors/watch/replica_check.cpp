@@ -54,7 +54,7 @@ std::size_t place_of(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-ReplicaCheck::Plan ReplicaCheck::plan(Planner& planner, std::vector<ReplicaSet> sets, int rank) {
+ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaSet> sets, int rank) {
   Plan plan{.sets = std::move(sets)};
   const std::vector<UnitState>& units = planner.share.states->all();
   std::map<std::string_view, std::size_t> unit_of;

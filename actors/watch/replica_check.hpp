@@ -49,7 +49,7 @@ class ReplicaCheck final : public Actor {
     std::vector<Copy> copies;
   };
   /// All ranks plan the same sets.
-  [[nodiscard]] static Plan plan(Planner& planner, std::vector<ReplicaSet> sets, int rank);
+  [[nodiscard]] static Plan plan(PlanContext& planner, std::vector<ReplicaSet> sets, int rank);
 
   /// `records` is null where parameters live on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,

@@ -41,7 +41,7 @@ class Batches {
       : random_(seed),
         architecture_(models::make_gpt(tests::in_precision(tests::small_gpt(2), options.precision))),
         plan_(actors::plan_rank(architecture_, tests::RandomTokens(8, 37).sample_bytes(), options, 1)) {
-    actors::Planner planner{plan_, options.tiers, memory_plan_, tier_plan_};
+    actors::PlanContext planner{plan_, options.tiers, memory_plan_, tier_plan_};
     const GradientRecords::Plan plan = GradientRecords::plan(planner);
     tier_plan_.finish(options.tiers.files, memory_plan_);
     rank_ = std::make_unique<actors::RankResources>(loop, messages_.transport(0), device, memory_plan_, tier_plan_,

@@ -116,7 +116,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
     MemoryPlan memory;
     offload::TierPlan regions;
     const TierOptions tiers;
-    Planner planner{shares[r], tiers, memory, regions};
+    PlanContext planner{shares[r], tiers, memory, regions};
     const auto plan = HopPipeline::plan(
         planner, {.hops = reduction.hops(), .dtype = reduction.dtype, .family = 0, .name = "gradients"}, shapes);
     devices.push_back(make_inline_device());
@@ -216,7 +216,7 @@ TEST_CASE("a slice longer than a finest piece is refused") {
   MemoryPlan memory;
   offload::TierPlan regions;
   const TierOptions tiers;
-  Planner planner{share, tiers, memory, regions};
+  PlanContext planner{share, tiers, memory, regions};
   const std::vector<std::vector<HopPipeline::ItemShape>> shapes = {{{20, 11}}};
   CHECK_THROWS_WITH_AS(
       (void)HopPipeline::plan(planner, {.hops = share.column->layout.flow({}).reduce_batch, .name = "gradients"},
