@@ -37,8 +37,8 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   if (const std::string plot = text_plot(training.losses(), Metric::loss); !plot.empty()) fmt::print("{}", plot);
 }
 
-void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,
-                    const NcclConnection& nccl, const ProfileOfRun& profile) {
+void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training, const NcclSession& nccl,
+                    const ProfileOfRun& profile) {
   if (options.gpu) options.gpu->nccl = nccl.chosen();
   PredictionCheck check;
   if (profile.profile) check = check_prediction(run, options, *profile.profile, training.totals());
@@ -47,7 +47,7 @@ void say_prediction(const RankRun& run, actors::TrainerOptions options, Training
   if (!check.record.empty()) training.reporter()->record(check.record);
 }
 
-void say_gpu(Training& training, const NcclConnection& nccl) {
+void say_gpu(Training& training, const NcclSession& nccl) {
   // More than as it connected: some buffers wait for the first collective that needs them.
   if (nccl.chosen()) fmt::print("{}\n", nccl_memory_line(nccl.taken_bytes()));
   if (const runtime::GraphStats graph_stats = training.rank().context().compute.stream().graph_stats();
@@ -75,7 +75,7 @@ void say_files(const RankRun& run, const actors::Rank& rank) {
 }
 
 void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
-              const NcclConnection& nccl, const ProfileOfRun& profile) {
+              const NcclSession& nccl, const ProfileOfRun& profile) {
   const RunOptions& asked = run.options.run;
   if (options.steps == 0) {
     fmt::print("evaluated in {}\n", actors::format_duration(training.seconds()));

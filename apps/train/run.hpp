@@ -6,7 +6,7 @@
 #include "apps/train/devices.hpp"
 #include "apps/train/job.hpp"
 #include "apps/train/kernels/peak_flops.hpp"
-#include "apps/train/nccl_connection.hpp"
+#include "apps/train/nccl_session.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/plan/saved_column.hpp"
 #include "apps/train/prediction_check.hpp"
@@ -81,7 +81,7 @@ class Run {
   std::optional<ResumePoint> resume_point_;
   std::optional<SavedColumn> column_before_;  // of the runs that this one goes on from
   Devices devices_;
-  std::optional<NcclConnection> nccl_;
+  std::optional<NcclSession> nccl_;
   PeakFlops peak_;
   std::optional<double> data_sheet_;  // data_sheet_flops()
   ProfileOfRun profile_;              // on rank 0

@@ -73,7 +73,7 @@ constexpr int loading_patience = 4;
 
 }  // namespace
 
-Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
+Training::Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclSession& nccl,
                    ResumePoint& resume_point)
     : run_(run),
       plan_(plan),

@@ -8,10 +8,10 @@
 #include "actors/watch/reporter.hpp"
 #include "actors/watch/watchdog.hpp"
 #include "apps/train/devices.hpp"
-#include "apps/train/file_writer.hpp"
+#include "apps/train/background_writer.hpp"
 #include "apps/train/files/watched_reads.hpp"
 #include "apps/train/files/weight_saving.hpp"
-#include "apps/train/nccl_connection.hpp"
+#include "apps/train/nccl_session.hpp"
 #include "apps/train/plan/job_plan.hpp"
 #include "apps/train/rank_watch.hpp"
 #include "apps/train/resume_point.hpp"
@@ -36,8 +36,7 @@ namespace ranvier::apps {
 class Training {
  public:
   /// Allocates what this rank's plan says. All outlive it.
-  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclConnection& nccl,
-           ResumePoint& resume_point);
+  Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclSession& nccl, ResumePoint& resume_point);
   ~Training();
 
   /// Fills what the training begins with or goes on from, of this rank; blocks. Returns how the checkpoint is damaged,
@@ -101,7 +100,7 @@ class Training {
   const RankRun& run_;
   const JobPlan& plan_;
   Devices& devices_;
-  NcclConnection& nccl_;
+  NcclSession& nccl_;
   ResumePoint& resume_point_;
   std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
   std::optional<actors::CheckpointSource> source_;  // while it loads
@@ -113,7 +112,7 @@ class Training {
   std::optional<WeightTarget> weights_of_steps_;
   std::optional<WeightSaving> saving_;
   RankWatch* rank_watch_ = nullptr;           // while the loop runs, with --serve
-  FileWriter files_;                          // both end before what they write with
+  BackgroundWriter files_;                    // both end before what they write with
   Series losses_{4096};                       // for a curve at the end
   std::atomic<bool> snapshot_waits_ = false;  // for the reports' stream
   std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file

@@ -60,7 +60,7 @@ class WeightSaving {
   actors::Rank& rank_;
   std::uint64_t bytes_;
   WeightTarget target_;
-  FileWriter files_;  // of rank 0
+  BackgroundWriter files_;  // of rank 0
   std::vector<UnitRange> pieces_;
   std::vector<float> values_;
   std::size_t next_ = 0;  // piece

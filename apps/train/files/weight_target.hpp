@@ -5,7 +5,7 @@
 
 #include "actors/checkpoint/checkpoint_target.hpp"
 #include "actors/states/unit_states.hpp"
-#include "apps/train/file_writer.hpp"
+#include "apps/train/background_writer.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "models/weights/safetensors.hpp"
 
@@ -52,8 +52,8 @@ class WeightTarget final : public actors::CheckpointTarget {
   Options options_;
   std::optional<models::PartialWeights> partial_;  // on rank 0
   std::optional<models::WeightWriter> writer_;
-  std::string failure_;  // of this rank, the first
-  FileWriter files_;     // its work ends before what it writes with
+  std::string failure_;     // of this rank, the first
+  BackgroundWriter files_;  // its work ends before what it writes with
 };
 
 }  // namespace ranvier::apps

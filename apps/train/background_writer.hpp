@@ -10,10 +10,10 @@
 
 namespace ranvier::apps {
 
-class FileWriter {
+class BackgroundWriter {
  public:
   /// Both outlive it.
-  FileWriter(runtime::EventLoop& loop, runtime::Device& host)
+  BackgroundWriter(runtime::EventLoop& loop, runtime::Device& host)
       : loop_(loop), stream_(host.make_stream("files", runtime::StreamWidth::one)) {}
 
   /// Runs `what` after what was given before, then calls `done` on the loop. What it throws fails the device.

@@ -1,4 +1,4 @@
-#include "apps/train/nccl_connection.hpp"
+#include "apps/train/nccl_session.hpp"
 
 #include "apps/program/agreement.hpp"
 #include "apps/train/devices.hpp"
@@ -10,11 +10,11 @@
 
 namespace ranvier::apps {
 
-NcclConnection::NcclConnection(const RankRun& run, runtime::Device& device) : run_(run), device_(device) {}
+NcclSession::NcclSession(const RankRun& run, runtime::Device& device) : run_(run), device_(device) {}
 
-NcclConnection::~NcclConnection() { close(); }
+NcclSession::~NcclSession() { close(); }
 
-void NcclConnection::open() {
+void NcclSession::open() {
   if (!may_use_nccl(run_.options)) return;
   if constexpr (runtime::with_nccl) {
     try {
@@ -28,7 +28,7 @@ void NcclConnection::open() {
   }
 }
 
-void NcclConnection::choose() {
+void NcclSession::choose() {
   if (run_.options.device.device != DeviceFlag::cuda) return;
   on_all_ranks(run_.session, [&] { open(); });
   NcclSituation situation{.obstacle = obstacle_};
@@ -43,7 +43,7 @@ void NcclConnection::choose() {
   if (run_.speaks() && run_.session.ranks() > 1 && !choice_.line.empty()) fmt::print("{}\n", choice_.line);
 }
 
-collectives::CommunicatorFactory* NcclConnection::prepare(std::span<const int> column) {
+collectives::CommunicatorFactory* NcclSession::prepare(std::span<const int> column) {
   if (!choice_.nccl) return nullptr;
   const auto& names = run_.options.trainer.algorithms;
   column_ = std::make_unique<collectives::NcclColumn>(
@@ -56,7 +56,7 @@ collectives::CommunicatorFactory* NcclConnection::prepare(std::span<const int> c
   return column_.get();
 }
 
-void NcclConnection::connect() {
+void NcclSession::connect() {
   if (!column_) return;
   run_.session.barrier();  // ranks that share a GPU have taken what they planned
   close_memory(device_, runtime::MemorySpace::pinned);
@@ -68,16 +68,16 @@ void NcclConnection::connect() {
   if (run_.speaks()) fmt::print("{}\n\n", nccl_memory_line(static_cast<std::size_t>(taken)));
 }
 
-std::size_t NcclConnection::taken_bytes() const {
+std::size_t NcclSession::taken_bytes() const {
   if constexpr (runtime::with_nccl) return free_before_ - std::min(free_before_, runtime::cuda_free_bytes(device_));
   return 0;
 }
 
-std::vector<runtime::Transport::Pending> NcclConnection::waited_for() const {
+std::vector<runtime::Transport::Pending> NcclSession::waited_for() const {
   return column_ ? column_->waited_for() : std::vector<runtime::Transport::Pending>();
 }
 
-void NcclConnection::close() noexcept {
+void NcclSession::close() noexcept {
   if (column_) column_->close();
 }
 

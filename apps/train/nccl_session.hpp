@@ -14,12 +14,12 @@
 
 namespace ranvier::apps {
 
-class NcclConnection {
+class NcclSession {
  public:
   /// Both outlive it; `device` is what this rank computes on.
-  NcclConnection(const RankRun& run, runtime::Device& device);
+  NcclSession(const RankRun& run, runtime::Device& device);
   /// Before memory is freed that NCCL may still work on, for peers that will not come: as close().
-  ~NcclConnection();
+  ~NcclSession();
 
   /// All ranks call each of these, in this order; one that fails on any of them throws FailedTogether on all.
   /// Opens NCCL, asks what all ranks have, and decides. Says on rank 0 what was chosen.
