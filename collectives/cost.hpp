@@ -8,7 +8,7 @@
 // if anywhere.
 #pragma once
 
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "collectives/plan.hpp"
 #include "collectives/topology.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/unit_shardings.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "collectives/plan_choice.hpp"
 #include "collectives/shard.hpp"
 #include "models/layer.hpp"

@@ -11,7 +11,7 @@
 #include "actors/states/state_kind.hpp"
 #include "actors/states/unit_shardings.hpp"
 #include "actors/watch/bad_steps.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "collectives/shard.hpp"
 #include "models/layer.hpp"
 #include "models/text/question_file.hpp"

@@ -4,7 +4,7 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "collectives/algorithms.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "collectives/plan_choice.hpp"
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// Measures what collectives/links.hpp describes, through the transport that training uses. Loop thread only.
+// Measures what collectives/link_file.hpp describes, through the transport that training uses. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 
 #include <span>
 

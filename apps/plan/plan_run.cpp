@@ -3,7 +3,7 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
 #include "apps/plan/scenarios.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "runtime/atomic_file.hpp"
 #include "runtime/error.hpp"
 

@@ -6,7 +6,7 @@
 #include "apps/train/plan/nodes.hpp"
 #include "apps/train/plan/text_samples.hpp"
 #include "apps/train/train_job.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "runtime/cuda_memory.hpp"
 #include "runtime/error.hpp"
 

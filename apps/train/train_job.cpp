@@ -2,7 +2,7 @@
 
 #include "apps/train/files/data_report.hpp"
 #include "apps/train/files/initial_weights.hpp"
-#include "apps/train/kernels/attention_choice.hpp"
+#include "apps/train/kernels/attention_flag.hpp"
 #include "models/images/image_data.hpp"
 #include "models/model.hpp"
 #include "models/ops/cross_entropy.hpp"

@@ -5,7 +5,7 @@
 #include "apps/train/files/disk_retry.hpp"
 #include "apps/train/files/metrics_file.hpp"
 #include "apps/train/files/output_files.hpp"
-#include "apps/train/files/trace_file.hpp"
+#include "apps/train/files/trace_output.hpp"
 #include "apps/train/files/weight_source.hpp"
 #include "apps/train/plan/saved_column.hpp"
 #include "apps/train/stop_signals.hpp"

@@ -1,5 +1,5 @@
 // ranvier-bench as a user starts it.
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "runtime/machine_profile.hpp"
 #include "tests/apps/job.hpp"
 

@@ -1,5 +1,5 @@
 // The JSON files beside weights, those of links, of machines and of chosen kernels. The first byte says which.
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/weights/adapter_files.hpp"
 #include "models/weights/bert_config.hpp"

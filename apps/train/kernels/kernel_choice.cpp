@@ -1,7 +1,7 @@
 #include "apps/train/kernels/kernel_choice.hpp"
 
 #include "apps/program/agreement.hpp"
-#include "apps/train/kernels/attention_choice.hpp"
+#include "apps/train/kernels/attention_flag.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "runtime/device.hpp"
 

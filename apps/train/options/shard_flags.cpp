@@ -1,7 +1,7 @@
 #include "apps/train/options/shard_flags.hpp"
 
 #include "collectives/algorithms.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 
 #include <fmt/ranges.h>
 

@@ -14,7 +14,7 @@
 #include "apps/train/options/tuning_flags.hpp"
 #include "apps/train/options/unused_flags.hpp"
 #include "apps/train/options/watching_flags.hpp"
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "runtime/cuda_build.hpp"
 
 #include <fmt/ranges.h>

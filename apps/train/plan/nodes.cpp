@@ -1,6 +1,6 @@
 #include "apps/train/plan/nodes.hpp"
 
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 #include "runtime/error.hpp"
 
 namespace ranvier::apps {

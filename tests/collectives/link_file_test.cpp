@@ -1,4 +1,4 @@
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/links.hpp"
+#include "collectives/link_file.hpp"
 
 #include "runtime/error.hpp"
 #include "runtime/memory_map.hpp"

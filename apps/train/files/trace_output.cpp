@@ -1,4 +1,4 @@
-#include "apps/train/files/trace_file.hpp"
+#include "apps/train/files/trace_output.hpp"
 
 #include "apps/train/files/disk_retry.hpp"
 #include "runtime/error.hpp"

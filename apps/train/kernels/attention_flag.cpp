@@ -1,4 +1,4 @@
-#include "apps/train/kernels/attention_choice.hpp"
+#include "apps/train/kernels/attention_flag.hpp"
 
 #include "models/ops/attention_choice.hpp"
 #include "runtime/cuda_build.hpp"
