@@ -3,7 +3,7 @@
 #include "actors/exchange/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/limits.hpp"
+#include "apps/train/bottleneck.hpp"
 #include "apps/train/options/tier_flags.hpp"
 #include "apps/train/plan/job_plan.hpp"
 

@@ -1,7 +1,7 @@
 #include "apps/train/run.hpp"
 
 #include "apps/program/agreement.hpp"
-#include "apps/train/conclusion.hpp"
+#include "apps/train/run_summary.hpp"
 #include "apps/train/files/output_files.hpp"
 #include "apps/train/kernels/kernel_choice.hpp"
 #include "apps/train/kernels/warm_up.hpp"
@@ -128,7 +128,7 @@ int Run::execute() {
     training_->finish_outputs();
     return stopped_exit_code;  // unless this process resumes
   }
-  if (run_.speaks()) conclude(run_, plan_.trainer, *training_, *nccl_, profile_);
+  if (run_.speaks()) print_summary(run_, plan_.trainer, *training_, *nccl_, profile_);
   training_->finish_outputs();
   return stopped_early ? stopped_exit_code : EXIT_SUCCESS;
 }

@@ -1,4 +1,4 @@
-#include "apps/train/limits.hpp"
+#include "apps/train/bottleneck.hpp"
 
 #include "actors/pipeline/stage_split.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -155,8 +155,8 @@ std::string bubble_text(const actors::TrainerOptions& options) {
       options.chunks_per_rank > 1 ? fmt::format(" in {} chunks", options.chunks_per_rank) : std::string());
 }
 
-std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options,
-                       const models::Architecture& architecture) {
+std::string bottleneck_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options,
+                            const models::Architecture& architecture) {
   const std::optional<Shares> found = shares_of(ranks, options.grid);
   if (!found) return {};
   const Shares& shares = *found;

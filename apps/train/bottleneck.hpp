@@ -22,7 +22,8 @@ struct Bubble {
 [[nodiscard]] std::string bubble_text(const actors::TrainerOptions& options);
 
 /// "limited by computing: …"; empty: no rank has trained. A share of time is that of an average rank.
-[[nodiscard]] std::string limit_line(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options,
-                                     const models::Architecture& architecture);
+[[nodiscard]] std::string bottleneck_line(const std::vector<RankTotals>& ranks,
+                                          const actors::TrainerOptions& options,
+                                          const models::Architecture& architecture);
 
 }  // namespace ranvier::apps

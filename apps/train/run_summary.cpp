@@ -1,8 +1,8 @@
-#include "apps/train/conclusion.hpp"
+#include "apps/train/run_summary.hpp"
 
 #include "apps/program/text_table.hpp"
 #include "apps/train/files/output_files.hpp"
-#include "apps/train/limits.hpp"
+#include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
 #include "runtime/option_info.hpp"
@@ -20,7 +20,7 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0)
     return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
-  if (const std::string limit = limit_line(training.totals(), options, run.job.architecture); !limit.empty())
+  if (const std::string limit = bottleneck_line(training.totals(), options, run.job.architecture); !limit.empty())
     fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, screen_columns), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
@@ -74,8 +74,8 @@ void say_files(const RankRun& run, const actors::Rank& rank) {
   std::fflush(stdout);
 }
 
-void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
-              const NcclSession& nccl, const ProfileOfRun& profile) {
+void print_summary(const RankRun& run, const actors::TrainerOptions& options, Training& training,
+                   const NcclSession& nccl, const ProfileOfRun& profile) {
   const RunOptions& asked = run.options.run;
   if (options.steps == 0) {
     fmt::print("evaluated in {}\n", actors::format_duration(training.seconds()));

@@ -1,5 +1,5 @@
 // What the end of a run says in words: what limited it, and how its loss went.
-#include "apps/train/limits.hpp"
+#include "apps/train/bottleneck.hpp"
 
 #include "apps/view/text_plot.hpp"
 #include "models/gpt.hpp"
@@ -35,7 +35,7 @@ struct Run {
     options.microbatch_size = 1;  // 32 of them: a bubble of 3%
   }
   [[nodiscard]] bool says(const std::string& words) const {
-    const std::string line = limit_line(ranks, options, architecture);
+    const std::string line = bottleneck_line(ranks, options, architecture);
     INFO(line);
     CHECK(line.starts_with("limited by "));
     CHECK(line.find('\n') == std::string::npos);
@@ -86,8 +86,8 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   run.options.tiers.optimizer = actors::TierKind::host;
   CHECK(run.says("--optimizer-tier device"));
   run.ranks[1].seconds = 0;  // it has not trained
-  CHECK(limit_line(run.ranks, run.options, run.architecture).empty());
-  CHECK(limit_line({}, run.options, run.architecture).empty());
+  CHECK(bottleneck_line(run.ranks, run.options, run.architecture).empty());
+  CHECK(bottleneck_line({}, run.options, run.architecture).empty());
 }
 
 TEST_CASE("a disk that work waited for is named, with what relieves it") {

@@ -14,8 +14,8 @@ void say_files(const RankRun& run, const actors::Rank& rank);
 
 /// On rank 0, after the training: its tables and its sums, where its outputs are, and warnings on stderr for those
 /// that were lost. `profile`: what the run is compared with.
-void conclude(const RankRun& run, const actors::TrainerOptions& options, Training& training,
-              const NcclSession& nccl, const ProfileOfRun& profile);
+void print_summary(const RankRun& run, const actors::TrainerOptions& options, Training& training,
+                   const NcclSession& nccl, const ProfileOfRun& profile);
 
 /// On rank 0, after a run that is gone on with as well: where --trace is, or why it is not.
 void say_trace(const Training& training);
