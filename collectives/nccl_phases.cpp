@@ -23,7 +23,7 @@ constexpr Duration look_for_errors = std::chrono::milliseconds(50);  // while op
 // apps/train/stop_signals.cpp.
 constexpr std::uint32_t order_index = 2;
 
-constexpr std::size_t most_ahead = 2;  // phases on a lane: one that runs, one to follow it
+constexpr std::size_t max_ahead = 2;  // phases on a lane: one that runs, one to follow it
 
 void copy(runtime::StreamView stream, const NcclStep::Move& move, runtime::DType dtype) {
   runtime::copy(stream, move.to, move.to_runs, move.from, move.from_runs, size_of(dtype), move.count);
@@ -111,7 +111,7 @@ bool NcclPhases::may_be_named(const UnderWay& operation) const {
   };
   if (operation.named == operation.phases.size()) return false;
   if (!connections_->overlap()) return true;
-  if (ahead(operation.named).size() >= most_ahead) return false;
+  if (ahead(operation.named).size() >= max_ahead) return false;
   if (operation.named == 0) return true;
   // The phase before has begun.
   const std::size_t before = operation.named - 1;

@@ -37,12 +37,10 @@ class Count {
 
   [[nodiscard]] Traffic traffic() const {
     Traffic traffic = traffic_;
-    for (const Port& port : intra_)
-      traffic.most_intra_of_rank = std::max(traffic.most_intra_of_rank, port.busier());
-    for (const Port& port : inter_)
-      traffic.most_inter_of_rank = std::max(traffic.most_inter_of_rank, port.busier());
+    for (const Port& port : intra_) traffic.max_intra_of_rank = std::max(traffic.max_intra_of_rank, port.busier());
+    for (const Port& port : inter_) traffic.max_inter_of_rank = std::max(traffic.max_inter_of_rank, port.busier());
     for (const auto& [node, port] : nodes_) {
-      traffic.most_inter_of_node = std::max(traffic.most_inter_of_node, port.busier());
+      traffic.max_inter_of_node = std::max(traffic.max_inter_of_node, port.busier());
     }
     return traffic;
   }

@@ -12,11 +12,11 @@ namespace ranvier::collectives {
 
 /// Elements sent. The links of a rank and of a node carry both directions at once; `most` is of the busier one.
 struct Traffic {
-  std::size_t intra_node = 0;          ///< between ranks of one node, in all
-  std::size_t inter_node = 0;          ///< between nodes, in all
-  std::size_t most_intra_of_rank = 0;  ///< through one rank to or from others on its node
-  std::size_t most_inter_of_rank = 0;  ///< through one rank to or from other nodes
-  std::size_t most_inter_of_node = 0;  ///< out of or into one node, all its ranks together
+  std::size_t intra_node = 0;         ///< between ranks of one node, in all
+  std::size_t inter_node = 0;         ///< between nodes, in all
+  std::size_t max_intra_of_rank = 0;  ///< through one rank to or from others on its node
+  std::size_t max_inter_of_rank = 0;  ///< through one rank to or from other nodes
+  std::size_t max_inter_of_node = 0;  ///< out of or into one node, all its ranks together
 };
 
 /// Of all chunks together.

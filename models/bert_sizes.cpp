@@ -7,24 +7,24 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int most_padding_token = 1 << 29;  // positions that follow it still count in 32 bits
+constexpr int max_padding_token = 1 << 29;  // positions that follow it still count in 32 bits
 
 }  // namespace
 
 std::optional<std::string> size_problem(const BertOptions& options, const BertSizeNames& names) {
   const NamedSize hidden{names.hidden, options.hidden}, heads{names.heads, options.heads};
-  if (auto problem = least_problem(1, {{names.layers, options.layers},
-                                       hidden,
-                                       heads,
-                                       {names.inner, options.inner},
-                                       {names.vocab_size, options.vocab_size},
-                                       {names.sequence_length, options.sequence_length},
-                                       {names.types, options.types},
-                                       {names.tile, options.tile}}))
+  if (auto problem = min_problem(1, {{names.layers, options.layers},
+                                     hidden,
+                                     heads,
+                                     {names.inner, options.inner},
+                                     {names.vocab_size, options.vocab_size},
+                                     {names.sequence_length, options.sequence_length},
+                                     {names.types, options.types},
+                                     {names.tile, options.tile}}))
     return problem;
-  if (options.padding_token < 0 || options.padding_token > most_padding_token)
+  if (options.padding_token < 0 || options.padding_token > max_padding_token)
     return fmt::format("{} is {}: it must be 0 or more, and at most {}", names.padding_token, options.padding_token,
-                       most_padding_token);
+                       max_padding_token);
   if (options.classes < 0 || options.classes == 1)
     return fmt::format("{} is {}: give at least 2, or 0 of a model that fills masks", names.classes,
                        options.classes);

@@ -7,12 +7,12 @@ namespace ranvier::models {
 std::optional<std::string> size_problem(const GptOptions& options, const GptSizeNames& names) {
   const NamedSize hidden{names.hidden, options.hidden}, heads{names.heads, options.heads},
       tile{names.tile, options.tile};
-  if (auto problem = least_problem(1, {{names.layers, options.layers},
-                                       hidden,
-                                       heads,
-                                       {names.vocab_size, options.vocab_size},
-                                       {names.sequence_length, options.sequence_length},
-                                       tile}))
+  if (auto problem = min_problem(1, {{names.layers, options.layers},
+                                     hidden,
+                                     heads,
+                                     {names.vocab_size, options.vocab_size},
+                                     {names.sequence_length, options.sequence_length},
+                                     tile}))
     return problem;
   if (auto problem = divisor_problem(heads, hidden)) return problem;
   if (auto problem = divisor_problem(tile, hidden)) return problem;

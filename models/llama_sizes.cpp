@@ -9,25 +9,25 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int most_heads = 1 << 20;  // whose channels still count in 32 bits
+constexpr int max_heads = 1 << 20;  // whose channels still count in 32 bits
 
 }  // namespace
 
 std::optional<std::string> size_problem(const LlamaOptions& options, const LlamaSizeNames& names) {
-  if (auto problem = least_problem(1, {{names.layers, options.layers},
-                                       {names.hidden, options.hidden},
-                                       {names.heads, options.heads},
-                                       {names.inner, options.inner},
-                                       {names.vocab_size, options.vocab_size},
-                                       {names.sequence_length, options.sequence_length},
-                                       {names.tile, options.tile}}))
+  if (auto problem = min_problem(1, {{names.layers, options.layers},
+                                     {names.hidden, options.hidden},
+                                     {names.heads, options.heads},
+                                     {names.inner, options.inner},
+                                     {names.vocab_size, options.vocab_size},
+                                     {names.sequence_length, options.sequence_length},
+                                     {names.tile, options.tile}}))
     return problem;
-  if (auto problem = least_problem(0, {{names.key_heads, options.key_heads},
-                                       {names.head_size, options.head_size},
-                                       {names.window, options.window}}))
+  if (auto problem = min_problem(0, {{names.key_heads, options.key_heads},
+                                     {names.head_size, options.head_size},
+                                     {names.window, options.window}}))
     return problem;
-  if (options.heads > most_heads)
-    return fmt::format("{} is {}: at most {} are possible", names.heads, options.heads, most_heads);
+  if (options.heads > max_heads)
+    return fmt::format("{} is {}: at most {} are possible", names.heads, options.heads, max_heads);
   if (options.head_size == 0 && options.hidden % options.heads != 0)
     return fmt::format("{} {} does not divide {} {}: choose a divisor such as {}, or give {}", names.heads,
                        options.heads, names.hidden, options.hidden, divisor_near(options.heads, options.hidden),
@@ -35,9 +35,9 @@ std::optional<std::string> size_problem(const LlamaOptions& options, const Llama
   if (options.stored_head_size() % 2 != 0)
     return fmt::format("heads of {} channels cannot be rotated, which takes pairs: choose an even {}",
                        options.stored_head_size(), names.head_size);
-  if (options.stored_head_size() > RotaryFrequencies::most_channels)
+  if (options.stored_head_size() > RotaryFrequencies::max_channels)
     return fmt::format("heads of {} channels are more than the {} that can be rotated: choose a smaller {}",
-                       options.stored_head_size(), RotaryFrequencies::most_channels, names.head_size);
+                       options.stored_head_size(), RotaryFrequencies::max_channels, names.head_size);
   if (auto problem = divisor_problem({names.key_heads, options.stored_key_heads()}, {names.heads, options.heads}))
     return problem;
   const std::int64_t qkv = (std::int64_t{options.heads} + 2 * std::int64_t{options.stored_key_heads()}) *

@@ -11,7 +11,7 @@
 
 namespace ranvier::models {
 
-inline constexpr int most_lora_rank = 1 << 16;
+inline constexpr int max_lora_rank = 1 << 16;
 
 struct LoraOptions {
   int rank = 8;

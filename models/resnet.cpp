@@ -49,10 +49,10 @@ std::optional<std::string> size_problem(const ResnetOptions& options, const Resn
                                     {names.image_size, options.image_size},
                                     {names.classes, options.classes}})
     if (value < 1 || value > most) return fmt::format("{} {}: give a number between 1 and {}", name, value, most);
-  constexpr std::int64_t most_channels = 1 << 24;
-  if (std::int64_t{options.channels} * std::max(options.width, ResnetOptions::expansion) * 8 > most_channels)
+  constexpr std::int64_t max_channels = 1 << 24;
+  if (std::int64_t{options.channels} * std::max(options.width, ResnetOptions::expansion) * 8 > max_channels)
     return fmt::format("{} {} and {} {} come to more than {} channels: lower one of them", names.channels,
-                       options.channels, names.width, options.width, most_channels);
+                       options.channels, names.width, options.width, max_channels);
   return std::nullopt;
 }
 

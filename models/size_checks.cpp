@@ -7,7 +7,7 @@
 
 namespace ranvier::models {
 
-std::optional<std::string> least_problem(int least, std::initializer_list<NamedSize> sizes) {
+std::optional<std::string> min_problem(int least, std::initializer_list<NamedSize> sizes) {
   for (const auto& [name, value] : sizes)
     if (value < least) return fmt::format("{} is {}: it must be at least {}", name, value, least);
   return std::nullopt;

@@ -16,7 +16,7 @@ struct NamedSize {
   int value = 0;
 };
 
-[[nodiscard]] std::optional<std::string> least_problem(int least, std::initializer_list<NamedSize> sizes);
+[[nodiscard]] std::optional<std::string> min_problem(int least, std::initializer_list<NamedSize> sizes);
 /// Both are positive.
 [[nodiscard]] std::optional<std::string> divisor_problem(const NamedSize& size, const NamedSize& whole);
 [[nodiscard]] std::optional<std::string> dropout_problem(std::string_view name, float rate);

@@ -38,7 +38,7 @@ struct BucketPipeline::State {
   const BucketPipelineOptions options;
   const BucketStages stages;
   std::vector<std::size_t> free_slots;
-  std::size_t most_slots = 0;
+  std::size_t max_slots = 0;
 
   // Of the step that runs.
   std::function<void(bool)> done;  // empty between steps
@@ -55,7 +55,7 @@ void BucketPipeline::State::fetch_ahead() {
     buckets[bucket].phase = Phase::fetching;
     buckets[bucket].slot = free_slots.back();
     free_slots.pop_back();
-    most_slots = std::max(most_slots, options.depth - free_slots.size());
+    max_slots = std::max(max_slots, options.depth - free_slots.size());
     stages.fetch(pass_of(bucket), [this, bucket] {
       buckets[bucket].phase = Phase::fetched;
       if (is_skipped()) return drop(bucket);
@@ -137,6 +137,6 @@ void BucketPipeline::resolve(bool counts) {
   state.finish_if_done();
 }
 
-std::size_t BucketPipeline::most_slots() const noexcept { return state_->most_slots; }
+std::size_t BucketPipeline::max_slots() const noexcept { return state_->max_slots; }
 
 }  // namespace ranvier::offload

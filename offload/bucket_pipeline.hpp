@@ -73,7 +73,7 @@ class BucketPipeline {
   void resolve(bool counts);
 
   /// Slots in use at most so far.
-  [[nodiscard]] std::size_t most_slots() const noexcept;
+  [[nodiscard]] std::size_t max_slots() const noexcept;
 
  private:
   struct State;

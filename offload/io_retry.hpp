@@ -8,7 +8,7 @@ namespace ranvier::offload {
 
 /// A request that was answered this often in a row without a byte moved has failed: after a good second, where it
 /// was put off each time.
-inline constexpr int most_attempts = 60;
+inline constexpr int max_attempts = 60;
 
 /// How long to wait before requests are submitted once more that the system put off (EAGAIN).
 [[nodiscard]] inline std::chrono::microseconds pause_before(int attempt) {

@@ -39,7 +39,7 @@ void StagingPool::grant() {
     const std::size_t slot = free_.back();
     free_.pop_back();
     taken_[slot] = true;
-    most_taken_ = std::max(most_taken_, slots() - free_.size());
+    max_taken_ = std::max(max_taken_, slots() - free_.size());
     loop_.post([granted = std::move(line_.front()), slot] { granted(slot); });
     line_.pop_front();
   }

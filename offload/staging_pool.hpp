@@ -45,7 +45,7 @@ class StagingPool {
   [[nodiscard]] std::size_t slots() const noexcept { return taken_.size(); }
   [[nodiscard]] std::size_t waiting() const noexcept { return line_.size(); }
   /// The most slots that were taken at a time so far: whether fewer would do.
-  [[nodiscard]] std::size_t most_taken() const noexcept { return most_taken_; }
+  [[nodiscard]] std::size_t max_taken() const noexcept { return max_taken_; }
 
  private:
   void grant();
@@ -60,7 +60,7 @@ class StagingPool {
   std::vector<bool> taken_;
   std::vector<std::size_t> free_;
   std::deque<Granted> line_;
-  std::size_t most_taken_ = 0;
+  std::size_t max_taken_ = 0;
 };
 
 }  // namespace ranvier::offload

@@ -13,7 +13,7 @@
 namespace ranvier::offload {
 namespace {
 
-constexpr int most_threads = 16;
+constexpr int max_threads = 16;
 
 std::int64_t perform(const IoRequest& request) {
   const auto offset = static_cast<off_t>(request.offset);
@@ -92,7 +92,7 @@ class ThreadQueue final : public IoQueue {
 }  // namespace
 
 std::unique_ptr<IoQueue> make_thread_queue(int depth) {
-  return std::make_unique<ThreadQueue>(std::clamp(depth, 1, most_threads));
+  return std::make_unique<ThreadQueue>(std::clamp(depth, 1, max_threads));
 }
 
 }  // namespace ranvier::offload

@@ -186,7 +186,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
   if (!request.of->failure.empty()) return finish(completion.id);
   if (completion.result < 0) {
     const auto error = static_cast<int>(-completion.result);
-    if ((error != EINTR && error != EAGAIN) || ++request.attempts == most_attempts)
+    if ((error != EINTR && error != EAGAIN) || ++request.attempts == max_attempts)
       return fail_with(completion.id, std::strerror(error));
     if (error == EAGAIN) pause = std::max(pause, pause_before(request.attempts));
   } else {
@@ -195,7 +195,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
     request.attempts = moved == 0 ? request.attempts + 1 : 0;
     if (completion.result == 0 && request.of->transfer.kind == IoKind::read)
       return fail_with(completion.id, "the file ends there: somebody has shortened it");
-    if (request.attempts == most_attempts)
+    if (request.attempts == max_attempts)
       return fail_with(completion.id, "the system moves less than a block at a time");
     request.moved += moved;
   }

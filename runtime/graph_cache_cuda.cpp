@@ -32,14 +32,14 @@ void GraphCache::run(std::span<const std::uint64_t> key, const std::function<voi
   if (!graph_stats_.refused.empty()) return queue_it();
   const auto [here, is_new] = graphs_.try_emplace(Key(key.begin(), key.end()), nullptr);
   if (is_new) {
-    if (++seen_ > most_seen) {
+    if (++seen_ > max_seen) {
       std::erase_if(graphs_, [](const auto& one) { return one.second == nullptr; });
       seen_ = 0;
     }
     return queue_it();
   }
   if (here->second == nullptr) {
-    if (graph_stats_.kept == most_graphs) return queue_it();
+    if (graph_stats_.kept == max_graphs) return queue_it();
     here->second = capture(queue);
     if (here->second == nullptr) return queue_it();
     ++graph_stats_.kept;

@@ -24,9 +24,9 @@ class GraphCache {
  public:
   /// Maximum number of graphs; later keys are queued directly. Graphs with a dozen nodes each then take tens of
   /// megabytes.
-  static constexpr std::size_t most_graphs = 4096;
+  static constexpr std::size_t max_graphs = 4096;
   /// Maximum number of keys seen once; beyond it all of them are forgotten.
-  static constexpr std::size_t most_seen = 4096;
+  static constexpr std::size_t max_seen = 4096;
 
   explicit GraphCache(cudaStream_t stream) : stream_(stream) {}
   /// Destroy it after the stream's work is done.

@@ -51,14 +51,13 @@ constexpr Key<WorkRate, double> work_rate[] = {{"launch_seconds", &WorkRate::lau
 constexpr Key<ProductShape, std::size_t> product_shape[] = {
     {"m", &ProductShape::m, true, 1}, {"n", &ProductShape::n, true, 1}, {"k", &ProductShape::k, true, 1}};
 // Limits of positive numbers: values that nine digits round to between 1e-30 and 1e30.
-constexpr double least_size = 0.9999999995e-30, largest_size = 1.0000000005e30;
-constexpr double least_rate = std::numeric_limits<double>::min();  // smallest positive value
+constexpr double min_size = 0.9999999995e-30, largest_size = 1.0000000005e30;
+constexpr double min_rate = std::numeric_limits<double>::min();  // smallest positive value
 constexpr Key<ProductRate, double> product_rate[] = {
-    {"flops_per_second", &ProductRate::flops_per_second, true, least_rate}};
-constexpr Key<Link, double> link_keys[] = {
-    {"latency_seconds", &Link::latency_seconds, true},
-    {"bytes_per_second", &Link::bytes_per_second, true, least_rate},
-    {"node_bytes_per_second", &Link::node_bytes_per_second, true, least_rate}};
+    {"flops_per_second", &ProductRate::flops_per_second, true, min_rate}};
+constexpr Key<Link, double> link_keys[] = {{"latency_seconds", &Link::latency_seconds, true},
+                                           {"bytes_per_second", &Link::bytes_per_second, true, min_rate},
+                                           {"node_bytes_per_second", &Link::node_bytes_per_second, true, min_rate}};
 constexpr Key<Links, Link> classes[] = {{"intra_node", &Links::intra_node}, {"inter_node", &Links::inter_node}};
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
@@ -111,7 +110,7 @@ class Reader {
     if (!gpu->is_bool()) refuse("has a 'gpu' that is neither true nor false");
     result.gpu = gpu->get_bool();
     by_dtype(object, "peak_flops_per_second", [&](DType dtype, const json::value& value, const std::string& where) {
-      result.peak_flops_per_second[dtype] = number<double>(value, where, least_rate);
+      result.peak_flops_per_second[dtype] = number<double>(value, where, min_rate);
     });
     by_dtype(object, "rates", [&](DType dtype, const json::value& value, const std::string& where) {
       result.rates[dtype] = kinds(value, where);
@@ -223,7 +222,7 @@ class Reader {
     const auto result = value.to_number<Number>(error);
     bool sensible = !error && static_cast<double>(result) >= least;
     if constexpr (std::floating_point<Number>)
-      sensible = sensible && (result == 0 || (result > least_size && result < largest_size));
+      sensible = sensible && (result == 0 || (result > min_size && result < largest_size));
     if (!sensible) {
       refuse("has a '{}' that is not a {} {}", name,
              std::integral<Number> ? "whole number" : "number of a usual size (1e-30 to 1e30)",

@@ -245,14 +245,14 @@ void MpiSession::wait(const std::function<bool()>& done) {
   using namespace std::chrono_literals;
   ++place_;
   if (done()) return;
-  constexpr Duration look_every = 10ms, most_at_once = 1s;  // a longer gap means that the process was stopped
+  constexpr Duration look_every = 10ms, max_at_once = 1s;  // a longer gap means that the process was stopped
   const Duration say_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
   heartbeat_->reset_timeouts();
   Duration waited{}, said_at = -say_every;
   auto looked = std::chrono::steady_clock::now();
   while (!done()) {
     std::this_thread::sleep_for(20us);  // leaves the core to ranks that compute
-    const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, most_at_once);
+    const Duration passed = std::min<Duration>(std::chrono::steady_clock::now() - looked, max_at_once);
     if (passed < look_every) continue;
     looked = std::chrono::steady_clock::now();
     waited += passed;

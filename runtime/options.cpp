@@ -321,7 +321,7 @@ constexpr std::pair<char, std::int64_t> time_units[] = {{'d', 86400}, {'h', 3600
 
 std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
   // Limit per number, so that a sum of four fits 64 bits.
-  constexpr std::int64_t most_seconds = std::int64_t{1} << 40;
+  constexpr std::int64_t max_seconds = std::int64_t{1} << 40;
   if (text.empty()) return {};
   std::int64_t seconds = 0;
   for (const auto& [unit, unit_seconds] : time_units) {
@@ -329,7 +329,7 @@ std::optional<std::chrono::seconds> parse_duration(std::string_view text) {
     const char* const last = text.data() + text.size();
     const auto [end, error] = std::from_chars(text.data(), last, number);
     if (end == last || *end != unit) continue;
-    if (error != std::errc{} || number < 0 || number > most_seconds / unit_seconds) return {};
+    if (error != std::errc{} || number < 0 || number > max_seconds / unit_seconds) return {};
     seconds += number * unit_seconds;
     text.remove_prefix(static_cast<std::size_t>(end + 1 - text.data()));
   }

@@ -99,7 +99,7 @@ class ComputingPhantom final : public PhantomDevice {
     expect(options.costs != nullptr, "a phantom device has no costs");
     const double variance = std::log1p(options.jitter * options.jitter);
     jitter_ = std::lognormal_distribution<double>(-variance / 2, std::sqrt(variance));
-    least_jitter_ = least_jitter(options.jitter);
+    min_jitter_ = min_jitter(options.jitter);
   }
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::phantom; }
@@ -153,7 +153,7 @@ class ComputingPhantom final : public PhantomDevice {
   }
   [[nodiscard]] WorkTime time_of(const WorkTime& usual) {
     double slowness = options_.slowness;
-    if (options_.jitter > 0) slowness *= std::max(least_jitter_, jitter_(random_));
+    if (options_.jitter > 0) slowness *= std::max(min_jitter_, jitter_(random_));
     return {.alone = usual.alone * slowness,
             .crowded = usual.crowded * slowness,
             .direction = usual.direction,
@@ -169,7 +169,7 @@ class ComputingPhantom final : public PhantomDevice {
   PhantomDeviceOptions options_;
   std::mt19937_64 random_;
   std::lognormal_distribution<double> jitter_;
-  double least_jitter_ = 1;
+  double min_jitter_ = 1;
   std::shared_ptr<std::size_t> used_ = std::make_shared<std::size_t>(0);
   std::size_t next_ = 0;  // offset of the next allocation in the unreachable range
   Duration busy_{};
@@ -419,7 +419,7 @@ std::unique_ptr<Stream> ComputingPhantom::make_stream(std::string name, StreamWi
 
 }  // namespace
 
-double least_jitter(double jitter) {
+double min_jitter(double jitter) {
   const double variance = std::log1p(jitter * jitter);
   return std::exp(-variance / 2 - 3 * std::sqrt(variance));
 }

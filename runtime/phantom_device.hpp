@@ -52,7 +52,7 @@ struct PhantomDeviceOptions {
 
 /// Smallest factor that `jitter` can draw: three standard deviations below the median, in logarithms; smaller draws
 /// are raised to it.
-[[nodiscard]] double least_jitter(double jitter);
+[[nodiscard]] double min_jitter(double jitter);
 
 /// Bytes of all copies between a device and its host so far, queued ones included.
 struct HostLinkBytes {

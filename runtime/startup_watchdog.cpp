@@ -14,7 +14,7 @@ namespace ranvier::runtime {
 namespace {
 
 /// Smallest CPU use that counts as work: 1/50 of a period. Threads that only wait, such as MPI's, use less.
-constexpr int least_share = 50;
+constexpr int min_share = 50;
 /// Bytes that a check itself, or a signal, reads and writes at most.
 constexpr std::uint64_t noise_bytes = 1024;
 
@@ -142,7 +142,7 @@ void StartupWatchdog::look() {
     }
     const Account now = account();
     const std::uint64_t counted = moves_.load(std::memory_order_relaxed);
-    const bool moved = counted != moves || least_share * (now.processor - before.processor) >= period ||
+    const bool moved = counted != moves || min_share * (now.processor - before.processor) >= period ||
                        now.bytes - before.bytes > noise_bytes || now.pages != before.pages;
     before = now;
     moves = counted;

@@ -21,6 +21,6 @@ inline constexpr bool sanitized = false;
 [[nodiscard]] std::uint64_t random_seed() noexcept;
 
 /// Ranks that a test of all numbers of them goes up to.
-inline constexpr int most_ranks = sanitized ? 6 : 9;
+inline constexpr int max_ranks = sanitized ? 6 : 9;
 
 }  // namespace ranvier::test

@@ -106,7 +106,7 @@ void Checkpointer::begin(std::size_t number, std::int64_t step) {
   if (context_->transport.rank() == 0) {
     shares_missing_ = arriving_.size();
     bytes_ = 0;
-    most_waited_ = {};
+    max_waited_ = {};
     for (int rank = 0; rank < context_->transport.ranks(); ++rank) receive(rank);
     target().begin(step);
     on_host(
@@ -228,7 +228,7 @@ void Checkpointer::commit() {
     const CheckpointShare& share = shares->emplace_back(std::move(arriving->share));
     if (failure.empty()) failure = share.failure;
     bytes_ += share.bytes;
-    most_waited_ = std::max(most_waited_, arriving->header.waited);
+    max_waited_ = std::max(max_waited_, arriving->header.waited);
   }
   if (!failure.empty()) return fail_with(std::move(failure));
   const auto warning = std::make_shared<std::string>();
@@ -256,7 +256,7 @@ void Checkpointer::conclude(std::string failure, std::string warning) {
           .last = last_step_ == current_->step,
           .bytes = bytes_,
           .seconds = runtime::seconds(context_->loop.now() - current_->began),
-          .waited_seconds = runtime::seconds(most_waited_),
+          .waited_seconds = runtime::seconds(max_waited_),
           .failure = std::move(failure),
           .warning = std::move(warning)});
   }

@@ -150,7 +150,7 @@ class Checkpointer final : public Actor {
   std::vector<std::shared_ptr<Arriving>> arriving_;  // by rank, on rank 0
   std::size_t shares_missing_ = 0;
   std::uint64_t bytes_ = 0;                // that ranks wrote, likewise
-  runtime::Duration most_waited_{};        // of them, likewise
+  runtime::Duration max_waited_{};         // of them, likewise
   int sends_ = 0;                          // under way
   std::optional<std::int64_t> last_step_;  // nothing follows it in this run
   runtime::Handler finished_;

@@ -57,7 +57,7 @@ Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std:
 
 Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, const Optimizer::Plan& optimizer) {
   Plan plan;
-  std::size_t most_bytes = 0;
+  std::size_t max_bytes = 0;
   const UnitStates& states = *planner.share.states;
   std::vector<ChunkSchedule::Bucket> buckets = in_order_of_steps(planner.share.chunks, optimizer);
   for (const ChunkSchedule::Bucket& bucket : frozen_buckets(states)) buckets.push_back(bucket);
@@ -71,14 +71,14 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
     for (std::size_t array = 0; array < arrays_of(unit.trained()); ++array) {
       for (std::size_t at = 0; at < range.count; at += most) {
         plan.pieces.push_back({bucket.unit, array, range.begin + at, std::min(most, range.count - at), dtype});
-        most_bytes = std::max(most_bytes, plan.pieces.back().bytes());
+        max_bytes = std::max(max_bytes, plan.pieces.back().bytes());
       }
     }
     plan.buckets.back().end = plan.pieces.size();
   }
   if (plan.pieces.empty()) return plan;
   // What comes from files may begin and end within a block of theirs.
-  plan.slot_bytes = Tier::whole_blocks(most_bytes) + 2 * Tier::block_bytes;
+  plan.slot_bytes = Tier::whole_blocks(max_bytes) + 2 * Tier::block_bytes;
   plan.slots = std::clamp<std::size_t>(options.staging_bytes / plan.slot_bytes, 1, plan.pieces.size());
   plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
                                      "checkpoint staging", plan.slot_bytes, plan.slots});

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t operations_at_a_time = 2;  // of one hop: one sends while the other one's additions run
 constexpr std::uint32_t indices_per_hop = 1 << 16;
-constexpr int most_hops = 2;  // of a flow
+constexpr int max_hops = 2;  // of a flow
 
 /// What a hop works on: elements, and the run and stride of a communicator's part, 0 where it is contiguous.
 struct HopPart {
@@ -81,7 +81,7 @@ HopPipeline::Plan HopPipeline::plan(PlanContext& planner, const Options& options
 
 HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan)
     : loop_(&context.loop), column_(&column), hops_(plan.hops), dtype_(plan.dtype), queues_(hops_.size()) {
-  expect(hops_.size() <= most_hops && plan.family >= 0 && plan.family < 8, "{} hops of family {}", hops_.size(),
+  expect(hops_.size() <= max_hops && plan.family >= 0 && plan.family < 8, "{} hops of family {}", hops_.size(),
          plan.family);
   for (std::size_t h = 0; h < hops_.size(); ++h) {
     const collectives::Team& team = column.layout.team(hops_[h].team);
@@ -90,7 +90,7 @@ HopPipeline::HopPipeline(const RankContext& context, const ColumnOptions& column
     std::vector<std::byte*> staging;
     for (std::size_t s = 0; s < operations_at_a_time; ++s)
       staging.push_back(context.arena.slot(plan.staging[h], s));
-    const int number = plan.family * most_hops + static_cast<int>(h);
+    const int number = plan.family * max_hops + static_cast<int>(h);
     PlanCommunicator::Options options{.team = team,
                                       .me = team.index_of(column.layout.rank()),
                                       .ranks = std::move(ranks),

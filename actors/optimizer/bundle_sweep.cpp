@@ -25,7 +25,7 @@ BundleShapes bundle_shapes(const ModelShare& share,
       items.push_back({unit.elements, unit.cut.slice(bucket.index).count});
       bytes += bytes_of(*share.states, bucket);
     }
-    shapes.most_bytes = std::max(shapes.most_bytes, bytes);
+    shapes.max_bytes = std::max(shapes.max_bytes, bytes);
   }
   return shapes;
 }

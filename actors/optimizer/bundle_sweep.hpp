@@ -21,7 +21,7 @@ namespace ranvier::actors {
 /// What gathers of bundles and the places for them are planned for.
 struct BundleShapes {
   std::vector<std::vector<HopPipeline::ItemShape>> items;  ///< by bundle
-  std::size_t most_bytes = 0;                              ///< of a bundle
+  std::size_t max_bytes = 0;                               ///< of a bundle
 };
 /// `bytes_of` a bucket: gradient_bytes or parameter_bytes.
 [[nodiscard]] BundleShapes bundle_shapes(const ModelShare& share,

@@ -25,7 +25,7 @@ GradientGather::Plan GradientGather::plan(PlanContext& planner) {
       !hops.empty() || (!states.gradients_on_device() && !GradientRecords::stepped_in_place(planner));
   plan.place_count = needed ? std::min(bundles_at_a_time, shapes.items.size()) : 0;
   plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "gradients for the optimizer",
-                                    shapes.most_bytes, plan.place_count});
+                                    shapes.max_bytes, plan.place_count});
   plan.gather = HopPipeline::plan(
       planner,
       {.hops = hops, .dtype = states.precision().gradient, .family = 4, .name = "gradients for the optimizer"},

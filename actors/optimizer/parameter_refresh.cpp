@@ -25,7 +25,7 @@ ParameterRefresh::Plan ParameterRefresh::plan(PlanContext& planner) {
   Plan plan;
   plan.place_count = states.trained_on_device() ? 0 : std::min(bundles_at_a_time, shapes.items.size());
   plan.places = planner.memory.add({MemoryKind::workspace, MemorySpace::device, "parameters being refreshed",
-                                    shapes.most_bytes, plan.place_count});
+                                    shapes.max_bytes, plan.place_count});
   plan.gather = HopPipeline::plan(planner,
                                   {.hops = planner.share.flow.refresh,
                                    .dtype = states.precision().compute,

@@ -36,8 +36,8 @@ class Slices {
 /// Splits `layers` into as many slices as there are stages such that `join(of the stages before, of the slice)` is the
 /// least; join() rises with both.
 template <typename Cost, typename Join>
-std::vector<models::LayerRange> least_split(std::size_t layers, std::size_t stages, const Cost& cost,
-                                            const Join& join) {
+std::vector<models::LayerRange> min_split(std::size_t layers, std::size_t stages, const Cost& cost,
+                                          const Join& join) {
   std::vector<std::vector<std::size_t>> cuts(stages, std::vector<std::size_t>(layers + 1, 0));
   std::vector<double> least(layers + 1, infinity);
   least[0] = 0;
@@ -82,11 +82,11 @@ std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds
   };
   const auto larger = [](double a, double b) { return std::max(a, b); };
   double slowest = 0;
-  const auto split = least_split(seconds.size(), slowness.size(), cost, larger);
+  const auto split = min_split(seconds.size(), slowness.size(), cost, larger);
   for (std::size_t s = 0; s < split.size(); ++s) slowest = std::max(slowest, cost(s, split[s].begin, split[s].end));
   // The rest as even as can be below that; rounding may not exclude the split that was found.
   const double bound = slowest * (1 + 1e-9);
-  return least_split(
+  return min_split(
       seconds.size(), slowness.size(),
       [&](std::size_t stage, std::size_t begin, std::size_t end) {
         const double value = cost(stage, begin, end);

@@ -39,11 +39,11 @@ void ExactSum::add(double value) {
   const double scaled = std::frexp(value, &exponent);
   exponent -= std::numeric_limits<double>::digits;
   auto fraction = static_cast<std::uint64_t>(std::ldexp(scaled, std::numeric_limits<double>::digits));
-  if (exponent < least_exponent) {  // its last bits are zeros there
-    fraction >>= least_exponent - exponent;
-    exponent = least_exponent;
+  if (exponent < min_exponent) {  // its last bits are zeros there
+    fraction >>= min_exponent - exponent;
+    exponent = min_exponent;
   }
-  const int place = exponent - least_exponent;
+  const int place = exponent - min_exponent;
   const auto digit = static_cast<std::size_t>(place / digit_bits);
   const int shift = place % digit_bits;
   // 53 bits that are moved by up to 31 lie in three digits.
@@ -70,7 +70,7 @@ double ExactSum::read(std::span<const double, words> message) {
   if (all.back() > 0) return std::numeric_limits<double>::infinity();
   std::size_t top = digits - 2;
   while (top > 0 && all[top] == 0) --top;
-  if (top < 2) return std::ldexp(static_cast<double>(all[1] << digit_bits | all[0]), least_exponent);
+  if (top < 2) return std::ldexp(static_cast<double>(all[1] << digit_bits | all[0]), min_exponent);
   // The highest 64 bits, whose last one also stands for all that follow: more than a double has, so that it is rounded
   // as the whole sum would be.
   const int room = std::countl_zero(all[top] << digit_bits);
@@ -78,7 +78,7 @@ double ExactSum::read(std::span<const double, words> message) {
   bool more = (all[top - 2] & (digit_mask >> room)) != 0;
   for (std::size_t d = 0; d + 2 < top; ++d) more = more || all[d] != 0;
   if (more) bits |= 1;
-  return std::ldexp(static_cast<double>(bits), static_cast<int>(top - 1) * digit_bits - room + least_exponent);
+  return std::ldexp(static_cast<double>(bits), static_cast<int>(top - 1) * digit_bits - room + min_exponent);
 }
 
 }  // namespace ranvier::actors

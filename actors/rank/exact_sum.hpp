@@ -18,14 +18,14 @@ namespace ranvier::actors {
 
 class ExactSum {
   static constexpr int digit_bits = 32;
-  static constexpr int least_exponent = -1074;  // of a double's last bit
-  static constexpr int most_exponent = 1024;    // that no double reaches
+  static constexpr int min_exponent = -1074;  // of a double's last bit
+  static constexpr int max_exponent = 1024;   // that no double reaches
   // Carries into the last digit are beyond all doubles.
-  static constexpr std::size_t digits = (most_exponent - least_exponent) / digit_bits + 2;
+  static constexpr std::size_t digits = (max_exponent - min_exponent) / digit_bits + 2;
 
  public:
   static constexpr std::size_t words = digits + 2;  ///< digits, and how many were infinite or no numbers
-  static constexpr std::size_t most_messages = std::size_t{1} << 21;  ///< that may be added up
+  static constexpr std::size_t max_messages = std::size_t{1} << 21;  ///< that may be added up
 
   /// `value` is 0 or more, infinite, or no number. No more than 2^30 of them.
   void add(double value);

@@ -12,7 +12,7 @@ namespace ranvier::actors {
 namespace {
 
 // At a time.
-constexpr std::size_t most_values = std::size_t{1} << 20, most_in_place = std::size_t{1} << 24;
+constexpr std::size_t max_values = std::size_t{1} << 20, max_in_place = std::size_t{1} << 24;
 
 struct Filling : std::enable_shared_from_this<Filling> {
   Filling(runtime::EventLoop& event_loop, Optimizer& of_optimizer, const UnitStates& of_units,
@@ -36,12 +36,12 @@ struct Filling : std::enable_shared_from_this<Filling> {
       }
       const auto go_on = [self = shared_from_this()] { self->next(); };
       if (const std::span<float> memory = optimizer->state_memory(array, begin); !memory.empty()) {
-        const std::size_t count = std::min({memory.size(), most_in_place, end - begin});
+        const std::size_t count = std::min({memory.size(), max_in_place, end - begin});
         source(unit, begin, memory.first(count));
         filled += count;
         return loop->post(go_on);
       }
-      values.resize(std::min(most_values, end - begin));
+      values.resize(std::min(max_values, end - begin));
       source(unit, begin, values);
       filled += values.size();
       return optimizer->write_state(array, begin, std::as_bytes(std::span(values)), go_on);

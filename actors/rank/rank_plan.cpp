@@ -75,10 +75,10 @@ void check_chunks(const TrainerOptions& options) {
          "chunk: "
          "give {} or more, or leave --pipeline-limit out",
          limit, flag, to_string(options.policy), least, least);
-  constexpr std::int64_t most_messages = std::int64_t{1} << 20;
-  if (std::int64_t{microbatches} * chunks > most_messages)
+  constexpr std::int64_t max_messages = std::int64_t{1} << 20;
+  if (std::int64_t{microbatches} * chunks > max_messages)
     fail(ErrorCode::usage, "{} with {} microbatches of a row makes more than {} messages: raise --microbatch-size",
-         flag, microbatches, most_messages);
+         flag, microbatches, max_messages);
 }
 
 /// Microbatches in flight, by slice.

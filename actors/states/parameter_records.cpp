@@ -17,7 +17,7 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t most_answers = 2;                        // at a time; each may go to several ranks
+constexpr std::size_t max_answers = 2;                         // at a time; each may go to several ranks
 constexpr std::size_t values_elements = std::size_t{1} << 18;  // asked for at a time, of a source
 
 offload::BucketLayout layout_of(const UnitState& unit, const UnitView& part) {
@@ -67,12 +67,12 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
     }
   }
   plan.answers = planner.memory.add({MemoryKind::messages, MemorySpace::pinned, "parameters that others ask for",
-                                     plan.answer_bytes, most_answers});
+                                     plan.answer_bytes, max_answers});
   return plan;
 }
 
 ParameterRecords::ParameterRecords(const RankContext& context, const ModelShare& share, const Plan& plan)
-    : context_(&context), states_(share.states.get()), plan_(plan), answers_(plan.answers ? most_answers : 0) {
+    : context_(&context), states_(share.states.get()), plan_(plan), answers_(plan.answers ? max_answers : 0) {
   for (const UnitState& unit : states_->all()) {
     layouts_.push_back(layout_of(unit, unit.parameters));
     secondary_layouts_.push_back(layout_of(unit, unit.secondary ? *unit.secondary : unit.parameters));

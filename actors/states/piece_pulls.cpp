@@ -102,8 +102,8 @@ void PiecePulls::ask_row(int row, std::span<const Fill> fills, bool backward, st
                          const std::function<void(int rank)>& arrived, std::vector<int>& asked) {
   const std::size_t element = runtime::size_of(states_->precision().compute);
   const int owner = column_->ranks[static_cast<std::size_t>(row)];
-  for (std::size_t begin = 0; begin < fills.size(); begin += Request::most_units) {
-    const auto some = fills.subspan(begin, std::min(Request::most_units, fills.size() - begin));
+  for (std::size_t begin = 0; begin < fills.size(); begin += Request::max_units) {
+    const auto some = fills.subspan(begin, std::min(Request::max_units, fills.size() - begin));
     auto request = std::make_shared<Request>();
     request->version = version;
     request->answer = static_cast<std::uint32_t>(some.front().place);

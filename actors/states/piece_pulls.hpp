@@ -50,12 +50,12 @@ class PiecePulls {
  private:
   /// As it travels.
   struct Request {
-    static constexpr std::size_t most_units = 8;
+    static constexpr std::size_t max_units = 8;
     std::uint64_t version = 0;
     std::uint32_t answer = 0;  // index of the answer's tag
     std::uint8_t backward = 0;
     std::uint8_t count = 0;
-    std::uint16_t units[most_units] = {};
+    std::uint16_t units[max_units] = {};
   };
   struct Peer;
 

@@ -20,10 +20,10 @@ using offload::Tier;
 
 namespace {
 
-constexpr std::size_t most_piece_bytes = std::size_t{2} << 20;
-constexpr std::size_t slots = 2;                   // one is read while the other one is hashed
-constexpr std::size_t most_sets_looked_at = 16;    // piece by piece; more say no more about a cause
-constexpr std::size_t most_pieces_looked_at = 64;  // rank by rank
+constexpr std::size_t max_piece_bytes = std::size_t{2} << 20;
+constexpr std::size_t slots = 2;                  // one is read while the other one is hashed
+constexpr std::size_t max_sets_looked_at = 16;    // piece by piece; more say no more about a cause
+constexpr std::size_t max_pieces_looked_at = 64;  // rank by rank
 
 // A hash as numbers that ranks agree on: doubles of 32 bits each, exact.
 constexpr std::size_t numbers_per_hash = 2;
@@ -59,15 +59,15 @@ ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaS
   const std::vector<UnitState>& units = planner.share.states->all();
   std::map<std::string_view, std::size_t> unit_of;
   for (std::size_t u = 0; u < units.size(); ++u) unit_of.emplace(units[u].spec->name, u);
-  std::size_t most_bytes = 0;
+  std::size_t max_bytes = 0;
   for (std::size_t s = 0; s < plan.sets.size(); ++s) {
     const ReplicaSet& set = plan.sets[s];
     if (place_of(set.ranks, rank) == set.ranks.size()) continue;
     plan.copies.push_back({s, unit_of.at(set.unit)});
-    most_bytes = std::max(most_bytes, set.range.count * sizeof(float));
+    max_bytes = std::max(max_bytes, set.range.count * sizeof(float));
   }
   if (plan.copies.empty()) return plan;
-  plan.piece_bytes = Tier::whole_blocks(std::min(most_bytes, most_piece_bytes));
+  plan.piece_bytes = Tier::whole_blocks(std::min(max_bytes, max_piece_bytes));
   const bool in_files =
       std::any_of(units.begin(), units.end(), [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
   const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
@@ -105,12 +105,12 @@ runtime::DType ReplicaCheck::dtype_of(const ReplicaSet& set) const {
 }
 
 std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {
-  const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
+  const std::size_t most = max_piece_bytes / runtime::size_of(dtype_of(set));
   return (set.range.count + most - 1) / most;
 }
 
 Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {
-  const std::size_t most = most_piece_bytes / runtime::size_of(dtype_of(set));
+  const std::size_t most = max_piece_bytes / runtime::size_of(dtype_of(set));
   const std::size_t begin = number * most;
   return {set.range.begin + begin, std::min(most, set.range.count - begin)};
 }
@@ -228,12 +228,12 @@ void ReplicaCheck::find_differing(std::vector<Compared> items, std::size_t most,
 void ReplicaCheck::compare() {
   std::vector<Compared> sets;
   for (std::size_t s = 0; s < plan_.sets.size(); ++s) sets.push_back({s, std::nullopt});
-  find_differing(std::move(sets), most_sets_looked_at, [this](const std::vector<Compared>& differing) {
+  find_differing(std::move(sets), max_sets_looked_at, [this](const std::vector<Compared>& differing) {
     std::vector<Compared> pieces;
     for (const Compared& each : differing)
       for (std::size_t p = 0; p < pieces_of(plan_.sets[each.set]); ++p) pieces.push_back({each.set, p});
     if (pieces.empty()) return finish();
-    find_differing(std::move(pieces), most_pieces_looked_at,
+    find_differing(std::move(pieces), max_pieces_looked_at,
                    [this](std::vector<Compared> odd) { find_ranks(std::move(odd)); });
   });
 }

@@ -21,7 +21,7 @@ constexpr Tag answer_tag{Channel::control, 1};
 constexpr int patience = 4;  // timeouts that peers may wait for each other, and nothing moves, before one is named
 /// Of ticks that the process was stopped for rather than late.
 constexpr int stopped_ticks = 10;
-constexpr std::size_t most_lines = 12;  // of a report's lists
+constexpr std::size_t max_lines = 12;  // of a report's lists
 constexpr std::size_t last_spans = 10;
 
 std::string phrase(Tag tag) {
@@ -138,9 +138,9 @@ std::string Watchdog::waits_for() const {
 std::string Watchdog::report() const {
   std::string text = fmt::format("{} {}\n", options_.describe(transport_->rank()), waits_for());
   const auto list = [&text](const char* title, const std::vector<std::string>& lines) {
-    for (std::size_t i = 0; i < std::min(lines.size(), most_lines); ++i)
+    for (std::size_t i = 0; i < std::min(lines.size(), max_lines); ++i)
       text += fmt::format("  {:<10}{}\n", i == 0 ? title : "", lines[i]);
-    if (lines.size() > most_lines) text += fmt::format("            and {} more\n", lines.size() - most_lines);
+    if (lines.size() > max_lines) text += fmt::format("            and {} more\n", lines.size() - max_lines);
   };
   std::vector<std::string> waits, messages;
   const auto age = [this](Duration since) { return seconds(loop_->now() - since); };

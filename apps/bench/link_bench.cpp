@@ -19,8 +19,8 @@ constexpr std::size_t small_bytes = 8;
 constexpr std::size_t message_bytes = 1 << 20;  // as the chunks of collectives are
 constexpr int window = 4;                       // and as many of them on their way
 constexpr int places = 32;                      // of a message in memory: more than caches hold, as gradients are
-constexpr int least_times = 12;                 // so that what the first message costs does not count
-constexpr int most_rounds = 7;
+constexpr int min_times = 12;                   // so that what the first message costs does not count
+constexpr int max_rounds = 7;
 constexpr int measurements = 6;  // three figures of two classes
 
 double median(std::vector<double> values) {
@@ -107,10 +107,10 @@ class LinkBench {
   double seconds_of_one(const MakeWork& work) {
     (void)rank_.slowest_seconds(work(1));  // connects, and touches memory
     const double estimate = rank_.slowest_seconds(work(window)) / window;
-    const int times = static_cast<int>(std::clamp<double>(seconds_ / most_rounds / estimate, least_times, 1000));
+    const int times = static_cast<int>(std::clamp<double>(seconds_ / max_rounds / estimate, min_times, 1000));
     std::vector<double> rounds;
     double spent = 0;
-    while (rounds.empty() || (rounds.size() < most_rounds && spent < seconds_)) {
+    while (rounds.empty() || (rounds.size() < max_rounds && spent < seconds_)) {
       const double seconds = rank_.slowest_seconds(work(times));
       spent += seconds;
       rounds.push_back(seconds / times);

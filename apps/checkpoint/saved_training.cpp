@@ -40,7 +40,7 @@ models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& chec
     return error == std::errc{} && end == text.data() + text.size();
   };
   const bool known = read(rank, lora.rank) && read(alpha, lora.alpha) && read(dropout, lora.dropout);
-  if (!known || lora.rank < 1 || lora.rank > models::most_lora_rank || !(lora.alpha > 0) || !(lora.dropout >= 0) ||
+  if (!known || lora.rank < 1 || lora.rank > models::max_lora_rank || !(lora.alpha > 0) || !(lora.dropout >= 0) ||
       !(lora.dropout < 1) || lora.targets.empty())
     fail(ErrorCode::data, "{}: its run had adapters of --lora-rank '{}', --lora-alpha '{}' and --lora-dropout '{}'",
          checkpoint.string(), rank, alpha, dropout);

@@ -92,7 +92,7 @@ std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architectu
 }
 
 /// Missing ones are 1.
-double least_of(const std::vector<double>& factors) {
+double min_of(const std::vector<double>& factors) {
   return factors.empty() ? 1 : std::min(1.0, *std::min_element(factors.begin(), factors.end()));
 }
 
@@ -101,8 +101,8 @@ double least_of(const std::vector<double>& factors) {
 Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances)
     : planner_(&planner),
       costs_(&costs),
-      least_work_(runtime::least_jitter(disturbances.jitter) * least_of(disturbances.slow_ranks)),
-      least_byte_(least_of(disturbances.slow_nodes)),
+      min_work_(runtime::min_jitter(disturbances.jitter) * min_of(disturbances.slow_ranks)),
+      min_byte_(min_of(disturbances.slow_nodes)),
       times_(planner.job().architecture, planner.layer_classes(), costs, planner.profile().gpu,
              planner.profile().gpu ? 1 : planner.profile().threads) {}
 
@@ -140,7 +140,7 @@ Bound Bounds::of(const Candidate& candidate) {
 }
 
 Bound Bounds::bound_of(double compute, double links, double estimate) const {
-  const double seconds = std::max(least_work_ * compute, least_byte_ * links);
+  const double seconds = std::max(min_work_ * compute, min_byte_ * links);
   return {seconds, std::max(estimate, seconds)};
 }
 

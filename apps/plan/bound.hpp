@@ -47,7 +47,7 @@ class Bounds {
 
   const Planner* planner_;
   const runtime::CostModel* costs_;
-  double least_work_, least_byte_;  ///< of their usual times
+  double min_work_, min_byte_;  ///< of their usual times
   LayerTimes times_;
   std::map<ComputeKey, double> computes_;
   std::map<std::string, actors::VolumeCounter>

@@ -165,11 +165,11 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
 }
 
 std::string stages_table(const Ranked& ranked) {
-  constexpr std::size_t most_stages = 16;
+  constexpr std::size_t max_stages = 16;
   std::vector<std::pair<std::string, actors::StagePrediction>> lines;
   const auto& stages = ranked.prediction.stages;
   if (stages.empty()) return {};
-  if (stages.size() <= most_stages) {
+  if (stages.size() <= max_stages) {
     for (std::size_t s = 0; s < stages.size(); ++s) lines.emplace_back(fmt::format("{}", s), stages[s]);
   } else {
     actors::StagePrediction mean;
@@ -205,7 +205,7 @@ std::string search_lines(const Ranking& ranking) {
   for (const auto& [why, count] : ranking.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
   if (search.open > 0 && !ranking.best.empty()) {
     const double best = ranking.best.front().prediction.step_seconds;
-    const double gain = search.least_open > 0 ? best / search.least_open - 1 : 0;
+    const double gain = search.min_open > 0 ? best / search.min_open - 1 : 0;
     text += fmt::format("  {} more were neither simulated nor cut off (--simulations): {}\n", search.open,
                         gain > 0 ? fmt::format("one of them may be up to {:.1f}% faster than the best", 100 * gain)
                                  : std::string("none of them is faster than the best"));

@@ -68,8 +68,7 @@ class Search {
       ++result_.cut;
       return;
     }
-    result_.least_open =
-        result_.open == 0 ? entry.bound.seconds : std::min(result_.least_open, entry.bound.seconds);
+    result_.min_open = result_.open == 0 ? entry.bound.seconds : std::min(result_.min_open, entry.bound.seconds);
     ++result_.open;
   }
 

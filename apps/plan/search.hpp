@@ -38,7 +38,7 @@ struct SearchResult {
   std::size_t simulated = 0;
   std::size_t cut = 0;             ///< not simulated, since their bounds are above the last of the best
   std::size_t open = 0;            ///< not simulated, since there were simulations enough
-  double least_open = 0;           ///< the least bound of those
+  double min_open = 0;             ///< the least bound of those
   double largest_bound_share = 0;  ///< of a simulated time: not above 1
 };
 

@@ -37,8 +37,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::size_t most_simulations = 64;
-constexpr int least_batch_size = 16;  // what a run without --batch-size has
+constexpr std::size_t max_simulations = 64;
+constexpr int min_batch_size = 16;  // what a run without --batch-size has
 
 const std::string* value_of(const std::vector<GivenFlag>& given, std::string_view name) {
   const auto found =
@@ -121,7 +121,7 @@ void fit_to(MachineProfile& profile, const CurrentMachines& here) {
 }
 
 /// Where no flag says it, all grids are planned for a batch that all of them divide.
-int default_batch_size(int ranks) { return (least_batch_size + ranks - 1) / ranks * ranks; }
+int default_batch_size(int ranks) { return (min_batch_size + ranks - 1) / ranks * ranks; }
 
 /// From what was given to the flags of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
@@ -264,7 +264,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   const auto costs = tools.costs(profile);
   Ranking ranking =
       rank_candidates(planner, *costs, tools.predict,
-                      {.best = 1, .simulations = most_simulations, .threads = runtime::available_cores()},
+                      {.best = 1, .simulations = max_simulations, .threads = runtime::available_cores()},
                       usual_prediction(planner.world()));
   const ReportContext context{.profile = &profile,
                               .world = planner.world(),

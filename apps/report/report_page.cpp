@@ -24,7 +24,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t most_points = 1000;
+constexpr std::size_t max_points = 1000;
 constexpr const char* none = "–";
 
 constexpr std::string_view style = R"(
@@ -60,7 +60,7 @@ std::string number(double value, const char* unit = "") {
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : none; }
 
-std::vector<StepBin> points_of(const RunFile& run, std::size_t most = most_points) {
+std::vector<StepBin> points_of(const RunFile& run, std::size_t most = max_points) {
   return run.history.series().between(0, std::numeric_limits<std::int64_t>::max(), most);
 }
 

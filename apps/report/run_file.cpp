@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::size_t most_spans = 200;  // of a rank
+constexpr std::size_t max_spans = 200;  // of a rank
 
 void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
   std::ifstream file(path, std::ios::binary);
@@ -167,7 +167,7 @@ TraceSummary read_trace(const fs::path& path) {
   for (auto& [rank, spans] : result.ranks) {
     std::stable_sort(spans.begin(), spans.end(),
                      [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
-    spans.resize(std::min(spans.size(), most_spans));
+    spans.resize(std::min(spans.size(), max_spans));
     std::stable_sort(spans.begin(), spans.end(),
                      [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
   }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::array keys{"forward", "backward", "weights", "optimizer", "wait", "send", "gather", "reduce"};
 constexpr std::array drawn{"wait",    "send",     "gather",  "reduce",
                            "forward", "backward", "weights", "optimizer"};  // later above
-constexpr std::size_t most_named = 32;                                      // ranks that get a row with a name
+constexpr std::size_t max_named = 32;                                       // ranks that get a row with a name
 
 /// Pixels.
 struct Frame {
@@ -67,7 +67,7 @@ std::string drawing(const RunFile& run, const Frame& frame) {
   const double tallest = frame.row > 4 ? frame.row - 2 : frame.row;
   double y = frame.top;
   for (const auto& [rank, spans] : trace.ranks) {
-    if (trace.ranks.size() <= most_named)
+    if (trace.ranks.size() <= max_named)
       fmt::format_to(append, "<text x=\"0\" y=\"{:.1f}\">{}</text>\n", y + tallest / 2 + 4, name_of(rank, grid));
     for (const char* kind : drawn) {
       const double tall = is_strip(kind) && frame.row > 6 ? tallest / 3 : tallest;
@@ -125,7 +125,7 @@ std::string timeline(const RunFile& run) {
   const auto ranks = static_cast<double>(trace.ranks.size());
   const Frame frame{.wide = 1300,
                     .label = 92,
-                    .row = trace.ranks.size() <= most_named ? 20 : std::max(3.0, 640.0 / ranks),
+                    .row = trace.ranks.size() <= max_named ? 20 : std::max(3.0, 640.0 / ranks),
                     .step_ms = trace.step_ms};
   std::string text = fmt::format(
       "<figure><figcaption>Step {} of all ranks, {:.1f} ms</figcaption>\n<svg viewBox=\"0 0 {} {:.0f}\" "
@@ -145,7 +145,7 @@ std::string timeline_file(const RunFile& run, const std::string& title) {
   const Frame frame{.wide = 960,
                     .label = 92,
                     .top = 54,
-                    .row = trace.ranks.size() <= most_named ? 32 : std::max(3.0, 640.0 / ranks),
+                    .row = trace.ranks.size() <= max_named ? 32 : std::max(3.0, 640.0 / ranks),
                     .says_microbatches = true,
                     .step_ms = trace.step_ms};
   const std::string heading = title.empty() ? title_of(run) : title;

@@ -23,7 +23,7 @@ namespace json = boost::json;
 double sum(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
 
 constexpr std::chrono::seconds longest_prediction(5);
-constexpr std::size_t most_stages = 16;  // of which each has a line
+constexpr std::size_t max_stages = 16;  // of which each has a line
 
 /// What is compared, predicted or measured.
 struct Figures {
@@ -94,7 +94,7 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
     text += line(whose + " computes", fmt::format("{:.1f}%", 100 * said), fmt::format("{:.1f}%", 100 * was),
                  fmt::format("{:+.1f}", 100 * (said - was)));
   };
-  if (measured.busy.size() <= most_stages) {
+  if (measured.busy.size() <= max_stages) {
     for (std::size_t s = 0; s < measured.busy.size(); ++s)
       busy(fmt::format("stage {}", s), predicted.busy[s], measured.busy[s]);
   } else {

@@ -25,8 +25,8 @@ using runtime::MemorySpace;
 namespace {
 
 /// Lines of the start that are not all there but with --dry-run.
-constexpr std::size_t most_given_lines = 5, most_chosen_lines = 2, most_stage_lines = 8;
-constexpr std::size_t least_layers_columns = 8;
+constexpr std::size_t max_given_lines = 5, max_chosen_lines = 2, max_stage_lines = 8;
+constexpr std::size_t min_layers_columns = 8;
 constexpr std::size_t recompute_cell = 2;  // of stage_cells()
 
 std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
@@ -108,7 +108,7 @@ std::vector<StageLine> folded(std::vector<StageLine> lines, const models::Archit
 std::string stage_table(const models::Architecture& architecture, const std::vector<actors::RankPlan>& stages,
                         bool all) {
   std::vector<StageLine> lines = stage_lines(architecture, stages);
-  if (!all && lines.size() > most_stage_lines) lines = folded(std::move(lines), architecture, stages);
+  if (!all && lines.size() > max_stage_lines) lines = folded(std::move(lines), architecture, stages);
   std::vector<TextTable::Column> columns{{"stage"}, {"layers", true}, {"cost"}, {"slots"}};
   const bool recomputes =
       std::any_of(stages.begin(), stages.end(), [](const auto& stage) { return stage.recompute > 0; });
@@ -130,7 +130,7 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
   TextTable table = table_of(std::string::npos);
   if (!all && table.width() > screen_columns) {
     const std::size_t others = table.width() - table.width_of(1);
-    table = table_of(std::max(least_layers_columns, screen_columns - std::min(others, screen_columns)));
+    table = table_of(std::max(min_layers_columns, screen_columns - std::min(others, screen_columns)));
   }
   std::size_t left_out = stages.size();
   for (const StageLine& line : lines) left_out -= line.last + 1 - line.first;
@@ -141,14 +141,14 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
 /// "--steps 60", in a shell's words.
 std::string flag_text(const runtime::ResolvedOption& option) {
   if (option.is_switch) return "--" + option.name;
-  constexpr std::size_t most_columns = 60;
-  std::string value = shortened(option.value, most_columns);
+  constexpr std::size_t max_columns = 60;
+  std::string value = shortened(option.value, max_columns);
   if (value.find_first_of(" \t\n$&;|<>()*?#\"\\") != std::string::npos) value = fmt::format("'{}'", value);
   return fmt::format("--{} {}", option.name, value);
 }
 
 /// Flags one after another, each whole; at most so many lines.
-std::string flag_lines(std::string_view title, const std::vector<std::string>& flags, std::size_t most_lines) {
+std::string flag_lines(std::string_view title, const std::vector<std::string>& flags, std::size_t max_lines) {
   constexpr std::size_t indent = 9;
   std::string text = fmt::format("{:<{}}", title, indent);
   std::size_t lines = 1, column = indent;
@@ -156,9 +156,9 @@ std::string flag_lines(std::string_view title, const std::vector<std::string>& f
     const std::size_t columns = display_columns(flags[f]);
     // The last line keeps room for saying how many are left.
     const std::size_t capacity =
-        screen_columns - (lines == most_lines ? std::string_view("… and 100 more").size() : 0);
+        screen_columns - (lines == max_lines ? std::string_view("… and 100 more").size() : 0);
     if (column > indent && column + columns > capacity) {
-      if (lines++ == most_lines) return text + fmt::format("… and {} more\n", flags.size() - f);
+      if (lines++ == max_lines) return text + fmt::format("… and {} more\n", flags.size() - f);
       text.back() = '\n';
       text.append(indent, ' ');
       column = indent;
@@ -200,8 +200,8 @@ std::string given_flags(const TrainOptions& options) {
     (was_given ? given : chosen).push_back(flag_text(option));
   }
   std::string text;
-  if (!given.empty()) text += flag_lines("given", given, most_given_lines);
-  if (!chosen.empty()) text += flag_lines("chosen", chosen, most_chosen_lines);
+  if (!given.empty()) text += flag_lines("given", given, max_given_lines);
+  if (!chosen.empty()) text += flag_lines("chosen", chosen, max_chosen_lines);
   return text;
 }
 
@@ -370,7 +370,7 @@ struct Share {
 };
 
 /// Whose lines fit on a screen, beside what else the end says.
-constexpr std::size_t most_ranks_alone = 16;
+constexpr std::size_t max_ranks_alone = 16;
 
 /// The ranks that each line of the end's table is about: one (`alone`), or all of a stage.
 std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, std::size_t ranks, bool alone) {
@@ -391,7 +391,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
       {"sending", &RankTotals::send},           {"gathering", &RankTotals::gather},
       {"reducing", &RankTotals::reduce}};
   const runtime::Grid grid(options.grid, options.grid.ranks());
-  const bool alone = ranks.size() <= most_ranks_alone;
+  const bool alone = ranks.size() <= max_ranks_alone;
   using Columns = std::vector<TextTable::Column>;
   Columns columns = alone ? Columns{{"rank"}, {"stage"}, {"row"}} : Columns{{"stage"}, {"ranks"}};
   std::vector<Share> shown;
@@ -410,7 +410,7 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
       return std::accumulate(members.begin(), members.end(), 0.0,
                              [&](double sum, std::size_t r) { return sum + ranks[r].*seconds; });
     };
-    const auto most_of = [&](std::size_t RankTotals::* bytes) {
+    const auto max_of = [&](std::size_t RankTotals::* bytes) {
       std::size_t most = 0;
       for (const std::size_t r : members) most = std::max(most, ranks[r].*bytes);
       return most;
@@ -423,8 +423,8 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     const double seconds = sum_of(&RankTotals::seconds);
     for (const Share& share : shown)
       row.push_back(seconds > 0 ? fmt::format("{:.1f}%", 100 * sum_of(share.seconds) / seconds) : "–");
-    row.push_back(in_mebibytes(most_of(&RankTotals::planned_bytes)));
-    row.push_back(in_mebibytes(most_of(&RankTotals::peak_resident_bytes)));
+    row.push_back(in_mebibytes(max_of(&RankTotals::planned_bytes)));
+    row.push_back(in_mebibytes(max_of(&RankTotals::peak_resident_bytes)));
     table.add(std::move(row));
     computed += sum_of(&RankTotals::forward) + sum_of(&RankTotals::backward) + sum_of(&RankTotals::weights);
     total += seconds;

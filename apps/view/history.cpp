@@ -14,8 +14,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t most_evaluations = 2048, most_samples = 8, most_checkpoints = 64, most_warnings = 64,
-                      most_runs = 16;
+constexpr std::size_t max_evaluations = 2048, max_samples = 8, max_checkpoints = 64, max_warnings = 64,
+                      max_runs = 16;
 constexpr std::size_t longest_sample = 8192;  // bytes
 
 std::optional<std::int64_t> whole_of(const json::object& record, std::string_view name) {
@@ -65,7 +65,7 @@ bool History::take(std::string_view line) {
     if (record.contains("grad_norm")) step(*at, record);
     if (record.contains("validation_loss") || record.contains("hellaswag_accuracy")) evaluation(*at, record);
     if (record.contains("sample"))
-      keep(samples_, {*at, shortened(text_of(record, "sample"), longest_sample)}, most_samples);
+      keep(samples_, {*at, shortened(text_of(record, "sample"), longest_sample)}, max_samples);
   } else if (const auto kept = whole_of(record, "checkpoint")) {
     Checkpoint checkpoint{.step = *kept,
                           .bytes = if_number(record, "bytes").value_or(0),
@@ -76,7 +76,7 @@ bool History::take(std::string_view line) {
     totals_.checkpoint_waits += checkpoint.waited_seconds;
     if (!checkpoint.failure.empty()) warn(*kept, "no checkpoint: " + checkpoint.failure);
     if (const std::string about = text_of(record, "warning"); !about.empty()) warn(*kept, about);
-    keep(checkpoints_, std::move(checkpoint), most_checkpoints);
+    keep(checkpoints_, std::move(checkpoint), max_checkpoints);
   } else if (const auto bad = whole_of(record, "bad_step")) {
     ++totals_.bad_steps;
     warn(*bad, fmt::format("bad step ({}): {}", text_of(record, "reason"), text_of(record, "action")));
@@ -94,7 +94,7 @@ bool History::take(std::string_view line) {
       runs_ = std::move(before);
     }
     straggling_.clear();  // who is slow it finds out by itself
-    keep(runs_, run->get_object(), most_runs);
+    keep(runs_, run->get_object(), max_runs);
   } else if (const json::value* said = record.if_contains("prediction"); said != nullptr && said->is_object()) {
     prediction_ = said->get_object();
   }
@@ -158,14 +158,14 @@ void History::evaluation(std::int64_t step, const json::object& record) {
   while (!evaluations_.empty() && evaluations_.back().step >= step) evaluations_.pop_back();
   evaluations_.push_back({step, if_number(record, "validation_loss"), if_number(record, "validation_accuracy"),
                           if_number(record, "hellaswag_accuracy")});
-  if (evaluations_.size() < most_evaluations) return;
+  if (evaluations_.size() < max_evaluations) return;
   std::size_t kept = 0;  // every second one, and the last
   for (std::size_t i = 1; i < evaluations_.size(); i += 2) evaluations_[kept++] = evaluations_[i];
   evaluations_.resize(kept);
 }
 
 void History::warn(std::int64_t step, std::string text) {
-  keep(warnings_, {step, shortened(std::move(text), 400)}, most_warnings);
+  keep(warnings_, {step, shortened(std::move(text), 400)}, max_warnings);
 }
 
 }  // namespace ranvier::apps

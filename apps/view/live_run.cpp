@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr auto fresh_for = 250ms;    // a text that was made is given again
 constexpr auto wanted_for = 20'000;  // ms after a request for what ranks do; a scrape comes every 15 s
-constexpr std::size_t most_points = 1500, most_listed_evaluations = 400;
+constexpr std::size_t max_points = 1500, max_listed_evaluations = 400;
 
 // JSON has no infinity and no NaN.
 json::value number(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
@@ -184,7 +184,7 @@ std::string LiveRun::make_status() const {
   const History::Totals& totals = history_.totals();
   json::array evaluations, samples, checkpoints, warnings;
   const auto& all = history_.evaluations();
-  const std::size_t every = all.size() / most_listed_evaluations + 1;
+  const std::size_t every = all.size() / max_listed_evaluations + 1;
   for (std::size_t i = (all.size() + every - 1) % every; i < all.size(); i += every)  // the last one among them
     evaluations.push_back(
         json::array{all[i].step, number(all[i].loss), number(all[i].accuracy), number(all[i].hellaswag)});
@@ -227,7 +227,7 @@ LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t
   {
     const std::lock_guard lock(mutex_);
     if (last <= 0) last = std::numeric_limits<std::int64_t>::max();
-    all = history_.series().between(first, last, std::clamp<std::size_t>(points, 1, most_points));
+    all = history_.series().between(first, last, std::clamp<std::size_t>(points, 1, max_points));
   }
   std::string text = "{\"step\":[";
   for (std::size_t i = 0; i < all.size(); ++i)

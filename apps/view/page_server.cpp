@@ -37,9 +37,9 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 
-constexpr int least_favoured = 19;  // of the priorities of threads
+constexpr int min_favoured = 19;  // of the priorities of threads
 constexpr auto last_words = std::chrono::seconds(1);
-constexpr std::size_t most_drained = 64 << 10;  // bytes
+constexpr std::size_t max_drained = 64 << 10;  // bytes
 constexpr std::string_view page_policy =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -186,7 +186,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     beast::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
     stream.expires_after(last_words);
-    drain(most_drained);
+    drain(max_drained);
   }
 
   /// What the client still sends: a connection that ends with some of it unread may lose the answer.
@@ -273,7 +273,7 @@ PageServer::PageServer(const std::string& flag, Options options, Answer answer)
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   state_->thread = std::thread([state = state_.get()] {
-    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), least_favoured));
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), min_favoured));
     for (;;) {
       try {
         state->context.run();

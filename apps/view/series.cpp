@@ -25,7 +25,7 @@ void StepBin::join(const StepBin& next) {
   for (std::size_t i = 0; i < figure_count; ++i) values[i].join(next.values[i]);
 }
 
-Series::Series(std::size_t most) : most_(most) { expect(most >= 2, "a series of {} points", most); }
+Series::Series(std::size_t most) : max_(most) { expect(most >= 2, "a series of {} points", most); }
 
 double Series::add(std::int64_t step, const std::array<double, figure_count>& values) {
   double forgotten = 0;
@@ -52,7 +52,7 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
     points_.back().join(point);
     return forgotten;
   }
-  if (points_.size() == most_) {
+  if (points_.size() == max_) {
     stride_ *= 2;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < points_.size(); i += 2, ++kept) {

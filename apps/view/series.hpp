@@ -52,7 +52,7 @@ class Series {
   [[nodiscard]] std::int64_t last_step() const noexcept { return points_.empty() ? 0 : points_.back().last; }
 
  private:
-  std::size_t most_;
+  std::size_t max_;
   std::int64_t stride_ = 1;  // steps of a point
   std::vector<StepBin> points_;
 };

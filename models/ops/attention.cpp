@@ -75,7 +75,7 @@ std::size_t attention_workspace_bytes(const AttentionShape& shape, runtime::DTyp
 
 bool library_attention_suits(const AttentionShape& shape, runtime::DType dtype) {
   const auto rows = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions);
-  return library_suits_some(shape, dtype) && rows * shape.row_channels() <= most_library_elements;
+  return library_suits_some(shape, dtype) && rows * shape.row_channels() <= max_library_elements;
 }
 
 std::size_t library_attention_workspace_bytes(const AttentionShape& shape, runtime::DType dtype) {

@@ -25,7 +25,7 @@ using Kind = Epilogue::Kind;
 
 constexpr std::uint64_t form = 2, form_without_attention = 1;  // of the file
 constexpr std::uint64_t most = std::uint64_t{1} << 40;  // of an extent or a stride; their products stay in 64 bits
-constexpr std::uint64_t most_of_attention = std::numeric_limits<int>::max();
+constexpr std::uint64_t max_of_attention = std::numeric_limits<int>::max();
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr std::pair<Kind, const char*> epilogues[] = {{Kind::none, "none"},
@@ -274,7 +274,7 @@ class Reader {
     return number(member(object, name), name, limit);
   }
   [[nodiscard]] int extent(const json::object& object, const char* name) const {
-    const std::uint64_t value = number(object, name, most_of_attention);
+    const std::uint64_t value = number(object, name, max_of_attention);
     if (value == 0) refuse(fmt::format("has a '{}' of 0", name));
     return static_cast<int>(value);
   }

@@ -34,7 +34,7 @@ __device__ void write_normal(T* y, const cuda::Row<vectors, width>& x, float mea
 }
 
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     forward_kernel(LayerNormForward arrays, std::size_t rows, int channels, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t row = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(cuda::most_row_threads)
 }
 
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     again_kernel(T* y, const float* mean, const float* rstd, const T* x, const T* weight, const T* bias,
                  std::size_t rows, int channels) {
   const std::size_t row = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(cuda::most_row_threads)
 
 /// dx of rows_per_block rows, and their column sums to partial[block][2, C].
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(LayerNormBackward arrays, float* partial, std::size_t rows, int channels) {
   __shared__ cuda::RowSums sums;
   float* const others =

@@ -127,14 +127,14 @@ class Library {
   }
 
   void run(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
-    const std::size_t least = least_rows(product);
+    const std::size_t least = min_rows(product);
     if (product.m < least) return run_with_more_rows(product, least, c, a, b, bias);
     run_whole(product, c, a, b, bias);
   }
 
  private:
   /// Below so many rows oneDNN takes another kernel, which sums in another order.
-  static std::size_t least_rows(const LibraryMatmul& product) {
+  static std::size_t min_rows(const LibraryMatmul& product) {
     if constexpr (is_version_3) return 2;  // one row is a column to it, and K is then cut into shorter pieces
     if (!in_matrix_registers(product.dtype)) return 1;
     return std::max<std::size_t>(2, 256 / product.n + 1);  // small products are done in vectors

@@ -42,7 +42,7 @@ using Kind = Epilogue::Kind;
 constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
 constexpr double hopeless = 1.5;         // times the best so far: not measured any further
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr auto most_measuring = std::chrono::milliseconds(100);  // of a product; the most promising ones come first
+constexpr auto max_measuring = std::chrono::milliseconds(100);  // of a product; the most promising ones come first
 
 /// What the library is asked for.
 struct Search {
@@ -141,14 +141,14 @@ cublasLtEpilogue_t epilogue_of(const LibraryProduct& p) {
 
 /// Warns of a failure of the library, which ends nothing: another algorithm or our own kernel computes the product.
 void warn(const LibraryProduct& p, const std::string& failure) {
-  constexpr int most_warnings = 4;  // per process: a measurement tries hundreds of algorithms
+  constexpr int max_warnings = 4;  // per process: a measurement tries hundreds of algorithms
   static std::atomic<int> warnings{0};
   const int before = warnings++;
-  if (before >= most_warnings) return;
+  if (before >= max_warnings) return;
   runtime::print_stderr(fmt::format(
       "ranvier: warning: product of {} × {} × {} in {}: {}; another algorithm or our own kernel computes it{}\n",
       p.m, p.n, p.k, to_string(p.dtype), failure,
-      before + 1 < most_warnings ? "" : "; further warnings of this kind are not printed"));
+      before + 1 < max_warnings ? "" : "; further warnings of this kind are not printed"));
 }
 
 bool is_captured(cudaStream_t queue) {
@@ -201,7 +201,7 @@ class Plan {
     std::optional<double> first, best;
     std::optional<cublasLtMatmulAlgo_t> fastest;
     for (const cublasLtMatmulHeuristicResult_t& answer : candidates(library, p, measured_answers(p.c_dtype))) {
-      if (best && std::chrono::steady_clock::now() - begin > most_measuring) break;
+      if (best && std::chrono::steady_clock::now() - begin > max_measuring) break;
       use({answer});
       if (!possible_) continue;
       std::string failure;

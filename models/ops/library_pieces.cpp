@@ -9,12 +9,12 @@ constexpr std::size_t grain = 64;  // so that pieces are aligned as the whole is
 
 /// Most of `size` rows that lie `stride` elements apart and have `row` elements.
 std::size_t rows_within(std::size_t size, std::size_t stride, std::size_t row) {
-  if (size <= 1 || (size - 1) * stride + row <= most_library_elements) return size;
-  return row > most_library_elements ? 0 : (most_library_elements - row) / stride + 1;
+  if (size <= 1 || (size - 1) * stride + row <= max_library_elements) return size;
+  return row > max_library_elements ? 0 : (max_library_elements - row) / stride + 1;
 }
 
 std::size_t whole_or_multiple(std::size_t size, std::size_t most) {
-  most = std::min(most, most_library_rows);
+  most = std::min(most, max_library_rows);
   return size <= most ? size : most / grain * grain;
 }
 
@@ -24,13 +24,13 @@ LibraryPieces library_pieces(const MatmulShape& s) {
   const std::size_t a_row = s.transpose_a ? s.m : s.k, b_row = s.transpose_b ? s.k : s.n;
   const std::size_t a = s.a_stride != 0 ? s.a_stride : a_row, b = s.b_stride != 0 ? s.b_stride : b_row;
   const std::size_t c = s.c_stride != 0 ? s.c_stride : s.n;
-  const bool takes_b = !s.transpose_b || rows_within(s.n, b, std::min(b_row, most_library_rows)) == s.n;
-  if (s.n > most_library_rows || !takes_b) return {};
+  const bool takes_b = !s.transpose_b || rows_within(s.n, b, std::min(b_row, max_library_rows)) == s.n;
+  if (s.n > max_library_rows || !takes_b) return {};
   std::size_t m = rows_within(s.m, c, s.n), k = s.k;
   if (s.transpose_a) {
-    k = rows_within(k, a, std::min(s.m, most_library_rows));
+    k = rows_within(k, a, std::min(s.m, max_library_rows));
   } else {
-    m = std::min(m, rows_within(s.m, a, std::min(s.k, most_library_rows)));
+    m = std::min(m, rows_within(s.m, a, std::min(s.k, max_library_rows)));
   }
   if (!s.transpose_b) k = std::min(k, rows_within(s.k, b, s.n));
   const LibraryPieces pieces{whole_or_multiple(s.m, m), whole_or_multiple(s.k, k)};

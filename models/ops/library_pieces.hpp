@@ -9,8 +9,8 @@
 
 namespace ranvier::models {
 
-inline constexpr std::size_t most_library_rows = 65535 * 32 - 1;  // M, N and K of a call
-inline constexpr std::size_t most_library_elements =
+inline constexpr std::size_t max_library_rows = 65535 * 32 - 1;  // M, N and K of a call
+inline constexpr std::size_t max_library_elements =
     (std::size_t{1} << 31) - 1;  // from an operand's first to its last
 
 /// A product is cut into pieces of so many rows of its result and so many terms of its sums, multiples of 64; what is

@@ -103,13 +103,13 @@ __global__ void __launch_bounds__(threads)
 constexpr int across = 4;  // threads side by side: 64 bytes of a row
 constexpr int down = 64;
 constexpr int sum_threads = across * down;
-constexpr std::size_t most_parts = 64;
-constexpr std::size_t least_rows = 128;  // of a part
+constexpr std::size_t max_parts = 64;
+constexpr std::size_t min_rows = 128;  // of a part
 
 /// How rows are cut into parts: by their number alone.
 struct Parts {
   explicit Parts(std::size_t m)
-      : rows(std::max(least_rows, cuda::ceil_divide(m, most_parts))),
+      : rows(std::max(min_rows, cuda::ceil_divide(m, max_parts))),
         count(std::max<std::size_t>(1, cuda::ceil_divide(m, rows))) {}
 
   std::size_t rows, count;
@@ -250,9 +250,9 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
   auto* const partial = reinterpret_cast<float*>(cuda::stream_workspace(stream));
   const cudaStream_t queue = runtime::cuda::native(stream);
   // As many columns at a time as the workspace has room for.
-  const std::size_t most_columns = cuda::stream_workspace_bytes / sizeof(float) / most_parts;
-  for (std::size_t first = 0; first < n; first += most_columns) {
-    const std::size_t columns = std::min(most_columns, n - first);
+  const std::size_t max_columns = cuda::stream_workspace_bytes / sizeof(float) / max_parts;
+  for (std::size_t first = 0; first < n; first += max_columns) {
+    const std::size_t columns = std::min(max_columns, n - first);
     const auto* const from = static_cast<const std::byte*>(dy) + first * size_of(dtype);
     cuda::with_rows(dtype, n, {from}, [&](auto type, auto width) {
       const dim3 grid(cuda::blocks_of(columns, across * width()), static_cast<unsigned>(parts.count));

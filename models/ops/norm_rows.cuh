@@ -12,12 +12,12 @@
 
 namespace ranvier::models::cuda {
 
-inline constexpr int most_row_threads = 512;
-inline constexpr int most_block_rows = 8;  // of a block at a time
+inline constexpr int max_row_threads = 512;
+inline constexpr int max_block_rows = 8;  // of a block at a time
 
 /// Sums over the threads of a row, the same in all of them. One instance per block, in shared memory.
 struct RowSums {
-  float parts[2][most_row_threads / 32][2];
+  float parts[2][max_row_threads / 32][2];
 
   /// Every thread of the block calls this, with `turn` 0, 1, 0, 1, …: what the last turn left may still be read.
   __device__ float2 sum(float first, float second, int turn) {
@@ -78,12 +78,12 @@ struct RowGeometry {
 
 inline RowGeometry row_geometry(std::size_t channels, int width) {
   const std::size_t packs = ceil_divide(channels, static_cast<std::size_t>(width));
-  const std::size_t across = std::min<std::size_t>(most_row_threads, ceil_divide(packs, 32) * 32);
+  const std::size_t across = std::min<std::size_t>(max_row_threads, ceil_divide(packs, 32) * 32);
   std::size_t rows = 1;
-  while (rows < most_block_rows && 2 * rows * across <= most_row_threads) rows *= 2;
+  while (rows < max_block_rows && 2 * rows * across <= max_row_threads) rows *= 2;
   const std::size_t vectors = ceil_divide(packs, across);
   expect(vectors <= 8, "a norm of {} channels: a GPU's kernel takes {}, or {} where they are a multiple of 8",
-         channels, 8 * most_row_threads, 32 * most_row_threads);
+         channels, 8 * max_row_threads, 32 * max_row_threads);
   return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(rows)), static_cast<int>(vectors)};
 }
 
@@ -104,7 +104,7 @@ void with_norm_rows(std::size_t channels, std::size_t step, runtime::DType dtype
       f(type, std::integral_constant<int, 8>{}, width, g.threads);
     } else {
       fail(ErrorCode::internal, "a norm of {} channels: a GPU's kernel takes {} of {}", channels,
-           32 * most_row_threads, to_string(dtype));
+           32 * max_row_threads, to_string(dtype));
     }
   });
 }

@@ -16,7 +16,7 @@ runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype, runtime
 
 void expect_patches(const PatchShape& shape, const char* operation) {
   const std::size_t K = shape.kernel;
-  expect(K >= 1 && K <= PatchShape::most_kernel && shape.stride >= 1 && shape.padding < K &&
+  expect(K >= 1 && K <= PatchShape::max_kernel && shape.stride >= 1 && shape.padding < K &&
              shape.height + 2 * shape.padding >= K && shape.width + 2 * shape.padding >= K,
          "{} of {} × {} pixels in patches of {}, {} apart, with a margin of {}", operation, shape.height,
          shape.width, K, shape.stride, shape.padding);

@@ -19,11 +19,11 @@ struct PatchShape {
   std::size_t height = 0;    ///< H
   std::size_t width = 0;     ///< W
   std::size_t channels = 0;  ///< C
-  std::size_t kernel = 1;    ///< K, at most most_kernel
+  std::size_t kernel = 1;    ///< K, at most max_kernel
   std::size_t stride = 1;
   std::size_t padding = 0;  ///< less than K
 
-  static constexpr std::size_t most_kernel = 7;
+  static constexpr std::size_t max_kernel = 7;
 
   [[nodiscard]] std::size_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }  ///< P
   [[nodiscard]] std::size_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }    ///< Q

@@ -17,7 +17,7 @@ namespace ranvier::models {
 namespace {
 
 template <typename T>
-using Taps = std::array<const T*, PatchShape::most_kernel * PatchShape::most_kernel>;
+using Taps = std::array<const T*, PatchShape::max_kernel * PatchShape::max_kernel>;
 
 /// The pixels of a patch's taps; `outside` where there are none.
 template <typename T>

@@ -48,7 +48,7 @@ __device__ void write_normal(T* y, const cuda::Row<vectors, width>& x, float rst
 }
 
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     forward_kernel(RmsNormForward arrays, Groups groups, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(cuda::most_row_threads)
 }
 
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     again_kernel(T* y, const float* rstd, const T* x, const T* weight, Groups groups) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (i >= groups.count) return;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(cuda::most_row_threads)
 
 /// dx of groups_per_block groups, and their column sums to partial[block][C].
 template <typename T, int vectors, int width>
-__global__ void __launch_bounds__(cuda::most_row_threads)
+__global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(RmsNormBackward arrays, float* partial, Groups groups) {
   __shared__ cuda::RowSums sums;
   float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][C]: of all threadIdx.y but 0

@@ -22,9 +22,9 @@ double scaled(double frequency, const RopeScaling& scaling) {
 }  // namespace
 
 RotaryFrequencies rotary_frequencies(int channels, double base, const std::optional<RopeScaling>& scaling) {
-  expect(channels >= 2 && channels % 2 == 0 && channels <= RotaryFrequencies::most_channels,
+  expect(channels >= 2 && channels % 2 == 0 && channels <= RotaryFrequencies::max_channels,
          "rotary positions of heads of {} channels: an even number up to {} is possible", channels,
-         RotaryFrequencies::most_channels);
+         RotaryFrequencies::max_channels);
   RotaryFrequencies frequencies;
   frequencies.channels = channels;
   for (int c = 0; c < channels / 2; ++c) {

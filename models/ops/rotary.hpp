@@ -32,13 +32,13 @@ struct RopeScaling {
 
 /// Radians per position, of each pair of channels.
 struct RotaryFrequencies {
-  static constexpr int most_channels = 512;  ///< D
+  static constexpr int max_channels = 512;  ///< D
 
   int channels = 0;  ///< D
-  float of_pair[most_channels / 2] = {};
+  float of_pair[max_channels / 2] = {};
 };
 
-/// base^(-2c/D), scaled. `channels` is even and at most RotaryFrequencies::most_channels.
+/// base^(-2c/D), scaled. `channels` is even and at most RotaryFrequencies::max_channels.
 [[nodiscard]] RotaryFrequencies rotary_frequencies(int channels, double base,
                                                    const std::optional<RopeScaling>& scaling = std::nullopt);
 

@@ -45,7 +45,7 @@ class Turn {
   const RotaryFrequencies& frequencies_;
   const float sign_;
   int position_ = -1;
-  std::array<float, RotaryFrequencies::most_channels / 2> sine_, cosine_;
+  std::array<float, RotaryFrequencies::max_channels / 2> sine_, cosine_;
 };
 
 }  // namespace

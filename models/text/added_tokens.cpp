@@ -76,10 +76,10 @@ std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t at) cons
 }
 
 bool AddedTokens::may_touch(std::string_view text, std::size_t at) const {
-  constexpr std::size_t most_white_space = 256;
+  constexpr std::size_t max_white_space = 256;
   std::size_t end = at;  // behind the white space, which a token may strip
   for (char32_t c = character_behind(text, end); is_white_space(c); c = character_behind(text, end)) {
-    if (end - at > most_white_space) return true;
+    if (end - at > max_white_space) return true;
     end += utf8_bytes(c);
   }
   if (end + longest_ > text.size()) return true;

@@ -23,9 +23,9 @@ namespace json = boost::json;
 
 using Merge = BpeVocabulary::Merge;
 
-constexpr std::int64_t most_tokens = 1 << 22;
-constexpr std::size_t longest_ranked = 256;   // bytes, each tried as a cut; OpenAI's encodings have up to 128
-constexpr std::int64_t most_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
+constexpr std::int64_t max_tokens = 1 << 22;
+constexpr std::size_t longest_ranked = 256;  // bytes, each tried as a cut; OpenAI's encodings have up to 128
+constexpr std::int64_t max_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
 
 /// Tokens by number while they are read, in any order.
 class TokenList {
@@ -33,8 +33,8 @@ class TokenList {
   explicit TokenList(std::string file) : file_(std::move(file)) {}
 
   void add(std::int64_t id, std::string bytes) {
-    if (id < 0 || id >= most_tokens)
-      fail(ErrorCode::data, "{}: a token has number {}: from 0 to {} are read", file_, id, most_tokens - 1);
+    if (id < 0 || id >= max_tokens)
+      fail(ErrorCode::data, "{}: a token has number {}: from 0 to {} are read", file_, id, max_tokens - 1);
     if (!by_id_.emplace(static_cast<std::int32_t>(id), std::move(bytes)).second)
       fail(ErrorCode::data, "{}: two tokens have number {}; the file is damaged", file_, id);
   }
@@ -218,7 +218,7 @@ void add_added_tokens(NamedTokens& names, const json::value* added, const std::s
     if (special == nullptr || !special->is_bool() || !special->get_bool())
       fail(ErrorCode::data, "{}: added token '{}' is not special and would change how text is split", file, text);
     const std::int64_t number = id->get_int64();
-    const bool known = number >= 0 && number < most_tokens && names.list().has(static_cast<std::int32_t>(number));
+    const bool known = number >= 0 && number < max_tokens && names.list().has(static_cast<std::int32_t>(number));
     if (!known) names.add_special(text, number);
   }
 }
@@ -288,9 +288,9 @@ BpeVocabulary read_ranks(const fs::path& path) {
     if (!bytes || error != std::errc{} || end != line.data() + line.size())
       fail(ErrorCode::data, "{}: line {} at offset {}: not a token in base64, a blank and its rank", file.name(),
            number, offset);
-    if (rank >= most_ranks)
+    if (rank >= max_ranks)
       fail(ErrorCode::data, "{}: rank {}: encodings with more than {} tokens split text in other ways than GPT-2's",
-           file.name(), rank, most_ranks);
+           file.name(), rank, max_ranks);
     if (bytes->size() > longest_ranked)
       fail(ErrorCode::data, "{}: line {} at offset {}: a token of {} bytes: up to {} are read", file.name(), number,
            offset, bytes->size(), longest_ranked);

@@ -10,7 +10,7 @@
 namespace ranvier::models {
 
 double bytes_per_token(const Tokenizer& tokenizer, const SampleSource& validation, std::int64_t samples) {
-  constexpr std::int64_t most_tokens = 1 << 24;
+  constexpr std::int64_t max_tokens = 1 << 24;
   const auto known = static_cast<std::size_t>(tokenizer.size());
   std::vector<std::size_t> inside(known), first(known);  // bytes, `first`: behind a special token
   const SpecialTokens special = tokenizer.specials();
@@ -22,7 +22,7 @@ double bytes_per_token(const Tokenizer& tokenizer, const SampleSource& validatio
     first[static_cast<std::size_t>(token)] = tokenizer.decode(std::span(&token, 1)).size();
   }
   const std::int64_t length = validation.losses_per_sample();
-  const std::int64_t count = std::clamp<std::int64_t>(most_tokens / length, 1, samples);
+  const std::int64_t count = std::clamp<std::int64_t>(max_tokens / length, 1, samples);
   std::vector<std::int32_t> inputs(static_cast<std::size_t>(length)), targets(inputs.size());
   std::size_t bytes = 0, losses = 0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -25,7 +25,7 @@ std::uintmax_t bytes_of(const fs::path& path) {
 }
 
 constexpr std::size_t zero_probe_bytes = 4096;
-constexpr std::size_t most_named = 5;
+constexpr std::size_t max_named = 5;
 
 /// Where the first zero byte is, if it is near the beginning.
 std::optional<std::size_t> zero_byte(const fs::path& path) {
@@ -217,9 +217,9 @@ DataFiles data_files_at(const fs::path& path, const TextReading& reading) {
 std::string left_out_text(const fs::path& folder, const std::vector<SkippedFile>& left_out) {
   if (left_out.empty()) return {};
   std::vector<std::string> named;
-  for (std::size_t i = 0; i < std::min(left_out.size(), most_named); ++i)
+  for (std::size_t i = 0; i < std::min(left_out.size(), max_named); ++i)
     named.push_back(fmt::format("{} ({})", left_out[i].path.lexically_relative(folder).string(), left_out[i].why));
-  if (left_out.size() > most_named) named.push_back(fmt::format("and {} more", left_out.size() - most_named));
+  if (left_out.size() > max_named) named.push_back(fmt::format("and {} more", left_out.size() - max_named));
   return fmt::format("left out of {}: {} file{}: {}", folder.string(), left_out.size(),
                      left_out.size() > 1 ? "s" : "", fmt::join(named, ", "));
 }

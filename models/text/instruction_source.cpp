@@ -12,7 +12,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t most_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int32_t padding_token = 0;  // of every vocabulary
 
@@ -63,9 +63,9 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
       passages.push_back({piece.text.substr(0, piece.prompt)});
       passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
     }
-    if (bytes_read_ > most_held_bytes)
+    if (bytes_read_ > max_held_bytes)
       fail(ErrorCode::data, "{}: more than {} bytes of prompts and answers, which every rank keeps: give less",
-           path_.string(), most_held_bytes);
+           path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {
         for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));

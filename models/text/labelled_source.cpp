@@ -15,7 +15,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t most_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
 /// The files with labelled texts.
@@ -44,9 +44,9 @@ std::optional<int> whole_number(std::string_view label) {
 
 /// "'bad' or 'good'", of many the first ones.
 std::string listed(std::span<const std::string> labels) {
-  constexpr std::size_t most_listed = 10;
-  const auto some = labels.first(std::min(labels.size(), most_listed));
-  return fmt::format("'{}'{}", fmt::join(some, "', '"), labels.size() > most_listed ? ", …" : "");
+  constexpr std::size_t max_listed = 10;
+  const auto some = labels.first(std::min(labels.size(), max_listed));
+  return fmt::format("'{}'{}", fmt::join(some, "', '"), labels.size() > max_listed ? ", …" : "");
 }
 
 }  // namespace
@@ -117,9 +117,9 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
     reading.tell(file.path);
     for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
-    if (bytes_read_ > most_held_bytes)
+    if (bytes_read_ > max_held_bytes)
       fail(ErrorCode::data, "{}: more than {} bytes of labelled texts, which every rank keeps: give less",
-           path_.string(), most_held_bytes);
+           path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {
         for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
@@ -162,12 +162,12 @@ void LabelledTexts::report() {
     ++counts[static_cast<std::size_t>(label(n))];
     all_filled += filled(n);
   }
-  constexpr std::size_t most_counted = 8;
+  constexpr std::size_t max_counted = 8;
   std::vector<std::string> counted;
-  for (std::size_t k = 0; k < std::min(counts.size(), most_counted); ++k)
+  for (std::size_t k = 0; k < std::min(counts.size(), max_counted); ++k)
     counted.push_back(fmt::format("{} {}", options_.labels[k], counts[k]));
   remarks_.push_back(fmt::format("{}: of {} classes: {}{}", path_.string(), counts.size(), fmt::join(counted, ", "),
-                                 counts.size() > most_counted ? ", …" : ""));
+                                 counts.size() > max_counted ? ", …" : ""));
   const double positions = static_cast<double>(samples()) * options_.sequence_length;
   remarks_.push_back(fmt::format("{}: {:.1f}% of all positions are padding{}", path_.string(),
                                  100 * (1 - static_cast<double>(all_filled) / positions),

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_pieces = 1 << 22;
+constexpr std::size_t max_pieces = 1 << 22;
 constexpr std::size_t longest_piece = 1024;  // bytes, each tried as a cut
 constexpr std::string_view mark = "\u2581";
 
@@ -138,7 +138,7 @@ Model parse(const FileText& file) {
         root.refuse("a piece that is no text, or its score no number");
       if (piece.text.size() > longest_piece) root.refuse("a piece that is too long");
       if (piece.kind == Kind::unused) root.refuse("a piece of type UNUSED, which is not read");
-      if (model.pieces.size() == most_pieces) root.refuse("too many pieces");
+      if (model.pieces.size() == max_pieces) root.refuse("too many pieces");
       model.pieces.push_back(std::move(piece));
     } else if (root.field() == 2) {
       for (Message one = root.message(); one.next();) {

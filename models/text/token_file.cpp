@@ -59,9 +59,9 @@ std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t
 /// the lower halves mostly are not. For 64-bit integers every second pair is 0. Looks at pairs in blocks spread
 /// evenly.
 bool is_of_wider_tokens(const std::byte* data, std::size_t pairs) {
-  constexpr std::size_t least_pairs = 32, blocks = 64, block_pairs = 1024;
-  constexpr std::uint16_t most_upper = 64;  // upper half of 4 million
-  if (pairs < least_pairs) return false;
+  constexpr std::size_t min_pairs = 32, blocks = 64, block_pairs = 1024;
+  constexpr std::uint16_t max_upper = 64;  // upper half of 4 million
+  if (pairs < min_pairs) return false;
   struct Counts {
     std::size_t pairs = 0, upper_zero = 0, upper_low = 0, lower_zero = 0, lower_low = 0;
     [[nodiscard]] bool all_zero() const { return pairs > 0 && upper_zero == pairs && lower_zero == pairs; }
@@ -75,9 +75,9 @@ bool is_of_wider_tokens(const std::byte* data, std::size_t pairs) {
       Counts& counts = pair % 2 == 0 ? even : odd;
       ++counts.pairs;
       counts.upper_zero += upper == 0 ? 1 : 0;
-      counts.upper_low += upper < most_upper ? 1 : 0;
+      counts.upper_low += upper < max_upper ? 1 : 0;
       counts.lower_zero += lower == 0 ? 1 : 0;
-      counts.lower_low += lower < most_upper ? 1 : 0;
+      counts.lower_low += lower < max_upper ? 1 : 0;
     }
   }
   if (odd.all_zero()) return !even.all_zero() && even.upper_low == even.pairs;

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t most_counted = std::numeric_limits<std::int32_t>::max();
-constexpr std::int32_t least_wide_vocabulary = 65500;  // from here on Megatron's own tools write int32
+constexpr std::int64_t max_counted = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t min_wide_vocabulary = 65500;  // from here on Megatron's own tools write int32
 constexpr const char* progress_magic = "ranvier-tokens-1";
 
 fs::path with(const fs::path& name, const char* extension) {
@@ -74,7 +74,7 @@ TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) 
     index_path_ = with(name, ".idx");
     index_partial_ = with(name, ".idx.partial");
     sizes_partial_ = with(name, ".sizes.partial");
-    if (options.vocab_size >= least_wide_vocabulary) token_bytes_ = 4;
+    if (options.vocab_size >= min_wide_vocabulary) token_bytes_ = 4;
   } else if (options.vocab_size > 1 << 16) {
     fail(ErrorCode::usage, "{}: a vocabulary of {} has no room in llm.c's uint16: write Megatron's files",
          tokens_path_.string(), options.vocab_size);
@@ -146,20 +146,20 @@ void TokenOutput::write(int file, const void* data, std::size_t bytes, const fs:
 void TokenOutput::append(std::span<const std::int32_t> tokens) {
   tokens_ += std::ssize(tokens);
   document_tokens_ += std::ssize(tokens);
-  if (options_.format == TokenOutputFormat::llmc && tokens_ > most_counted)
+  if (options_.format == TokenOutputFormat::llmc && tokens_ > max_counted)
     fail(ErrorCode::data,
          "{}: more than the {} tokens that llm.c's header counts: give fewer files at a time, or "
          "write Megatron's files",
-         tokens_path_.string(), most_counted);
+         tokens_path_.string(), max_counted);
   if (token_bytes_ == 4) return write(tokens_file_, tokens.data(), tokens.size_bytes(), tokens_partial_);
   narrow_.assign(tokens.begin(), tokens.end());
   write(tokens_file_, narrow_.data(), narrow_.size() * sizeof narrow_[0], tokens_partial_);
 }
 
 void TokenOutput::end_document() {
-  if (document_tokens_ > most_counted)
+  if (document_tokens_ > max_counted)
     fail(ErrorCode::data, "{}: a document of {} tokens, more than the {} that Megatron's index counts: cut it",
-         tokens_path_.string(), document_tokens_, most_counted);
+         tokens_path_.string(), document_tokens_, max_counted);
   const auto size = static_cast<std::int32_t>(document_tokens_);
   if (sizes_file_ >= 0) write(sizes_file_, &size, sizeof size, sizes_partial_);
   ++documents_;

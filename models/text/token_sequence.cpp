@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t most_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
-constexpr std::size_t most_held_bytes = std::size_t{1} << 28;        // by every rank
-constexpr std::size_t most_surveyed_bytes = std::size_t{1} << 28;    // of a file
+constexpr std::int64_t max_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
+constexpr std::size_t max_held_bytes = std::size_t{1} << 28;        // by every rank
+constexpr std::size_t max_surveyed_bytes = std::size_t{1} << 28;    // of a file
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
 
@@ -41,12 +41,12 @@ TokenSequence::TokenSequence(const fs::path& path, const TextReading& reading, c
 
 void TokenSequence::hold(std::size_t bytes) {
   held_bytes_ += bytes;
-  if (held_bytes_ <= most_held_bytes) return;
+  if (held_bytes_ <= max_held_bytes) return;
   fail(ErrorCode::data,
        "{}: more than {} bytes of text: every rank would keep what is encoded, compressed or in JSON lines, which "
        "ends "
        "there: make a token file with ranvier-tokenize and give that",
-       path_.string(), most_held_bytes);
+       path_.string(), max_held_bytes);
 }
 
 void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,
@@ -61,7 +61,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
     TextSurvey survey;
     if (!encoder && !lines && file.compression == Compression::none) {
       const std::string_view mapped = files_.emplace_back(file).text();
-      survey.add(mapped.substr(0, most_surveyed_bytes));
+      survey.add(mapped.substr(0, max_surveyed_bytes));
     } else {
       DocumentReader reader(file, reading.json_field, 0, cuts);
       std::vector<char> bytes;
@@ -157,7 +157,7 @@ void TokenSequence::for_each_part(std::int64_t first, std::int64_t count, F&& f)
 
 void TokenSequence::check_vocabulary(int vocab_size) const {
   const std::int64_t blocks = (tokens() + check_block - 1) / check_block;
-  const std::int64_t checked = std::min(blocks, most_tokens_checked / check_block);
+  const std::int64_t checked = std::min(blocks, max_tokens_checked / check_block);
   for (std::int64_t i = 0; i < checked; ++i) {
     const std::int64_t first = i * blocks / checked * check_block;
     for_each_part(first, std::min(check_block, tokens() - first),

@@ -12,11 +12,11 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::int64_t most_tokens = 1 << 22;
+constexpr std::int64_t max_tokens = 1 << 22;
 
 /// What a token's number may be: some may be missing.
 std::int64_t largest_of(std::size_t tokens) {
-  return std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 1024, most_tokens) - 1;
+  return std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 1024, max_tokens) - 1;
 }
 
 std::pair<std::string, std::string> merge_of(const JsonNode& node) {

@@ -93,7 +93,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   LoraOptions lora;
   lora.origin = path.string();
   lora.rank = config.size("r");
-  if (lora.rank > most_lora_rank) config.refuse("r", fmt::format("ranks of at most {}", most_lora_rank));
+  if (lora.rank > max_lora_rank) config.refuse("r", fmt::format("ranks of at most {}", max_lora_rank));
   lora.alpha = static_cast<float>(config.number("lora_alpha"));
   lora.dropout = config.rate("lora_dropout", 0);
   lora.targets = names_in(config, "target_modules");

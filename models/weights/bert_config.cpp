@@ -20,7 +20,7 @@ namespace {
 constexpr std::array dropout_keys = {"hidden_dropout_prob", "attention_probs_dropout_prob"};
 constexpr float absent_dropout = 0.1f;   // transformers' own default
 constexpr std::size_t usual_labels = 2;  // transformers' own default
-constexpr std::size_t most_labels = 1 << 20;
+constexpr std::size_t max_labels = 1 << 20;
 
 /// Whether the class that the weights are of tells classes of texts.
 bool tells_classes(const ConfigFile& config) {
@@ -129,13 +129,13 @@ std::vector<std::string> read_labels(const ConfigFile& config) {
   if (names == nullptr) {
     const auto count = config.size("num_labels", static_cast<int>(usual_labels));
     std::vector<std::string> labels;
-    for (int label = 0; label < std::min(count, static_cast<int>(most_labels)); ++label)
+    for (int label = 0; label < std::min(count, static_cast<int>(max_labels)); ++label)
       labels.push_back(unnamed_label(label));
     return labels;
   }
   const auto* const object = names->if_object();
   constexpr const char* computed = "names of all classes by number, as in {\"0\": \"bad\", \"1\": \"good\"}";
-  if (object == nullptr || object->empty() || object->size() > most_labels) config.refuse("id2label", computed);
+  if (object == nullptr || object->empty() || object->size() > max_labels) config.refuse("id2label", computed);
   std::vector<std::string> labels;
   for (std::size_t label = 0; label < object->size(); ++label) {
     const auto* const name = object->if_contains(std::to_string(label));

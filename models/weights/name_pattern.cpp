@@ -11,7 +11,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::uint32_t most_trials = 100'000;  // of one name: under a millisecond
+constexpr std::uint32_t max_trials = 100'000;  // of one name: under a millisecond
 
 }  // namespace
 
@@ -36,7 +36,7 @@ NamePattern::NamePattern(const std::string& expression, const std::string& flag)
     fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, pattern_error(error),
          at + 1);
   compiled->limits = pcre2_match_context_create(nullptr);
-  pcre2_set_match_limit(compiled->limits, most_trials);
+  pcre2_set_match_limit(compiled->limits, max_trials);
   compiled_ = compiled;
 }
 

@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::size_t longest_header = 100'000'000;  // the limit of the reference implementation
-constexpr std::size_t most_dimensions = 16;
+constexpr std::size_t max_dimensions = 16;
 
 using runtime::DType;
 
@@ -52,7 +52,7 @@ struct Entry {
 class HeaderHandler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
-  static constexpr std::size_t max_array_size = most_dimensions;
+  static constexpr std::size_t max_array_size = max_dimensions;
   static constexpr std::size_t max_key_size = 4096;
   static constexpr std::size_t max_string_size = std::size_t(-1);
 

@@ -13,7 +13,7 @@
 
 namespace ranvier::models {
 
-WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes, std::string single,
+WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t max_bytes, std::string single,
                            const TensorTypes& types)
     : single_(std::move(single)) {
   std::vector<TensorToStore> tensors = tensors_of(units);
@@ -21,7 +21,7 @@ WeightLayout::WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_b
     if (const auto type = types.find(tensor.name); type != types.end()) tensor.dtype = type->second;
   for (std::size_t first = 0, next = 0; first < tensors.size() || files_.empty(); first = next) {
     std::uint64_t values = 0;
-    for (; next < tensors.size() && (next == first || values + tensors[next].bytes() <= most_bytes); ++next)
+    for (; next < tensors.size() && (next == first || values + tensors[next].bytes() <= max_bytes); ++next)
       values += tensors[next].bytes();
     const auto inside = std::span(tensors).subspan(first, next - first);
     std::ranges::stable_partition(inside, [](const auto& tensor) { return tensor.dtype == runtime::DType::f32; });

@@ -42,8 +42,8 @@ class WeightLayout {
 
   /// Tensors come in the order of the units, each where the first of its parameters does; in a file, 2-byte types
   /// follow fp32, so that every value is aligned. A file ends before the tensor whose values would make it larger
-  /// than `most_bytes`; a tensor that is larger itself has a file of its own. `single` is the name of the only file.
-  explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t most_bytes = default_file_bytes,
+  /// than `max_bytes`; a tensor that is larger itself has a file of its own. `single` is the name of the only file.
+  explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t max_bytes = default_file_bytes,
                         std::string single = single_name, const TensorTypes& types = {});
 
   [[nodiscard]] const std::vector<File>& files() const noexcept { return files_; }

@@ -33,7 +33,7 @@ int move_all(std::size_t bytes, Move&& move) {
       attempts = 0;
       continue;
     }
-    if ((moved != -EINTR && moved != -EAGAIN) || ++attempts == most_attempts) return static_cast<int>(moved);
+    if ((moved != -EINTR && moved != -EAGAIN) || ++attempts == max_attempts) return static_cast<int>(moved);
     if (moved == -EAGAIN) std::this_thread::sleep_for(pause_before(attempts));
   }
   return 0;

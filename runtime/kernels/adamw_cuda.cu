@@ -8,15 +8,15 @@ namespace ranvier::runtime {
 namespace {
 
 constexpr int width = 4;  // elements per pack: 16 bytes of fp32 states
-constexpr int most_segments = 64;
+constexpr int max_segments = 64;
 constexpr int threads = 256;
 
 /// Passed as a launch argument, so nothing is allocated or copied.
 struct Segments {
   int count = 0;
-  std::size_t begin[most_segments];  ///< positions, ascending
-  std::size_t end[most_segments];
-  float kept[most_segments];
+  std::size_t begin[max_segments];  ///< positions, ascending
+  std::size_t end[max_segments];
+  float kept[max_segments];
 };
 
 /// Index of the last segment that starts at or before `position`, or 0 if there is none. The segment may not contain
@@ -107,7 +107,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
                 std::span<const DecaySegment> segments, const cpu::AdamWConstants& constants) {
   constexpr std::size_t blocks_per_multiprocessor = 32;
   const cudaStream_t queue = cuda::native(stream);
-  const auto most_blocks =
+  const auto max_blocks =
       static_cast<std::size_t>(cuda::properties(stream.device()).multiprocessors) * blocks_per_multiprocessor;
   const auto fits = [&](const StridedLayout& array) {
     return array.contiguous() || (array.run % width == 0 && array.stride % width == 0);
@@ -119,7 +119,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
                       fits(runs.gradient) && fits(runs.working);
   for (std::size_t from = 0; from < segments.size();) {
     Segments taken;
-    for (; from < segments.size() && taken.count < most_segments; ++from) {
+    for (; from < segments.size() && taken.count < max_segments; ++from) {
       const DecaySegment& segment = segments[from];
       if (segment.begin == segment.end) continue;
       const auto index = static_cast<std::size_t>(taken.count++);
@@ -135,7 +135,7 @@ void adamw_cuda(StreamView stream, const AdamWArrays& arrays, const AdamWRuns& r
     const std::size_t of_run =
         flat ? cuda::ceil_divide(end - begin, width) : cuda::ceil_divide(runs.positions.run, width);
     const std::size_t packs = flat ? of_run : cuda::ceil_divide(end, runs.positions.run) * of_run;
-    const std::size_t blocks = std::min((packs + threads - 1) / threads, most_blocks);
+    const std::size_t blocks = std::min((packs + threads - 1) / threads, max_blocks);
     cuda::with_type(arrays.gradient_dtype, [&](auto gradient_type) {
       cuda::with_type(arrays.working_dtype, [&](auto working_type) {
         cuda::launch("adamw", queue, {static_cast<unsigned>(blocks), threads},

@@ -88,8 +88,8 @@ TEST_CASE("order and ranks change no bit of a sum") {
   ExactSum most;
   most.add(std::ldexp(1.0, 64) - 2048);
   most.write(message);
-  for (double& word : message) word *= static_cast<double>(ExactSum::most_messages);
-  CHECK(ExactSum::read(message) == (std::ldexp(1.0, 64) - 2048) * static_cast<double>(ExactSum::most_messages));
+  for (double& word : message) word *= static_cast<double>(ExactSum::max_messages);
+  CHECK(ExactSum::read(message) == (std::ldexp(1.0, 64) - 2048) * static_cast<double>(ExactSum::max_messages));
 }
 
 TEST_CASE("what is infinite or no number makes the sum so") {

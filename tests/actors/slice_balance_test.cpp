@@ -18,7 +18,7 @@ using models::LayerRange;
 namespace {
 
 /// What the rank computes that computes most.
-double most_of(const std::vector<double>& costs, const SliceMap& map, const std::vector<LayerRange>& slices) {
+double max_of(const std::vector<double>& costs, const SliceMap& map, const std::vector<LayerRange>& slices) {
   std::vector<double> loads(static_cast<std::size_t>(map.stages), 0.0);
   for (std::size_t k = 0; k < slices.size(); ++k) {
     for (std::size_t l = slices[k].begin; l < slices[k].end; ++l)
@@ -28,13 +28,13 @@ double most_of(const std::vector<double>& costs, const SliceMap& map, const std:
 }
 
 /// Of all cuts there are.
-double least_of(const std::vector<double>& costs, const SliceMap& map) {
+double min_of(const std::vector<double>& costs, const SliceMap& map) {
   double least = std::numeric_limits<double>::infinity();
   std::vector<LayerRange> slices;
   const std::function<void(std::size_t)> cut = [&](std::size_t begin) {
     const std::size_t left = static_cast<std::size_t>(map.slices()) - slices.size();
     if (left == 0) {
-      if (begin == costs.size()) least = std::min(least, most_of(costs, map, slices));
+      if (begin == costs.size()) least = std::min(least, max_of(costs, map, slices));
       return;
     }
     for (std::size_t end = begin + 1; end + left - 1 <= costs.size(); ++end) {
@@ -79,7 +79,7 @@ TEST_CASE("ranks with several slices compute as much as each other, as far as wh
         if (costs.size() < static_cast<std::size_t>(map.slices())) continue;
         const auto slices = balance_slices(costs, map);
         check_covers(slices, costs.size());
-        CHECK(most_of(costs, map, slices) == doctest::Approx(least_of(costs, map)));
+        CHECK(max_of(costs, map, slices) == doctest::Approx(min_of(costs, map)));
       }
     }
   }
@@ -95,9 +95,9 @@ TEST_CASE("slices of layers of any cost are as good as slices of one size, or be
     CAPTURE(seed);
     const auto slices = balance_slices(costs, map);
     check_covers(slices, costs.size());
-    const double most = most_of(costs, map, slices);
-    CHECK(most <= most_of(costs, map, models::balance(costs, map.slices())) * (1 + 1e-9));
-    worst = std::max(worst, most / least_of(costs, map));
+    const double most = max_of(costs, map, slices);
+    CHECK(most <= max_of(costs, map, models::balance(costs, map.slices())) * (1 + 1e-9));
+    worst = std::max(worst, most / min_of(costs, map));
   }
   CAPTURE(worst);
   CHECK(worst < 1.3);

@@ -84,7 +84,7 @@ TEST_CASE("no split of layers has a faster slowest stage, nor more even ones of 
     std::vector<double> seconds, slowness;
     for (int l = 0; l < layers; ++l) seconds.push_back(draw(0, 3) == 0 ? 1.0 : draw(1, 100) * 0.1);
     for (int s = 0; s < stages; ++s) slowness.push_back(draw(0, 1) == 0 ? 1.0 : draw(5, 30) * 0.1);
-    double slowest = std::numeric_limits<double>::infinity(), most_even = slowest;
+    double slowest = std::numeric_limits<double>::infinity(), max_even = slowest;
     std::vector<LayerRange> ranges;
     const std::function<void(std::size_t)> split = [&](std::size_t begin) {
       const auto left = std::size_t(stages) - ranges.size();
@@ -97,9 +97,9 @@ TEST_CASE("no split of layers has a faster slowest stage, nor more even ones of 
       const auto sums = stage_seconds(seconds, slowness, ranges);
       const double value = *std::max_element(sums.begin(), sums.end());
       if (value > slowest * (1 + 1e-9)) return;
-      if (value < slowest * (1 - 1e-9)) most_even = std::numeric_limits<double>::infinity();
+      if (value < slowest * (1 - 1e-9)) max_even = std::numeric_limits<double>::infinity();
       slowest = std::min(slowest, value);
-      most_even = std::min(most_even, squares(sums));
+      max_even = std::min(max_even, squares(sums));
     };
     split(0);
     const auto best = fastest_split(seconds, slowness);
@@ -113,7 +113,7 @@ TEST_CASE("no split of layers has a faster slowest stage, nor more even ones of 
     CHECK(begin == std::size_t(layers));
     const auto sums = stage_seconds(seconds, slowness, best);
     CHECK(*std::max_element(sums.begin(), sums.end()) == doctest::Approx(slowest));
-    CHECK(squares(sums) == doctest::Approx(most_even));
+    CHECK(squares(sums) == doctest::Approx(max_even));
   }
 }
 

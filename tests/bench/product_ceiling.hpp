@@ -281,9 +281,9 @@ class ProductCeiling {
     }
   }
 
-  /// All tiles, or of each thread's share those of the first `most_flops` operations. Returns the operations done.
+  /// All tiles, or of each thread's share those of the first `max_flops` operations. Returns the operations done.
   double multiply(runtime::ComputePool& pool, const Product& product, const models::LibraryMatmul& tile,
-                  std::size_t layer, bool accumulates, double most_flops = 1e300) const {
+                  std::size_t layer, bool accumulates, double max_flops = 1e300) const {
     const std::size_t rows = (product.m + tile.m - 1) / tile.m, columns = (product.n + tile.n - 1) / tile.n;
     std::vector<double> flops(static_cast<std::size_t>(pool.threads()));
     pool.run([&](int thread, int threads) {
@@ -294,13 +294,13 @@ class ProductCeiling {
         return array.memory.data() + (array.per_layer ? layer : 0) * array.bytes + part * elements * element;
       };
       double done = 0;
-      for (std::size_t i = begin; i < end && done < most_flops; ++i) {
+      for (std::size_t i = begin; i < end && done < max_flops; ++i) {
         const std::size_t instance = i / columns / rows;
         const Operands operands{address(product.a, instance, product.m * product.k, size_of(dtype_)),
                                 address(product.b, instance, product.k * product.n, size_of(dtype_)),
                                 address(product.c, instance, product.m * product.n, size_of(product.c_dtype))};
         done += multiply_tile(product, operands, tile, i / columns % rows * tile.m, i % columns * tile.n,
-                              accumulates, most_flops - done);
+                              accumulates, max_flops - done);
       }
       flops[static_cast<std::size_t>(thread)] = done;
     });
@@ -315,12 +315,12 @@ class ProductCeiling {
 
   /// The tile that begins at row m, column n of a product's result.
   double multiply_tile(const Product& product, const Operands& at, models::LibraryMatmul tile, std::size_t m,
-                       std::size_t n, bool accumulates, double most_flops) const {
+                       std::size_t n, bool accumulates, double max_flops) const {
     tile.m = std::min(tile.m, product.m - m);
     tile.n = std::min(tile.n, product.n - n);
     const std::size_t depth = tile.k;
     double done = 0;
-    for (std::size_t k = 0; k < product.k && done < most_flops; k += depth) {
+    for (std::size_t k = 0; k < product.k && done < max_flops; k += depth) {
       tile.k = std::min(depth, product.k - k);
       tile.accumulate = accumulates || k > 0;
       models::library_matmul(tile, at.c + (m * product.n + tile.m * n) * size_of(product.c_dtype),

@@ -59,12 +59,12 @@ int main(int argc, char** argv) {
     arguments.erase(at, at + 2);
     return value;
   };
-  const int most_threads = std::atoi(option("--threads", "2").c_str());
+  const int max_threads = std::atoi(option("--threads", "2").c_str());
   const std::string tokens_path = option("--write-tokens", "");
   const std::string text_path = option("--write-text", "");
   const SpecialTokenPolicy specials =
       option("--specials", "text") == "token" ? SpecialTokenPolicy::tokenizer : SpecialTokenPolicy::text;
-  if (arguments.size() < 2 || most_threads < 1) {
+  if (arguments.size() < 2 || max_threads < 1) {
     fmt::print(
         stderr,
         "usage: tokenizer_bench TOKENIZER FILE... [--threads N] [--specials text|token] [--write-tokens FILE] "
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
       while (!splitter.next().empty()) ++words;
     });
     print("words", name, 1, text.size(), splitting, words);
-    for (int threads = 1; threads <= most_threads; ++threads) {
+    for (int threads = 1; threads <= max_threads; ++threads) {
       const auto encode = [&](TextEncoder& encoder) {
         tokens.clear();
         encoder.encode(text, tokens);

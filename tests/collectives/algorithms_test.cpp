@@ -49,7 +49,7 @@ std::size_t promised_steps(Collective collective, std::string_view name, int k, 
 TEST_CASE("every plan of any number of ranks in any rows passes the checker for any size and any chunk") {
   for (const Collective collective : every_collective) {
     for (const Algorithm& algorithm : algorithms(collective)) {
-      for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+      for (int ranks = 1; ranks <= max_ranks; ++ranks) {
         for (const Topology& topology : topologies_of(ranks)) {
           for (const std::size_t length : {0, 1, 2, 5, 17, 48}) {
             for (const int chunks : {1, 2, 3, 7}) {
@@ -94,12 +94,12 @@ TEST_CASE("plans take the steps and move the elements that their headers say") {
           CHECK(traffic.intra_node + traffic.inter_node == times * elements * (ranks - 1));
           if (algorithm.name == "ring") {
             CHECK(traffic.inter_node == (n > 1 ? times * n * length * (ranks - 1) : 0));
-            CHECK(traffic.most_inter_of_node == (n > 1 ? times * length * (ranks - 1) : 0));
+            CHECK(traffic.max_inter_of_node == (n > 1 ? times * length * (ranks - 1) : 0));
           } else if (algorithm.name != "recursive") {
             CHECK(traffic.inter_node == times * elements * (n - 1));
-            CHECK(traffic.most_inter_of_node == times * length * (ranks - k));
-            CHECK(traffic.most_inter_of_rank == times * length * (n - 1));
-            CHECK(traffic.most_intra_of_rank == times * length * n * (k - 1));
+            CHECK(traffic.max_inter_of_node == times * length * (ranks - k));
+            CHECK(traffic.max_inter_of_rank == times * length * (n - 1));
+            CHECK(traffic.max_intra_of_rank == times * length * n * (k - 1));
           }
         }
       }

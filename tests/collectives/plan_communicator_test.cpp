@@ -222,7 +222,7 @@ TEST_CASE(
 
 TEST_CASE("every algorithm carries several parts, odd ones and empty ones, on any number of ranks") {
   ranvier::tests::Share share(1, 3);
-  for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+  for (int ranks = 1; ranks <= max_ranks; ++ranks) {
     for (const Topology& topology : topologies_of(ranks)) {
       for (std::size_t number = 0; number < 5; ++number) {
         for (const std::size_t chunk_bytes : {12, 1000}) {

@@ -33,9 +33,9 @@ TEST_CASE("a flat ring over all ranks moves Table 2's A over each of its edges")
         traffic_of(algorithm(collective, "ring").plan(column.topology, psi, 1, 0), column.topology);
     CHECK(traffic.inter_node == g * A);
     CHECK(traffic.intra_node == (N - g) * A);
-    CHECK(traffic.most_inter_of_rank == A);
-    CHECK(traffic.most_intra_of_rank == A);
-    CHECK(traffic.most_inter_of_node == A);
+    CHECK(traffic.max_inter_of_rank == A);
+    CHECK(traffic.max_intra_of_rank == A);
+    CHECK(traffic.max_inter_of_node == A);
   }
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("a hierarchical gather takes (p - k)/p of the buffer over a node's lin
     const auto out_of_node = [&](const char* name) {
       return traffic_of(algorithm(Collective::all_gather, name).plan(group.topology, elements, 1, 0),
                         group.topology)
-          .most_inter_of_node;
+          .max_inter_of_node;
     };
     CHECK(out_of_node("hierarchical") == elements / p * (p - k));
     CHECK(out_of_node("ring") == elements / p * (p - 1));
@@ -98,16 +98,15 @@ TEST_CASE("chunks together move what the whole does") {
   const Traffic chunks = traffic_of(gather.plans(topology, 600, 7), topology);
   CHECK(chunks.intra_node == whole.intra_node);
   CHECK(chunks.inter_node == whole.inter_node);
-  CHECK(chunks.most_inter_of_node == whole.most_inter_of_node);
+  CHECK(chunks.max_inter_of_node == whole.max_inter_of_node);
 }
 
 TEST_CASE("what an operation moves without a plan is what its plans move, for every algorithm") {
   ranvier::tests::Share share(1, 4);
   const auto equal = [](const Traffic& left, const Traffic& right) {
     return left.intra_node == right.intra_node && left.inter_node == right.inter_node &&
-           left.most_intra_of_rank == right.most_intra_of_rank &&
-           left.most_inter_of_rank == right.most_inter_of_rank &&
-           left.most_inter_of_node == right.most_inter_of_node;
+           left.max_intra_of_rank == right.max_intra_of_rank && left.max_inter_of_rank == right.max_inter_of_rank &&
+           left.max_inter_of_node == right.max_inter_of_node;
   };
   // Nodes alike, and nodes that rows do not fit.
   std::vector<Team> teams;
@@ -147,6 +146,6 @@ TEST_CASE("what a thousand ranks move is counted without their plan, a hundred t
   const Team column = Groups(node_of, 8).column();
   for (int times = 0; times < 100; ++times) {
     const Traffic traffic = traffic_of(column, {}, {Collective::all_gather, {1024u * 1000}});
-    CHECK(traffic.most_inter_of_node == 1023u * 1000);
+    CHECK(traffic.max_inter_of_node == 1023u * 1000);
   }
 }

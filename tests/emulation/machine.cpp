@@ -42,7 +42,7 @@ struct Thread {
 
 /// Two turns: a lane may write its next value while others still read the ones before.
 struct Warp {
-  alignas(16) std::byte values[2][lanes][most_exchanged_bytes];
+  alignas(16) std::byte values[2][lanes][max_exchanged_bytes];
   Exchanged places[2];
 };
 
@@ -75,11 +75,11 @@ std::size_t current = 0;  // of `threads`
 context::fiber* scheduler = nullptr;
 std::vector<std::byte> shared;
 std::uint32_t chance = 1;
-unsigned most_blocks_across = UINT_MAX;  // that are run
+unsigned max_blocks_across = UINT_MAX;  // that are run
 
 constexpr std::size_t shared_alignment = 128;
 constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
-constexpr std::size_t most_shared_bytes = std::size_t{163} << 10;   // of an A100; an H100 has 227 KiB
+constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;    // of an A100; an H100 has 227 KiB
 std::unordered_map<const void*, std::size_t> shared_bytes_allowed;  // by kernel
 
 /// Where a GPU promises nothing.
@@ -167,13 +167,13 @@ void run_block(std::size_t count) {
 
 }  // namespace
 
-OnlyLastBlocks::OnlyLastBlocks(unsigned across) { most_blocks_across = across; }
-OnlyLastBlocks::~OnlyLastBlocks() { most_blocks_across = UINT_MAX; }
+OnlyLastBlocks::OnlyLastBlocks(unsigned across) { max_blocks_across = across; }
+OnlyLastBlocks::~OnlyLastBlocks() { max_blocks_across = UINT_MAX; }
 
 int lane() { return static_cast<int>(current % lanes); }
 
 bool allow_shared_memory(const void* address, std::size_t bytes) {
-  if (bytes > most_shared_bytes) return false;
+  if (bytes > max_shared_bytes) return false;
   shared_bytes_allowed[address] = bytes;
   return true;
 }
@@ -186,10 +186,9 @@ void launch(const char* name, const void* address, dim3 grid, dim3 block, std::s
   block_size = block;
   grid_size = grid;
   const std::size_t count = std::size_t{block.x} * block.y * block.z;
-  constexpr unsigned most_across = 65535, most_in_block = 1024, deepest = 64;
-  if (block.x > most_in_block || block.y > most_in_block || block.z > deepest || count < 1 ||
-      count > most_in_block || grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > most_across ||
-      grid.z > most_across) {
+  constexpr unsigned max_across = 65535, max_in_block = 1024, deepest = 64;
+  if (block.x > max_in_block || block.y > max_in_block || block.z > deepest || count < 1 || count > max_in_block ||
+      grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > max_across || grid.z > max_across) {
     refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} × {} × {} threads", grid.x, grid.y, grid.z, block.x,
                        block.y, block.z));
   }
@@ -205,7 +204,7 @@ void launch(const char* name, const void* address, dim3 grid, dim3 block, std::s
       for (std::size_t l = 0; l < lanes; ++l) warp.places[turn][l] = warp.values[turn][l];
     }
   }
-  const unsigned first = grid.x - std::min(grid.x, most_blocks_across);
+  const unsigned first = grid.x - std::min(grid.x, max_blocks_across);
   for (block_index.z = 0; block_index.z < grid.z; ++block_index.z) {
     for (block_index.y = 0; block_index.y < grid.y; ++block_index.y) {
       for (block_index.x = first; block_index.x < grid.x; ++block_index.x) {

@@ -47,7 +47,7 @@ void synchronize_block();
 [[nodiscard]] std::byte* block_memory();
 
 /// What lanes say to each other at a time: at most this many bytes.
-inline constexpr std::size_t most_exchanged_bytes = 64;
+inline constexpr std::size_t max_exchanged_bytes = 64;
 using Exchanged = std::array<const void*, lanes>;  ///< [lane]
 /// All lanes call it; the values stay until the next but one exchange of the warp.
 [[nodiscard]] const Exchanged& exchange(const void* value, std::size_t bytes);
@@ -55,7 +55,7 @@ using Exchanged = std::array<const void*, lanes>;  ///< [lane]
 /// The value of another lane.
 template <typename T>
 [[nodiscard]] T shuffle(T value, int from) {
-  static_assert(sizeof(T) <= most_exchanged_bytes);
+  static_assert(sizeof(T) <= max_exchanged_bytes);
   T found;
   std::memcpy(&found, exchange(&value, sizeof value)[static_cast<std::size_t>(from % lanes)], sizeof found);
   return found;

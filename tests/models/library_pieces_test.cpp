@@ -18,9 +18,9 @@ bool within_limits(const MatmulShape& s, std::size_t m, std::size_t k) {
   const std::size_t a = s.a_stride != 0 ? s.a_stride : s.transpose_a ? s.m : s.k;
   const std::size_t b = s.b_stride != 0 ? s.b_stride : s.transpose_b ? s.k : s.n;
   const std::size_t c = s.c_stride != 0 ? s.c_stride : s.n;
-  return std::max({m, s.n, k}) <= most_library_rows &&
+  return std::max({m, s.n, k}) <= max_library_rows &&
          std::max({s.transpose_a ? span(k, a, m) : span(m, a, k), s.transpose_b ? span(s.n, b, k) : span(k, b, s.n),
-                   span(m, c, s.n)}) <= most_library_elements;
+                   span(m, c, s.n)}) <= max_library_elements;
 }
 
 }  // namespace

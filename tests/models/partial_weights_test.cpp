@@ -49,8 +49,8 @@ struct Fixture {
     CHECK(bytes == layout.value_bytes());
   }
 
-  void save(std::uint64_t most_bytes, float first, const FilesBeside& beside = {}) const {
-    const WeightLayout layout(units, most_bytes);
+  void save(std::uint64_t max_bytes, float first, const FilesBeside& beside = {}) const {
+    const WeightLayout layout(units, max_bytes);
     PartialWeights partial(model, Kind::folder, path, layout);
     write(layout, path, first);
     partial.commit(beside);
@@ -153,11 +153,11 @@ TEST_CASE_FIXTURE(Fixture, "one file has a name of its own, and a link to it sta
 
 TEST_CASE_FIXTURE(Fixture, "until they are committed, and where they never are, the weights before stay") {
   for (const std::uint64_t before : {1000, 100})
-    for (const std::uint64_t most_bytes : {1000, 100}) {
+    for (const std::uint64_t max_bytes : {1000, 100}) {
       save(before, 5, {{"config.json", "old"}});
       const auto there = names();
       {
-        const WeightLayout layout(units, most_bytes);
+        const WeightLayout layout(units, max_bytes);
         PartialWeights partial(model, Kind::folder, path, layout);
         write(layout, path, 9);
         CHECK(first_value() == 5);

@@ -102,5 +102,5 @@ TEST_CASE("rotary frequencies fall geometrically, and scaling is that of the pap
   CHECK(after.of_pair[30] == doctest::Approx((1 - smooth) * f / 8 + smooth * f));
 
   CHECK_THROWS_AS(static_cast<void>(rotary_frequencies(7, 10000)), Error);
-  CHECK_THROWS_AS(static_cast<void>(rotary_frequencies(RotaryFrequencies::most_channels + 2, 10000)), Error);
+  CHECK_THROWS_AS(static_cast<void>(rotary_frequencies(RotaryFrequencies::max_channels + 2, 10000)), Error);
 }

@@ -64,14 +64,14 @@ TEST_CASE("one file needs no index, and several are named by their number") {
 
 TEST_CASE("every element of every tensor has one place, behind its file's header") {
   for (const int tile : {1, 4})
-    for (const std::uint64_t most_bytes :
+    for (const std::uint64_t max_bytes :
          {std::uint64_t{1}, std::uint64_t{5000}, WeightLayout::default_file_bytes}) {
       CAPTURE(tile);
-      CAPTURE(most_bytes);
+      CAPTURE(max_bytes);
       const auto units =
           make_gpt({.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8, .tile = tile})
               .units();
-      const WeightLayout layout(units, most_bytes);
+      const WeightLayout layout(units, max_bytes);
       std::vector<std::vector<bool>> taken;
       for (const auto& file : layout.files()) taken.emplace_back(file.bytes / sizeof(float), false);
       std::uint64_t elements = 0;

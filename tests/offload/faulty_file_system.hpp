@@ -25,7 +25,7 @@ struct Fault {
 struct QueueLog {
   std::size_t requests = 0;
   std::size_t outstanding = 0;
-  std::size_t most_outstanding = 0;
+  std::size_t max_outstanding = 0;
   std::size_t faults = 0;
 };
 
@@ -50,7 +50,7 @@ class FaultyQueue final : public IoQueue {
     for (IoRequest request : requests) {
       if (faults_.log != nullptr) {
         ++faults_.log->requests;
-        faults_.log->most_outstanding = std::max(faults_.log->most_outstanding, ++faults_.log->outstanding);
+        faults_.log->max_outstanding = std::max(faults_.log->max_outstanding, ++faults_.log->outstanding);
       }
       const Fault fault = faults_.on_request ? faults_.on_request(request) : Fault{};
       if (faults_.log != nullptr && (fault.result || fault.shortened_to)) ++faults_.log->faults;

@@ -140,7 +140,7 @@ TEST_CASE("a file tier has no more requests in flight than its depth, and as man
     run_transfers(loop, 1, [&](const runtime::Handler& done) { tier.store(region, 0, memory.span(), done); });
   }
   CHECK(log.requests == 4 * mib / (8 * 4096));
-  CHECK(log.most_outstanding == 5);
+  CHECK(log.max_outstanding == 5);
 }
 
 TEST_CASE("starting a transfer does not wait for the system to take it") {

@@ -59,7 +59,7 @@ TEST_CASE("slots are granted in the order of asking, one to each, and never more
     }
     simulation.run();
     for (int ask = 0; ask < asks; ++ask) CHECK(granted[ask] == ask);
-    CHECK(pool.most_taken() == pool.slots());
+    CHECK(pool.max_taken() == pool.slots());
   }
 }
 

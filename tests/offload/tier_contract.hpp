@@ -27,11 +27,11 @@ inline void run_transfers(runtime::AsioLoop& loop, std::size_t count,
 }
 
 /// Cuts [0, bytes) into ranges of random whole blocks, in random order.
-inline std::vector<std::pair<std::size_t, std::size_t>> random_ranges(std::size_t bytes, std::size_t most_blocks,
+inline std::vector<std::pair<std::size_t, std::size_t>> random_ranges(std::size_t bytes, std::size_t max_blocks,
                                                                       std::mt19937_64& random) {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
   for (std::size_t at = 0; at < bytes;) {
-    const std::size_t length = std::min(bytes - at, (1 + random() % most_blocks) * Tier::block_bytes);
+    const std::size_t length = std::min(bytes - at, (1 + random() % max_blocks) * Tier::block_bytes);
     ranges.emplace_back(at, length);
     at += length;
   }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t file_bytes = std::size_t{64} << 20;  // of a rank
 constexpr std::size_t block_bytes = offload::Tier::block_bytes;
 constexpr int blocks = 32;  // read one after the other, far apart
-constexpr int most_rounds = 5;
+constexpr int max_rounds = 5;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& 
     rank.slowest_seconds(work);  // the disk's space is there, and its blocks are written
     std::vector<double> rounds;
     double spent = 0;
-    while (rounds.empty() || (static_cast<int>(rounds.size()) < most_rounds && spent < seconds / 2)) {
+    while (rounds.empty() || (static_cast<int>(rounds.size()) < max_rounds && spent < seconds / 2)) {
       rounds.push_back(rank.slowest_seconds(work));
       spent += rounds.back();
     }

@@ -32,7 +32,7 @@ using runtime::WorkRate;
 // Of the time for all of it.
 constexpr double product_share = 0.5, kernel_share = 0.3, link_share = 0.1, file_share = 0.1;
 constexpr double longest_link_seconds = 2;
-constexpr std::size_t most_tokens = 1 << 14;
+constexpr std::size_t max_tokens = 1 << 14;
 constexpr int product_passes = 3;       // over all of them, as machines are not always equally fast
 constexpr std::size_t alone_every = 6;  // of products, one is also timed while no other rank computes
 
@@ -186,7 +186,7 @@ class ProfileBench {
   void measure_kernels(MachineProfile& profile, WorkTimer& timer, DType dtype, double seconds) {
     timer.fill_with(*stream_, dtype, false);
     const runtime::Buffer tokens = token_numbers();
-    const KernelTokens read{reinterpret_cast<const std::int32_t*>(tokens.data()), most_tokens};
+    const KernelTokens read{reinterpret_cast<const std::int32_t*>(tokens.data()), max_tokens};
     const auto small = kernel_cases(dtype, scale_.small, read, device_.threads());
     const auto large = kernel_cases(dtype, scale_.large, read, device_.threads());
     const double budget = seconds / static_cast<double>((crowds() ? 5 : 3) * small.size());
@@ -234,10 +234,10 @@ class ProfileBench {
 
   /// In the device's memory.
   runtime::Buffer token_numbers() {
-    constexpr std::size_t bytes = most_tokens * sizeof(std::int32_t);
+    constexpr std::size_t bytes = max_tokens * sizeof(std::int32_t);
     const auto host = device_.allocate(bytes, runtime::MemorySpace::pinned);
     std::uint32_t state = 1;
-    for (std::size_t i = 0; i < most_tokens; ++i) {
+    for (std::size_t i = 0; i < max_tokens; ++i) {
       state = state * 1664525u + 1013904223u;
       reinterpret_cast<std::int32_t*>(host.data())[i] =
           static_cast<std::int32_t>((state >> 8) % KernelTokens::vocab_size);

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t pattern_elements = 1 << 18;
 constexpr double round_seconds = 4e-3;  // many times what it takes to see that work is done
-constexpr double most_in_a_round = 64;  // numbers that work halves each time stay normal
-constexpr std::size_t most_rounds = 9;
+constexpr double max_in_a_round = 64;   // numbers that work halves each time stay normal
+constexpr std::size_t max_rounds = 9;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -74,10 +74,9 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
   if (waits_) return agree(-1);
   const auto begin = std::chrono::steady_clock::now();
   round(1);  // kernels are made and loaded
-  const auto times =
-      static_cast<std::size_t>(std::clamp(std::ceil(round_seconds / round(1)), 1.0, most_in_a_round));
+  const auto times = static_cast<std::size_t>(std::clamp(std::ceil(round_seconds / round(1)), 1.0, max_in_a_round));
   std::vector<double> rounds;
-  while (rounds.empty() || (rounds.size() < most_rounds && seconds_since(begin) < budget_seconds))
+  while (rounds.empty() || (rounds.size() < max_rounds && seconds_since(begin) < budget_seconds))
     rounds.push_back(round(times));
   return agree(median(rounds));
 }

@@ -32,9 +32,9 @@ using runtime::MpiSession;
 
 constexpr std::size_t block_bytes = offload::Tier::block_bytes;
 constexpr std::uint64_t sampled_blocks = 64;
-constexpr std::size_t most_whole_bytes = std::size_t{4} << 20, least_whole_bytes = std::size_t{64} << 10;
+constexpr std::size_t max_whole_bytes = std::size_t{4} << 20, min_whole_bytes = std::size_t{64} << 10;
 constexpr std::size_t whole_bytes_together = std::size_t{64} << 20;
-constexpr std::size_t most_named = 3;
+constexpr std::size_t max_named = 3;
 
 std::uint64_t join(std::uint64_t sum, std::uint64_t next) {
   return (std::rotl(sum, 23) ^ next) * 0x9E3779B97F4A7C15u;
@@ -125,7 +125,7 @@ std::string listed(const std::vector<int>& ranks) {
       if (prints[static_cast<std::size_t>(rank)] != prints[0]) ranks.push_back(rank);
     if (ranks.empty()) continue;
     others.insert(ranks.begin(), ranks.end());
-    if (++differing > most_named) continue;
+    if (++differing > max_named) continue;
     const bool same_size = sizes[static_cast<std::size_t>(ranks[0])] == sizes[0];
     named.push_back(fmt::format(
         "{} of {} ({})", files[i].string(), listed(ranks),
@@ -135,7 +135,7 @@ std::string listed(const std::vector<int>& ranks) {
   const auto counts = session.all(static_cast<long long>(files.size()));
   for (int rank = 0; rank < session.ranks(); ++rank)
     if (counts[static_cast<std::size_t>(rank)] != counts[0]) others.insert(rank);
-  if (differing > most_named) named.push_back(fmt::format("{} more", differing - most_named));
+  if (differing > max_named) named.push_back(fmt::format("{} more", differing - max_named));
   if (named.empty()) named.push_back("their number");
   on_all_ranks(session, [&] {
     if (session.rank() != *others.begin()) return;
@@ -176,7 +176,7 @@ std::vector<fs::path> deciding_files(const TrainOptions& options, const Job& job
 
 std::string content_of_weights(const fs::path& weights) {
   std::uint64_t sum = 0;
-  for (const fs::path& file : weight_files(weights)) sum = join(sum, fingerprint(file, most_whole_bytes));
+  for (const fs::path& file : weight_files(weights)) sum = join(sum, fingerprint(file, max_whole_bytes));
   return fmt::format("{:016x}", sum);
 }
 
@@ -209,7 +209,7 @@ void compare_files(MpiSession& session, std::span<const fs::path> files,
                    const std::function<void(const fs::path&)>& reads) {
   const auto most = static_cast<std::size_t>(session.largest(static_cast<long long>(files.size())));
   if (session.ranks() == 1 || most == 0) return;
-  const std::size_t whole_bytes = std::clamp(whole_bytes_together / most, least_whole_bytes, most_whole_bytes);
+  const std::size_t whole_bytes = std::clamp(whole_bytes_together / most, min_whole_bytes, max_whole_bytes);
   std::uint64_t identity = files.size();
   on_all_ranks(session, [&] {
     for (const fs::path& path : files) identity = join(identity, File(path).identity());

@@ -104,9 +104,9 @@ std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag 
   if (device != DeviceFlag::cuda) return {};
   long long rate = 0, place = 0;  // this rank's GPU in all machines
   if constexpr (runtime::with_cuda) {
-    constexpr long long most_gpus = 1 << 16;  // per machine
+    constexpr long long max_gpus = 1 << 16;  // per machine
     const int ordinal = gpu_of_rank(session, gpu).ordinal;
-    place = session.nodes()[static_cast<std::size_t>(session.rank())] * most_gpus + ordinal;
+    place = session.nodes()[static_cast<std::size_t>(session.rank())] * max_gpus + ordinal;
     const auto rates = data_sheet_rates(runtime::cuda_gpu(ordinal).name);
     if (const auto found = rates.find(dtype); found != rates.end()) rate = static_cast<long long>(found->second);
   }

@@ -336,8 +336,8 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
          field, options.run.init_from, adapter.empty() ? "" : " and the adapter of --init-adapter " + adapter);
   if (!data.data.empty()) {
     const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
-    constexpr std::size_t most_classes = 100'000;
-    data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, most_classes);
+    constexpr std::size_t max_classes = 100'000;
+    data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, max_classes);
   }
   const auto found = static_cast<int>(data.labels.size());
   if (table.given("classes") && bert->classes < found)

@@ -20,7 +20,7 @@ using runtime::whole;
 namespace {
 
 constexpr int rebalance_steps = 5;
-constexpr int most_chunks = 1 << 10;
+constexpr int max_chunks = 1 << 10;
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 
 OptionBinding recompute(int& interval, bool& automatic) {
@@ -92,7 +92,7 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
   table.add(
       {"chunks-per-rank", "N",
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
-       whole(trainer.chunks_per_rank, 1, most_chunks)});
+       whole(trainer.chunks_per_rank, 1, max_chunks)});
   table.add({"pipeline-limit", "N",
              "Most microbatches in flight, per model chunk if there are several; 0: the default, or all with "
              "gpipe, or the schedule's needs with chunks",

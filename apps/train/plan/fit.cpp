@@ -58,7 +58,7 @@ MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions&
   return apps::memory_needs(all, options, capacity.device_is_host);
 }
 
-constexpr std::size_t most_layers = 2048;  // of models that are planned again and again, for advice
+constexpr std::size_t max_layers = 2048;  // of models that are planned again and again, for advice
 constexpr const char* rather =
     "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
     "a smaller model";
@@ -214,7 +214,7 @@ FitResult verdict(const models::Architecture& architecture, const models::Sample
                                format_bytes(saved_bytes(needs, capacity) - *capacity.save_bytes));
   const JobCapacity states = without_saving(capacity);  // no flag makes weights smaller
   if (fit(needs, states)) return result;
-  result.text += architecture.layers.size() <= most_layers
+  result.text += architecture.layers.size() <= max_layers
                      ? advice(options, RemedyTrial(architecture, sample, states), states)
                      : fmt::format("what would help: {}\n", rather);
   return result;

@@ -8,7 +8,7 @@
 // deviation by its mean, lognormal. A piece takes the same under all policies. `chunks`: slices of a rank; a rank's
 // layers are as many with any of them, and take as long. Prints a JSON line per case, means over seeds: `seconds` of a
 // step; `bubble` is the time beyond what the slowest rank computes, as a share of that; `share` the throughput as a
-// share of the clairvoyant one with as many chunks; `least_share` as one of what no schedule can beat. `slots` are the
+// share of the clairvoyant one with as many chunks; `min_share` as one of what no schedule can beat. `slots` are the
 // most microbatches in flight on a rank, those in one of its chunks counted by the chunk's share of its layers.
 // `schedules.py` makes tables and a plot of it.
 #include "actors/pipeline/slice_order.hpp"
@@ -232,7 +232,7 @@ int run(const std::vector<std::string>& words) {
     const SliceMap map{stages, chunks};
     for (const int microbatches : {stages, 2 * stages, 4 * stages}) {
       struct Means {
-        double seconds = 0, slots = 0, bubble = 0, share = 0, least_share = 0;
+        double seconds = 0, slots = 0, bubble = 0, share = 0, min_share = 0;
       };
       std::vector<Means> means(policies.size());
       for (int seed = 0; seed < seeds; ++seed) {
@@ -249,7 +249,7 @@ int run(const std::vector<std::string>& words) {
           means[i].slots += outcomes[i].slots / seeds;
           means[i].bubble += (outcomes[i].seconds / slowest - 1) / seeds;
           means[i].share += clairvoyant / outcomes[i].seconds / seeds;
-          means[i].least_share += least / outcomes[i].seconds / seeds;
+          means[i].min_share += least / outcomes[i].seconds / seeds;
         }
       }
       for (std::size_t i = 0; i < policies.size(); ++i) {
@@ -260,7 +260,7 @@ int run(const std::vector<std::string>& words) {
             "\n",
             to_string(policies[i]), chunks, stages, microbatches, disturbed.imbalance, disturbed.jitter, seeds,
             means[i].slots, means[i].seconds, means[i].bubble, formula(policies[i], map, microbatches),
-            means[i].share, means[i].least_share);
+            means[i].share, means[i].min_share);
       }
     }
   }

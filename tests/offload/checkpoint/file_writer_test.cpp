@@ -132,7 +132,7 @@ TEST_CASE("short, interrupted and put-off writes of a checkpoint come to a whole
       CHECK(told.close.empty());
     }
     CHECK(log.faults > 0);
-    CHECK(log.most_outstanding <= 3);
+    CHECK(log.max_outstanding <= 3);
     CHECK(holds(storage, "/file", content));
   }
 }
