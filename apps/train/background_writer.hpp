@@ -1,4 +1,4 @@
-// Writes files beside the loop, so that a slow disk never holds it up. Loop thread only.
+// Writes files on a host stream, so that a slow disk never blocks the loop. Loop thread only.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -12,11 +12,11 @@ namespace ranvier::apps {
 
 class BackgroundWriter {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive this object.
   BackgroundWriter(runtime::EventLoop& loop, runtime::Device& host)
       : loop_(loop), stream_(host.make_stream("files", runtime::StreamWidth::one)) {}
 
-  /// Runs `what` after what was given before, then calls `done` on the loop. What it throws fails the device.
+  /// Runs `what` after all earlier writes, then calls `done` on the loop. An exception in `what` fails the device.
   void write(std::function<void()> what, runtime::Handler done) {
     stream_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
     // The last write of a large file may take long to reach the disk.
@@ -24,7 +24,7 @@ class BackgroundWriter {
                      std::move(done));
   }
 
-  /// Waits for all of it.
+  /// Blocks until all writes are done.
   void finish() { stream_->synchronize(); }
 
  private:

@@ -12,8 +12,8 @@
 namespace ranvier::apps {
 namespace {
 
-constexpr double mostly = 0.75;       // of the time: then nothing else is worth a word
-constexpr double worth_a_word = 0.1;  // of the time
+constexpr double mostly = 0.75;       // fraction of the time above which only computing is reported
+constexpr double worth_a_word = 0.1;  // smallest fraction of the time that is reported
 
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
@@ -23,25 +23,25 @@ bool weights_wait(const actors::TrainerOptions& options) {
   return (options.defer_weights || actors::defers_weights(options.policy)) && options.deferred_limit != 0;
 }
 
-/// A smaller bubble, by what goes together with the run's other flags.
+/// Flags that reduce the bubble and are compatible with the run's other flags.
 std::string bubble_advice(const actors::TrainerOptions& options) {
   std::string advice = "a larger --batch-size";
   if (options.microbatch_size > 1) advice = "a smaller --microbatch-size, " + advice;
-  if (options.policy == actors::Policy::zb_h1) return advice + " or a smaller --g-inter";  // for one slice a rank
+  if (options.policy == actors::Policy::zb_h1) return advice + " or a smaller --g-inter";  // one slice per rank
   advice += ", a smaller --g-inter";
   if (!weights_wait(options)) advice += ", --policy zero-bubble";
   return advice + " or more --chunks-per-rank";
 }
 
-/// Shares of the time of an average rank.
+/// Fractions of the time, means over ranks.
 struct Shares {
   double computed = 0, optimizer = 0, gathering = 0, reducing = 0, files = 0, checkpoints = 0;
-  std::vector<double> stages;  ///< of the average rank of each: computed
+  std::vector<double> stages;  ///< fraction computed, mean over the ranks of each stage
 
   [[nodiscard]] double disk() const { return files + checkpoints; }
 };
 
-/// Nothing: some rank has not trained.
+/// nullopt if a rank has not trained.
 std::optional<Shares> shares_of(const std::vector<RankTotals>& ranks, const runtime::GridShape& shape) {
   if (ranks.empty()) return std::nullopt;
   const runtime::Grid grid(shape, shape.ranks());
@@ -64,31 +64,30 @@ std::optional<Shares> shares_of(const std::vector<RankTotals>& ranks, const runt
 }
 
 std::string of_computing(const Shares& shares, const actors::TrainerOptions& options) {
-  return fmt::format("computing, {} of the time: more rows (--g-data){}", percent(shares.computed),
+  return fmt::format("computing, {} of the time: use more rows (--g-data){}", percent(shares.computed),
                      options.precision.compute == runtime::DType::f32
-                         ? ", or --precision bf16 where the device multiplies it faster (GPUs, AMX)"
+                         ? ", or --precision bf16 if the device multiplies it faster (GPUs, AMX)"
                          : "");
 }
 
 std::string of_optimizer(const Shares& shares, const actors::TrainerOptions& options) {
   const bool off_device = options.tiers.optimizer != actors::TierKind::device;
-  return fmt::format("the optimizer, {} of the time: a larger --batch-size has fewer steps, {}",
+  return fmt::format("optimizer, {} of the time: use a larger --batch-size (fewer steps), or {}",
                      percent(shares.optimizer),
-                     off_device ? "--optimizer-tier device needs no transfers" : "--shard zero1 shares them out");
+                     off_device ? "--optimizer-tier device (no transfers)" : "--shard zero1 (sharded states)");
 }
 
 std::string of_disk(const Shares& shares) {
-  const std::string waited =
-      fmt::format("the disk, for which work waited {} of the time: ", percent(shares.disk()));
+  const std::string waited = fmt::format("disk, waiting {} of the time: use ", percent(shares.disk()));
   if (shares.checkpoints > shares.files)
-    return waited + "--checkpoint-every more steps, or a --checkpoint folder on a faster disk";
+    return waited + "a larger --checkpoint-every, or a --checkpoint folder on a faster disk";
   return waited +
-         "--nvme DIR,DIR shares states out to several disks, another --offload keeps fewer of them there, a larger "
-         "--batch-size moves them less often";
+         "several disks (--nvme DIR,DIR), an --offload with fewer states in files, or a larger --batch-size (fewer "
+         "transfers)";
 }
 
-/// Whether stages would wait less for each other with another split of the layers, each of which takes its share, by
-/// floating-point operations, of the time that its stage computed.
+/// Whether another split of the layers would balance the stages better. A layer's time is its stage's computing time,
+/// divided by floating-point operations.
 bool another_split_helps(const Shares& shares, const actors::TrainerOptions& options,
                          const models::Architecture& architecture) {
   const actors::SliceMap map = actors::slice_map(options);
@@ -111,21 +110,21 @@ bool another_split_helps(const Shares& shares, const actors::TrainerOptions& opt
 }
 
 std::string of_stage(std::size_t stage, const Shares& shares, bool split_helps) {
-  return fmt::format("waiting for stage {}, which computes {} of the time where an average one computes {}: {}",
-                     stage, percent(shares.stages[stage]), percent(shares.computed),
-                     split_helps ? "--rebalance measures which --layers-per-stage makes that even"
-                                 : "no other --layers-per-stage would be faster; use a smaller --g-inter");
+  return fmt::format("stage {}, computing {} of the time (average stage: {}): use {}", stage,
+                     percent(shares.stages[stage]), percent(shares.computed),
+                     split_helps ? "--rebalance to measure a balanced --layers-per-stage"
+                                 : "a smaller --g-inter; no other --layers-per-stage is faster");
 }
 
 std::string of_links(const Shares& shares) {
   if (shares.gathering > shares.reducing)
     return fmt::format(
-        "links, with gathering under way {} of the time: a --shard that keeps parameters in the node (mics, "
-        "paro-iig), or a larger --prefetch",
+        "links, gathering {} of the time: use a --shard that keeps parameters inside the node (mics, paro-iig), or "
+        "a larger --prefetch",
         percent(shares.gathering));
   return fmt::format(
-      "links, with reductions under way {} of the time: a larger --batch-size has fewer, --reduce-scatter and "
-      "--all-reduce choose how",
+      "links, reducing {} of the time: use a larger --batch-size (fewer reductions), or other --reduce-scatter and "
+      "--all-reduce algorithms",
       percent(shares.reducing));
 }
 
@@ -134,15 +133,16 @@ std::string of_links(const Shares& shares) {
 Bubble bubble_of(const actors::TrainerOptions& options) {
   const double others = options.grid.g_inter - 1;
   const double passes = static_cast<double>(options.chunks_per_rank) * actors::microbatches_of(options);
-  // A forward pass, an input gradient and a weight gradient are a third each: the next stage waits for the first two,
-  // and where weight gradients wait they fill as much as they take. With recomputation there are four such parts.
+  // Forward pass, input gradient and weight gradient take a third each; the next stage waits for the first two.
+  // Deferred weight gradients fill idle time. Recomputation adds a fourth part.
   const bool recomputes = options.recompute > 0 || options.recompute_auto;
   const double waited_for = recomputes ? 1 : 2.0 / 3,
                filled = weights_wait(options) ? (recomputes ? 0.5 : 1.0 / 3) : 0;
-  double idle = (waited_for - filled) * others / passes;  // over what is computed
+  double idle = (waited_for - filled) * others / passes;  // relative to the computing time
   if (options.policy == actors::Policy::gpipe && options.pipeline_limit > 0) {
     const int microbatches = actors::microbatches_of(options);
-    idle *= (microbatches + options.pipeline_limit - 1) / options.pipeline_limit;  // waves, which fill and drain
+    idle *= (microbatches + options.pipeline_limit - 1) /
+            options.pipeline_limit;  // waves, each of which fills and drains the pipeline
   }
   return {.share = idle / (1 + idle), .at_most = recomputes};
 }
@@ -160,11 +160,11 @@ std::string bottleneck_line(const std::vector<RankTotals>& ranks, const actors::
   const std::optional<Shares> found = shares_of(ranks, options.grid);
   if (!found) return {};
   const Shares& shares = *found;
-  if (shares.computed >= mostly) return "limited by " + of_computing(shares, options);
+  if (shares.computed >= mostly) return "bottleneck: " + of_computing(shares, options);
   const double idle = 1 - shares.computed;
   const auto busiest = std::max_element(shares.stages.begin(), shares.stages.end());
   const double bubble = bubble_of(options).share;
-  // Of what is idle the largest part that has a cause; messages mostly go on while ranks compute.
+  // Largest known cause of idle time. Messages mostly overlap computing.
   const double imbalance = *busiest - shares.computed;
   const double links = std::min(idle, std::max(shares.gathering, shares.reducing));
   const double largest = std::max({imbalance, bubble, shares.optimizer, shares.disk(), links});
@@ -180,13 +180,13 @@ std::string bottleneck_line(const std::vector<RankTotals>& ranks, const actors::
   } else if (is_largest(links)) {
     cause = of_links(shares);
   } else if (bubble >= 0.4 * idle) {
-    cause = fmt::format("the pipeline's bubble, {}: {}", bubble_text(options), bubble_advice(options));
+    cause = fmt::format("pipeline bubble, {}: use {}", bubble_text(options), bubble_advice(options));
   } else {
     cause =
-        "what comes between passes (messages, launches, ranks that share cores): a larger --microbatch-size, or "
-        "fewer ranks on a machine";
+        "overhead between passes (messages, launches, ranks that share cores): use a larger --microbatch-size, or "
+        "fewer ranks per machine";
   }
-  return fmt::format("limited by {}; computing took {}", cause, percent(shares.computed));
+  return fmt::format("bottleneck: {}; computing: {} of the time", cause, percent(shares.computed));
 }
 
 }  // namespace ranvier::apps

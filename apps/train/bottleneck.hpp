@@ -1,4 +1,4 @@
-// What kept a run from being faster, in a sentence, and what may help. Pure; any thread.
+// Bottleneck of a run in one line, with flags that may help. Pure; any thread.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -11,17 +11,17 @@
 namespace ranvier::apps {
 
 struct Bubble {
-  double share = 0;      ///< of the time
-  bool at_most = false;  ///< layers that are computed again count as if the next stage waited for all of them
+  double share = 0;      ///< fraction of the time, 0 to 1
+  bool at_most = false;  ///< upper bound: assumes that the next stage waits for all recomputation
 };
 
-/// What stages idle as a batch begins and ends, where they are alike, links take no time, and passes forward, gradients
-/// of inputs and of weights take the same (tests/bench/schedules).
+/// Idle time of the stages at the start and end of a batch (tests/bench/schedules). Assumes equal stages, links that take
+/// no time, and equal times of the forward pass, the input gradient and the weight gradient.
 [[nodiscard]] Bubble bubble_of(const actors::TrainerOptions& options);
 /// "14.3% with 4 microbatches".
 [[nodiscard]] std::string bubble_text(const actors::TrainerOptions& options);
 
-/// "limited by computing: …"; empty: no rank has trained. A share of time is that of an average rank.
+/// "bottleneck: computing, …"; empty if no rank has trained. Fractions of time are means over ranks.
 [[nodiscard]] std::string bottleneck_line(const std::vector<RankTotals>& ranks,
                                           const actors::TrainerOptions& options,
                                           const models::Architecture& architecture);

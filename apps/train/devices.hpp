@@ -1,4 +1,4 @@
-// What a rank computes on, and what it writes files and reports with. Loop thread only.
+// Devices of a rank: one for computing, one for writing files and reports. Loop thread only.
 #pragma once
 
 #include "apps/train/rank_run.hpp"
@@ -8,20 +8,20 @@
 
 namespace ranvier::apps {
 
-/// A rank's share of the cores of its node, unless --threads says otherwise. The host's threads mean nothing to a
-/// GPU.
+/// Compute threads: --threads, or else the rank's share of its node's cores; 1 on a GPU.
 [[nodiscard]] int device_threads(const TrainOptions& options, const runtime::MpiSession& session);
 
 struct Devices {
-  std::unique_ptr<runtime::Device> compute;  ///< as --device says
+  std::unique_ptr<runtime::Device> compute;  ///< selected by --device
   std::unique_ptr<runtime::Device> host;     ///< one thread
 };
 
-/// What fails on them later ends the loop with its error. Throws where --device names what is not there.
+/// Creates them; a later failure on one of them stops the loop with its error. Throws if the device of --device is
+/// missing.
 [[nodiscard]] Devices make_devices(const RankRun& run, int threads);
 
-/// From here on no memory of this kind is taken: on a GPU an allocation in the middle of a run may wait for a
-/// kernel that waits for this rank. Elsewhere without effect.
+/// Forbids further allocations of this kind on a GPU; no effect on other devices. An allocation during a run could wait
+/// for a kernel that itself waits for this rank.
 void close_memory(runtime::Device& device, runtime::MemorySpace space);
 
 }  // namespace ranvier::apps

@@ -42,11 +42,11 @@ TrainOptions parse(const PlannedArguments& given, int ranks, const RunDefaults& 
   std::vector<const char*> arguments;
   for (const std::string& word : given.words) arguments.push_back(word.c_str());
   TrainOptions options = parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks, defaults);
-  if (!given.config.empty()) options.run.config = given.config;  // which no output may replace
+  if (!given.config.empty()) options.run.config = given.config;  // outputs must not replace this file
   return options;
 }
 
-/// Fails on all ranks if some were asked for something else than others, naming the first flag that differs.
+/// Throws FailedTogether if options differ between ranks, with the first flag that differs.
 void compare_options(MpiSession& session, const TrainOptions& options) {
   const auto equal_everywhere = [&](std::uint64_t value) {
     const auto comparable = static_cast<long long>(value >> 1);
@@ -54,38 +54,34 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   };
   const bool same_request = equal_everywhere(2 * static_cast<std::uint64_t>(options.run.request));
   if (same_request && equal_everywhere(options_hash(options))) return;
-  std::string difference = "what to do (--help or --dry-run on some ranks only)";
+  std::string difference = "the request (--help or --dry-run on some ranks only)";
   if (same_request) {
     for (const runtime::ResolvedOption& option : resolved(options)) {
       if (option.per_rank || equal_everywhere(std::hash<std::string>()(option.value))) continue;
-      difference = fmt::format("--{} (here '{}')", option.name, option.value);
+      difference = fmt::format("--{} ('{}' on this rank)", option.name, option.value);
       break;
     }
   }
   on_all_ranks(session, [&] {
     fail(ErrorCode::usage,
-         "the ranks were started with different options, first in {}: give every rank of mpirun the same flags and "
-         "the same --config",
-         difference);
+         "options differ between ranks, first in {}; use the same flags and --config on all ranks", difference);
   });
 }
 
-/// Throws ErrorCode::usage if the launcher started several ranks and MPI made each a world of its own: each would train
-/// the complete model alone, and the last save would win.
+/// Throws ErrorCode::usage if the launcher started several ranks but MPI gave each its own world. Each rank would train
+/// the complete model, and the last save would overwrite the others.
 void check_world(const MpiSession& session, const TrainOptions& options) {
   const int launched = runtime::launched_ranks();
   if (options.run.request != Request::train || options.run.separate_ranks || session.ranks() > 1 || launched == 1)
     return;
   fail(ErrorCode::usage,
-       "ranks are not connected: the launcher started {}, and {} sees 1; use the mpirun of that MPI, or srun "
-       "--mpi=pmix "
-       "(--separate-ranks trains them separately)",
+       "ranks are not connected: the launcher started {}, but {} found 1; use the mpirun of that MPI, or srun "
+       "--mpi=pmix (--separate-ranks trains them separately)",
        launched, runtime::mpi_library());
 }
 
-/// Prints what ended this rank's run and ends all others. Nothing is torn down: what messages and devices are at
-/// work on has to be there until the process ends, and whoever waits for a peer that will not come would wait for
-/// ever.
+/// Prints the error of this rank and ends all ranks. Destroys nothing: messages and devices may use the memory until
+/// the process ends, and a destructor could wait forever for a peer.
 [[noreturn]] void end_all(const char* program, MpiSession& session, StartupWatchdog& watch,
                           const TrainOptions& options, Run* run, LivePage* page, const std::exception& error) {
   using namespace std::chrono_literals;
@@ -94,11 +90,11 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   const auto is_one_of = [known](std::initializer_list<ErrorCode> codes) {
     return known != nullptr && std::find(codes.begin(), codes.end(), known->code()) != codes.end();
   };
-  // Several ranks may see the same failure, or share a disk that fails. Each rank waits longer than the one before
-  // it could need to be heard, and is usually ended meanwhile. Messages about peers say themselves who was where.
+  // Several ranks may report the same failure, for instance of a shared disk. Rank r waits r times long enough for the
+  // ranks before it to end the job first. Messages about peers already name the ranks.
   const bool about_peers = is_one_of({ErrorCode::numeric, ErrorCode::transport});
   if (about_peers || is_one_of({ErrorCode::io, ErrorCode::data})) {
-    // What is wrong with numbers all ranks know.
+    // A numeric error occurs on all ranks: rank 0 should report it.
     const std::chrono::duration<double> apart(
         is_one_of({ErrorCode::numeric}) ? 5 : 0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
@@ -110,8 +106,8 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
   session.abort(exit_code(error_code(error)));
 }
 
-/// Makes the options those of a run that goes back to a checkpoint of this training: one that it took itself, or else
-/// the one that it went on from, even if --resume named a folder of several.
+/// Changes the options for a rollback. The next run resumes from a checkpoint that this run took, or else from the one
+/// that it resumed from itself, even if --resume named a folder.
 void go_back(TrainOptions& options, const Run& run) {
   CheckpointOptions& checkpoint = options.checkpoint;
   options.trainer.rollback = run.rollback();
@@ -132,7 +128,7 @@ void open_page(MpiSession& session, const TrainOptions& options, std::optional<L
   std::fflush(stdout);
 }
 
-/// From now on whatever keeps this rank from getting on for the timeout ends it, and other ranks know what it does.
+/// Starts the startup watchdog: ends this rank if it blocks for the timeout, and tells other ranks its phase.
 void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, runtime::Duration timeout,
                   const std::function<std::string(int)>& describe) {
   using namespace std::chrono_literals;
@@ -152,7 +148,7 @@ void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, ru
                        .watch = &*watch});
 }
 
-/// With the flags' timeout, and the ranks' places in the grid.
+/// The same with --timeout and with grid positions in messages.
 void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, const TrainOptions& options) {
   const std::chrono::duration<double> timeout(options.run.timeout_seconds);
   watch_set_up(session, watch, std::chrono::duration_cast<runtime::Duration>(timeout), [&options](int rank) {
@@ -160,7 +156,7 @@ void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, co
   });
 }
 
-/// Whoever opens data says which files it reads.
+/// Reports each data file that is read to the startup watchdog.
 void tell_reads(const MpiSession& session, StartupWatchdog& watch, TrainOptions& options) {
   const std::chrono::duration<double> timeout(options.run.timeout_seconds);
   const FaultyReads faulty(read_fault_from_environment(), session.rank(),
@@ -172,16 +168,15 @@ void tell_reads(const MpiSession& session, StartupWatchdog& watch, TrainOptions&
   };
 }
 
-/// What a run that was asked to end tells those who look. Who ends all ranks as one of them is gone asks the others by
-/// the same signal as a user.
+/// Shows on the live page why the run stops. If a rank is lost, the launcher sends the others the same signal as a user
+/// would: the page then names the lost ranks.
 void tell_stopping(LiveRun& run, const TrainOptions& options, const std::string& cause,
                    const std::string& expected) {
   std::string lost;
   for (const int rank : run.lost_ranks()) lost += (lost.empty() ? "" : ", ") + describe_rank(options, rank);
   if (lost.empty()) return run.stopping(cause, expected);
-  // Unless its last words are on their way.
-  run.fail(lost + " is gone: its process was killed, by somebody or for want of memory, or ended without a word",
-           false);
+  // `false`: an error message of the lost rank may still arrive.
+  run.fail(lost + " exited without an error message: crashed or killed, possibly out of memory", false);
 }
 
 void hear_signals(const MpiSession& session, const StartupWatchdog& watch, const TrainOptions& options,
@@ -203,7 +198,7 @@ void hear_signals(const MpiSession& session, const StartupWatchdog& watch, const
 int launch(const char* program, int argc, char** argv, const JobBuilder& build) {
   const auto began = Run::Clock::now();
   const runtime::StandardOutput output;
-  // These outlive the report of an error: handlers of exceptions come before destructors of what is declared here.
+  // Declared outside of the try block: they outlive the error report in the handlers.
   std::optional<MpiSession> session;
   std::optional<StartupWatchdog> watch;
   TrainOptions options;
@@ -229,7 +224,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     }
     watch_set_up(*session, watch, options);
     on_all_ranks(*session, [&] { check_world(*session, options); });
-    watch->does("looks at what it is to write", output_patience);
+    watch->does("checks its outputs", output_patience);
     on_all_ranks(*session, [&] {
       if (session->rank() == 0) check_outputs(options);
     });
@@ -244,7 +239,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
       job.untrained = untrained_weights(options, job.architecture);
       if (options.run.request == Request::train) files = deciding_files(options, job);
     });
-    watch->does("compares its files with those of other ranks");
+    watch->does("compares its files with other ranks");
     compare_files(*session, files, options.data.reads);
     int status = 0;
     std::vector<std::string> missing;
@@ -271,7 +266,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     if (failure.error) print_error(program, failure.error->what());
     if (page)
       page->fail(failure.error ? failure.error->what()
-                               : "another rank, which has said why where the run was started");
+                               : "error on another rank, printed on the console that started the run");
     return exit_code(failure.code);
   } catch (const std::exception& error) {
     if (session && watch)

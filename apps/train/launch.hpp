@@ -1,5 +1,4 @@
-// From parsed options and a model to a finished run: what ranvier-train and programs with stages of their own
-// have in common.
+// Main function of training programs: parse, agree, plan, build, train, save, report.
 //
 //   int main(int argc, char** argv) {
 //     return apps::launch("my-train", argc, argv, [](const apps::TrainOptions& options) { … return job; });
@@ -13,11 +12,10 @@
 
 namespace ranvier::apps {
 
-/// Builds the same job on every rank; may throw on any of them.
+/// Builds the job, the same on every rank; may throw on any rank.
 using JobBuilder = std::function<Job(const TrainOptions&)>;
 
-/// Initialises MPI, parses, builds, trains, reports, saves. Returns the exit status. An error ends all ranks
-/// and is printed once, by one of them.
+/// Runs a training program and returns its exit status. An error ends all ranks and is printed by one of them.
 [[nodiscard]] int launch(const char* program, int argc, char** argv, const JobBuilder& build);
 
 }  // namespace ranvier::apps

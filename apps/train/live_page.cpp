@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 ServeAddress address_of(const std::string& serve) {
   const auto address = parse_serve_address(serve);
-  if (!address) fail(ErrorCode::usage, "--serve {} is no port, and no IP address and a port", serve);
+  if (!address) fail(ErrorCode::usage, "--serve is invalid: {}; use PORT or ADDRESS:PORT", serve);
   return *address;
 }
 
@@ -46,13 +46,13 @@ void LivePage::end(bool stopped) {
 }
 
 void LivePage::fail(const std::string& message) {
-  tell([&] { run_.fail(message); }, 1s);  // others wait for the error
+  tell([&] { run_.fail(message); }, 1s);  // other ranks wait for the error
 }
 
 void LivePage::tell(const std::function<void()>& what, std::chrono::milliseconds patience) {
   using Clock = std::chrono::steady_clock;
-  constexpr auto quiet = 2s;  // pages ask again at once, on busy machines a little later
-  // An open page has one that waits, but for a moment after each answer.
+  constexpr auto quiet = 2s;  // pages ask again at once, a little later on busy machines
+  // An open page has a pending request, except for a moment after each reply.
   const bool watched = server_.open_requests() > 0 || run_.ranks_wanted();
   what();
   if (!watched) return;

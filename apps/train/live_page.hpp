@@ -1,4 +1,4 @@
-// --serve on rank 0: the run as others see it, and the server that shows it, from the start of the program to its end.
+// Live page of --serve on rank 0: the run's state and the server that shows it, from program start to end.
 #pragma once
 
 #include "apps/train/job.hpp"
@@ -15,16 +15,16 @@ namespace ranvier::apps {
 
 class LivePage {
  public:
-  /// `serve`: as the flag has it. Throws Error as PageServer does.
+  /// `serve`: value of --serve. Throws Error like PageServer.
   explicit LivePage(const std::string& serve);
 
-  // Tell how the run ended, and return once open pages have heard it and asked for what they show last. Where
-  // nobody has looked lately they return at once.
+  // Publish how the run ended; block until open pages have loaded it, at most a few seconds. Return at once if no page
+  // was open recently.
   void end(bool stopped);
   void fail(const std::string& message);
 
   [[nodiscard]] LiveRun& run() noexcept { return run_; }
-  /// What a browser opens, token and all.
+  /// Address for a browser, with its token.
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
  private:
@@ -36,7 +36,7 @@ class LivePage {
   std::string url_;
 };
 
-/// What a page tells of a run beside what happens in it.
+/// Static description of a run: model, grid, stages, flags.
 [[nodiscard]] LiveRun::About about_run(const TrainOptions& options, const Job& job, const JobPlan& plan);
 
 }  // namespace ranvier::apps

@@ -58,7 +58,7 @@ collectives::CommunicatorFactory* NcclSession::prepare(std::span<const int> colu
 
 void NcclSession::connect() {
   if (!column_) return;
-  run_.session.barrier();  // ranks that share a GPU have taken what they planned
+  run_.session.barrier();  // ranks that share a GPU have allocated their plans
   close_memory(device_, runtime::MemorySpace::pinned);
   if constexpr (runtime::with_nccl) free_before_ = runtime::cuda_free_bytes(device_);
   column_->connect([this] { run_.loop.stop(); });

@@ -1,5 +1,5 @@
-// NCCL in a run on GPUs: whether it carries out the collectives, and its communicators. Loop thread only, while the
-// loop does not run.
+// NCCL in a run on GPUs: the decision whether to use it, and its communicators. Loop thread only, while the loop does
+// not run.
 #pragma once
 
 #include "apps/train/kernels/collectives_choice.hpp"
@@ -16,26 +16,26 @@ namespace ranvier::apps {
 
 class NcclSession {
  public:
-  /// Both outlive it; `device` is what this rank computes on.
+  /// Both arguments outlive this object. `device`: this rank's GPU.
   NcclSession(const RankRun& run, runtime::Device& device);
-  /// Before memory is freed that NCCL may still work on, for peers that will not come: as close().
+  /// Calls close(). Must run before memory that NCCL may still use is freed.
   ~NcclSession();
 
-  /// All ranks call each of these, in this order; one that fails on any of them throws FailedTogether on all.
-  /// Opens NCCL, asks what all ranks have, and decides. Says on rank 0 what was chosen.
+  // Called by all ranks, in this order. A failure on any rank throws FailedTogether on all.
+  /// Opens NCCL, compares versions and GPUs of all ranks, and decides. Prints the choice on rank 0.
   void choose();
-  /// Without effect where plans carry out collectives: communicators for actors, to be made by connect().
+  /// Communicators for the actors, created later by connect(); null if collectives use plans.
   [[nodiscard]] collectives::CommunicatorFactory* prepare(std::span<const int> column);
-  /// Makes them; blocks. No pinned memory can be taken from here on.
+  /// Creates the communicators; blocks. Pinned memory cannot be allocated afterwards.
   void connect();
 
-  /// Whether NCCL carries out collectives.
+  /// Whether collectives use NCCL.
   [[nodiscard]] bool chosen() const noexcept { return choice_.nccl; }
-  /// What NCCL has taken of the GPU's memory since before connect().
+  /// GPU memory that NCCL has allocated since connect() began.
   [[nodiscard]] std::size_t taken_bytes() const;
-  /// What this rank waits for in it.
+  /// Pending waits of this rank in NCCL.
   [[nodiscard]] std::vector<runtime::Transport::Pending> waited_for() const;
-  /// May be called again.
+  /// Idempotent.
   void close() noexcept;
 
  private:
@@ -44,10 +44,10 @@ class NcclSession {
   const RankRun& run_;
   runtime::Device& device_;
   std::unique_ptr<collectives::NcclLibrary> library_;
-  std::string obstacle_;  // why there is none; empty: nobody asked
+  std::string obstacle_;  // reason why NCCL is unavailable; empty: none, or not tried
   CollectivesChoice choice_;
-  std::unique_ptr<collectives::NcclColumn> column_;  // null: collectives are plans
-  std::size_t free_before_ = 0;                      // of the GPU's memory
+  std::unique_ptr<collectives::NcclColumn> column_;  // null: collectives use plans
+  std::size_t free_before_ = 0;                      // free GPU bytes before connect()
 };
 
 }  // namespace ranvier::apps

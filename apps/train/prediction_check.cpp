@@ -23,15 +23,15 @@ namespace json = boost::json;
 double sum(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
 
 constexpr std::chrono::seconds longest_prediction(5);
-constexpr std::size_t max_stages = 16;  // of which each has a line
+constexpr std::size_t max_stages = 16;  // above: one line for the average stage
 
-/// What is compared, predicted or measured.
+/// Metrics of a step, predicted or measured.
 struct Figures {
   double step_seconds = 0;
-  std::vector<double> busy;                  ///< by stage, the share of a step
-  double bytes_intra = 0, bytes_inter = 0;   ///< of messages in a step, of all ranks
-  double bytes_read = 0, bytes_written = 0;  ///< of files that hold states, likewise
-  double device_bytes = 0;                   ///< of the rank with the most
+  std::vector<double> busy;                  ///< fraction of a step that each stage computes
+  double bytes_intra = 0, bytes_inter = 0;   ///< bytes of messages per step, over all ranks
+  double bytes_read = 0, bytes_written = 0;  ///< bytes of state files per step, over all ranks
+  double device_bytes = 0;                   ///< device memory of the rank that uses most
 };
 
 Figures predicted_figures(const actors::Prediction& prediction) {
@@ -49,7 +49,7 @@ Figures predicted_figures(const actors::Prediction& prediction) {
   return figures;
 }
 
-/// A stage is as busy as its ranks on average.
+/// Busy fractions are means over a stage's ranks.
 Figures measured_figures(const std::vector<RankTotals>& ranks, const runtime::GridShape& shape) {
   Figures figures{.step_seconds = ranks.front().step.seconds,
                   .busy = std::vector<double>(static_cast<std::size_t>(shape.g_inter))};
@@ -76,8 +76,8 @@ std::string ratio_text(double predicted, double measured) {
   return measured > 0 ? fmt::format("{:+.1f}%", 100 * (predicted / measured - 1)) : "";
 }
 
-/// What NCCL and the links between GPUs and hosts carry in a step, of all ranks. It is only predicted: NCCL does not
-/// say what it sends, and a run does not count its copies.
+/// Predicted bytes per step over all ranks that a run cannot measure: NCCL does not report its traffic, and copies
+/// between hosts and GPUs are not counted.
 struct UnmeasuredBytes {
   double nccl_intra = 0, nccl_inter = 0;
   double to_device = 0, to_host = 0;
@@ -85,8 +85,9 @@ struct UnmeasuredBytes {
 
 std::string table(const std::string& profile, const Figures& predicted, const Figures& measured,
                   const UnmeasuredBytes& unmeasured) {
-  std::string text = fmt::format("predicted from the profile '{}', beside a usual step of this run\n", profile) +
-                     line("", "predicted", "measured", "off by");
+  std::string text =
+      fmt::format("prediction from profile '{}' compared with the median step of this run\n", profile) +
+      line("", "predicted", "measured", "difference");
   const auto milliseconds = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
   text += line("step", milliseconds(predicted.step_seconds), milliseconds(measured.step_seconds),
                ratio_text(predicted.step_seconds, measured.step_seconds));
@@ -99,7 +100,7 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
       busy(fmt::format("stage {}", s), predicted.busy[s], measured.busy[s]);
   } else {
     const auto mean = [](const std::vector<double>& all) { return sum(all) / static_cast<double>(all.size()); };
-    busy("an average stage", mean(predicted.busy), mean(measured.busy));
+    busy("average stage", mean(predicted.busy), mean(measured.busy));
   }
   const auto readable = [](double number) { return runtime::format_bytes(static_cast<std::size_t>(number)); };
   const auto bytes = [&](const char* what, double said, double was) {
@@ -117,7 +118,7 @@ std::string table(const std::string& profile, const Figures& predicted, const Fi
   said_only("GPU to host", unmeasured.to_host);
   bytes("files read", predicted.bytes_read, measured.bytes_read);
   bytes("files written", predicted.bytes_written, measured.bytes_written);
-  bytes("memory of a device", predicted.device_bytes, measured.device_bytes);
+  bytes("largest device memory", predicted.device_bytes, measured.device_bytes);
   return text;
 }
 
@@ -136,9 +137,9 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
     runtime::MachineProfile profile = runtime::read_machine_profile(name);
     if (profile.gpu != gpu)
       fail(ErrorCode::usage,
-           "--profile {} is of {}, and this run computes on {}: give a profile of these machines, as ranvier-bench "
-           "profile writes it, or none",
-           name, profile.gpu ? "GPUs" : "processors", gpu ? "a GPU" : "a processor");
+           "--profile {} describes {}, but this run computes on {}; use a profile of these machines (ranvier-bench "
+           "profile) or --profile none",
+           name, profile.gpu ? "GPUs" : "CPUs", gpu ? "a GPU" : "a CPU");
     return profile;
   };
   if (options.run.profile == no_profile) return {};
@@ -148,7 +149,7 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
   const std::string where = places.named.empty() ? *found : fmt::format("{}={}", profile_variable, *found);
   try {
     return {.profile = read(*found),
-            .remark = fmt::format("its profile: {} (--profile none: no prediction)\n", where)};
+            .remark = fmt::format("profile: {} (--profile none disables the prediction)\n", where)};
   } catch (const Error& error) {
     return {.profile = {}, .remark = fmt::format("no prediction from {}: {}\n", where, error.what())};
   }
@@ -176,7 +177,7 @@ PredictionCheck compare(const actors::Prediction& prediction, const runtime::Gri
           .record = json::serialize(json::object{{"prediction", record}})};
 }
 
-/// What is done to the run on purpose, where that is most of it: a usual step has it.
+/// Slow rank of RANVIER_FAULT, if it affects at least half of the steps and so the median step.
 actors::Disturbances disturbances_of(const actors::TrainerOptions& trainer, std::int64_t steps) {
   actors::Disturbances all;
   const auto& fault = trainer.fault;
@@ -190,10 +191,10 @@ actors::Disturbances disturbances_of(const actors::TrainerOptions& trainer, std:
 PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                  const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks) {
   const auto none = [&](const std::string& why) {
-    return PredictionCheck{.text = fmt::format("no prediction from the profile '{}': {}\n", profile.name, why),
+    return PredictionCheck{.text = fmt::format("no prediction from profile '{}': {}\n", profile.name, why),
                            .record = {}};
   };
-  if (ranks.front().step.steps == 0) return none("the first step is not compared, and there was no other");
+  if (ranks.front().step.steps == 0) return none("the first step is not compared and was the only one");
   const auto until = std::chrono::steady_clock::now() + longest_prediction;
   const actors::Disturbances disturbances =
       disturbances_of(trainer, static_cast<std::int64_t>(ranks.front().step.steps));
@@ -204,17 +205,17 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
                                   .distinct_only = usual_prediction(trainer.grid.ranks()).distinct_only,
                                   .goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
   } catch (const actors::PredictionEnded&) {
-    return none(fmt::format("it would take more than {} s; ranvier-plan makes it", longest_prediction.count()));
+    return none(fmt::format("it takes more than {} s; use ranvier-plan", longest_prediction.count()));
   } catch (const Error& error) {
     return none(error.what());
   }
   PredictionCheck check = compare(prediction, trainer.grid, profile, ranks);
   if (!profile.gpu && profile.threads != trainer.threads)
-    check.text += fmt::format("the profile is of ranks with {} thread{}, and these had {}\n", profile.threads,
-                              profile.threads == 1 ? "" : "s", trainer.threads);
+    check.text += fmt::format("the profile describes ranks with {} thread{}; the ranks of this run had {}\n",
+                              profile.threads, profile.threads == 1 ? "" : "s", trainer.threads);
   if (!disturbances.slow_ranks.empty())
-    check.text += fmt::format("predicted with rank {} {} times as slow, as RANVIER_FAULT makes it\n",
-                              trainer.fault->rank, trainer.fault->times);
+    check.text += fmt::format("predicted with rank {} slowed down {} times (RANVIER_FAULT)\n", trainer.fault->rank,
+                              trainer.fault->times);
   return check;
 }
 

@@ -1,4 +1,4 @@
-// What a profile of the machines says about a run, beside what the run took: at its end, for those who have one.
+// Prediction of a run's step from a machine profile, compared with the measured step in the final summary.
 #pragma once
 
 #include "actors/predict/prediction.hpp"
@@ -13,32 +13,31 @@
 
 namespace ranvier::apps {
 
-/// What a run is compared with at its end.
+/// Machine profile for the comparison at the end of a run.
 struct ProfileOfRun {
   std::optional<runtime::MachineProfile> profile;
-  /// A line that says where it was found, or why what was found is not used. Empty: --profile named it, or there is
-  /// none.
+  /// Line with its location, or with the reason why a found profile is not used. Empty if --profile names it or there
+  /// is none.
   std::string remark;
 };
 
-/// Before the training. A profile that --profile names has to be there and of the run's kind of device: throws
-/// ErrorCode::usage that names it, otherwise. One that was found elsewhere is left out with a remark.
+/// Reads the profile before training. Throws ErrorCode::usage if the one of --profile is missing or describes another
+/// kind of device. One that was found elsewhere is then skipped with a remark.
 [[nodiscard]] ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath& places,
                                           int threads);
 
 struct PredictionCheck {
-  std::string text;    ///< a table for people, or one line that says why there is none
-  std::string record;  ///< a JSON object for the metrics; empty: there is none
+  std::string text;    ///< table, or one line with the reason why there is none
+  std::string record;  ///< JSON object for --metrics; empty: none
 };
 
-/// `trainer` as the run had it, with a rank that its fault slows down. Takes seconds at most: where a prediction would
-/// take longer it is left out. Throws nothing of what predict() does: the training is over, and the text says what it
-/// was.
+/// Predicts and compares. `trainer`: the run's options, including a rank that RANVIER_FAULT slows down. Gives up after a
+/// few seconds. Errors of predict() become the text: training is over.
 [[nodiscard]] PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                                const runtime::MachineProfile& profile,
                                                const std::vector<RankTotals>& ranks);
 
-/// The same of a prediction that was made. Pure; any thread. At least one step was measured.
+/// Compares a given prediction. Needs at least one measured step. Pure; any thread.
 [[nodiscard]] PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                                       const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks);
 

@@ -1,4 +1,4 @@
-// What every part of a run has in common on one rank. Plain references; what they refer to outlives the parts.
+// References that all parts of a run share on one rank; the referenced objects outlive them.
 #pragma once
 
 #include "apps/train/job.hpp"
@@ -16,7 +16,7 @@ namespace ranvier::apps {
 
 class LiveRun;
 
-/// Timeouts that a disk that is written to, or a terminal, may stand still.
+/// Number of --timeout periods for which a written disk or the terminal may make no progress.
 inline constexpr int output_patience = 10;
 
 struct RankRun {
@@ -25,14 +25,14 @@ struct RankRun {
   const Job& job;
   runtime::AsioLoop& loop;
   runtime::MpiTransport& transport;
-  runtime::StartupWatchdog& watch;  ///< of what is done outside of the loop
-  StopSignals* signals = nullptr;   ///< null: nothing is trained
-  LiveRun* live = nullptr;          ///< null: nobody watches it (--serve), or this is not rank 0
-  /// Outputs that the flags ask for and that could not be written, with the reason; filled on rank 0.
+  runtime::StartupWatchdog& watch;  ///< watches work outside of the loop
+  StopSignals* signals = nullptr;   ///< null: dry run
+  LiveRun* live = nullptr;          ///< null: no --serve, or not rank 0
+  /// Requested outputs that could not be written, with the reason; filled on rank 0.
   std::vector<std::string>& missing;
-  std::string id;  ///< 16 hexadecimal digits, the same on all ranks and others in every run
+  std::string id;  ///< 16 hexadecimal digits; the same on all ranks, different in each run
 
-  /// Whether this rank tells people what happens.
+  /// Whether this rank prints: rank 0 only.
   [[nodiscard]] bool speaks() const noexcept { return session.rank() == 0; }
   [[nodiscard]] runtime::Duration timeout() const {
     return std::chrono::duration_cast<runtime::Duration>(

@@ -12,15 +12,15 @@ namespace {
 using runtime::Channel;
 using runtime::Tag;
 
-// After the watchdog's, NCCL's and the signals' of this channel.
+// Follow the tags of watchdog, NCCL and signals on this channel.
 constexpr Tag question_tag{Channel::control, 80};
 constexpr Tag answer_tag{Channel::control, 81};
 constexpr Tag failure_tag{Channel::control, 82};
 
-/// Text, ended by a zero: of a size that MPI has copied when the send returns.
+/// Text with a terminating zero; small enough for MPI to copy it before the send returns.
 using FailureMessage = std::array<char, 1024>;
 
-constexpr auto period_per_rank = std::chrono::milliseconds(4);  // so that thousands of ranks are asked more seldom
+constexpr auto period_per_rank = std::chrono::milliseconds(4);  // longer period for thousands of ranks
 
 RankSnapshot::Rank read_answer(std::span<const std::byte> bytes) {
   RankSnapshot::Rank rank;
@@ -33,7 +33,7 @@ RankSnapshot::Rank read_answer(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-/// Where answers arrive.
+/// Buffers of the replies of one request.
 struct RankWatch::Gathering {
   Question question;
   std::vector<std::vector<std::byte>> answers;
@@ -79,7 +79,7 @@ void RankWatch::tick() {
 void RankWatch::ask() {
   asking_ = true;
   const auto state = std::make_shared<Gathering>();
-  // Before the first step is done there is what led to it.
+  // Before the first step is done: the time since the start.
   state->question = step_ > 0 ? last_step_ : Question{.from_ns = 0, .to_ns = trace_->elapsed_ns()};
   state->snapshot = {.step = step_,
                      .step_ms = static_cast<double>(state->question.to_ns - state->question.from_ns) * 1e-6,

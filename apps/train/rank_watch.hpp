@@ -1,6 +1,6 @@
-// What all ranks do, brought to rank 0 for those who watch the run: asked for once a second at most, and only while
-// somebody wants to know. Each rank answers between two handlers of its loop with a few hundred bytes to a few
-// thousand; nobody waits for an answer, and no work of the training begins, ends or changes place. Loop thread only.
+// Gathers summaries of all ranks on rank 0 for the live page, at most once per second and only while a page is open.
+// A rank replies in a handler of its loop with a few hundred to a few thousand bytes. Training never waits for a reply,
+// and its schedule does not change. Loop thread only.
 #pragma once
 
 #include "apps/view/rank_summary.hpp"
@@ -20,26 +20,25 @@ namespace ranvier::apps {
 class RankWatch {
  public:
   struct Options {
-    /// Fills what is no time and no span.
+    /// Fills the summary except times and spans.
     std::function<void(RankSummary&)> describe;
-    // On rank 0:
+    // Rank 0 only:
     std::function<bool()> wanted;
     std::function<void(RankSnapshot)> heard;
-    std::function<void(std::string message)> failed;  ///< another rank, which ends the job next
+    std::function<void(std::string message)> failed;  ///< error of another rank
     runtime::Duration period = std::chrono::seconds(1);
   };
 
-  /// All ranks make one, once their traces have begun together. All outlive it.
+  /// Created by all ranks after their traces were restarted together. All arguments outlive it.
   RankWatch(runtime::EventLoop& loop, runtime::Transport& transport, const runtime::Trace& trace, Options options);
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  /// On rank 0: that step is done now.
+  /// Reports a finished step. Rank 0.
   void step_done(std::int64_t step);
 
-  /// On a rank that fails, which may have no watch any more and is about to end the job: tells rank 0 why. Waits for
-  /// nobody.
+  /// Sends the error of a failing rank to rank 0 before the job ends. Needs no RankWatch; does not block.
   static void tell_failure(runtime::Transport& transport, std::string_view message);
 
  private:
@@ -63,7 +62,7 @@ class RankWatch {
   std::int64_t step_ = 0;
   Question last_step_;
   bool asking_ = false;
-  // Handlers that the transport may still hold when the watch is gone look here first.
+  // Checked by handlers that the transport may still hold after destruction.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -24,10 +24,10 @@ using runtime::MemorySpace;
 
 namespace {
 
-/// Lines of the start that are not all there but with --dry-run.
+/// Limits for the startup output; --dry-run prints everything.
 constexpr std::size_t max_given_lines = 5, max_chosen_lines = 2, max_stage_lines = 8;
 constexpr std::size_t min_layers_columns = 8;
-constexpr std::size_t recompute_cell = 2;  // of stage_cells()
+constexpr std::size_t recompute_cell = 2;  // index in stage_cells()
 
 std::string layer_names(const models::Architecture& architecture, models::LayerRange range) {
   const std::string& first = architecture.layers[range.begin]->name();
@@ -35,7 +35,7 @@ std::string layer_names(const models::Architecture& architecture, models::LayerR
   return range.end - range.begin == 1 ? first : fmt::format("{} … {}", first, last);
 }
 
-/// Of stages that follow each other: slice by slice.
+/// Layers of consecutive stages, slice by slice.
 std::string layer_names(const models::Architecture& architecture, const actors::RankPlan& first,
                         const actors::RankPlan& last) {
   std::string names;
@@ -52,7 +52,7 @@ double share_of_cost(const models::Architecture& architecture, const std::vector
   return cost;
 }
 
-/// What a stage's line has after its layers.
+/// Cells of a stage's line after its layers.
 TextTable::Row stage_cells(const models::Architecture& architecture, const actors::RankPlan& stage) {
   const auto bytes = [&](MemoryKind kind) { return stage.memory.bytes(MemorySpace::device, kind); };
   using runtime::format_bytes;
@@ -68,7 +68,7 @@ TextTable::Row stage_cells(const models::Architecture& architecture, const actor
           format_bytes(stage.memory.bytes(MemorySpace::device))};
 }
 
-/// Neighbours that differ in nothing but their layers.
+/// Consecutive stages with equal cells.
 struct StageLine {
   std::size_t first = 0, last = 0;
   TextTable::Row cells;
@@ -85,7 +85,7 @@ std::vector<StageLine> stage_lines(const models::Architecture& architecture,
   return lines;
 }
 
-/// Where they are too many: the first two, the last one, the one with the most memory and the one that computes most.
+/// Selects the first two lines, the last one, the one with most memory and the one that computes most.
 std::vector<StageLine> folded(std::vector<StageLine> lines, const models::Architecture& architecture,
                               const std::vector<actors::RankPlan>& stages) {
   const auto most = [&](auto of) {
@@ -104,7 +104,7 @@ std::vector<StageLine> folded(std::vector<StageLine> lines, const models::Archit
   return some;
 }
 
-/// The memory of each stage's ranks. `all`: nothing is folded or cut.
+/// Memory per rank of each stage. `all`: all lines, full width.
 std::string stage_table(const models::Architecture& architecture, const std::vector<actors::RankPlan>& stages,
                         bool all) {
   std::vector<StageLine> lines = stage_lines(architecture, stages);
@@ -135,10 +135,10 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
   std::size_t left_out = stages.size();
   for (const StageLine& line : lines) left_out -= line.last + 1 - line.first;
   if (left_out == 0) return table.text();
-  return table.text() + fmt::format("and {} stages more: --dry-run shows all\n", left_out);
+  return table.text() + fmt::format("and {} more stages; use --dry-run to list all\n", left_out);
 }
 
-/// "--steps 60", in a shell's words.
+/// "--steps 60", quoted for a shell.
 std::string flag_text(const runtime::ResolvedOption& option) {
   if (option.is_switch) return "--" + option.name;
   constexpr std::size_t max_columns = 60;
@@ -147,14 +147,14 @@ std::string flag_text(const runtime::ResolvedOption& option) {
   return fmt::format("--{} {}", option.name, value);
 }
 
-/// Flags one after another, each whole; at most so many lines.
+/// Flags in at most `max_lines` lines, none split.
 std::string flag_lines(std::string_view title, const std::vector<std::string>& flags, std::size_t max_lines) {
   constexpr std::size_t indent = 9;
   std::string text = fmt::format("{:<{}}", title, indent);
   std::size_t lines = 1, column = indent;
   for (std::size_t f = 0; f < flags.size(); ++f) {
     const std::size_t columns = display_columns(flags[f]);
-    // The last line keeps room for saying how many are left.
+    // The last line reserves space for the number of flags left out.
     const std::size_t capacity =
         screen_columns - (lines == max_lines ? std::string_view("… and 100 more").size() : 0);
     if (column > indent && column + columns > capacity) {
@@ -170,7 +170,7 @@ std::string flag_lines(std::string_view title, const std::vector<std::string>& f
   return text;
 }
 
-/// Every flag, by its concern.
+/// All flags, grouped by concern.
 std::string all_flags(const TrainOptions& options) {
   std::string text, concern;
   for (const runtime::ResolvedOption& option : resolved(options)) {
@@ -184,7 +184,7 @@ std::string all_flags(const TrainOptions& options) {
   return text + '\n';
 }
 
-/// What was given, and what followed from that.
+/// Given flags, and flags whose values follow from them.
 std::string given_flags(const TrainOptions& options) {
   std::map<std::string_view, std::string_view> defaults;
   const std::vector<runtime::ResolvedOption> untouched = default_flags();
@@ -205,22 +205,23 @@ std::string given_flags(const TrainOptions& options) {
   return text;
 }
 
-/// Lines of at most a screen's columns.
+/// Wraps to the columns of a screen.
 std::string wrapped(const std::string& line) {
   return fmt::format("{}\n", fmt::join(runtime::wrapped(line, screen_columns), "\n"));
 }
 
-/// Whether steps wait for an answer of all ranks, and what that costs.
+/// Whether updates wait for a decision of all ranks, and the memory that this needs.
 std::string answer_line(const actors::TrainerOptions& options, const std::vector<actors::RankPlan>& stages) {
   std::size_t chunks = 0;
   for (const actors::RankPlan& stage : stages) chunks = std::max(chunks, stage.chunks.chunks.size());
   if (stages.front().optimizer.every_step_counts) {
-    return fmt::format("every step counts: steps overlap with reductions, in up to {} chunks a rank", chunks);
+    return fmt::format(
+        "every step is committed: updates overlap with reductions, in up to {} gradient chunks per rank", chunks);
   }
   const bool clips = options.clip > 0;
-  const char* name = clips ? "clipping" : options.loss_scale.dynamic ? "loss scaling" : "bad steps do not count";
-  std::string waits = fmt::format("{}: steps wait for the norm of all gradients", name);
-  if (options.tiers.optimizer == actors::TierKind::device) return waits + "; no memory is needed for that";
+  const char* name = clips ? "clipping" : options.loss_scale.dynamic ? "loss scaling" : "bad-step check";
+  std::string waits = fmt::format("{}: updates wait for the global gradient norm", name);
+  if (options.tiers.optimizer == actors::TierKind::device) return waits + "; this needs no memory";
   std::size_t most = 0;
   for (const actors::RankPlan& stage : stages) {
     const auto& slots = stage.optimizer.states.slots;
@@ -236,22 +237,21 @@ std::string answer_line(const actors::TrainerOptions& options, const std::vector
     }
     copy = std::max(copy, bytes);
   }
-  const std::string spare = fmt::format("{} a rank in the {} tier", runtime::format_bytes(copy),
+  const std::string spare = fmt::format("{} per rank in the {} tier", runtime::format_bytes(copy),
                                         offload::to_string(options.tiers.optimizer));
   if (options.tiers.commit == actors::Commit::flip) {
     return fmt::format(
-        "{}: chunks are stepped as they are reduced, into spare copies of up to {}, that count if {}; "
-        "--optimizer-commit wait needs none, and steps after the norm of all gradients",
+        "{}: chunks are updated as they are reduced, into spare copies of up to {}, committed if {}; "
+        "--optimizer-commit wait needs no copies and updates after the global gradient norm",
         name, spare, clips ? "nothing is clipped" : "nothing overflows");
   }
-  waits += most == 0 ? std::string("; no memory is needed for that")
+  waits += most == 0 ? std::string("; this needs no memory")
                      : fmt::format(", with up to {} of states fetched meanwhile", runtime::format_bytes(most));
   if (!stages.front().states->separate_master()) return waits;
-  return fmt::format("{}; --optimizer-commit flip takes spare copies of up to {} to step before that", waits,
-                     spare);
+  return fmt::format("{}; --optimizer-commit flip updates earlier, with spare copies of up to {}", waits, spare);
 }
 
-/// What was left to do once all ranks knew that a step counts.
+/// Time of the optimizer after the global gradient norm, and commits of --optimizer-commit flip.
 std::string after_answers(const std::vector<RankTotals>& ranks, actors::Commit commit) {
   const auto seconds = [](const RankTotals& rank) {
     return rank.answers.steps == 0 ? 0.0 : rank.answers.seconds / static_cast<double>(rank.answers.steps);
@@ -266,20 +266,20 @@ std::string after_answers(const std::vector<RankTotals>& ranks, actors::Commit c
   const auto& answers = ranks.front().answers;
   if (answers.steps == 0) return {};
   std::string text = fmt::format(
-      "after the norm of all gradients a step took up to {:.1f} ms on average, beside the next step's passes\n",
+      "optimizer after the global gradient norm: up to {:.1f} ms per step (mean), while the next step computes\n",
       1e3 * slowest);
   if (commit == actors::Commit::flip) {
     text += fmt::format(
-        "of {} steps {} flipped, with {:.0f}% of their buckets stepped ahead; {} were clipped and stepped "
-        "again, {} skipped\n",
-        answers.steps, answers.flipped,
+        "commits: {} of {} steps flipped, {:.0f}% of their buckets updated early; {} clipped and updated again, {} "
+        "skipped\n",
+        answers.flipped, answers.steps,
         buckets > 0 ? 100 * static_cast<double>(ahead) / static_cast<double>(buckets) : 0.0, answers.again,
         answers.skipped);
   }
   return text;
 }
 
-/// What --bucket-size comes to: the units' own sizes may say less, and the granule of their pieces more.
+/// Largest bucket: at most the size of a unit, and a multiple of its shards' granule.
 std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& stages) {
   std::size_t elements = 0, pieces = 0;
   bool used = false;
@@ -294,8 +294,8 @@ std::string bucket_line(std::size_t asked, const std::vector<actors::RankPlan>& 
   }
   const bool more = elements > asked;
   if (!used && !more) return {};
-  return fmt::format("buckets: up to {} elements of what a rank steps{}", elements,
-                     more ? fmt::format(", rounded up from --bucket-size {} to {} of each of its {} piece{}", asked,
+  return fmt::format("buckets: up to {} elements per rank{}", elements,
+                     more ? fmt::format(", rounded up from --bucket-size {} to {} for each of {} shard{}", asked,
                                         elements / pieces, pieces, pieces > 1 ? "s" : "")
                           : std::string());
 }
@@ -329,7 +329,7 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
-      text += wrapped(fmt::format("off the device: up to {} a rank in {}", runtime::format_bytes(most), where));
+      text += wrapped(fmt::format("off the device: up to {} per rank in {}", runtime::format_bytes(most), where));
     }
   }
   const std::string buckets = bucket_line(tiers.bucket_elements, stages);
@@ -350,29 +350,29 @@ std::string operations_line(const std::vector<actors::RankPlan>& stages) {
     if (count.launches() + count.messages > most.launches() + most.messages) most = count;
   }
   return fmt::format(
-      "a batch's end on a rank, with plans and states on the device: {} launches ({} of AdamW, {} of squares, {} "
+      "end of a batch per rank, with plans and states on the device: {} launches ({} AdamW, {} squared norms, {} "
       "copies, {} additions); {} collectives in {} messages\n",
       most.launches(), most.steps, most.squares, most.copies, most.additions, most.collectives, most.messages);
 }
 
 namespace {
 
-/// What is to be compared with other such numbers, of which a tenth of a GiB is much.
+/// Always MiB, so that values of a column can be compared.
 std::string in_mebibytes(std::size_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-/// A column of what some runs have.
+/// A column of times. `always`: shown even if all its values are 0.
 struct Share {
   const char* title;
   double RankTotals::* seconds;
   bool always = true;
 };
 
-/// Whose lines fit on a screen, beside what else the end says.
+/// Largest number of ranks with one line each.
 constexpr std::size_t max_ranks_alone = 16;
 
-/// The ranks that each line of the end's table is about: one (`alone`), or all of a stage.
+/// Ranks of each line of the end table: one (`alone`), or all of a stage.
 std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, std::size_t ranks, bool alone) {
   std::vector<std::vector<std::size_t>> lines(alone ? ranks : static_cast<std::size_t>(grid.shape().g_inter));
   for (std::size_t r = 0; r < ranks; ++r)
@@ -385,9 +385,9 @@ std::vector<std::vector<std::size_t>> ranks_of_lines(const runtime::Grid& grid, 
 std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options) {
   static constexpr Share all[] = {
       {"forward", &RankTotals::forward},        {"backward", &RankTotals::backward},
-      {"weights", &RankTotals::weights, false},  // part of backward where none wait
-      {"optimizer", &RankTotals::optimizer},    {"waited", &RankTotals::wait},
-      {"for files", &RankTotals::files, false}, {"for checkpoints", &RankTotals::checkpoint, false},
+      {"weights", &RankTotals::weights, false},  // included in backward unless deferred
+      {"optimizer", &RankTotals::optimizer},    {"waiting", &RankTotals::wait},
+      {"file wait", &RankTotals::files, false}, {"checkpoint wait", &RankTotals::checkpoint, false},
       {"sending", &RankTotals::send},           {"gathering", &RankTotals::gather},
       {"reducing", &RankTotals::reduce}};
   const runtime::Grid grid(options.grid, options.grid.ranks());
@@ -429,13 +429,12 @@ std::string end_table(const std::vector<RankTotals>& ranks, const actors::Traine
     computed += sum_of(&RankTotals::forward) + sum_of(&RankTotals::backward) + sum_of(&RankTotals::weights);
     total += seconds;
   }
-  std::string text =
-      fmt::format("share of the time that {} computed, waited, and communicated (mostly while {} computed)\n{}",
-                  alone ? "each rank" : "a stage's ranks", alone ? "it" : "they", table.text());
-  if (!alone) text += "memory is that of the stage's rank with the most of it\n";
+  std::string text = fmt::format("share of the time per {} (communication mostly overlaps computing)\n{}",
+                                 alone ? "rank" : "stage", table.text());
+  if (!alone) text += "memory: largest rank of the stage\n";
   if (total > 0) {
     text += fmt::format("stages idle {:.1f}% of the time", 100 * (1 - computed / total));
-    if (options.grid.g_inter > 1) text += fmt::format("; the pipeline's bubble is {}", bubble_text(options));
+    if (options.grid.g_inter > 1) text += fmt::format("; pipeline bubble: {}", bubble_text(options));
     text += '\n';
   }
   if (!actors::every_step_counts(options)) text += after_answers(ranks, options.tiers.commit);

@@ -1,4 +1,4 @@
-// The tables that a run shows at its start and its end.
+// Tables of the startup output and the final summary. Pure; any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -11,19 +11,18 @@
 
 namespace ranvier::apps {
 
-/// What was given and what followed from it, grid, layers per stage, parameters, and memory by kind of a rank of every
-/// stage: a screen of 24 lines and 120 columns, where neither a value nor a note is longer. Of a dry run all flags and
-/// all stages, however long that is.
+/// Given and derived flags, model, grid, and per stage layers and memory by kind. At most 24 lines of 120 columns, unless
+/// a value or note is longer. A dry run lists all flags and stages.
 [[nodiscard]] std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                                       const std::vector<actors::RankPlan>& stages);
 
-/// Every item of the memory of the stage that needs the most.
+/// All memory items of the stage that needs most device memory.
 [[nodiscard]] std::string largest_memory_table(const std::vector<actors::RankPlan>& stages);
 
-/// What the end of a batch is on a rank of the stage that has the most of it, as operations.
+/// Launches, collectives and messages at the end of a batch, for the stage with most of them.
 [[nodiscard]] std::string operations_line(const std::vector<actors::RankPlan>& stages);
 
-/// A line for each rank, or, of more than 16, for each stage.
+/// Shares of time and memory: one line per rank, or per stage if there are more than 16 ranks.
 [[nodiscard]] std::string end_table(const std::vector<RankTotals>& ranks, const actors::TrainerOptions& options);
 
 }  // namespace ranvier::apps

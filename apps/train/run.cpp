@@ -31,10 +31,10 @@ namespace ranvier::apps {
 
 namespace {
 
-constexpr const char* kernels_name = "kernels.json";  // in --checkpoint: --products-file, unless that is given
-constexpr int does_not_fit_exit_code = 1;             // of a dry run: an answer, not a failure
+constexpr const char* kernels_name = "kernels.json";  // in --checkpoint; default of --products-file
+constexpr int does_not_fit_exit_code = 1;             // dry run only; not a failure
 
-/// Ranks write weights together, so all of them have to have the folder.
+/// Throws unless all ranks find the folder of --save: they write the weights together.
 void check_shared(const RankRun& run) {
   const std::string& save = run.options.run.save;
   if (save.empty()) return;
@@ -47,16 +47,15 @@ void check_shared(const RankRun& run) {
     std::filesystem::path path;
   } removed{run.speaks() ? probe : std::filesystem::path()};
   on_all_ranks(run.session, [&] {
-    if (run.speaks() && !std::ofstream(probe)) fail(ErrorCode::io, "--save {}: cannot be written", save);
+    if (run.speaks() && !std::ofstream(probe))
+      fail(ErrorCode::io, "--save cannot be written: {}; use a folder with write access", save);
   });
   on_all_ranks(run.session, [&] {
     std::error_code unknown;
     if (!std::filesystem::exists(probe, unknown))
-      fail(
-          ErrorCode::io,
-          "--save {}: {} does not see the folder of rank 0, and all ranks write the weights at once: give one that "
-          "all machines share",
-          save, describe_rank(run.options, run.session.rank()));
+      fail(ErrorCode::io,
+           "--save {} is not shared: {} does not find the folder of rank 0; use one that all machines share", save,
+           describe_rank(run.options, run.session.rank()));
   });
 }
 
@@ -82,7 +81,7 @@ int Run::execute() {
   if (run_.speaks() && !options_.trainer.rollback && !quiet) say_plan();
   if (options_.run.request == Request::dry_run) return print_fit() ? EXIT_SUCCESS : does_not_fit_exit_code;
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
-  run_.watch.does("looks for a checkpoint to go on from");
+  run_.watch.does("looks for a checkpoint to resume from");
   resume_point_.emplace(run_);
   if (resume_point_->place().checkpoint.empty() && !options_.trainer.rollback)
     on_all_ranks(run_.session, [&] {
@@ -92,7 +91,7 @@ int Run::execute() {
   keep_algorithms();
   keep_kernels();
   if (stopped()) return stopped_exit_code;
-  run_.watch.does("makes its devices");
+  run_.watch.does("creates its devices");
   const int stage = runtime::Grid(options_.trainer.grid, options_.ranks).position(run_.session.rank()).stage;
   check_host_memory(run_.session, plan_.trainer, plan_.stages[static_cast<std::size_t>(stage)].memory);
   on_all_ranks(run_.session, [&] { devices_ = make_devices(run_, plan_.trainer.threads); });
@@ -103,11 +102,11 @@ int Run::execute() {
     if (run_.speaks() && trains) profile_ = profile_of_run(options_, profile_search_path(), plan_.trainer.threads);
   });
   if (trains) measure_peak();
-  run_.watch.does("takes its memory and files");
+  run_.watch.does("allocates its memory and files");
   on_all_ranks(run_.session, [&] { training_.emplace(run_, plan_, devices_, *nccl_, *resume_point_); });
   load();
   if (stopped()) return stopped_exit_code;
-  run_.watch.does("prepares what it writes", output_patience);
+  run_.watch.does("prepares its outputs", output_patience);
   on_all_ranks(run_.session, [&] { training_->prepare_checkpoints(); });
   check_files();
   on_all_ranks(run_.session, [&] { training_->open_outputs(); });
@@ -120,7 +119,7 @@ int Run::execute() {
   training_->execute({.measured = peak_.best(), .data_sheet = data_sheet_});
   const bool stopped_early = rank.trainer().stopped_early();
   if (rank.trainer().rollback()) {
-    // A wish that came after the bad step's agreement holds, too: nobody repeats it to the run that would go on.
+    // A stop request after the agreement on the bad step also counts: it is not repeated to the run that resumes.
     const bool wished = run_.session.largest(rank.trainer().stop_pending() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
@@ -137,7 +136,7 @@ void Run::tell_failure(std::string_view message) {
   if (options_.run.serve.empty() || run_.speaks()) return;
   try {
     RankWatch::tell_failure(transport_, message);
-  } catch (const std::exception&) {  // what ends the job is about to be said anyway
+  } catch (const std::exception&) {  // the caller prints the error and ends the job
   }
 }
 
@@ -185,7 +184,7 @@ void Run::keep_kernels() {
   const std::filesystem::path before =
       std::filesystem::path(resume_point_->place().checkpoint).parent_path() / kernels_name;
   if (!run_.speaks() || resume_point_->place().checkpoint.empty()) return;
-  std::error_code not_there;  // then it is measured again
+  std::error_code not_there;  // then kernels are measured again
   std::filesystem::copy_file(before, options_.device.products_file, not_there);
 }
 
@@ -217,12 +216,12 @@ void Run::choose() {
   nccl_.emplace(run_, device);
   nccl_->choose();
   if (run_.speaks() && column_before_ && column_before_->nccl != nccl_->chosen())
-    fmt::print("collectives go by {} now: the same training within rounding\n",
-               nccl_->chosen() ? "NCCL, and went by plans" : "plans, and went by NCCL");
+    fmt::print("collectives now use {}: results are the same within rounding\n",
+               nccl_->chosen() ? "NCCL instead of plans" : "plans instead of NCCL");
   if (nccl_needs_staging(options_, nccl_->chosen())) plan_.direct = false;
   if (run_.speaks() && run_.session.ranks() > 1 && options_.device.device == DeviceFlag::cuda) {
     fmt::print("messages: {}\n\n",
-               plan_.direct ? "MPI reaches the GPUs' memory itself" : "staged through pinned memory");
+               plan_.direct ? "direct from GPU memory (CUDA-aware MPI)" : "staged through pinned memory");
     std::fflush(stdout);
   }
   if constexpr (runtime::with_cuda)
@@ -243,7 +242,7 @@ void Run::measure_peak() {
 
 void Run::check_files() {
   check_shared(run_);
-  on_all_ranks(run_.session, [&] {  // what keeps states in files has taken its space
+  on_all_ranks(run_.session, [&] {  // files of states have already allocated their space
     const std::string& save = options_.run.save;
     if (run_.speaks() && !save.empty()) check_space(save, saved_bytes(options_, job_));
   });
@@ -259,21 +258,21 @@ void Run::check_checkpoint_space() {
     if (!run_.speaks()) return;
     const std::size_t free = runtime::free_bytes_beside(std::filesystem::path(folder) / "lock");
     const int keep = options_.checkpoint.keep;
-    fmt::print("checkpoints: {} each in {}, where {} are free; the newest {} stay\n", runtime::format_bytes(bytes),
+    fmt::print("checkpoints: {} each in {} ({} free); the newest {} are kept\n", runtime::format_bytes(bytes),
                folder, runtime::format_bytes(free), keep);
     const auto there =
         std::min<std::size_t>(resume_point_->folder()->list().size(), static_cast<std::size_t>(keep));
     if (const std::size_t more = static_cast<std::size_t>(keep) + 1 - there; free / more < bytes)
       fmt::print(
-          "warning: {} more are there while one is written, and that is room for {}: lower --checkpoint-keep\n",
+          "warning: --checkpoint-keep needs space for {} more checkpoints, but {} fit; use a smaller "
+          "--checkpoint-keep\n",
           more, free / std::max<std::uint64_t>(bytes, 1));
     fmt::print("\n");
     std::fflush(stdout);
     if (bytes <= free) return;
     fail(ErrorCode::io,
-         "--checkpoint {}: a checkpoint takes {} and {} are free: make room for {} more, or give a folder "
-         "on another disk",
-         folder, runtime::format_bytes(bytes), runtime::format_bytes(free), runtime::format_bytes(bytes - free));
+         "--checkpoint {} has too little space: {} needed, {} free; free {} more, or use another disk", folder,
+         runtime::format_bytes(bytes), runtime::format_bytes(free), runtime::format_bytes(bytes - free));
   });
 }
 

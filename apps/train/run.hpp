@@ -1,6 +1,5 @@
-// One run of one rank, from its plan to what it leaves behind. Everything that messages, files and devices may
-// still work on when something fails belongs to it, so that whoever holds it can say what failed before any of that
-// is freed.
+// One run of one rank, from plan to outputs. Owns all memory that messages, files and devices may still use after a
+// failure, so that launch() can print the error before any of it is freed. Loop thread only.
 #pragma once
 
 #include "apps/train/devices.hpp"
@@ -28,47 +27,46 @@ class Run {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All but the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`: may be null.
-  /// `missing`: as in RankRun.
+  /// All arguments except the options outlive it. `began`: start of the program. `signals`: null for a dry run. `live`:
+  /// may be null. `missing`: as in RankRun.
   Run(runtime::MpiSession& session, runtime::StartupWatchdog& watch, TrainOptions options, Job& job,
       StopSignals* signals, LiveRun* live, std::vector<std::string>& missing, Clock::time_point began);
   ~Run();
 
-  /// Plans, trains, saves and reports, or stops after the plan for a dry run. Throws FailedTogether for what
-  /// goes wrong before training, and Error on the rank where training fails. Returns the exit status, the same on
-  /// all ranks. Once.
+  /// Plans, trains, saves and reports; a dry run ends after the plan. Returns the exit status, the same on all ranks.
+  /// Throws FailedTogether on all ranks before training, and Error on the rank where training fails. Called once.
   [[nodiscard]] int execute();
 
-  /// On a rank that failed in execute(), before it ends the job: whoever watches the run hears why.
+  /// Sends the error of this rank to the live page, after execute() failed and before the job ends.
   void tell_failure(std::string_view message);
 
-  /// After execute(), where the training is to go on from a checkpoint, in another run.
+  /// After execute(): set if another Run must resume from a checkpoint.
   [[nodiscard]] const std::optional<actors::Rollback>& rollback() const noexcept { return rollback_; }
-  /// Then, the same on all ranks: the checkpoint that this run went on from; empty: it began.
+  /// After a rollback, the same on all ranks: checkpoint that this run resumed from; empty: it started from scratch.
   [[nodiscard]] const std::string& resumed_from() const noexcept { return resume_point_->place().checkpoint; }
-  /// Likewise, whether it has made any whole itself.
+  /// After a rollback, the same on all ranks: whether this run completed a checkpoint.
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
 
  private:
   void say_plan() const;
-  /// Of a dry run, for all ranks: whether it fits.
+  /// Prints the fit check of a dry run; true on all ranks if the job fits.
   [[nodiscard]] bool print_fit() const;
-  /// Where states live in files, and whether weights and checkpoints have space beside them.
+  /// Checks that the folder of --save is shared, and that weights and checkpoints have disk space.
   void check_files();
   void check_checkpoint_space();
-  /// Stops the training before --time-limit ends it.
+  /// Starts the timer that stops training before --time-limit.
   void watch_time_limit();
-  /// Whether any rank was asked to stop before it trains.
+  /// Whether any rank received a stop signal before training.
   [[nodiscard]] bool stopped() const;
-  // What bits depend on and runs choose by themselves, taken over from the checkpoint where that can be.
+  /// Takes the algorithms of collectives from the checkpoint if possible, so that results stay bit-identical.
   void keep_algorithms();
-  /// What was measured of kernels is kept with the training.
+  /// Keeps kernel measurements in the folder of --checkpoint.
   void keep_kernels();
-  /// Fills what the training begins with, on all ranks, from an older checkpoint where one is damaged.
+  /// Loads initial states on all ranks; from an older checkpoint if one is damaged.
   void load();
   void say_remarks();
   void choose();
-  /// The first turns, while the device's memory is free; the others come when states are in it.
+  /// Measures peak rates while device memory is free; execute() measures again with states allocated.
   void measure_peak();
 
   TrainOptions options_;
@@ -79,7 +77,7 @@ class Run {
   Clock::time_point began_;
   JobPlan plan_;
   std::optional<ResumePoint> resume_point_;
-  std::optional<SavedColumn> column_before_;  // of the runs that this one goes on from
+  std::optional<SavedColumn> column_before_;  // from the checkpoint that this run resumes from
   Devices devices_;
   std::optional<NcclSession> nccl_;
   PeakFlops peak_;

@@ -29,7 +29,7 @@ constexpr std::string_view how_to_change = "; --precision fp32 trains in single 
 /// Flags whose defaults follow from other flags and decide what is trained.
 constexpr std::array kept_flags{"batch-size", "warmup-steps", "min-learning-rate"};
 
-/// Empty: it was not given.
+/// Empty if the flag was not given.
 std::string value_of(const std::vector<GivenFlag>& given, std::string_view name) {
   const auto found =
       std::find_if(given.begin(), given.end(), [&](const GivenFlag& flag) { return flag.name == name; });
@@ -70,13 +70,13 @@ std::optional<RecordedOptions> recorded_options(const std::vector<GivenFlag>& gi
   }
 }
 
-/// Empty: it has not recorded that flag.
+/// Empty if the flag is not recorded.
 std::string value_of(const RecordedOptions& recorded, std::string_view flag) {
   const auto* const value = recorded.options.if_contains(flag);
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
-/// Machines that --world describes.
+/// Default for the machine of --profile, if --world simulates ranks.
 std::optional<RunDefaults> imagined_precision(const std::vector<GivenFlag>& given) {
   const std::string profile = value_of(given, "profile");
   if (value_of(given, "world").empty() || profile.empty()) return {};
@@ -105,7 +105,7 @@ RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFl
     if (const auto recorded = recorded_options(given)) {
       const auto precision = dtype_of(value_of(*recorded, "precision"));
       if (precision && *precision != chosen.precision)
-        chosen = {*precision, fmt::format("that of {}", recorded->checkpoint), {}};
+        chosen = {*precision, fmt::format("from {}", recorded->checkpoint), {}};
       for (const char* flag : kept_flags) chosen.recorded[flag] = value_of(*recorded, flag);
     } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);

@@ -18,15 +18,14 @@ namespace {
 
 void say_training(const RankRun& run, const actors::TrainerOptions& options, Training& training) {
   const actors::Reporter& reporter = *training.reporter();
-  if (reporter.steps() == 0)
-    return fmt::print("\nnothing was left to train: all {} steps are done\n", options.steps);
+  if (reporter.steps() == 0) return fmt::print("\nnothing to train: all {} steps are done\n", options.steps);
   if (const std::string limit = bottleneck_line(training.totals(), options, run.job.architecture); !limit.empty())
     fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, screen_columns), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());
   const double seconds = training.seconds();
-  fmt::print("{} {:.0f} steps, {} {}s in {}: {} {}s/s, {:.1f} ms a step (median)\n",
+  fmt::print("{} {:.0f} steps, {} {}s in {}: {} {}s/s, {:.1f} ms per step (median)\n",
              training.rank().trainer().stopped_early() ? "stopped after" : "trained", steps,
              actors::format_count(tokens), run.job.item, actors::format_duration(seconds),
              actors::format_count(tokens / seconds), run.job.item, 1e3 * reporter.median_step_seconds());
@@ -48,17 +47,17 @@ void say_prediction(const RankRun& run, actors::TrainerOptions options, Training
 }
 
 void say_gpu(Training& training, const NcclSession& nccl) {
-  // More than as it connected: some buffers wait for the first collective that needs them.
+  // More than at connect(): NCCL allocates some buffers at the first collective that needs them.
   if (nccl.chosen()) fmt::print("{}\n", nccl_memory_line(nccl.taken_bytes()));
   if (const runtime::GraphStats graph_stats = training.rank().context().compute.stream().graph_stats();
       graph_stats.kept > 0) {
-    fmt::print("CUDA graphs of rank 0: {} kept, {} of {} calls of blocks were one of them\n", graph_stats.kept,
+    fmt::print("CUDA graphs of rank 0: {} recorded, replayed for {} of {} block calls\n", graph_stats.kept,
                graph_stats.replayed, graph_stats.replayed + graph_stats.queued);
   } else if (!graph_stats.refused.empty()) {
-    fmt::print("no CUDA graphs on rank 0, since {}\n", graph_stats.refused);
+    fmt::print("no CUDA graphs on rank 0: {}\n", graph_stats.refused);
   }
   if (const std::size_t bytes = training.staging_bytes(); bytes > 0)
-    fmt::print("messages of rank 0 took {} of pinned memory\n", runtime::format_bytes(bytes));
+    fmt::print("pinned memory for messages of rank 0: {}\n", runtime::format_bytes(bytes));
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ void say_files(const RankRun& run, const actors::Rank& rank) {
   if (!run.speaks() || tier.empty()) return;
   fmt::print("files: {}\n", tier);
   if (cleared > 0)
-    fmt::print("cleared there: {} folder{} that dead jobs had left\n", cleared, cleared > 1 ? "s" : "");
+    fmt::print("cleared: {} folder{} left by jobs that ended early\n", cleared, cleared > 1 ? "s" : "");
   fmt::print("\n");
   std::fflush(stdout);
 }

@@ -1,5 +1,5 @@
-// What a run tells people beside its steps: where its files are before it, what it did after it. Loop thread only,
-// while the loop does not run.
+// Console output of a run before and after its steps: file locations, final summary. Loop thread only, while the loop
+// does not run.
 #pragma once
 
 #include "apps/train/nccl_session.hpp"
@@ -9,15 +9,15 @@
 
 namespace ranvier::apps {
 
-/// All ranks call it: where states live in files, and what dead jobs had left there.
+/// Called by all ranks. Prints on rank 0 where states are stored in files, and the leftovers that were deleted there.
 void say_files(const RankRun& run, const actors::Rank& rank);
 
-/// On rank 0, after the training: its tables and its sums, where its outputs are, and warnings on stderr for those
-/// that were lost. `profile`: what the run is compared with.
+/// Prints the final summary: bottleneck, tables, totals, prediction and output paths. Rank 0, after execute().
+/// `profile`: basis of the prediction.
 void print_summary(const RankRun& run, const actors::TrainerOptions& options, Training& training,
                    const NcclSession& nccl, const ProfileOfRun& profile);
 
-/// On rank 0, after a run that is gone on with as well: where --trace is, or why it is not.
+/// Prints the path of the trace, if one was written. Rank 0, also before the process resumes from a checkpoint.
 void say_trace(const Training& training);
 
 }  // namespace ranvier::apps

@@ -37,7 +37,7 @@ std::string to_string(const StepClock::Expectation& expectation) {
   const double left = *usual - seconds;
   if (left >= 1) return fmt::format("in about {:.2g} s", left);
   if (seconds < 2 * *usual + 1) return "within about a second";
-  return fmt::format("which has taken {:.2g} s where others took {:.2g} s", seconds, *usual);
+  return fmt::format("which has taken {:.2g} s (median step: {:.2g} s)", seconds, *usual);
 }
 
 }  // namespace ranvier::apps

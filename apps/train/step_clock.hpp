@@ -1,4 +1,4 @@
-// How long the steps of a run take, for somebody who waits for one. Any thread.
+// Durations of recent steps and remaining time of the current one. Any thread.
 #pragma once
 
 #include <chrono>
@@ -15,15 +15,15 @@ class StepClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// The step after those that are done begins.
+  /// Starts step `done` + 1.
   void start(std::int64_t done = 0, Clock::time_point now = Clock::now());
-  /// That step is done, and the next one begins.
+  /// Ends `step` and starts the next one.
   void done(std::int64_t step, Clock::time_point now = Clock::now());
 
   struct Expectation {
-    std::int64_t step = 1;                ///< that is under way
-    double seconds = 0;                   ///< since it began
-    std::optional<double> usual_seconds;  ///< the median of the last steps; none: none was done
+    std::int64_t step = 1;                ///< current step
+    double seconds = 0;                   ///< seconds since its start
+    std::optional<double> usual_seconds;  ///< median of the last 16 steps; nullopt before the first
   };
   [[nodiscard]] Expectation expectation(Clock::time_point now = Clock::now()) const;
 
@@ -33,10 +33,10 @@ class StepClock {
   mutable std::mutex mutex_;
   std::int64_t step_ = 1;
   Clock::time_point began_ = Clock::now();
-  std::vector<double> seconds_;  // of the last steps, oldest first
+  std::vector<double> seconds_;  // last steps, oldest first
 };
 
-/// "in about 12 s", "which has taken 70 s where others took 3.2 s".
+/// "in about 12 s", "which has taken 70 s (median step: 3.2 s)".
 [[nodiscard]] std::string to_string(const StepClock::Expectation& expectation);
 
 }  // namespace ranvier::apps

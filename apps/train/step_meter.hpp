@@ -1,6 +1,5 @@
-// What a usual step takes of one rank: medians over steps, so that what comes beside some of them (evaluations,
-// checkpoints, samples of text) does not count. The first step is left out, as no optimizer's step comes before it.
-// Loop thread only.
+// Medians of a rank's time and traffic per step. They exclude evaluations, checkpoints and text samples, which only some
+// steps have. The first step is not counted: no optimizer update precedes it. Loop thread only.
 #pragma once
 
 #include "actors/watch/recent_median.hpp"
@@ -19,18 +18,18 @@ class StepMeter {
  public:
   struct UsualStep {
     double seconds = 0;
-    double busy_seconds = 0;                   ///< of passes and the optimizer
-    double bytes_intra = 0, bytes_inter = 0;   ///< sent to other ranks of this node, and of others
-    double bytes_read = 0, bytes_written = 0;  ///< of files that hold states
-    std::size_t steps = 0;                     ///< that were measured
+    double busy_seconds = 0;                   ///< time of passes and optimizer
+    double bytes_intra = 0, bytes_inter = 0;   ///< bytes sent inside the node, to other nodes
+    double bytes_read = 0, bytes_written = 0;  ///< bytes of state files
+    std::size_t steps = 0;                     ///< number of measured steps
   };
 
-  /// `nodes`: of every rank. They outlive it.
+  /// `nodes`: node of every rank; outlives this object.
   StepMeter(int rank, std::span<const int> nodes) : rank_(rank), nodes_(nodes) {}
 
-  /// A step has ended. `sent`: bytes to each rank so far; `files`: bytes of files so far.
+  /// Records the end of a step. `sent`: bytes to each rank since the start; `files`: file bytes since the start.
   void step(const runtime::Trace& trace, std::span<const std::uint64_t> sent, const offload::FileBytes& files);
-  /// `steps` is 0 where there was none but the first.
+  /// `steps` is 0 if only the first step ran.
   [[nodiscard]] UsualStep usual() const;
 
  private:
@@ -39,7 +38,7 @@ class StepMeter {
   int rank_;
   std::span<const int> nodes_;
   std::size_t ended_ = 0;
-  std::array<double, figures> last_{};  // since the beginning
+  std::array<double, figures> last_{};  // totals since the start
   std::array<actors::RecentMedian, figures> usual_;
 };
 

@@ -24,7 +24,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Of a run that reads none.
+/// Source of a run that reads no samples.
 class NoSamples final : public models::SampleSource {
  public:
   explicit NoSamples(int length) : length_(length) {}
@@ -35,14 +35,14 @@ class NoSamples final : public models::SampleSource {
   }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
-  void read_targets(std::int64_t, int, std::byte*) const override { expect(false, "there are no samples to read"); }
+  void read_inputs(std::int64_t, int, std::byte*) const override { expect(false, "no samples to read"); }
+  void read_targets(std::int64_t, int, std::byte*) const override { expect(false, "no samples to read"); }
 
  private:
   int length_;
 };
 
-/// What masks samples of tokens, and which tokens are never found.
+/// Mask token, probability and special tokens, which are never masked.
 models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   const int vocab_size = options.model.size(models::Size::vocab_size);
   models::MaskingOptions masking{.probability = options.data.mlm_probability,
@@ -56,16 +56,14 @@ models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   auto mask = options.data.mask_token ? options.data.mask_token : special.mask;
   if (!mask && bytes && job.tokenizer->size() < vocab_size) mask = job.tokenizer->size();
   if (!mask)
-    fail(ErrorCode::usage,
-         "--mask-token is missing: {}, and --model {} learns to find masked tokens: give its number{}",
+    fail(ErrorCode::usage, "--mask-token is missing: {}, and --model {} needs one; add --mask-token N{}",
          bytes           ? "all tokens of the model are bytes"
          : job.tokenizer ? "the tokenizer has no mask token"
                          : "the data are tokens",
          options.model.name,
-         bytes ? ", and a larger --vocab-size"
-         : job.tokenizer
-             ? ""
-             : ", such as 103 of bert-base-uncased and 50264 of roberta-base, or their --tokenizer PATH");
+         bytes           ? ", and a larger --vocab-size"
+         : job.tokenizer ? ""
+                         : " (103 for bert-base-uncased, 50264 for roberta-base), or --tokenizer PATH");
   if (*mask >= vocab_size)
     fail(ErrorCode::usage,
          "the mask token {} is not in the model's vocabulary of {} tokens; use another --mask-token", *mask,
@@ -74,7 +72,7 @@ models::MaskingOptions masking(const TrainOptions& options, const Job& job) {
   return masking;
 }
 
-/// Only of a GPT-2 do the tensors say enough; flags may say the sizes of another model.
+/// Throws if config.json is missing and needed: only GPT-2's sizes follow from its tensors.
 void expect_configuration(const TrainOptions& options) {
   const std::string& from = options.run.init_from;
   if (from.empty() || !initial_config(options).empty() ||
@@ -84,8 +82,7 @@ void expect_configuration(const TrainOptions& options) {
   if (weights.find("wte.weight") == nullptr)
     fail(ErrorCode::data,
          "config.json is missing in the folder of {}, whose tensors are not a GPT-2's; copy the model's "
-         "config.json there, or "
-         "add --model with the model's family and sizes",
+         "config.json there, or add --model with the model's family and sizes",
          weights.path().string());
 }
 
@@ -101,7 +98,7 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
   if (path.empty()) {
     if (options.run.request == Request::dry_run) return job;
     fail(ErrorCode::usage,
-         "--data is missing: give binary files of CIFAR-10 or CIFAR-100, one or a folder of them, or {}",
+         "--data is missing; use --data with a CIFAR-10 or CIFAR-100 binary file, a folder of them, or {}",
          models::synthetic_images);
   }
   models::ImageDataOptions images{.path = path,
@@ -113,7 +110,7 @@ Job make_image_job(const TrainOptions& options, const models::ModelSizes& model)
   if (options.data.augment) images.augment_seed = options.trainer.seed;
   models::ImageData data = models::open_image_data(images);
   job.data = fmt::format("data: {} images of {} × {}", data.images, size, size);
-  if (data.validation) job.data += fmt::format(", of which {} are kept for validation", data.validation->samples());
+  if (data.validation) job.data += fmt::format(", {} of them for validation", data.validation->samples());
   job.files = std::move(data.files);
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
@@ -155,12 +152,13 @@ Job make_job(const TrainOptions& options) {
     job.questions = std::make_shared<const models::QuestionFile>(options.data.hellaswag, vocab_size);
   if (options.data.data.empty()) {
     if (options.run.request == Request::dry_run) return job;
-    if (options.data.eval_only && job.questions) {  // its questions are all that is read
+    if (options.data.eval_only && job.questions) {  // reads only the questions
       job.source = std::make_unique<NoSamples>(length);
       return job;
     }
     fail(ErrorCode::usage,
-         "--data is missing: give a text file, a folder of text files or a token file, or several with weights");
+         "--data is missing; use --data with a text file, a folder of text files, a token file, or several with "
+         "weights");
   }
   models::TextDataOptions text{
       .tokenizer = options.data.gpt2,
@@ -183,14 +181,13 @@ Job make_job(const TrainOptions& options) {
   if (auto paths = models::parse_weighted_paths(options.data.data); paths.size() > 1) {
     text.mixture = std::move(paths);
   } else {
-    text.path = paths.front().path;  // one with a weight has all of it
+    text.path = paths.front().path;  // the weight of a single path has no effect
   }
   models::TextData data = models::open_text_data(text);
   job.data = data_report(data, options, job.tokenizer.get());
   if (job.tokenizer && job.tokenizer->size() > vocab_size)
-    job.data +=
-        fmt::format("\nthe tokenizer {} has {} tokens and the model knows {}; the data have none of the others",
-                    options.data.gpt2, job.tokenizer->size(), vocab_size);
+    job.data += fmt::format("\nthe tokenizer {} has {} tokens and the model {}; the data have none of the others",
+                            options.data.gpt2, job.tokenizer->size(), vocab_size);
   job.files.insert(job.files.end(), data.files.begin(), data.files.end());
   job.source = std::move(data.training);
   job.validation = std::move(data.validation);
@@ -201,14 +198,14 @@ Job make_job(const TrainOptions& options) {
     job.source = std::make_unique<models::MaskedSource>(std::move(job.source), masks);
     const std::int64_t found = job.source->losses_per_sample();
     job.data += options.data.documents == models::Documents::pad
-                    ? fmt::format("\nof each sample's tokens {:.3g}% are to be found, {} at most",
+                    ? fmt::format("\nmasked per sample: {:.3g}% of its tokens, at most {}",
                                   100 * options.data.mlm_probability, found)
-                    : fmt::format("\nof each sample {} of {} tokens are to be found", found, length);
-    job.data += fmt::format("; the mask is token {}", mask);
+                    : fmt::format("\nmasked per sample: {} of {} tokens", found, length);
+    job.data += fmt::format("; mask token: {}", mask);
     masks.validation = true;
     if (job.validation)
       job.validation = std::make_unique<models::MaskedSource>(std::move(job.validation), std::move(masks));
-    return job;  // no loss of a token says how well a text of so many bytes is known
+    return job;  // losses of masked tokens give no bits per byte
   }
   if (models::tells_classes(model)) return job;
   if (options.data.tokenizer == Tokenizer::bytes) {

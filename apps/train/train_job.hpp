@@ -1,4 +1,4 @@
-// What the flags of ranvier-train train: the model, its samples and what reads them. Any thread.
+// Builds the job of ranvier-train from its flags: model, samples, tokenizer, files. Any thread.
 #pragma once
 
 #include "apps/train/job.hpp"
@@ -6,8 +6,8 @@
 
 namespace ranvier::apps {
 
-/// The same on every rank. A dry run needs no data, and then has no source of samples. Throws ErrorCode::usage for
-/// flags that name no model, or data that do not go with it, and what opening the data throws.
+/// The same job on every rank. Without --data a dry run has no samples. Throws ErrorCode::usage if the data do not suit
+/// the model, and errors of opening the data.
 [[nodiscard]] Job make_job(const TrainOptions& options);
 
 }  // namespace ranvier::apps

@@ -29,7 +29,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// While the loop turns, whoever watches what blocks knows that it does.
+/// Reports progress to the startup watchdog while the loop runs.
 class TurningLoop {
  public:
   TurningLoop(runtime::EventLoop& loop, runtime::StartupWatchdog& watch, runtime::Duration timeout)
@@ -54,7 +54,7 @@ class TurningLoop {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
-/// What handlers read while the loop loads, piece by piece: nobody else knows that they are at work.
+/// Progress of loading for the loop's stall detection: number of parts that handlers have read.
 class LoadedPieces final : public runtime::ProgressSource {
  public:
   explicit LoadedPieces(const runtime::StartupWatchdog& watch) : watch_(watch) {}
@@ -65,10 +65,10 @@ class LoadedPieces final : public runtime::ProgressSource {
   const runtime::StartupWatchdog& watch_;
 };
 
-/// Limit for all ranks together, 128 bytes each: rank 0 holds the spans, and a viewer has to open them.
+/// Limit over all ranks, 128 bytes per span: rank 0 holds them in memory, and a viewer must open them.
 constexpr std::size_t max_trace_spans = std::size_t{4} << 20;
 
-/// Timeouts; beyond those of a tier's files, which are to be named themselves.
+/// In timeouts; longer than for a tier's files, whose own error should come first.
 constexpr int loading_patience = 4;
 
 }  // namespace
@@ -106,11 +106,11 @@ std::optional<Error> Training::load() {
       rank_->resume(watched_source_.emplace(*source_, reader->path().string(), run_.watch, faulty));
     } else {
       const std::string& from = run_.options.run.init_from;
-      run_.watch.about(from.empty() ? "the first weights" : from);
+      run_.watch.about(from.empty() ? "the initial weights" : from);
       rank_->load_weights(watched(first_weights(run_.options, run_.job.architecture),
                                   from.empty() ? "--seed" : from, run_.watch, faulty));
     }
-    // A tier's disk may hang. Nobody waits for messages yet, and the loop stands still while it reads.
+    // A tier's disk may hang. No messages are pending yet, and the loop blocks while it reads.
     const TurningLoop turning(run_.loop, run_.watch, run_.timeout());
     const actors::Watchdog watchdog(run_.loop, run_.transport, rank_->context().trace,
                                     {.timeout = run_.timeout(),
@@ -268,7 +268,7 @@ void Training::execute(const actors::PeakRates& peak) {
   rank_->start(hooks());
   run_.loop.run();
   watchdog.leave_loop();
-  run_.watch.does("ends: files and the terminal take the rest", output_patience);
+  run_.watch.does("ends: waits for files and the terminal", output_patience);
   files_.finish();
   reports_->synchronize();
   rank_watch_ = nullptr;
@@ -350,8 +350,8 @@ std::string Training::expected_end() const {
   std::string saves = folder.empty() ? "" : "takes a checkpoint in " + folder;
   if (!save.empty())
     saves += (saves.empty() ? "saves to " : ", saves to ") + saved_path(run_.options, run_.job).string();
-  if (over_) return fmt::format("the training is over, and the run {}", saves.empty() ? "ends" : saves);
-  if (saves.empty()) saves = "nothing is saved, as there is neither --checkpoint nor --save";
+  if (over_) return fmt::format("training is done, and the run {}", saves.empty() ? "ends" : saves);
+  if (saves.empty()) saves = "nothing is saved (no --checkpoint, no --save)";
   if (const auto& trainer = rank_->trainer(); trainer.between_steps())
     return fmt::format("the run ends after step {}, which is done, and {}", trainer.step(), saves);
   const StepClock::Expectation step = step_clock_.expectation();

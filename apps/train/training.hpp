@@ -1,5 +1,5 @@
-// The training of one rank, from its actors to the end of the last save: what is built once everything is planned
-// and chosen, what watches it while the loop runs, and what it tells. Loop thread only.
+// Training of one rank: actors, loading, the loop with its watchdog, reports, saves and outputs. Built after the plan and
+// the choice of kernels and collectives. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_files.hpp"
@@ -35,63 +35,62 @@ namespace ranvier::apps {
 
 class Training {
  public:
-  /// Allocates what this rank's plan says. All outlive it.
+  /// Allocates this rank's planned memory. All arguments outlive it.
   Training(const RankRun& run, const JobPlan& plan, Devices& devices, NcclSession& nccl, ResumePoint& resume_point);
   ~Training();
 
-  /// Fills what the training begins with or goes on from, of this rank; blocks. Returns how the checkpoint is damaged,
-  /// where another one may be loaded instead.
+  /// Loads this rank's states from the checkpoint or the initial weights; blocks. Returns the error of a damaged
+  /// checkpoint if another one may be loaded instead.
   [[nodiscard]] std::optional<Error> load();
-  // Once all ranks have loaded.
-  /// Takes the memory and files of checkpoints.
+  // After load() on all ranks.
+  /// Allocates memory and files of checkpoints.
   void prepare_checkpoints();
-  /// Opens what the run writes; metrics of a training that goes on lose the steps that are done again. Nothing may
-  /// refuse the run afterwards.
+  /// Opens the outputs. A resumed run drops metrics of steps that it repeats, so nothing may refuse the run afterwards.
   void open_outputs();
 
-  /// Trains or evaluates, saves, and gathers the totals of all ranks on rank 0. Throws Error on the rank that fails;
-  /// memory that messages, files and devices may still use stays until this object is destroyed.
+  /// Trains or evaluates, saves, and gathers totals on rank 0. Throws Error on the rank that fails. Memory that messages,
+  /// files and devices may still use stays allocated until destruction.
   void execute(const actors::PeakRates& peak);
 
   [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }
-  /// What this rank writes of each checkpoint; 0: none are taken.
+  /// Bytes per checkpoint of this rank; 0: no checkpoints.
   [[nodiscard]] std::uint64_t checkpoint_bytes() const { return checkpoints_ ? checkpoints_->file_bytes() : 0; }
 
-  /// On rank 0, on the loop: ends the run after its step as a signal would, and says `why`.
+  /// Ends the run after the current step, like a signal, and prints `why`. Rank 0.
   void stop(const std::string& why);
 
   // After execute().
-  /// Whether checkpoints to go on from became whole; false but on rank 0.
+  /// Whether a checkpoint was completed; always false on other ranks than 0.
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
-  /// Null but on rank 0.
+  /// Null except on rank 0.
   [[nodiscard]] actors::Reporter* reporter() noexcept { return reporter_ ? &*reporter_ : nullptr; }
-  /// Of steps; empty but on rank 0.
+  /// Loss per step; empty except on rank 0.
   [[nodiscard]] const Series& losses() const noexcept { return losses_; }
   [[nodiscard]] const std::vector<RankTotals>& totals() const noexcept { return totals_; }
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
-  /// Pinned memory that messages went by.
+  /// Bytes of pinned memory for staged messages.
   [[nodiscard]] std::size_t staging_bytes() const { return staged_ ? staged_->staging_bytes() : 0; }
-  /// Path of the trace that was written; empty: none was.
+  /// Path of the written trace; empty: none.
   [[nodiscard]] const std::string& trace() const noexcept { return trace_; }
-  /// Last attempt to write what the disk refused of metrics and event files; adds those that stay incomplete to the
-  /// run's missing outputs. Blocks for up to --timeout each.
+  /// Retries records of metrics and event files that a full disk refused; adds incomplete files to the run's missing
+  /// outputs. Blocks for at most --timeout per file.
   void finish_outputs();
 
  private:
   void make_reporter();
-  /// Where records go beside --metrics; null: nowhere.
+  /// Second sink of records besides --metrics; may be null.
   [[nodiscard]] std::function<void(std::string_view)> records();
   /// All flags with their values.
   [[nodiscard]] std::string configuration_json() const;
   [[nodiscard]] RankWatch::Options watching(const actors::Watchdog& watchdog);
-  /// As --save-every asks for.
+  /// Starts the saves of --save-every.
   void save_weights_of_steps();
   [[nodiscard]] actors::TrainerHooks hooks();
-  /// When the run will have ended if it is asked to now, and what it saves. Loop thread only.
+  /// Text: when the run ends if it is stopped now, and its saves. Loop thread only.
   [[nodiscard]] std::string expected_end() const;
-  /// Hands `what` to the reports' stream: on rank 0, about the run, nobody waits for it.
+  /// Runs `what` on the stream of reports without waiting. Rank 0 only; no effect on other ranks.
   void report(std::function<void()> what);
-  /// On rank 0, where somebody watches.
+  /// Sets the phase on the live page, if there is one.
   void say_phase(std::string phase);
   void trained();
   void saved();
@@ -102,9 +101,9 @@ class Training {
   Devices& devices_;
   NcclSession& nccl_;
   ResumePoint& resume_point_;
-  std::optional<runtime::StagedTransport> staged_;  // where MPI does not reach the GPU's memory
-  std::optional<actors::CheckpointSource> source_;  // while it loads
-  std::optional<WatchedSource> watched_source_;     // likewise
+  std::optional<runtime::StagedTransport> staged_;  // if MPI cannot access GPU memory
+  std::optional<actors::CheckpointSource> source_;  // during load()
+  std::optional<WatchedSource> watched_source_;     // during load()
   std::optional<actors::CheckpointFiles> checkpoints_;
   std::optional<actors::Rank> rank_;
   std::optional<EventFile> event_file_;       // on rank 0, with --tensorboard
@@ -112,10 +111,10 @@ class Training {
   std::optional<WeightTarget> weights_of_steps_;
   std::optional<WeightSaving> saving_;
   RankWatch* rank_watch_ = nullptr;           // while the loop runs, with --serve
-  BackgroundWriter files_;                    // both end before what they write with
-  Series losses_{4096};                       // for a curve at the end
-  std::atomic<bool> snapshot_waits_ = false;  // for the reports' stream
-  std::unique_ptr<runtime::Stream> reports_;  // whoever does not read the output holds up no file
+  BackgroundWriter files_;                    // destroyed before its devices
+  Series losses_{4096};                       // for the curve of the final summary
+  std::atomic<bool> snapshot_waits_ = false;  // a snapshot waits for the stream of reports
+  std::unique_ptr<runtime::Stream> reports_;  // own stream: a blocked terminal delays no file
   StepClock step_clock_;
   StepMeter step_meter_;
   std::atomic<bool> over_ = false;  // all steps are trained

@@ -311,8 +311,8 @@ TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is wr
 
 TEST_CASE_FIXTURE(Fixture, "a model that the machine has no memory for is refused with the reason first") {
   const Outcome outcome = run(2, small_run(text, {"--hidden", "65536", "--layers", "96"}), limit);
-  ::check_refused(outcome, {"2 ranks of this machine would take", "may be taken: the "});
-  CHECK(outcome.output.find("what helps: --optimizer-tier nvme") > outcome.output.find("may be taken"));
+  ::check_refused(outcome, {"needed by its 2 ranks", "available: the "});
+  CHECK(outcome.output.find("use one of: --optimizer-tier nvme") > outcome.output.find("available: "));
 }
 
 TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and what would help") {

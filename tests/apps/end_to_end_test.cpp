@@ -370,7 +370,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flag
   INFO(outcome.output);
   CHECK(outcome.status == 1);
   CHECK(outcome.output.find("does not fit") != std::string::npos);
-  CHECK(outcome.output.find("would fit with") != std::string::npos);
+  CHECK(outcome.output.find("makes it fit") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks with different memory gather equally far ahead, as far as the smallest allows") {
@@ -513,7 +513,7 @@ TEST_CASE_FIXTURE(Fixture, "what a rank reads from its own files is told from wh
   const auto [said, alone] = traced(1, {"--offload", "infinity-nvme"});
   CHECK(alone.find(R"("cat":"load")") != std::string::npos);
   CHECK(alone.find(R"("cat":"gather")") == std::string::npos);
-  CHECK(said.find("  for files  ") != std::string::npos);
+  CHECK(said.find("  file wait  ") != std::string::npos);
   const auto [said_of_both, both] = traced(2, {"--optimizer-tier", "nvme", "--shard", "zero3"});
   CHECK(both.find(R"("cat":"load")") != std::string::npos);
   CHECK(both.find(R"("cat":"gather")") != std::string::npos);

@@ -369,7 +369,7 @@ TEST_CASE_FIXTURE(Fixture, "what a killed job leaves is cleared by the next star
   const Outcome next = run(2, small_run(text, {"--optimizer-tier", "nvme", "--nvme", disk}), 60s);
   INFO(next.output);
   CHECK(next.status == 0);
-  CHECK(next.output.find("cleared there: 2 folders that dead jobs had left") != std::string::npos);
+  CHECK(next.output.find("cleared: 2 folders") != std::string::npos);
   const int before = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(living.wait_for_lines(metrics, before + 2, 20s));
   for (const fs::path& states : of_living) CHECK(fs::exists(states));

@@ -51,7 +51,7 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
   const FitResult exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
   CHECK(says(exactly, "fits"));
-  CHECK_FALSE(says(exactly, "would fit"));
+  CHECK_FALSE(says(exactly, "makes it fit"));
   const FitResult short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
   CHECK_FALSE(short_of_one.fits);
   CHECK(says(short_of_one, "does not fit"));
@@ -60,7 +60,7 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
 TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
   const FitResult verdict = SizedJob({1, 2}).in({});
   CHECK(verdict.fits);
-  CHECK(says(verdict, "--device-memory says"));  // a GPU's
+  CHECK(says(verdict, "unknown; set --device-memory"));  // a GPU's
 }
 
 TEST_CASE("flags that make a job fit were planned with: given, they do") {
@@ -68,7 +68,7 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
   const std::size_t capacity = job.device_bytes() * 3 / 5;
   const FitResult verdict = job.in({.device_bytes = capacity});
   CHECK_FALSE(verdict.fits);
-  CHECK(says(verdict, "would fit with any of these"));
+  CHECK(says(verdict, "any one of these makes it fit"));
   REQUIRE(says(verdict, "--shard zero3"));
   job.options.sharding = collectives::parse_sharding("zero3");
   CHECK(job.in({.device_bytes = capacity}).fits);
@@ -93,9 +93,9 @@ TEST_CASE("weights that --save writes need their disk, beside states in files wh
   CHECK(says(fits, "weights of --save"));
   const FitResult full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
   CHECK_FALSE(full.fits);
-  CHECK(says(full, "make room for 2.0 MiB more where --save writes, or save on another disk"));
-  CHECK_FALSE(says(full, "would fit"));  // no flag makes weights smaller
-  CHECK(says(job.in({.saved_bytes = 5 * MiB}), "(what there is is not known)"));
+  CHECK(says(full, "free 2.0 MiB more on the disk of --save"));
+  CHECK_FALSE(says(full, "it fit"));  // no flag makes weights smaller
+  CHECK(says(job.in({.saved_bytes = 5 * MiB}), "(available unknown)"));
 
   job.options.tiers.optimizer = actors::TierKind::nvme;
   const std::size_t files =

@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(Images,
                        "--save", file("saved"), "--augment", "on", "--overwrite"});
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
-    CHECK(has(outcome, "data: 40 images of 32 × 32, of which 10 are kept for validation"));
+    CHECK(has(outcome, "data: 40 images of 32 × 32, 10 of them for validation"));
     CHECK(has(outcome, "images/s"));
     CHECK_FALSE(has(outcome, "perplexity"));
     if (losses.empty()) losses = metric(metrics, "loss");

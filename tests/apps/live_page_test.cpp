@@ -261,7 +261,7 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
   Browser browser(file("browser"));
   browser.look_like(1400, 1900);
   const std::vector<Case> cases{
-      {SIGKILL, "killed", "20", {"rank 3 (stage 1, row 1) is gone: its process was killed"}},
+      {SIGKILL, "killed", "20", {"rank 3 (stage 1, row 1) exited without an error message"}},
       {SIGSTOP, "silent", "3", {"rank 3 (stage 1, row 1) does not answer", "--timeout 3"}}};
   for (const Case& one : cases) {
     CAPTURE(one.name);

@@ -59,7 +59,7 @@ TEST_CASE("what auto chose is kept where rows lie as before, and where they do n
   CHECK(column_change(before, now, {}).line.empty());
   now.algorithms[2].all_reduce = "ring";
   CHECK(column_change(before, now, {}).keeps);
-  CHECK(column_change(before, now, {}).line.find("to the bit") != std::string::npos);
+  CHECK(column_change(before, now, {}).line.find("bit-identical") != std::string::npos);
   CHECK(!column_change(before, now, {.all_reduce = "ring"}).keeps);  // the flag says it
   now.nodes = {0, 1, 0, 1};
   CHECK(!column_change(before, now, {}).keeps);

@@ -162,7 +162,7 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
   constexpr std::uint64_t psi_trained = L * 2 * R * 2 * C;                            // of q_proj and v_proj
   CHECK(table.architecture.trained_parameters() == psi_trained);
   CHECK(table.architecture.parameters() == psi + psi_trained);
-  CHECK(table.text.find("of 65.3G parameters (Ψ) 21M are trained (Ψ′)") != std::string::npos);
+  CHECK(table.text.find("65.3G parameters (Ψ); 21M of them are trained (Ψ′)") != std::string::npos);
   const auto cells = table.line("GNN");
   REQUIRE(cells.size() == 14);
   CHECK(cells[1] == runtime::format_bytes(2 * psi / N));
@@ -204,7 +204,7 @@ TEST_CASE("its base over all rows and its adapters whole: 2 (Ψ − Ψ′) / 8 a
   CHECK(every_time.line("zero3")[9] == bytes((N - 1) * 2 * base));
   CHECK(cells[11] == bytes(2 * (N - 1) * 4 * adapters));
   CHECK(table.text.find("\n* zero3 ") != std::string::npos);
-  CHECK(table.text.find("sharding zero3, of what is trained ddp: ") != std::string::npos);
+  CHECK(table.text.find("sharding zero3, trained parameters ddp: ") != std::string::npos);
 
   // Of what is trained otherwise, and of the base.
   CHECK(table.line("ddp", "shard-trained") == [&] {

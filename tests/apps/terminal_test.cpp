@@ -50,8 +50,7 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string output = said({}, {"--g-inter", "2"});
   CHECK(!has(output, "\033"));
   CHECK(steps_with_lines(output) == std::vector{1, 2, 3, 4});
-  const auto limit = output.find("\nlimited by "),
-             table = output.find("\nshare of the time that each rank computed");
+  const auto limit = output.find("\nbottleneck: "), table = output.find("\nshare of the time per rank");
   REQUIRE(limit != std::string::npos);
   REQUIRE(table != std::string::npos);
   CHECK(limit < table);
@@ -83,6 +82,6 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string quiet = said({}, {"--quiet", "--checkpoint", checkpoints});
   CHECK(steps_with_lines(quiet).empty());
   CHECK(!has(quiet, "grid: "));
-  for (const char* words : {"validation loss", "checkpoint: ", "limited by ", "trained 4 steps"})
+  for (const char* words : {"validation loss", "checkpoint: ", "bottleneck: ", "trained 4 steps"})
     CHECK(has(quiet, words));
 }

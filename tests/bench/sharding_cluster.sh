@@ -41,7 +41,7 @@ out() { sed -n 's/.*"bytes_out": \([0-9]*\).*/\1/p' "$1"; }  # of each host
 planned() {
   awk -v shard="$1" '
     BEGIN { unit["B"] = 1; unit["KiB"] = 1024; unit["MiB"] = 1048576; unit["GiB"] = 1073741824 }
-    /held by a rank/ { table = 1 }
+    /stored per rank/ { table = 1 }
     table && ($1 == shard || ($1 == "*" && $2 == shard)) {
       for (i = $1 == "*" ? 3 : 2; i <= NF; ++i) {
         if ($(i + 1) in unit) { value[++n] = $i * unit[$(i + 1)]; ++i } else value[++n] = 0

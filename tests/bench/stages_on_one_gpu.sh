@@ -40,7 +40,7 @@ same=$(cmp -s <(value loss "$folder/fp32.1") <(value loss "$folder/fp32.2") && e
 awk -v one="$(median "$folder/1.seconds")" -v two="$(median "$folder/2.seconds")" -v tokens=$((batch * length)) \
   -v same="$same" -v p2p="$p2p" '
   /^ *rank +stage/ { for (i = 1; i <= NF; ++i) column[$i] = i; inside = 1; next }
-  inside && $1 ~ /^[0-9]+$/ { waited[$1] = $column["waited"]; sending[$1] = $column["sending"]; next }
+  inside && $1 ~ /^[0-9]+$/ { waited[$1] = $column["waiting"]; sending[$1] = $column["sending"]; next }
   { inside = 0 }
   END {
     printf "{\"bench\": \"stages_on_one_gpu\", \"p2p\": \"%s\", \"tokens_a_step\": %d, \"seconds_one_rank\": %.4f, ", p2p, tokens, one

@@ -273,8 +273,9 @@ TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI s
     flags.insert(flags.end(), more.begin(), more.end());
     return run(2, small_run(text, flags), 120s, {{"RANVIER_EMULATED_MPI", mpi}}).output;
   };
-  const std::string staged = "messages: staged through pinned memory", used = "of pinned memory";
-  const std::string direct = "messages: MPI reaches the GPUs' memory itself";
+  const std::string staged = "messages: staged through pinned memory",
+                    used = "pinned memory for messages of rank 0";
+  const std::string direct = "messages: direct from GPU memory";
   const std::string by_itself = output({}, "any");
   CAPTURE(by_itself);
   CHECK(by_itself.find(direct) != std::string::npos);
@@ -283,8 +284,8 @@ TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI s
   CAPTURE(by_host);
   CHECK(by_host.find(staged) != std::string::npos);
   CHECK(by_host.find(used) != std::string::npos);
-  CHECK(output({"--p2p", "direct"}, "host")
-            .find("--p2p direct, but MPI does not reach a GPU's memory on every rank") != std::string::npos);
+  CHECK(output({"--p2p", "direct"}, "host").find("--p2p direct needs a CUDA-aware MPI on every rank") !=
+        std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "MPI and NCCL are never both let at a GPU's memory") {

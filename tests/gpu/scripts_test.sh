@@ -83,7 +83,7 @@ cat >"$folder/recorded/figures.jsonl" <<'END'
 {"bench": "sizes_on_one_gpu", "model": "gpt2-small", "flags": "--device-memory 64MiB", "microbatches": 8, "tokens_per_second": 500000.0, "tflops": 430.0, "mfu": 0.435, "measured_mfu": 0.551, "planned_bytes": 13421772800, "measured_bytes": 14495514624, "start_seconds": 6.5}
 {"bench": "sizes_on_one_gpu", "model": "1.5B", "flags": "--attention-backward fast", "microbatches": 8, "tokens_per_second": 45000.0, "tflops": 480.0, "mfu": 0.485, "measured_mfu": null, "planned_bytes": 13421772800, "measured_bytes": null, "start_seconds": 6.5}
 {"bench": "sizes_on_one_gpu", "model": "774M", "flags": "", "failed": "ranvier-train: error: out of memory"}
-{"bench": "sizes_on_one_gpu", "model": "7B", "flags": "", "left_out": "the device of a rank 122.1 GiB of 78.0 GiB does not fit"}
+{"bench": "sizes_on_one_gpu", "model": "7B", "flags": "", "left_out": "device memory per rank 122.1 GiB of 78.0 GiB does not fit"}
 {"bench": "optimizer_on_host_gpu", "model": "3B", "step_at": "host", "flags": "", "tokens_per_step": 131072, "tokens_per_second": 21000.5, "seconds": 6.2, "seconds_without_optimizer": 6.0, "device_bytes": 13421772800, "measured_bytes": 14495514624}
 {"bench": "compare_losses", "who": "ranvier cuda", "precision": "fp32", "worst_relative_difference": 3e-4, "within": false}
 {"bench": "compare_pytorch_gpu_run", "case": "774M-bf16", "who": "padded", "tokens_per_second": 70000.0}
@@ -102,7 +102,7 @@ gpt2-small +8 +500,000 +430.0 +43.5% +55.1% +13.5 +12.5 +6.5
 1.5B --attention-backward fast +8 +45,000 +480.0 +48.5% +– +– +12.5 +6.5
 gpt2-small-bf16 +500,000 +400,000 +450,000 +1.111
 774M-bf16: padded +70,000
-7B +the device of a rank 122.1 GiB of 78.0 GiB does not fit
+7B +device memory per rank 122.1 GiB of 78.0 GiB does not fit
 3B, AdamW at host +21,000 +6.2 +6.0 +13.5 +12.5
 racecheck +1 +0
 gpt2: attention_forward +300.0 +38.5% +76.9%

@@ -23,7 +23,7 @@ using runtime::MemorySpace;
 MemoryNeeds memory_needs(std::span<const RankPlan* const> stages, const TrainerOptions& options,
                          bool device_is_host) {
   MemoryNeeds most;
-  std::vector<std::size_t> host, disk;  // of a rank, by stage
+  std::vector<std::size_t> host, disk;  // per rank, by stage
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const runtime::MemoryPlan& memory = stages[s]->memory;
     const std::size_t device = memory.bytes(MemorySpace::device);
@@ -58,12 +58,12 @@ MemoryNeeds memory_needs(std::span<const RankPlan> stages, const TrainerOptions&
   return apps::memory_needs(all, options, capacity.device_is_host);
 }
 
-constexpr std::size_t max_layers = 2048;  // of models that are planned again and again, for advice
+constexpr std::size_t max_layers = 2048;  // larger models are not planned repeatedly for advice
 constexpr const char* rather =
     "more ranks, more stages (--g-inter), states in files (--offload infinity-nvme --nvme DIR), tiles (--tile), or "
     "a smaller model";
 
-/// On the disk of --save at the end: the weights, and states in files that are still there, a part on each disk.
+/// Bytes on the disk of --save at the end: weights, and the share of state files that is on the same disk.
 std::size_t saved_bytes(const MemoryNeeds& needs, const JobCapacity& capacity) {
   return capacity.saved_bytes +
          static_cast<std::size_t>(capacity.states_beside_save * static_cast<double>(needs.disk));
@@ -83,7 +83,7 @@ bool fit(const MemoryNeeds& needs, const JobCapacity& capacity) {
          within(needs.disk, capacity.disk_bytes) && within(saved_bytes(needs, capacity), capacity.save_bytes);
 }
 
-/// "gradients, 1.2 GiB": the kind with the most on the device.
+/// "gradients, 1.2 GiB": largest kind of device memory.
 std::string largest_part(const RankPlan& stage) {
   std::size_t most = 0;
   runtime::MemoryKind largest = runtime::MemoryKind::parameters;
@@ -96,7 +96,7 @@ std::string largest_part(const RankPlan& stage) {
   return fmt::format("{}, {}", to_string(largest), format_bytes(most));
 }
 
-/// As they would be given; a flag that came later stands for an earlier one of its name.
+/// Command-line text; a later flag replaces an earlier one of its name.
 std::string flags_of(std::span<const Remedy> changes) {
   std::vector<Remedy::Flag> flags;
   for (const Remedy& change : changes) flags.insert(flags.end(), change.flags.begin(), change.flags.end());
@@ -109,14 +109,14 @@ std::string flags_of(std::span<const Remedy> changes) {
   return text;
 }
 
-/// What can be tried by planning the job with it, and needs nothing that this machine may not have.
+/// Remedies that can be planned, except files: the machine may have no suitable disk.
 std::vector<Remedy> changes_of(const TrainerOptions& options, bool part) {
   std::vector<Remedy> changes = remedies_of(options, part);
   std::erase_if(changes, [](const Remedy& remedy) { return !remedy.make || remedy.way == Remedy::Way::to_files; });
   return changes;
 }
 
-/// A job with some changes, if it can be planned; where memory is short, fewer units are gathered ahead.
+/// Plans the job with changed options. If memory is short, reduces --prefetch unless it is given.
 class RemedyTrial {
  public:
   RemedyTrial(const models::Architecture& architecture, const models::SampleBytes& sample,
@@ -139,7 +139,7 @@ class RemedyTrial {
       return needs;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage) throw;
-      return std::nullopt;  // these flags do not go together
+      return std::nullopt;  // incompatible flags
     }
   }
 
@@ -151,8 +151,8 @@ class RemedyTrial {
 
 std::string advice(const TrainerOptions& options, const RemedyTrial& trial, const JobCapacity& capacity) {
   const auto line = [](const std::string& flags, const MemoryNeeds& needs) {
-    return fmt::format("  {:<50} {} a rank on the device, {} of memory a node\n", flags, format_bytes(needs.device),
-                       format_bytes(needs.host));
+    return fmt::format("  {:<50} {} per rank on the device, {} of memory per node\n", flags,
+                       format_bytes(needs.device), format_bytes(needs.host));
   };
   const std::vector<Remedy> changes = changes_of(options, trial.trains_part());
   std::string alone;
@@ -162,8 +162,8 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     const auto needs = trial.needs(changed);
     if (needs && fit(*needs, capacity)) alone += line(flags_of(std::span(&change, 1)), *needs);
   }
-  if (!alone.empty()) return "it would fit with any of these (planned with each):\n" + alone;
-  // None is enough alone: one more after the other, as long as each makes it smaller.
+  if (!alone.empty()) return "any one of these makes it fit (each was planned):\n" + alone;
+  // No single change is enough: accumulate changes that reduce memory.
   TrainerOptions changed = options;
   std::vector<Remedy> made;
   std::optional<MemoryNeeds> least = trial.needs(options);
@@ -175,11 +175,10 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     least = needs;
     changed = next;
     made.push_back(change);
-    if (fit(*least, capacity))
-      return "it would fit with these together (planned with them):\n" + line(flags_of(made), *least);
+    if (fit(*least, capacity)) return "these together make it fit (planned):\n" + line(flags_of(made), *least);
   }
-  if (!least || made.empty()) return fmt::format("no flag that was tried makes it smaller: {}\n", rather);
-  return fmt::format("with {} it still does not fit ({} a rank on the device, {} of memory a node): {}\n",
+  if (!least || made.empty()) return fmt::format("no tried flag reduces its memory; use {}\n", rather);
+  return fmt::format("with {} it still does not fit ({} per rank on the device, {} of memory per node); use {}\n",
                      flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
 }
 
@@ -196,27 +195,27 @@ FitResult verdict(const models::Architecture& architecture, const models::Sample
     result.text += there ? fmt::format(" of {:>11}  {}\n", format_bytes(*there), fits ? "fits" : "does not fit")
                          : fmt::format("  {}\n", unknown);
   };
-  result.text = result.fits ? "this job fits, as far as is known:\n" : "this job does not fit:\n";
-  line("the device of a rank", needs.device, capacity.device_bytes,
-       capacity.device_is_host ? "(no --device-memory)" : "(--device-memory says what it has)");
-  line(capacity.device_is_host ? "memory of a node, devices included" : "memory of a node", needs.host,
-       capacity.host_bytes, "(what it has is not known)");
-  if (needs.disk > 0) line("files of a node", needs.disk, capacity.disk_bytes, "(what there is is not known)");
+  result.text = result.fits ? "this job fits, as far as known:\n" : "this job does not fit:\n";
+  line("device memory per rank", needs.device, capacity.device_bytes,
+       capacity.device_is_host ? "(no --device-memory)" : "(available unknown; set --device-memory)");
+  line(capacity.device_is_host ? "memory per node, with devices" : "memory per node", needs.host,
+       capacity.host_bytes, "(available unknown)");
+  if (needs.disk > 0) line("files per node", needs.disk, capacity.disk_bytes, "(available unknown)");
   if (capacity.saved_bytes > 0)
-    line(saved_bytes(needs, capacity) > capacity.saved_bytes ? "weights of --save beside files"
-                                                             : "weights of --save",
-         saved_bytes(needs, capacity), capacity.save_bytes, "(what there is is not known)");
+    line(
+        saved_bytes(needs, capacity) > capacity.saved_bytes ? "weights of --save, with files" : "weights of --save",
+        saved_bytes(needs, capacity), capacity.save_bytes, "(available unknown)");
   result.text +=
-      fmt::format("largest on a device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
+      fmt::format("largest on the device: {} (stage {})\n", largest_part(stages[needs.stage]), needs.stage);
   if (result.fits) return result;
   if (capacity.save_bytes && saved_bytes(needs, capacity) > *capacity.save_bytes)
-    result.text += fmt::format("make room for {} more where --save writes, or save on another disk\n",
+    result.text += fmt::format("free {} more on the disk of --save, or use another disk\n",
                                format_bytes(saved_bytes(needs, capacity) - *capacity.save_bytes));
-  const JobCapacity states = without_saving(capacity);  // no flag makes weights smaller
+  const JobCapacity states = without_saving(capacity);  // no flag reduces the size of weights
   if (fit(needs, states)) return result;
   result.text += architecture.layers.size() <= max_layers
                      ? advice(options, RemedyTrial(architecture, sample, states), states)
-                     : fmt::format("what would help: {}\n", rather);
+                     : fmt::format("use {}\n", rather);
   return result;
 }
 

@@ -1,6 +1,5 @@
-// Whether a planned job fits into what its ranks have, what is largest, and which flags would make it fit: each of
-// them is tried by planning the job with it, not guessed. Pure; any thread; the same on all ranks that are given
-// the same.
+// Fit check of a planned job: memory and disk space needed and available, largest kind of memory, and flags that would
+// make the job fit. Each suggested flag is planned, not estimated. Pure; any thread; deterministic.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -13,20 +12,20 @@
 
 namespace ranvier::apps {
 
-/// Of the rank, or of the node, that needs the most.
+/// Bytes needed by the rank or node that needs most.
 struct MemoryNeeds {
-  std::size_t device = 0;  ///< of a rank
-  std::size_t stage = 0;   ///< that rank's
-  std::size_t host = 0;    ///< of a node
-  std::size_t disk = 0;    ///< of a node
+  std::size_t device = 0;  ///< device memory per rank
+  std::size_t stage = 0;   ///< stage of the rank with the most device memory
+  std::size_t host = 0;    ///< host memory per node
+  std::size_t disk = 0;    ///< state files per node
 };
-/// `stages[s]` is the plan of a rank of stage s, of which those of a column are alike. `device_is_host`: Room's.
+/// `stages[s]`: plan of a rank of stage s; plans of a column are identical. `device_is_host`: as in Room.
 [[nodiscard]] MemoryNeeds memory_needs(std::span<const actors::RankPlan* const> stages,
                                        const actors::TrainerOptions& options, bool device_is_host);
 
 struct FitResult {
   bool fits = true;
-  std::string text;  ///< lines for people, each ended
+  std::string text;  ///< lines for the console, each with a newline
 };
 
 [[nodiscard]] FitResult verdict(const models::Architecture& architecture, const models::SampleBytes& sample,

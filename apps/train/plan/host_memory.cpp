@@ -21,8 +21,7 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
   return bytes;
 }
 
-/// What makes this kind smaller. Host memory is all that a cpu device has: what would go from one to the other is
-/// no remedy.
+/// Flags that reduce this kind of memory. Moving it from device to host is not a remedy: the check concerns host memory.
 std::vector<std::string> advice(const actors::TrainerOptions& options, MemoryKind kind) {
   std::vector<std::string> all;
   for (const Remedy& remedy : remedies_of(options, options.trained_sharding.has_value())) {
@@ -51,9 +50,10 @@ void check_host_memory(const actors::TrainerOptions& options, const runtime::Mem
     if (host_bytes(options, plan, kind) > host_bytes(options, plan, largest)) largest = kind;
   }
   fail(ErrorCode::memory,
-       "the {} of this machine would take {} of its memory, and {} may be taken: {}\n{}most of it is for {}, {} of "
-       "this rank; what helps: {}",
-       ranks == 1 ? std::string("rank") : fmt::format("{} ranks", ranks), runtime::format_bytes(needed_bytes),
+       "this machine has too little memory: {} needed by {}, {} available: {}\n{}largest: {}, {} on this rank; use "
+       "one of: {}",
+       runtime::format_bytes(needed_bytes),
+       ranks == 1 ? std::string("its rank") : fmt::format("its {} ranks", ranks),
        runtime::format_bytes(limit.bytes), limit.reason, plan.table(),
        largest == MemoryKind::optimizer ? "optimizer states" : to_string(largest),
        runtime::format_bytes(host_bytes(options, plan, largest)), fmt::join(advice(options, largest), ", "));

@@ -1,5 +1,5 @@
-// Whether a machine has the memory that its ranks plan, asked before any of it is touched: the system grants more
-// than it has, and later ends whoever uses it.
+// Check that a machine has the memory that its ranks plan, before any of it is used. Linux grants more than it has, and
+// later kills the process that uses it.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -11,16 +11,15 @@
 
 namespace ranvier::apps {
 
-/// What a rank with this plan takes of its machine's memory; a GPU has its own.
+/// Host memory of a rank with this plan; device memory counts unless the device is a GPU.
 [[nodiscard]] std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan);
 
-/// Throws ErrorCode::memory, with the reason, the plan and what would help there, unless `needed_bytes` of all
-/// `ranks` of the machine are within `limit`. `plan` is that of the calling one.
+/// Throws ErrorCode::memory if `needed_bytes` of the machine's `ranks` exceed `limit`. The message has the reason, the
+/// calling rank's `plan` and flags that reduce memory.
 void check_host_memory(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan,
                        std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit);
 
-/// The same for this machine and its ranks in `session`, all of which call it with their own plan. Throws
-/// FailedTogether.
+/// Checks this machine; called by all ranks of `session` with their own plan. Throws FailedTogether.
 void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
                        const runtime::MemoryPlan& plan);
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Folders that are not there yet are on the disk of the one that they will be made in.
+/// Nearest existing folder: a missing folder will be created on its disk.
 fs::path folder_there(fs::path path) {
   std::error_code unknown;
   path = fs::absolute(path, unknown);

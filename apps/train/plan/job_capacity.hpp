@@ -1,5 +1,4 @@
-// What the ranks of a job have for what it plans: on devices, in memory and on disks. Loop thread only, before it
-// runs.
+// Capacity available to a job: device memory, host memory and disks. Loop thread only, before the loop runs.
 #pragma once
 
 #include "apps/train/job.hpp"
@@ -11,19 +10,19 @@
 
 namespace ranvier::apps {
 
-/// None: not known, as of a cluster that is imagined.
+/// nullopt: unknown, for instance with --world.
 struct JobCapacity {
-  std::optional<std::size_t> device_bytes;  ///< of a rank
-  std::optional<std::size_t> host_bytes;    ///< of a node, for all its ranks
-  std::optional<std::size_t> disk_bytes;    ///< of a node, where states live in files
-  std::optional<std::size_t> save_bytes;    ///< where --save writes
-  std::size_t saved_bytes = 0;              ///< what it writes there
-  double states_beside_save = 0;            ///< share of a node's states in files that is on that disk
-  bool device_is_host = false;              ///< what a rank's device takes comes out of its node's memory
-  bool may_change_prefetch = true;          ///< nobody asked for a certain --prefetch
+  std::optional<std::size_t> device_bytes;  ///< device memory per rank
+  std::optional<std::size_t> host_bytes;    ///< host memory per node, for all its ranks
+  std::optional<std::size_t> disk_bytes;    ///< free bytes per node for state files
+  std::optional<std::size_t> save_bytes;    ///< free bytes on the disk of --save
+  std::size_t saved_bytes = 0;              ///< bytes that --save writes
+  double states_beside_save = 0;            ///< fraction of a node's state files on that disk
+  bool device_is_host = false;              ///< device memory is part of its node's memory
+  bool may_change_prefetch = true;          ///< --prefetch is not given
 };
 
-/// All ranks call it. Where ranks and machines differ, the one with the least decides.
+/// Called by all ranks. Returns the smallest values of all ranks and machines.
 [[nodiscard]] JobCapacity capacity_of(runtime::MpiSession& session, const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps

@@ -14,14 +14,14 @@ using runtime::MemorySpace;
 
 namespace {
 
-/// What a kind is, for people.
+/// Explanation of a kind in the table.
 std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
   const std::string_view compute = to_string(options.precision.compute);
   switch (kind) {
     case MemoryKind::parameters:
-      return fmt::format("as layers read them, {}", compute);
+      return fmt::format("compute copy, {}", compute);
     case MemoryKind::gradients:
-      return fmt::format("of a batch, {}", to_string(options.precision.gradient));
+      return fmt::format("accumulated over a batch, {}", to_string(options.precision.gradient));
     case MemoryKind::optimizer:
       if (!actors::separate_master(options.precision, options.tiers.parameters_of(true)))
         return "two moments, fp32";
@@ -29,11 +29,11 @@ std::string meaning_of(MemoryKind kind, const actors::TrainerOptions& options) {
                  ? "master weights and two moments, fp32, and a spare copy"
                  : "master weights and two moments, fp32";
     case MemoryKind::activations:
-      return "of the microbatches in flight, and gradients between layers";
+      return "microbatches in flight, and gradients between layers";
     case MemoryKind::messages:
       return "buffers of messages and collectives";
     case MemoryKind::workspace:
-      return "scratch of layers, places for what is gathered, staging";
+      return "layer workspace, buffers for gathered parameters, staging";
   }
   return {};
 }
@@ -68,7 +68,7 @@ std::string job_memory_table(const models::Architecture& architecture, const std
   const auto parameters = static_cast<double>(architecture.parameters());
   const int g_data = options.grid.g_data, ranks = options.grid.ranks();
   std::string text = fmt::format(
-      "memory of all {} ranks, in GB (1e9 bytes); on the device also in bytes per parameter of the model\n"
+      "memory of all {} ranks in GB (1e9 bytes); on the device also in bytes per model parameter\n"
       "  {:<12} {:>9} {:>10} {:>9} {:>9}\n",
       ranks, "", "device", "per param", "host", "nvme");
   JobBytes all;
@@ -85,19 +85,20 @@ std::string job_memory_table(const models::Architecture& architecture, const std
     all.nvme += bytes.nvme;
     line(to_string(kind), bytes, meaning_of(kind, options));
   }
-  line("sum", all, "");
-  // What is frozen has its two bytes in either count.
+  line("total", all, "");
+  // Frozen parameters have 2 bytes with and without offload.
   const auto trained = static_cast<double>(architecture.trained_parameters());
   const double copies = trained * g_data / 1e9, frozen = 2 * (parameters - trained) * g_data / 1e9;
   const double activations = static_cast<double>(job_bytes(stages, g_data, MemoryKind::activations).device) / 1e9;
   const double buckets = 16.0 * static_cast<double>(options.tiers.bucket_elements) * ranks / 1e9;
   const double resident = 4 * copies + frozen;
   text += fmt::format(
-      "Myelin §V-B counts, in half precision on {} rows: 20 bytes a parameter{} without offload, {:.0f} GB with "
-      "these activations;\n  4 with optimizer states off the device and 16 an element of a rank's bucket, {:.0f} + "
-      "{:.0f} + {:.0f} of activations = {:.0f} GB\n",
-      g_data, frozen > 0 ? " that is trained and 2 one that is frozen" : "", 20 * copies + frozen + activations,
-      resident, buckets, activations, resident + buckets + activations);
+      "Myelin §V-B, half precision, {} rows: 20 bytes per {} without offload, {:.0f} GB with these activations;\n"
+      "  4 with optimizer states off the device, and 16 per element of a rank's bucket: {:.0f} + {:.0f} + {:.0f} "
+      "of "
+      "activations = {:.0f} GB\n",
+      g_data, frozen > 0 ? "trained parameter and 2 per frozen one" : "parameter",
+      20 * copies + frozen + activations, resident, buckets, activations, resident + buckets + activations);
   return text;
 }
 
@@ -110,7 +111,7 @@ std::string checkpoint_line(const std::vector<actors::RankPlan>& stages, int row
     all += bytes * static_cast<std::size_t>(rows);
   }
   if (all == 0) return {};
-  return fmt::format("a checkpoint: {} in all, of which a rank writes up to {}\n", runtime::format_bytes(all),
+  return fmt::format("checkpoint: {} in total, up to {} per rank\n", runtime::format_bytes(all),
                      runtime::format_bytes(most));
 }
 

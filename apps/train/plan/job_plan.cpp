@@ -18,14 +18,13 @@ namespace ranvier::apps {
 
 namespace {
 
-/// How messages reach the GPUs' memory. `all_reach`: MPI of every rank can.
+/// Chooses direct or staged messages for GPUs. `all_reach`: MPI is CUDA-aware on every rank.
 void plan_messages(const TrainOptions& options, bool all_reach, JobPlan& plan) {
   if (options.device.device != DeviceFlag::cuda) return;
   const PointToPoint wanted = options.device.point_to_point;
   if (wanted == PointToPoint::direct && !all_reach && options.run.request != Request::dry_run) {
     fail(ErrorCode::usage,
-         "--p2p direct, but MPI does not reach a GPU's memory on every rank, as it says: use --p2p staged, or an "
-         "MPI that was built with CUDA");
+         "--p2p direct needs a CUDA-aware MPI on every rank; use --p2p staged, or an MPI that was built with CUDA");
   }
   plan.direct = wanted == PointToPoint::direct || (wanted == PointToPoint::automatic && all_reach);
   plan.trainer.gpu = gpu_memory(options, plan.direct);
@@ -35,13 +34,13 @@ void update_stages(const RankRun& run, JobPlan& plan) {
   plan.stages = plan_stages(run.job.architecture, run.job.sample, plan.trainer);
 }
 
-/// The plan of this rank alone. `device_bytes`: TrainerOptions.
+/// Plan made by this rank, before agreement with others. `device_bytes`: as in TrainerOptions.
 JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t> device_bytes) {
   const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
   JobPlan plan{.trainer = options.trainer};
   actors::TrainerOptions& trainer = plan.trainer;
   if (options.data.eval_only) trainer.steps = 0;
-  if (!trainer.rollback) trainer.fault = fault_from_environment();  // it happens once
+  if (!trainer.rollback) trainer.fault = fault_from_environment();  // a fault happens once
   trainer.questions = job.questions;
   trainer.sample = text_samples(options, job);
   trainer.threads = device_threads(options, session);
@@ -53,7 +52,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t
   trainer.node_of = nodes_of(options, session.nodes());
   trainer.device_bytes = device_bytes;
   update_stages(run, plan);
-  // Fewer units are gathered ahead where memory is short, unless somebody asked for so many.
+  // If memory is short, reduce --prefetch unless it is given.
   const auto fits = [&] {
     return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const actors::RankPlan& stage) {
       return stage.memory.bytes(runtime::MemorySpace::device) <= *options.device.memory_bytes;
@@ -66,7 +65,7 @@ JobPlan plan_alone(const RankRun& run, bool all_reach, std::optional<std::size_t
   return plan;
 }
 
-/// Memory that every rank may plan on its GPU, if saved activations depend on it.
+/// Smallest GPU memory that a rank may plan; nullopt unless saved activations depend on it.
 std::optional<std::size_t> gpu_bytes(const RankRun& run) {
   const auto& [session, options, job, loop, transport, watch, signals, live, missing, id] = run;
   if (options.device.device != DeviceFlag::cuda || options.trainer.saved_activations) return {};
@@ -86,7 +85,8 @@ void compare_samples(const RankRun& run, const JobPlan& plan) {
     const long long least = session.smallest(mine), most = session.largest(mine);
     on_all_ranks(session, [&] {
       if (least != most && mine == least)
-        fail(ErrorCode::data, "rank {} has data of {} samples, and another has {}: give all ranks the same files",
+        fail(ErrorCode::data,
+             "data differ between ranks: rank {} has {} samples, another rank {}; use the same files on all ranks",
              session.rank(), least, most);
     });
   }
@@ -96,15 +96,14 @@ void compare_samples(const RankRun& run, const JobPlan& plan) {
 
 JobPlan plan_job(const RankRun& run) {
   runtime::MpiSession& session = run.session;
-  // One rank whose MPI cannot would stand beside others that send to its GPU's memory.
+  // If MPI of one rank is not CUDA-aware, no rank may send to its GPU memory.
   const bool on_gpu = run.options.device.device == DeviceFlag::cuda;
   const bool all_reach = on_gpu && session.smallest(runtime::mpi_reaches_gpus() ? 1 : 0) == 1;
   JobPlan plan;
   const std::optional<std::size_t> device_bytes = gpu_bytes(run);
   on_all_ranks(session, [&] { plan = plan_alone(run, all_reach, device_bytes); });
   compare_samples(run, plan);
-  // The rank with the least memory decides: units are gathered in the same order and into the same places
-  // everywhere.
+  // The smallest prefetch counts: all ranks must gather units in the same order into the same buffers.
   const auto prefetch = static_cast<int>(session.smallest(plan.trainer.prefetch));
   on_all_ranks(session, [&] {
     if (std::exchange(plan.trainer.prefetch, prefetch) != prefetch) update_stages(run, plan);

@@ -1,4 +1,4 @@
-// What a run of certain options on a certain job comes to, decided alike on all ranks before anything is allocated.
+// Plan of a run, made before any allocation and the same on all ranks.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -12,17 +12,17 @@
 namespace ranvier::apps {
 
 struct JobPlan {
-  actors::TrainerOptions trainer;        ///< as asked for, and what nodes, devices and data add
-  std::vector<actors::RankPlan> stages;  ///< of one rank of each
-  bool direct = false;                   ///< MPI takes messages from the GPU's memory, and to it
+  actors::TrainerOptions trainer;        ///< flags, completed from nodes, devices and data
+  std::vector<actors::RankPlan> stages;  ///< plan of one rank per stage
+  bool direct = false;                   ///< MPI sends and receives messages in GPU memory
 };
 
-/// All ranks call it. Throws FailedTogether where the options do not go together, or ranks would read other
-/// samples. The job outlives the plan.
+/// Called by all ranks. Throws FailedTogether if options are incompatible or data differ between ranks. The job outlives
+/// the plan.
 [[nodiscard]] JobPlan plan_job(const RankRun& run);
 
-/// The plan of one rank of each stage; ranks of a column are alike. Throws ErrorCode::usage as plan_rank() does.
-/// The architecture outlives the plans. Pure; any thread.
+/// Plan of one rank per stage; plans of a column are identical. Throws ErrorCode::usage like plan_rank(). The
+/// architecture outlives the plans. Pure; any thread.
 [[nodiscard]] std::vector<actors::RankPlan> plan_stages(const models::Architecture& architecture,
                                                         const models::SampleBytes& sample,
                                                         const actors::TrainerOptions& options);
@@ -33,8 +33,8 @@ struct JobPlan {
 /// "all", "few", or "all on 2 of 3 stages".
 [[nodiscard]] std::string saved_activations_text(std::span<const actors::RankPlan* const> stages);
 
-/// What computing on a GPU takes of a rank beside the plan's arrays; none where the flags ask for another device.
-/// `direct`: messages reach its memory without staging, as far as NCCL lets them. Pure; any thread.
+/// GPU memory of a rank besides the planned arrays; nullopt for other devices. `direct`: messages need no staging unless
+/// NCCL requires it. Pure; any thread.
 [[nodiscard]] std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct);
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// On which node each rank of a run is. Pure; any thread; the same on all ranks.
+// Node of each rank of a run. Pure; any thread; the same on all ranks.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -8,8 +8,8 @@
 
 namespace ranvier::apps {
 
-/// The node of every rank: as --node-size says, or else as `asked` does, which is what MPI answered; a job that
-/// --world imagines needs none. Throws ErrorCode::usage where --links lacks a class of links that the job has.
+/// Node of every rank: from --node-size, or else `asked`, the nodes that MPI reports. --world needs no `asked`. Throws
+/// ErrorCode::usage if --links lacks a class of links that the job has.
 [[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
 
 }  // namespace ranvier::apps

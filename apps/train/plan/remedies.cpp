@@ -15,7 +15,7 @@ using Way = Remedy::Way;
 
 namespace {
 
-/// What makes states smaller, by kind. Each named sharding gives those of one more kind to their owners.
+/// Shardings and tiers that reduce each kind of state. Each named sharding shards one more kind.
 struct States {
   MemoryKind kind;
   const char* sharding;
@@ -54,7 +54,7 @@ void add_shardings(std::vector<Remedy>& all, const TrainerOptions& options) {
   }
 }
 
-/// What is frozen goes to its owners first, and what is trained stays as it is then.
+/// Shards frozen parameters first and keeps the sharding of trained ones; then shards trained ones.
 void add_shardings_of_part(std::vector<Remedy>& all, const TrainerOptions& options) {
   const auto [frozen, trained] = options.shardings();
   const auto zero3 = collectives::parse_sharding("zero3");
@@ -80,7 +80,7 @@ void add_shardings_of_part(std::vector<Remedy>& all, const TrainerOptions& optio
   }
 }
 
-/// Activations and what travels or is gathered.
+/// Remedies for activations, messages and workspace.
 void add_passes(std::vector<Remedy>& all, const TrainerOptions& options) {
   if (options.saved_activations == models::SavedActivations::all) {
     all.push_back({.flags = {{"--saved-activations", "few"}},
@@ -105,7 +105,7 @@ void add_passes(std::vector<Remedy>& all, const TrainerOptions& options) {
   }
 }
 
-/// What costs speed for little, or changes what is computed: said of a kind, not tried.
+/// Remedies that cost much speed or change results: named in messages, not planned.
 void add_rest(std::vector<Remedy>& all, const TrainerOptions& options) {
   const auto add = [&all](bool possible, const char* words, std::vector<MemoryKind> kinds) {
     if (possible) all.push_back({.words = words, .kinds = std::move(kinds)});

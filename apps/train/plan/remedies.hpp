@@ -1,5 +1,5 @@
-// What makes a job smaller and is not done yet: the one list of flags that advice is taken from, for a dry run's
-// verdict (fit.hpp) and for a machine without the memory that its ranks plan (host_memory.hpp). Pure; any thread.
+// Flags that reduce a job's memory and are not set yet: one list for the fit check (fit.hpp) and for the check of host
+// memory (host_memory.hpp). Pure; any thread.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -15,19 +15,18 @@ struct Remedy {
   struct Flag {
     std::string name, value;
   };
-  std::vector<Flag> flags;  ///< as they would be given: "--recompute", "auto"
-  std::string words;        ///< as a sentence has them: "--recompute auto", "a smaller --microbatch-size"
-  /// Of what it makes less.
+  std::vector<Flag> flags;  ///< name and value: "--recompute", "auto"
+  std::string words;        ///< phrase in messages: "--recompute auto", "a smaller --microbatch-size"
+  /// Kinds of memory that it reduces.
   std::vector<runtime::MemoryKind> kinds;
-  /// What becomes of that: there is less of it, or it goes to the host's memory or to files.
+  /// Reduces the memory, or moves it to host memory or files.
   enum class Way { less, to_host, to_files } way = Way::less;
-  /// Does it to the options of a job; null where that takes more than options of actors, such as another model.
+  /// Applies it to a job's options; null if it cannot be planned.
   std::function<void(actors::TrainerOptions&)> make = nullptr;
 };
 
-/// For a job with these options; those that change less come first. `part`: a part of the model is trained, so that
-/// most of what can be shared out are frozen parameters (PaRO §3.2: parameters first, then optimizer states, then
-/// gradients).
+/// Remedies for these options, smaller changes first. `part`: only a part of the model is trained, so frozen parameters
+/// are sharded first (PaRO §3.2: parameters, then optimizer states, then gradients).
 [[nodiscard]] std::vector<Remedy> remedies_of(const actors::TrainerOptions& options, bool part);
 
 }  // namespace ranvier::apps

@@ -81,7 +81,7 @@ ColumnChange column_change(const SavedColumn& before, const SavedColumn& now, co
                             before.sharding != now.sharding;
   if (flags_differ || now.nodes.size() < 2) return {};
   if (before.nodes != now.nodes)
-    return {.line = "the ranks of a column lie on other nodes than before: the same training within rounding"};
+    return {.line = "the ranks of a column are on other nodes than before: results are the same within rounding"};
   const auto differs = [&](std::size_t team) {
     return std::any_of(names.begin(), names.end(), [&](const auto& each) {
       const auto name = each.second;
@@ -91,9 +91,8 @@ ColumnChange column_change(const SavedColumn& before, const SavedColumn& now, co
   bool any = false;
   for (std::size_t team = 0; team < now.algorithms.size(); ++team) any |= differs(team);
   if (!any) return {};
-  return {
-      .keeps = true,
-      .line = "collectives keep the algorithms that auto chose for the checkpoint: the same training to the bit"};
+  return {.keeps = true,
+          .line = "collectives keep the algorithms that auto chose for the checkpoint: results are bit-identical"};
 }
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
-// What the order of sums over a column's rows follows from beside the flags, as a checkpoint keeps it: where the rows
-// lie, and what auto has chosen there. Pure; any thread.
+// Node layout and algorithms of a column, as saved in a checkpoint. With the flags they fix the order of sums over rows,
+// and so the bits of the results. Pure; any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -13,28 +13,27 @@
 namespace ranvier::apps {
 
 struct SavedColumn {
-  std::vector<int> nodes;  ///< by row, counted from 0 in the order in which they come
+  std::vector<int> nodes;  ///< node of each row, numbered from 0 by first appearance
   int group_size = 1;
   std::string sharding;
   actors::KeptAlgorithms algorithms;
-  bool nccl = false;  ///< which chooses by itself
+  bool nccl = false;  ///< NCCL chooses its algorithms itself
 
   friend bool operator==(const SavedColumn&, const SavedColumn&) = default;
 };
 
-/// Of a run. `choices`: those of its column.
+/// Column of a run. `choices`: algorithms of its column.
 [[nodiscard]] SavedColumn saved_column(const actors::TrainerOptions& trainer, const actors::PlanChoices& choices,
                                        bool nccl);
 
 [[nodiscard]] boost::json::object to_json(const SavedColumn& column);
-/// None where it is not there, or of another version of the program, with algorithms that this one does not have.
+/// nullopt if it is missing or malformed, or names algorithms that this version does not have.
 [[nodiscard]] std::optional<SavedColumn> column_of_json(const boost::json::value* json);
 
-/// What it means for the bits of a training whose runs had `before` that a run would have `now` of itself, where
-/// `flags` say auto.
+/// Effect of resuming a run that had `before` if this run would choose `now`. Algorithms count only if their flag is auto.
 struct ColumnChange {
-  bool keeps = false;  ///< the algorithms of before are to be taken
-  std::string line;    ///< for people; empty: nothing differs, or flags say it
+  bool keeps = false;  ///< use the algorithms of `before`
+  std::string line;    ///< message; empty if nothing differs, or only flags do
 };
 [[nodiscard]] ColumnChange column_change(const SavedColumn& before, const SavedColumn& now,
                                          const actors::AlgorithmNames& flags);

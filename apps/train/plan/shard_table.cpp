@@ -25,7 +25,7 @@ namespace {
 
 std::string amount(std::uint64_t bytes) { return bytes == 0 ? "–" : runtime::format_bytes(bytes); }
 
-/// "group: all-gather recursive, reduce-scatter ring; replicas: …", of what the sharding uses.
+/// "group: all-gather recursive, reduce-scatter ring; replicas: …": algorithms that the sharding uses.
 std::string algorithm_text(const actors::RankPlan& plan) {
   const collectives::ShardFlow &flow = plan.flow, &frozen = plan.frozen_flow;
   std::map<TeamKind, std::set<std::string>> by_team;
@@ -46,14 +46,14 @@ std::string algorithm_text(const actors::RankPlan& plan) {
 
 std::string link_text(const collectives::Link& link) {
   if (!link.measured()) return "not measured";
-  return fmt::format("{:.3g} µs, {:.3g} GB/s a rank, {:.3g} GB/s a node", link.latency_seconds * 1e6,
+  return fmt::format("{:.3g} µs, {:.3g} GB/s per rank, {:.3g} GB/s per node", link.latency_seconds * 1e6,
                      link.bytes_per_second / 1e9, link.node_bytes_per_second / 1e9);
 }
 
-/// What one way to share out comes to over all stages.
+/// Cost of one sharding over all stages.
 struct Cost {
-  actors::StateBytes states;  ///< of the stage with the most
-  Volume volume;              ///< of all columns; seconds of the slowest one
+  actors::StateBytes states;  ///< per rank, for the stage with most
+  Volume volume;              ///< bytes over all columns; seconds of the slowest one
   std::uint64_t paper_inter_node_bytes = 0;
 };
 
@@ -92,7 +92,7 @@ class Column {
   }
 
  private:
-  /// With the places that units would have which are gathered then.
+  /// Transfers with the buffers that gathered units would have under this sharding.
   const std::vector<actors::UnitTraffic>& moves_of(const UnitShardings& sharding) {
     if (trainer_->grid.g_data == 1) return paper_;
     const auto in_place = [&](bool trained) {
@@ -125,12 +125,12 @@ class Column {
   std::vector<actors::UnitTraffic> paper_;
   const actors::RankPlan* plan_;
   actors::BatchPasses passes_;
-  std::map<std::pair<bool, bool>, std::vector<actors::UnitTraffic>> moves_;  // by what is in place: frozen, trained
+  std::map<std::pair<bool, bool>, std::vector<actors::UnitTraffic>>
+      moves_;  // key: frozen in place, trained in place
   actors::VolumeCounter counter_;
 };
 
-/// The rows of a table. Where a part of the model is trained, what is held of its parameters and of the frozen ones
-/// stands apart.
+/// Lines of a table. `part`: only a part of the model is trained; frozen and trained parameters have separate columns.
 class Lines {
  public:
   explicit Lines(bool part) : part_(part) {}
@@ -139,11 +139,11 @@ class Lines {
     const auto cell = [](const char* text) { return fmt::format("{:>11}", text); };
     std::string text =
         fmt::format("{:<10}{}{}{:^31}{:^31}{:>10}{:>11}\n", "", part_ ? "     " : "",
-                    part_ ? fmt::format("{:^50} ", "held by a rank") : fmt::format("{:^45}", "held by a rank"),
-                    "sent between nodes in a batch", "sent inside nodes in a batch", "Table 2's", "seconds");
+                    part_ ? fmt::format("{:^50} ", "stored per rank") : fmt::format("{:^45}", "stored per rank"),
+                    "sent between nodes per batch", "sent inside nodes per batch", "Table 2", "seconds");
     text += fmt::format("  {:<{}}{}{}{}{} {:>10}{:>10}{:>10} {:>10}{:>10}{:>10} {:>10}{:>11}\n", flag,
                         part_ ? 13 : 8, part_ ? cell("frozen") + cell("trained") : cell("parameters"),
-                        cell("gradients"), cell("optimizer"), cell("sum"), "forward", "backward", "update",
+                        cell("gradients"), cell("optimizer"), cell("total"), "forward", "backward", "update",
                         "forward", "backward", "update", "between", "on links");
     return text;
   }
@@ -196,25 +196,23 @@ std::string shard_table(const models::Architecture& architecture, const actors::
 
   const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
   std::string text = fmt::format(
-      "sharding {}{}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} of a row in a batch\n",
+      "sharding {}{}: {} rows in groups of {}; {} ranks on {} node{}; {} microbatch{} per row and batch\n",
       to_string(trainer.sharding),
-      trainer.trained_sharding ? ", of what is trained " + to_string(*trainer.trained_sharding) : "", rows,
+      trainer.trained_sharding ? ", trained parameters " + to_string(*trainer.trained_sharding) : "", rows,
       shape.group_size, trainer.grid.ranks(), nodes.size(), nodes.size() == 1 ? "" : "s", micro_steps,
       micro_steps == 1 ? "" : "es");
   const std::size_t all = architecture.parameters(), trained = architecture.trained_parameters();
   if (trained < all)
     text += fmt::format(
-        "  of {} parameters (Ψ) {} are trained (Ψ′), which alone have gradients and optimizer states; the others "
-        "are "
-        "frozen\n",
+        "  {} parameters (Ψ); {} of them are trained (Ψ′) and have gradients and optimizer states\n",
         actors::format_count(static_cast<double>(all)), actors::format_count(static_cast<double>(trained)));
   text += fmt::format("  {}\n", algorithm_text(stages[0]));
   text += fmt::format("  links inside nodes: {}; between them: {} ({})\n\n", link_text(trainer.links.intra_node),
                       link_text(trainer.links.inter_node),
-                      measured_links.empty() ? "assumed; --links gives measured ones" : measured_links);
+                      measured_links.empty() ? "assumed; use --links FILE for measured ones" : measured_links);
   const bool part = trained < all;
   const Lines lines(part);
-  // All that have names, and the one that was chosen, in turn.
+  // All named shardings, then the chosen one if it has no name.
   const auto table = [&](const std::string& flag, const Sharding& chosen, auto&& with) {
     text += lines.head(flag);
     bool has_name = false;
@@ -228,8 +226,7 @@ std::string shard_table(const models::Architecture& architecture, const actors::
     return UnitShardings(sharding, trainer.trained_sharding.value_or(sharding));
   });
   if (!part) return text;
-  text += fmt::format("\nthe same with --shard {}, what is trained shared out otherwise:\n\n",
-                      to_string(trainer.sharding));
+  text += fmt::format("\nthe same with --shard {} and each --shard-trained:\n\n", to_string(trainer.sharding));
   table("shard-trained", trainer.shardings().trained,
         [&](const Sharding& sharding) { return UnitShardings(trainer.sharding, sharding); });
   return text;

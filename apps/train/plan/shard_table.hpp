@@ -1,4 +1,4 @@
-// What a sharding costs and what it would cost to choose another one, for --dry-run. Pure; any thread.
+// Cost of the chosen sharding compared with all named ones, for --dry-run. Pure; any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -9,12 +9,11 @@
 
 namespace ranvier::apps {
 
-/// For the chosen sharding and all that have names: bytes of parameters, gradients and optimizer states on a rank
-/// of the stage with the most, and what all ranks together send in a batch, between nodes and inside them. What is
-/// still in place when it is needed again is not gathered again, so that may be less than what PaRO's Table 2 says,
-/// which stands beside it. Where a part of the model is trained (Ψ′ of Ψ parameters), frozen and trained ones have
-/// columns of their own, and a second table has the chosen --shard with every --shard-trained. `stages` has a plan of a
-/// rank of each stage; `measured_links` names the file that the links come from, or is empty where they are assumed.
+/// One line per sharding, chosen and named ones: bytes of states per rank for the stage with most, and bytes that all
+/// ranks send per batch, between and inside nodes. PaRO's Table 2 is printed next to them. It can be larger, because
+/// units still in their buffers are not gathered again. If a part of the model is trained (Ψ′ of Ψ parameters), frozen
+/// and trained parameters have separate columns, and a second table varies --shard-trained. `stages`: plan of one rank
+/// per stage. `measured_links`: file of the links; empty if they are assumed.
 [[nodiscard]] std::string shard_table(const models::Architecture& architecture,
                                       const actors::TrainerOptions& trainer,
                                       std::span<const actors::RankPlan> stages, const std::string& measured_links);

@@ -11,9 +11,7 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   actors::SampleOptions sample = options.trainer.sample;
   if (sample.every == 0) return sample;
   if (!job.tokenizer)
-    fail(ErrorCode::usage,
-         "--sample-every {} writes text, and no tokenizer says what tokens stand for: give --tokenizer PATH, "
-         "or 0",
+    fail(ErrorCode::usage, "--sample-every {} needs a tokenizer; add --tokenizer PATH, or use --sample-every 0",
          sample.every);
   const models::Tokenizer& tokenizer = *job.tokenizer;
   const std::string& prompt = options.data.sample_prompt;
@@ -25,7 +23,8 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   for (const std::int32_t token : sample.prompt) {
     if (known > 0 && token >= known)
       fail(ErrorCode::usage,
-           "--sample-prompt '{}' has token {}, and the model knows {}: raise --vocab-size, or begin otherwise",
+           "--sample-prompt '{}' has token {}, but the model has {} tokens; use a larger --vocab-size or another "
+           "prompt",
            prompt, token, known);
   }
   sample.sampling.seed = options.trainer.seed;

@@ -1,4 +1,4 @@
-// The text that a model writes while it trains, as actors are asked for it. Pure; any thread.
+// Settings for text that the model generates during training. Pure; any thread.
 #pragma once
 
 #include "actors/rank/sample_options.hpp"
@@ -7,8 +7,8 @@
 
 namespace ranvier::apps {
 
-/// As the flags ask, with the prompt in tokens. Throws ErrorCode::usage where the job has no tokenizer, or its
-/// model does not know a token of the prompt.
+/// Settings from the flags, with the prompt as tokens. Throws ErrorCode::usage if the job has no tokenizer, or if a token
+/// of the prompt is outside the model's vocabulary.
 [[nodiscard]] actors::SampleOptions text_samples(const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps
