@@ -190,21 +190,23 @@ def summary(cases, machine):
                 if max(was, other_was) > 1.05 * min(was, other_was):
                     pairs += 1
                     right += (was - other_was) * (said - other_said) > 0
-    return (f"Idle shares of {len(apart)} stages are predicted within {100 * statistics.median(apart):.1f} points "
-            f"(median), {100 * max(apart):.1f} at most. Of {pairs} pairs of policies whose steps differ by more than "
-            f"5 %, {right} are in the predicted order.")
+    return (f"idle shares of {len(apart)} stages have a median error of {100 * statistics.median(apart):.1f} points "
+            f"(largest: {100 * max(apart):.1f}). The prediction orders\n  {right} of {pairs} pairs of schedules "
+            "correctly; only pairs whose step times differ by more than 5 % count.")
 
 
 def report(machine, skipped):
-    crowded = [f"Four ranks share the {CORES} cores, as they do in virtual time: what others compute while a stage",
-               "waits costs it time too, so that policies differ less there."] if CORES < 4 else []
+    crowded = [f"Four ranks share the {CORES} cores, in virtual time too. Computation of other ranks delays a",
+               "waiting stage, so schedules differ less."] if CORES < 4 else []
     text = ["# Idle stages on a machine", "",
-            f"By `tests/bench/schedules/machine.py` on {CORES} cores: what each stage idles in a usual step, in",
-            "percent of it, from the first stage on, and beside it the same job in virtual time, by a profile of the",
-            "machine. A rank that is slow sleeps after each piece of work, and leaves its core to others meanwhile.",
-            *crowded, *(["Of several runs the fastest counts."] if any(len(r) > 1 for r in machine.runs.values()) else []),
-            "Six layers cannot be cut into eight slices unevenly.",
-            "Layers of uneven stages, with what comes before and after blocks:", "",
+            f"`tests/bench/schedules/machine.py` ran on {CORES} cores. The tables show the idle share of each stage",
+            "in a typical step, first stage first. The predicted columns come from the same job in virtual time,",
+            "with a profile of the machine. A slow rank sleeps after each operation and leaves its core to the",
+            "others meanwhile.",
+            *crowded,
+            *(["The fastest of several runs counts."] if any(len(r) > 1 for r in machine.runs.values()) else []),
+            "Six layers cannot be split unevenly into eight model chunks.",
+            "Layers per stage in the uneven cases, embedding and head included:", "",
             *(f"- {model}, {ranks} ranks: {layers[0]}" + (f", in two chunks {layers[1]}" if layers[1] else "")
               for (model, ranks), layers in UNEVEN.items()), "",
             *(f"- {ranks} ranks: {summary([case for case in CASES if case.ranks == ranks], machine)}"

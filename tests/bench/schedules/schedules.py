@@ -99,7 +99,7 @@ def behind(cases):
 def summary(cases):
     policies = list(dict.fromkeys(case["policy"] for case in cases))
     rows = ["| imbalance | jitter | " + " | ".join(policies) +
-            " | zero-bubble, of what none can beat | behind the best fixed order: most | on average |",
+            " | zero-bubble relative to the bound | slower than the best fixed order: largest | on average |",
             "|" + "---|" * (len(policies) + 5)]
     for imbalance, jitter in dict.fromkeys(map(disturbance, cases)):
         of = select(cases, disturbance, (imbalance, jitter))
@@ -114,7 +114,7 @@ def summary(cases):
 
 def joined(cases):
     """Whatever number of chunks is the fastest with the slots that there are."""
-    rows = ["| imbalance | jitter | behind the best fixed order: most | on average |", "|" + "---|" * 4]
+    rows = ["| imbalance | jitter | slower than the best fixed order: largest | on average |", "|" + "---|" * 4]
     for imbalance, jitter in dict.fromkeys(map(disturbance, cases)):
         of = select(cases, disturbance, (imbalance, jitter))
         late = [behind(select(of, pipeline, each)) for each in dict.fromkeys(map(pipeline, of))]
@@ -213,31 +213,34 @@ def main():
     whole = select(cases, chunks_of, 1)
     policies = list(dict.fromkeys(case["policy"] for case in whole))
     text = ["# Pipelines under each policy", "",
-            "In virtual time, by `schedules.py`. Ranks take the same for forward passes, input gradients and weight",
-            "gradients; *imbalance* draws how long each rank takes from so much less to so much more, *jitter* is the",
-            "lognormal deviation of each piece of work. `zero-bubble` is also `message-driven` with `--defer-weights`.",
-            "*Slots* are the most microbatches in flight on a rank; those in one of v chunks count a v-th.", "",
+            "`schedules.py` computes these tables in virtual time. Forward passes, input gradients and weight",
+            "gradients take equal time. With an *imbalance* of x, each rank's durations have a random factor",
+            "from 1 − x to 1 + x. *Jitter* is the lognormal deviation of each operation. `zero-bubble` is also",
+            "`message-driven` with `--defer-weights`. *Slots* are the most microbatches in flight on a rank; a",
+            "slot of one of v chunks counts 1/v.", "",
             f"## Least share of the clairvoyant throughput, means over {arguments.seeds} seeds", "",
-            "Of 2, 4, 8 and 16 stages with as many microbatches, twice and four times as many. The clairvoyant",
-            "schedule is the best that list scheduling finds with all durations known, of as many chunks; what none",
-            "can beat is a bound. Fixed orders are 1F1B, GPipe and ZB-H1: how much longer than the best of them",
-            "`zero-bubble` takes where both have no more slots than one of these needs.", ""]
+            "Pipelines have 2, 4, 8 and 16 stages, and once, twice or four times as many microbatches. The",
+            "clairvoyant schedule is the best one that list scheduling finds if all durations are known, for",
+            "the same number of chunks. The bound is a throughput that no schedule can exceed. Fixed orders are",
+            "1F1B, GPipe and ZB-H1. The last two columns show how much longer `zero-bubble` takes than the best",
+            "of them, with no more slots than that order needs.", ""]
     least = []
     for chunks in arguments.chunks:
         table = summary(select(cases, chunks_of, chunks))
         least += table
-        text += [f"### {'One slice per rank' if chunks == 1 else f'{chunks} chunks per rank'}", "", *table, ""]
+        text += [f"### {'One model chunk per rank' if chunks == 1 else f'{chunks} chunks per rank'}", "", *table, ""]
     table = joined(cases)
     least += table
     text += ["### The best number of chunks", "",
-             "Whatever number of chunks is the fastest with the slots that there are, on either side.", "", *table, ""]
+             "Both sides use the fastest number of chunks that the slots permit.", "", *table, ""]
     undisturbed = select(cases, disturbance, (0, 0))
     if undisturbed:
         text += ["## Idle time over computing, undisturbed", "",
-                 "Input gradients leave before weight gradients are computed: 1F1B idles for two thirds of",
-                 "(p - 1) / m, interleaved 1F1B for so many times less as there are chunks, and where weight gradients",
-                 "wait a pipeline idles for half of that.", "", *bubbles(undisturbed), ""]
-    text += ["## All shares, of one slice per rank", "", *all_shares(whole, policies), ""]
+                 "Input gradients are sent before weight gradients are computed. So 1F1B idles for two thirds of (p",
+                 "- 1) / m, and interleaved 1F1B for that share divided by the chunks. With deferred weight",
+                 "gradients, a pipeline idles half as long.", "",
+                 *bubbles(undisturbed), ""]
+    text += ["## All shares, one model chunk per rank", "", *all_shares(whole, policies), ""]
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "schedules.md").write_text("\n".join(text))
     (arguments.output / "schedules.svg").write_text(plot(cases, max(arguments.chunks)))
