@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh checkout to a trained model: installs what is missing, builds, trains a small GPT on this repository's
-# own sources, on a grid of two pipeline stages and two rows, and lets it write. A few minutes on two cores.
+# From a fresh checkout to a trained model: installs dependencies, builds, trains a small GPT on this repository's
+# sources with two pipeline stages and two rows, and generates text. Takes a few minutes on two cores.
 #
 # usage: apps/quickstart.sh [STEPS]      default 60; safe to repeat
 set -euo pipefail
@@ -8,17 +8,17 @@ cd "$(dirname "$0")/.."
 steps=${1:-60}
 
 cmake/install_dependencies.sh
-# More than a third of the compilers' time goes into the CUDA device, which nothing here could run.
+# The CUDA device takes more than a third of the build time and cannot run without a GPU.
 cuda=()
 if [ ! -e build/release/CMakeCache.txt ] && ! nvidia-smi -L >/dev/null 2>&1; then
-  echo "No GPU is here, so this builds for the CPU alone; cmake --preset release -DRANVIER_CUDA=AUTO undoes that."
+  echo "No GPU found; building for CPUs only. To change this, run cmake --preset release -DRANVIER_CUDA=AUTO."
   cuda=(-DRANVIER_CUDA=OFF)
 fi
 cmake/build.sh release "${cuda[@]}" ranvier-train ranvier-generate ranvier-report
 
 out=build/quickstart
 mkdir -p "$out"
-# Sources and prose of the repository, one after another, are the text to learn.
+# Training text: all sources and documentation of the repository.
 find . -path ./build -prune -o -path ./.git -prune -o -type f \
   \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.md' -o -name '*.sh' -o -name '*.py' -o -name 'CMakeLists.txt' \) -print |
   LC_ALL=C sort | xargs cat > "$out/corpus.txt"
@@ -33,17 +33,17 @@ train=(mpirun -n 4 --oversubscribe --bind-to none build/release/apps/ranvier-tra
 loss() { sed -n "$1"'s/.*"loss":\([0-9]*\.[0-9]\{1,3\}\).*/\1/p' "$out/metrics.jsonl"; }
 
 echo
-echo "What the model writes after '// The ':"
+echo "Text generated from the prompt '// The ':"
 build/release/apps/ranvier-generate --weights "$out" --prompt '// The ' --tokens 300
 build/release/apps/ranvier-report "$out" -o "$out/report.html" --title Quickstart --overwrite >/dev/null
 cat <<END
 
-Done. The loss went from $(loss 1) to $(loss '$') in $steps steps; guessing bytes blindly costs 5.545.
+Done. The loss decreased from $(loss 1) to $(loss '$') in $steps steps; uniformly random bytes have 5.545.
   weights   $out/model.safetensors, with config.json (the names and layouts of Hugging Face's GPT-2)
   metrics   $out/metrics.jsonl
   report    $out/report.html (open it in a browser)
   trace     $out/trace.json (open it in https://ui.perfetto.dev)
 
-Next, go on from these weights with another grid, a pipeline of four stages:
+Next, continue from these weights with a pipeline of four stages:
   ${train[*]} --g-inter 4 --init-from $out/model.safetensors
 END

@@ -35,7 +35,7 @@ std::vector<std::string> known_algorithms() {
   return names;
 }
 
-/// Items between commas. `read(item)` returns nothing if it is none of `what`.
+/// Comma-separated items. `read(item)` returns nothing if the item is not one of `what`.
 template <typename T>
 OptionBinding list(std::vector<T>& field, std::string what,
                    std::function<std::optional<T>(const std::string&)> read,
@@ -45,7 +45,7 @@ OptionBinding list(std::vector<T>& field, std::string what,
             for (std::size_t begin = 0; begin <= text.size();) {
               const std::size_t end = std::min(text.find(',', begin), text.size());
               const auto item = read(text.substr(begin, end - begin));
-              if (!item) return what + ", with commas between them";
+              if (!item) return what + ", separated by commas";
               field.push_back(*item);
               begin = end + 1;
             }
@@ -155,26 +155,26 @@ OptionTable declare(BenchOptions& options) {
   return table;
 }
 
-/// What was asked for has the flags that it needs, and no others.
+/// Refuses flags of profiles without `profile`, and flags of links and collectives with it.
 void check_profile(const BenchOptions& options, const OptionTable& table) {
   if (options.profiles() && options.words != std::vector<std::string>{"profile"}) {
     fail(ErrorCode::usage,
-         "'{}' is nothing that ranvier-bench does: say profile, or nothing for links and collectives",
+         "unknown command: '{}'; use ranvier-bench profile, or ranvier-bench for links and collectives",
          fmt::join(options.words, " "));
   }
   if (options.profiles()) {
     for (const char* flag : {"write-links", "links", "collectives"}) {
       if (!table.given(flag)) continue;
-      fail(ErrorCode::usage, "--{} is for links and collectives: a profile measures links by itself, leave it out",
+      fail(ErrorCode::usage, "--{} does not apply to ranvier-bench profile, which always measures links; remove it",
            flag);
     }
     if (options.threads > 0 && options.device == DeviceFlag::cuda)
-      fail(ErrorCode::usage, "--threads {} are those of a CPU, and --device cuda computes on a GPU",
+      fail(ErrorCode::usage, "--threads {} applies to CPUs, but --device is cuda; remove --threads",
            options.threads);
   } else {
     for (const char* flag : {"write-profile", "name", "threads", "nvme"}) {
       if (!table.given(flag)) continue;
-      fail(ErrorCode::usage, "--{} is for profiles: say ranvier-bench profile --{}", flag, flag);
+      fail(ErrorCode::usage, "--{} applies to profiles only; use ranvier-bench profile --{}", flag, flag);
     }
   }
 }
@@ -197,27 +197,28 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   check_profile(options, table);
   for (const char* flag : {"algorithms", "sizes", "chunk-size", "depth", "repeat", "links"}) {
     if (!table.given(flag) || !options.collectives.empty()) continue;
-    fail(ErrorCode::usage, "--{} says how collectives are timed, and none is: add --collectives all-gather", flag);
+    fail(ErrorCode::usage, "--{} has no effect without collectives; add --collectives all-gather", flag);
   }
   const auto named_mpi = std::find(options.algorithms.begin(), options.algorithms.end(), by_mpi);
   if (options.device == DeviceFlag::cuda && named_mpi != options.algorithms.end()) {
     fail(ErrorCode::usage,
-         "--algorithms mpi sums where the host reaches the memory, and --device cuda asks for a GPU's: "
-         "leave one of them out");
+         "--algorithms mpi needs memory that the host can access and cannot be combined with --device cuda; remove "
+         "one "
+         "of them");
   }
   if (options.device == DeviceFlag::inline_) {
     fail(ErrorCode::usage,
-         "--device inline computes in the middle of messages, so nothing overlaps: use cpu or cuda");
+         "--device inline is not supported, since its computation overlaps no messages; use --device cpu or cuda");
   }
   if (!options.links.empty() && !options.write_links.empty()) {
-    fail(ErrorCode::usage, "--links {} gives figures that --write-links {} measures: choose one of them",
-         options.links, options.write_links);
+    fail(ErrorCode::usage, "--links {} cannot be combined with --write-links {}; remove one of them", options.links,
+         options.write_links);
   }
   for (const std::string& name : options.algorithms) {
     const auto& asked = options.collectives;
     if (std::any_of(asked.begin(), asked.end(), [&](Collective collective) { return has(collective, name); }))
       continue;
-    fail(ErrorCode::usage, "--algorithms {}: {} has no such algorithm: choose from {}", name,
+    fail(ErrorCode::usage, "--algorithms {} is not an algorithm of {}; use one of {}", name,
          to_string(asked.front()), fmt::join(BenchOptions{}.algorithms_of(asked.front()), ", "));
   }
   if (!options.links.empty()) options.given_links = collectives::read_links(options.links);
@@ -226,21 +227,21 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
 
 Manual bench_manual() {
   BenchOptions options;
-  return {
-      .program = "ranvier-bench",
-      .summary = "measures the links between the ranks, what collectives take on them, and what machines do",
-      .forms = {{"mpirun -n RANKS ranvier-bench [OPTION...]", "links and collectives, one JSON line per figure"},
-                {"mpirun -n RANKS ranvier-bench profile [OPTION...]",
-                 "computing, memory, links and files, for predictions"}},
-      .options = declare(options).facts(),
-      .commands = {"profile"}};
+  return {.program = "ranvier-bench",
+          .summary = "measures links between ranks, collectives on them, and profiles of machines",
+          .forms = {{"mpirun -n RANKS ranvier-bench [OPTION...]",
+                     "links and collectives, one JSON line per measurement"},
+                    {"mpirun -n RANKS ranvier-bench profile [OPTION...]",
+                     "computing, memory, links and files, for predictions"}},
+          .options = declare(options).facts(),
+          .commands = {"profile"}};
 }
 
 std::uint64_t options_hash(const BenchOptions& options) {
   BenchOptions copy = options;
   auto resolved = declare(copy).resolved();
   for (const std::string& word : options.words) resolved.push_back({"", "what", word});
-  if (options.given_links) resolved.push_back({"", "links' figures", collectives::to_json(*options.given_links)});
+  if (options.given_links) resolved.push_back({"", "links", collectives::to_json(*options.given_links)});
   return runtime::hash_of(resolved);
 }
 

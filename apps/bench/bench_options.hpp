@@ -1,4 +1,4 @@
-// What ranvier-bench was asked for. Pure; any thread.
+// Options of ranvier-bench. Pure; any thread.
 #pragma once
 
 #include "apps/program/device_flag.hpp"
@@ -17,11 +17,11 @@ namespace ranvier::apps {
 
 struct BenchOptions {
   std::vector<std::string> words;  ///< "profile", or none
-  std::string write_profile;  ///< path; "-": stdout; empty: where programs look (program/profile_search_path.hpp)
-  std::string profile_name;   ///< of the profile; empty: what the device calls itself
-  int threads = 0;            ///< of a CPU; 0: this rank's share of the cores of its machine
+  std::string write_profile;       ///< path; "-": stdout; empty: the search path (program/profile_search_path.hpp)
+  std::string profile_name;        ///< name of the profile; empty: the device's name
+  int threads = 0;                 ///< threads per CPU rank; 0: the rank's share of its machine's cores
   std::vector<std::filesystem::path> nvme;
-  std::string write_links;  ///< path; empty: links are measured only if nothing else was asked for
+  std::string write_links;  ///< path; empty: links are measured only without `collectives`
   std::string links;        ///< path; empty: none
   std::optional<collectives::Links> given_links;
   std::vector<collectives::Collective> collectives;
@@ -30,25 +30,26 @@ struct BenchOptions {
   std::size_t chunk_bytes = collectives::PlanChoice{}.chunk_bytes;
   int depth = collectives::PlanChoice{}.depth;
   int repeat = 11;
-  int node_size = 0;  ///< 0: as MPI says
+  int node_size = 0;  ///< ranks per node; 0: nodes as reported by MPI
   double seconds = 60;
-  bool overwrite = false;               ///< files named by flags may be replaced
+  bool overwrite = false;               ///< replaces existing output files
   DeviceFlag device = DeviceFlag::cpu;  ///< cpu or cuda
-  std::optional<int> gpu;               ///< of cuda; none: the local rank's, in turn
+  std::optional<int> gpu;               ///< GPU number; none: the node's GPUs in turn
   InfoRequest info;
 
   [[nodiscard]] bool profiles() const { return !words.empty(); }
-  /// Links alone, without the rest of a profile.
+  /// True if links are measured, but no profile.
   [[nodiscard]] bool measures_links() const { return !profiles() && (collectives.empty() || !write_links.empty()); }
 
-  /// The asked ones that the collective has; of all, with "mpi" where the host reaches the memory.
+  /// Selected algorithms that the collective has. Without a selection: all, with "mpi" if the host can access the
+  /// memory.
   [[nodiscard]] std::vector<std::string> algorithms_of(collectives::Collective collective) const;
 };
 
 /// Throws ErrorCode::usage.
 [[nodiscard]] BenchOptions parse_bench_options(int argc, const char* const* argv);
 [[nodiscard]] Manual bench_manual();
-/// Equal where the same was asked for.
+/// Hash that is equal for equal options.
 [[nodiscard]] std::uint64_t options_hash(const BenchOptions& options);
 
 }  // namespace ranvier::apps

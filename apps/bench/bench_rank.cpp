@@ -12,7 +12,7 @@ namespace ranvier::apps {
 
 namespace {
 
-// Apart from those of what is measured.
+// Not a channel of the measured messages.
 constexpr auto barrier_channel = runtime::Channel::summary;
 
 bool needs_staging(const runtime::Device& device) {
@@ -63,7 +63,7 @@ runtime::Buffer BenchRank::allocate(std::size_t bytes) {
   const bool gpu = device_->kind() == runtime::DeviceKind::cuda;
   runtime::Buffer buffer =
       device_->allocate(bytes, gpu ? runtime::MemorySpace::device : runtime::MemorySpace::host);
-  if (!gpu) std::memset(buffer.data(), 0, bytes);  // pages are there before anything is timed
+  if (!gpu) std::memset(buffer.data(), 0, bytes);  // touches pages before measurements
   return buffer;
 }
 

@@ -1,5 +1,5 @@
-// One process of a measurement between ranks: a loop, a transport and an executor as a training rank has them, and
-// a clock that all ranks read alike. Loop thread only.
+// One rank of a measurement: loop, transport and executor as in training, and times that are equal on all ranks. Loop
+// thread only.
 #pragma once
 
 #include "apps/program/device_flag.hpp"
@@ -17,34 +17,35 @@
 
 namespace ranvier::apps {
 
-/// Whose memory is measured; a CPU's computes with so many threads. Throws what make_cuda_device() does.
+/// Creates the measured device; `threads` applies to CPUs. Throws like make_cuda_device().
 [[nodiscard]] std::unique_ptr<runtime::Device> make_bench_device(const runtime::MpiSession& session,
                                                                  DeviceFlag device, std::optional<int> gpu,
                                                                  int threads = 1);
 
 class BenchRank {
  public:
-  /// Says what failed and ends the job; does not return.
+  /// Prints the error and ends the job; does not return.
   using End = std::function<void(const std::exception& error)>;
 
-  /// All ranks of the job make one. The session outlives it. `end` is called where something fails while messages
-  /// are under way: what they are at work on must not be freed before.
+  /// Collective: every rank creates one. The session outlives it. `end` is called on an error while messages are in
+  /// flight, whose buffers must still exist.
   BenchRank(runtime::MpiSession& session, std::unique_ptr<runtime::Device> device, End end);
 
-  /// Zeros where training has its gradients: the host's memory, or a GPU's.
+  /// Zeroed memory of the kind that holds gradients in training: host or GPU.
   [[nodiscard]] runtime::Buffer allocate(std::size_t bytes);
 
-  /// `work` starts something and calls what it is given on the loop when that is done.
+  /// Starts an operation; calls `done` on the loop when it completes.
   using Work = std::function<void(runtime::Handler done)>;
-  /// Starts `work` on all ranks at the same time, and waits. The seconds of the slowest rank, equal on all.
+  /// Starts `work` on all ranks after a barrier, and waits. Returns the seconds of the slowest rank, equal on all
+  /// ranks.
   double slowest_seconds(const Work& work);
-  /// Since this was made, of the rank where it is longest; equal on all.
+  /// Seconds since construction, maximum over ranks; equal on all ranks.
   [[nodiscard]] double elapsed_seconds();
 
   [[nodiscard]] runtime::MpiSession& session() noexcept { return session_; }
   [[nodiscard]] runtime::EventLoop& loop() noexcept { return loop_; }
   [[nodiscard]] runtime::Device& device() noexcept { return *device_; }
-  /// What training sends with: straight, or by way of pinned memory.
+  /// Transport as in training: direct, or staged through pinned memory.
   [[nodiscard]] runtime::Transport& transport() noexcept {
     return staged_ ? static_cast<runtime::Transport&>(*staged_) : transport_;
   }
@@ -52,19 +53,19 @@ class BenchRank {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// What the slowest rank says.
+  /// Maximum over ranks, in seconds.
   double slowest(Clock::duration duration);
 
   const Clock::time_point made_ = Clock::now();
   runtime::MpiSession& session_;
   End end_;
   runtime::AsioLoop loop_;                          // outlives the threads that post to it
-  std::unique_ptr<runtime::Device> host_, device_;  ///< of the barrier, and of what is measured
+  std::unique_ptr<runtime::Device> host_, device_;  ///< device of the barrier, and the measured device
   std::unique_ptr<runtime::Stream> host_additions_, additions_;
   runtime::MpiTransport transport_;
   std::optional<runtime::StagedTransport> staged_;
   collectives::Executor barrier_executor_, executor_;
-  collectives::Executor::Operands barrier_;  ///< a sum of one number
+  collectives::Executor::Operands barrier_;  ///< all-reduce of one number
   double barrier_value_ = 0;
   std::unique_ptr<double[]> barrier_staging_;
 };

@@ -30,7 +30,7 @@ double median(std::vector<double> values) {
 struct BenchCase {
   std::string algorithm;
   runtime::Buffer staging;
-  std::unique_ptr<PlanCommunicator> plans;  ///< none: by MPI
+  std::unique_ptr<PlanCommunicator> plans;  ///< null: MPI's collective
   std::optional<double> predicted_seconds;
   std::vector<double> seconds;
 };
@@ -48,7 +48,7 @@ class CollectiveBench {
         mpi_(rank.session(), rank.loop(), team_, me_, team_.members),
         data_(rank.allocate(sizeof(float) *
                             elements_of(*std::max_element(options.sizes.begin(), options.sizes.end())))) {
-    // Of zeros, sums stay what they are.
+    // The data is zero, so repeated sums do not overflow.
   }
 
   void run() {
@@ -66,7 +66,7 @@ class CollectiveBench {
   }
 
  private:
-  /// A multiple of the ranks.
+  /// Elements of a buffer of about `bytes`, a multiple of the number of ranks.
   [[nodiscard]] std::size_t elements_of(std::size_t bytes) const {
     const std::size_t ranks = team_.members.size();
     return std::max<std::size_t>(1, bytes / sizeof(float) / ranks) * ranks;
@@ -74,7 +74,7 @@ class CollectiveBench {
 
   [[nodiscard]] bool prints() const { return rank_.session().rank() == 0; }
 
-  /// All algorithms in turns, so that whatever else the machine does meets them alike.
+  /// Times all algorithms in turns, so that disturbances of the machine affect them equally.
   void time_together(Collective collective, std::size_t bytes, double seconds) {
     const std::size_t elements = elements_of(bytes);
     std::vector<BenchCase> cases;
@@ -143,7 +143,7 @@ class CollectiveBench {
 
   void say_skipped(Collective collective, std::size_t bytes) const {
     if (!prints()) return;
-    fmt::print(stderr, "ranvier-bench: {} of {} was left out: --seconds {:g} are over\n", to_string(collective),
+    fmt::print(stderr, "ranvier-bench: {} of {} was skipped: --seconds {:g} used up\n", to_string(collective),
                runtime::bytes_text(bytes), options_.seconds);
   }
 

@@ -1,4 +1,4 @@
-// Times collectives, by plans and by MPI, in turns. Loop thread only.
+// Times collectives, by plans and by MPI in turns. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_options.hpp"
@@ -10,8 +10,8 @@
 
 namespace ranvier::apps {
 
-/// All ranks call it alike; rank 0 prints one JSON line per case, and on stderr what `options.seconds` left no time
-/// for. `links` give the predicted seconds.
+/// Collective. Rank 0 prints one JSON line per case, and on stderr the cases skipped because of `options.seconds`.
+/// `links` give the predicted seconds.
 void time_collectives(BenchRank& rank, const BenchOptions& options, std::span<const int> node_of,
                       const std::optional<collectives::Links>& links);
 

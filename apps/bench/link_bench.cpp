@@ -16,12 +16,12 @@ using runtime::Tag;
 
 constexpr Tag tag{Channel::user, 0};
 constexpr std::size_t small_bytes = 8;
-constexpr std::size_t message_bytes = 1 << 20;  // as the chunks of collectives are
-constexpr int window = 4;                       // and as many of them on their way
-constexpr int places = 32;                      // of a message in memory: more than caches hold, as gradients are
-constexpr int min_times = 12;                   // so that what the first message costs does not count
+constexpr std::size_t message_bytes = 1 << 20;  // size of collective chunks
+constexpr int window = 4;                       // messages in flight
+constexpr int places = 32;                      // message buffers: larger than caches, like gradients
+constexpr int min_times = 12;                   // amortizes the cost of the first message
 constexpr int max_rounds = 7;
-constexpr int measurements = 6;  // three figures of two classes
+constexpr int measurements = 6;  // three values for each of two link classes
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -29,7 +29,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Where this rank sends to and receives from; nowhere if it takes no part.
+/// Peers of this rank; none if it takes no part.
 struct Route {
   std::optional<int> to, from;
 };
@@ -63,7 +63,7 @@ class LinkBench {
   }
 
  private:
-  /// Between two ranks, and by `all`, where `senders` ranks of the busiest node send.
+  /// Measures a link between two ranks, and along `all`, with `senders` ranks sending on the busiest node.
   collectives::Link link(int left, int right, const Route& all, std::size_t senders) {
     Route pair;
     if (me_ == left) pair = {right, right};
@@ -77,7 +77,7 @@ class LinkBench {
     return link;
   }
 
-  /// Round a ring inside this rank's node.
+  /// Ring of this rank's node.
   [[nodiscard]] Route inside() const {
     for (const auto& [node, ranks] : ranks_of_) {
       const std::size_t size = ranks.size();
@@ -88,7 +88,7 @@ class LinkBench {
     return {};
   }
 
-  /// Round rings over the nodes, by `least` ranks of each.
+  /// Rings across nodes, one for each of `least` ranks per node.
   [[nodiscard]] Route across(std::size_t least) const {
     std::vector<const std::vector<int>*> nodes;
     for (const auto& [node, ranks] : ranks_of_) nodes.push_back(&ranks);
@@ -102,7 +102,7 @@ class LinkBench {
     return {};
   }
 
-  /// Seconds of one of what `times` of take `work(times)`: the median of a few rounds that fit the time.
+  /// Seconds per repetition of `work(times)`: the median of a few rounds within the time limit.
   template <typename MakeWork>
   double seconds_of_one(const MakeWork& work) {
     (void)rank_.slowest_seconds(work(1));  // connects, and touches memory
@@ -118,7 +118,7 @@ class LinkBench {
     return median(rounds);
   }
 
-  /// Round trips.
+  /// Sends 8 bytes forth and back `times` times.
   BenchRank::Work ping_pong(const Route& pair, bool begins, int times) {
     return [this, pair, begins, times](const Handler& done) {
       if (!pair.to) return rank_.loop().post(done);
@@ -140,7 +140,7 @@ class LinkBench {
     }
   }
 
-  /// Messages of 1 MiB, some of them on their way in each direction.
+  /// Sends messages of 1 MiB, several in flight in each direction.
   BenchRank::Work exchange(const Route& route, int times) {
     return [this, route, times](const Handler& done) {
       if (!route.to) return rank_.loop().post(done);
@@ -155,8 +155,8 @@ class LinkBench {
   struct Flow {
     Route route;
     int times = 0;
-    int sends = 0, receives = 0;  ///< begun
-    int left = 0;                 ///< of both
+    int sends = 0, receives = 0;  ///< number started
+    int left = 0;                 ///< number not yet completed
     Handler done;
   };
 
@@ -180,8 +180,8 @@ class LinkBench {
 
   BenchRank& rank_;
   int me_;
-  double seconds_;                            ///< of one measurement
-  runtime::Buffer memory_;                    ///< what is sent, then what is received
+  double seconds_;                            ///< time per measurement
+  runtime::Buffer memory_;                    ///< send buffers, then receive buffers
   std::map<int, std::vector<int>> ranks_of_;  ///< by node
 };
 

@@ -1,4 +1,4 @@
-// Measures what collectives/link_file.hpp describes, through the transport that training uses. Loop thread only.
+// Measures the links of collectives/link_file.hpp through the transport of training. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
@@ -8,15 +8,14 @@
 
 namespace ranvier::apps {
 
-/// All ranks call it alike, and get the same. `node_of` by rank; classes that there are no links of stay
-/// unmeasured.
+/// Collective; returns the same on all ranks. `node_of`: node by rank. Link classes that do not occur stay unmeasured.
 ///
 ///   latency_seconds        half of a round trip of 8 bytes between two ranks
-///   bytes_per_second       of those two, each sending to the other at the same time, messages of 1 MiB
-///   node_bytes_per_second  of all ranks of a node together, each sending to one and receiving from another: inside
-///                          every node round a ring; between nodes to the rank with the same place on the next one
+///   bytes_per_second       per direction, both ranks sending to each other at the same time, messages of 1 MiB
+///   node_bytes_per_second  total of a node's ranks, each sending to one and receiving from another rank: within a
+///                          node along a ring; between nodes to the rank with the same local rank on the next node
 ///
-/// Takes about `seconds`, more where a few messages take longer.
+/// Takes about `seconds`, longer on slow links.
 [[nodiscard]] collectives::Links measure_links(BenchRank& rank, std::span<const int> node_of, double seconds);
 
 }  // namespace ranvier::apps

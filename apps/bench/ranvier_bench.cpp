@@ -1,4 +1,4 @@
-// ranvier-bench: measures the links between the ranks of a job, what collectives take on them, and what machines do.
+// ranvier-bench: measures links between the ranks of a job, collectives on them, and profiles of machines.
 #include "apps/bench/bench_options.hpp"
 #include "apps/bench/bench_rank.hpp"
 #include "apps/bench/collective_bench.hpp"
@@ -40,11 +40,10 @@ std::vector<int> nodes_of(const MpiSession& session, const BenchOptions& options
   return nodes;
 }
 
-/// All that can be refused before anything is measured.
+/// Checks everything that can be refused before measurements.
 void check(MpiSession& session, const BenchOptions& options, std::span<const int> node_of) {
   if (options.measures_links() && session.ranks() == 1) {
-    fail(ErrorCode::usage,
-         "there are no links between ranks to measure, as there is one rank: start with mpirun -n 2 or more");
+    fail(ErrorCode::usage, "a single rank has no links to measure; use mpirun -n 2 or more");
   }
   if (!options.write_links.empty() && session.rank() == 0) {
     runtime::check_replaced(options.write_links, "--write-links", options.overwrite);
@@ -67,30 +66,31 @@ void print(const char* of_class, const collectives::Link& link) {
   std::fflush(stdout);
 }
 
-/// On one rank: what was measured, and what there was none of.
+/// Prints measured and unmeasured links; writes the file. One rank calls.
 void report(const Links& links, const std::string& path, std::size_t nodes) {
   print("intra_node", links.intra_node);
   print("inter_node", links.inter_node);
   if (!links.inter_node.measured()) {
-    fmt::print(stderr, "{}: inter_node was not measured, as all ranks are on one node: start across nodes for it\n",
+    fmt::print(stderr, "{}: inter_node not measured: all ranks are on one node; use several nodes to measure it\n",
                program);
   }
   if (!links.intra_node.measured()) {
-    fmt::print(stderr,
-               "{}: intra_node was not measured, as each of {} nodes has one rank: start more on a node for it\n",
-               program, nodes);
+    fmt::print(
+        stderr,
+        "{}: intra_node not measured: each of {} nodes has one rank; use more ranks per node to measure it\n",
+        program, nodes);
   }
   if (path.empty()) return;
   write(path, collectives::to_json(links));
 }
 
-/// Prints what ended this rank and ends all others, with everything still there that messages may be at work on.
+/// Prints the error and ends all ranks, while buffers of messages in flight still exist.
 [[noreturn]] void end_all(MpiSession& session, const std::exception& error) {
   apps::print_error(program, error.what());
   session.abort(exit_code(error_code(error)));
 }
 
-/// A rank's share of the cores of its machine, unless --threads says otherwise.
+/// --threads, or this rank's share of its machine's cores.
 int device_threads(const MpiSession& session, const BenchOptions& options) {
   if (!options.profiles()) return 1;
   if (options.threads > 0) return options.threads;
@@ -99,7 +99,7 @@ int device_threads(const MpiSession& session, const BenchOptions& options) {
 
 constexpr const char* on_stdout = "-";
 
-/// Where the profile goes, tried before anything is measured. A new measurement replaces this host's own profile.
+/// Path of the profile, checked before measurements. The default file of this host is replaced.
 std::string profile_path(const MpiSession& session, const BenchOptions& options) {
   if (options.write_profile == on_stdout) return on_stdout;
   std::filesystem::path path = options.write_profile;
@@ -110,7 +110,8 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
     if (error)
-      fail(ErrorCode::io, "the profile's folder {} cannot be made: {}: give --write-profile FILE, or - to print it",
+      fail(ErrorCode::io,
+           "cannot create profile folder: {}: {}; use --write-profile FILE, or --write-profile - to print it",
            path.parent_path().string(), error.message());
   } else {
     runtime::check_replaced(path, "--write-profile", options.overwrite);
@@ -131,7 +132,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
         gpu = runtime::cuda_gpu(apps::gpu_of_rank(rank.session(), options.gpu).ordinal);
     });
   }
-  constexpr double share = 0.75;  // of the seconds: single measurements take longer than they are meant to
+  constexpr double share = 0.75;  // single measurements exceed their time limit
   const std::string text = to_json(apps::measure_profile(
       rank, node_of,
       {.name = options.profile_name, .directories = options.nvme, .gpu = gpu, .seconds = share * options.seconds}));
@@ -144,9 +145,9 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
     write(path, text);
     fmt::print("profile: {}\n", path);
     if (!options.write_profile.empty()) return;
-    fmt::print("ranvier-train and ranvier-plan use it when no --profile is given\n");
+    fmt::print("ranvier-train and ranvier-plan use it without --profile\n");
     if (const std::string named = apps::profile_search_path().named; !named.empty())
-      fmt::print("but {} is set and goes first: {}\n", apps::profile_variable, named);
+      fmt::print("but {} is set and has precedence: {}\n", apps::profile_variable, named);
   });
 }
 
@@ -168,16 +169,14 @@ void measure(apps::BenchRank& rank, const BenchOptions& options, std::span<const
 void compare_options(MpiSession& session, const BenchOptions& options) {
   const auto hash = static_cast<long long>(options_hash(options) >> 1);
   if (session.smallest(hash) == session.largest(hash)) return;
-  apps::on_all_ranks(session, [] {
-    fail(ErrorCode::usage,
-         "the ranks were started with different options: give every rank of mpirun the same flags");
-  });
+  apps::on_all_ranks(
+      session, [] { fail(ErrorCode::usage, "options differ between ranks; use the same flags on every rank"); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Both outlive the report of an error.
+  // Both outlive the printing of an error.
   std::optional<MpiSession> session;
   std::optional<apps::BenchRank> rank;
   try {

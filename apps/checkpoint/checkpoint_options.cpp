@@ -18,7 +18,7 @@ struct CommandForm {
   std::string_view name;
   CheckpointCommand command;
   std::size_t paths;
-  std::vector<std::string_view> flags;  ///< that it takes
+  std::vector<std::string_view> flags;  ///< flags of the command
 };
 
 const std::array command_forms = {
@@ -73,25 +73,25 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
       "--output");
   table.parse(static_cast<int>(arguments.size()), arguments.data());
   if (options.info.any()) return options;
-  if (options.paths.empty()) fail(ErrorCode::usage, "there is no command: give one of {}", names_of_commands());
+  if (options.paths.empty()) fail(ErrorCode::usage, "command is missing; use one of {}", names_of_commands());
   const std::string command = options.paths.front();
   options.paths.erase(options.paths.begin());
   const auto form = std::find_if(command_forms.begin(), command_forms.end(),
                                  [&](const CommandForm& each) { return each.name == command; });
   if (form == command_forms.end())
-    fail(ErrorCode::usage, "'{}' is no command: give one of {}", command, names_of_commands());
+    fail(ErrorCode::usage, "unknown command: '{}'; use one of {}", command, names_of_commands());
   options.command = form->command;
   if (options.paths.size() != form->paths)
-    fail(ErrorCode::usage, "{} takes {}, and {} were given: see --help", command,
+    fail(ErrorCode::usage, "{} needs {}, not {}; see ranvier-checkpoint --help", command,
          form->paths == 1 ? "one path" : "two paths", options.paths.size());
   for (const CommandForm& other : command_forms)
     for (const std::string_view flag : other.flags)
       if (table.given(flag) && std::find(form->flags.begin(), form->flags.end(), flag) == form->flags.end())
-        fail(ErrorCode::usage, "--{} is a flag of {}: leave it out of {}", flag, other.name, command);
+        fail(ErrorCode::usage, "--{} applies to {}, not to {}; remove it", flag, other.name, command);
   if (options.command == CheckpointCommand::export_weights && options.output.empty())
-    fail(ErrorCode::usage, "--output is missing: give the folder for the weights");
+    fail(ErrorCode::usage, "--output is missing; add --output FOLDER for the weights");
   if (options.command == CheckpointCommand::prune && options.keep == 0)
-    fail(ErrorCode::usage, "--keep is missing: give the number of checkpoints that stay");
+    fail(ErrorCode::usage, "--keep is missing; add --keep N, the number of checkpoints to keep");
   if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }
@@ -100,14 +100,17 @@ Manual checkpoint_manual() {
   CheckpointToolOptions options;
   Manual manual{
       .program = "ranvier-checkpoint",
-      .summary = "looks at what ranvier-train --checkpoint DIR writes, also while a job writes there",
-      .forms = {{"ranvier-checkpoint list DIR", "all checkpoints: step, size, loss, time, what is not whole"},
-                {"ranvier-checkpoint show PATH", "one: options, scalars, arrays; of a DIR its newest whole one"},
-                {"ranvier-checkpoint verify PATH", "checks every byte; of a DIR all of them"},
-                {"ranvier-checkpoint export PATH -o FOLDER", "weights for transformers and --init-from"},
-                {"ranvier-checkpoint diff PATH PATH", "options and tensors that differ, and by how much"},
-                {"ranvier-checkpoint prune DIR --keep N", "removes older ones, unless a job writes there"}},
-      .status_1 = "the two of diff differ",
+      .summary = "inspects, checks, exports and prunes checkpoints of ranvier-train, also while a job writes them",
+      .forms = {{"ranvier-checkpoint list DIR",
+                 "all checkpoints: step, size, loss, grid, time, reason if incomplete"},
+                {"ranvier-checkpoint show PATH",
+                 "one checkpoint: options, scalars, arrays; DIR: its newest complete one"},
+                {"ranvier-checkpoint verify PATH", "checks every byte; DIR: all of its checkpoints"},
+                {"ranvier-checkpoint export PATH -o FOLDER", "writes weights for transformers and --init-from"},
+                {"ranvier-checkpoint diff PATH PATH",
+                 "options and tensors that differ, with the largest difference"},
+                {"ranvier-checkpoint prune DIR --keep N", "removes old checkpoints, unless a job writes to DIR"}},
+      .status_1 = "diff found differences",
       .options = declare(options).facts(),
       .arguments = runtime::PathKind::any};
   for (const CommandForm& form : command_forms) manual.commands.emplace_back(form.name);

@@ -1,4 +1,4 @@
-// What ranvier-checkpoint was asked for. Pure; any thread.
+// Options of ranvier-checkpoint. Pure; any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"
@@ -22,11 +22,11 @@ struct CheckpointToolOptions {
   int keep = 0;
   std::int64_t archive_every = 0;
   bool dry_run = false;
-  int threads = 0;  ///< 0: the machine's
+  int threads = 0;  ///< threads of verify; parse_checkpoint_options() replaces 0 by the number of cores
   InfoRequest info;
 };
 
-/// Throws ErrorCode::usage: also for flags of another command, and for too many or too few paths.
+/// Throws ErrorCode::usage, also for a wrong number of paths and for flags of another command.
 [[nodiscard]] CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv);
 [[nodiscard]] Manual checkpoint_manual();
 

@@ -31,7 +31,7 @@ CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options) {
     case CheckpointCommand::prune:
       return {prune_checkpoints(path, options.keep, options.archive_every, options.dry_run)};
   }
-  fail(ErrorCode::internal, "a command of ranvier-checkpoint that is none");
+  fail(ErrorCode::internal, "unknown command of ranvier-checkpoint");
 }
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// One run of ranvier-checkpoint, without a process. Any thread; blocks.
+// One run of ranvier-checkpoint as a function. Any thread; blocks.
 #pragma once
 
 #include "apps/checkpoint/checkpoint_options.hpp"
@@ -9,10 +9,10 @@ namespace ranvier::apps {
 
 struct CheckpointToolResult {
   std::string text;
-  int status = 0;  ///< to exit with: 1 where two differ, 65 for damage
+  int status = 0;  ///< exit status: 1 if diff found differences, 65 if verify found damage
 };
 
-/// Throws as what the command calls does (inspection.hpp, weight_export.hpp, comparison.hpp).
+/// Throws like the command's function (inspection.hpp, weight_export.hpp, comparison.hpp).
 [[nodiscard]] CheckpointToolResult run_checkpoint_tool(const CheckpointToolOptions& options);
 
 }  // namespace ranvier::apps

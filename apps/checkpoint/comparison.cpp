@@ -26,7 +26,7 @@ using offload::CheckpointReader;
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
 struct Difference {
-  std::uint64_t elements = 0;  ///< that are not equal to the bit
+  std::uint64_t elements = 0;  ///< number of elements that differ in any bit
   double absolute = 0, relative = 0;
 };
 
@@ -40,13 +40,13 @@ void add(Difference& sum, float a, float b) {
   sum.relative = std::max(sum.relative, relative);
 }
 
-/// A part of an array that has a name of its own.
+/// Named section of an array.
 struct Section {
   std::string name;
   std::size_t begin = 0, end = 0;
 };
 
-/// The tensors of a unit, and what lies between them.
+/// Tensors of a unit, and the gaps between them.
 std::vector<Section> sections_of(const models::UnitSpec& unit) {
   std::vector<Section> sections;
   std::size_t at = 0;
@@ -73,14 +73,14 @@ Difference compare(CheckpointReader& a, CheckpointReader& b, const offload::Chec
   return sum;
 }
 
-/// Lines for the members of two objects that are not equal; of options or of scalars.
+/// Lines for differing members of two objects (options or scalars).
 std::string differences(const boost::json::object& a, const boost::json::object& b, std::string_view prefix) {
   std::set<std::string> names;
   for (const auto* each : {&a, &b})
     for (const auto& [name, value] : *each) names.insert(std::string(name));
   const auto text = [](const boost::json::object& object, const std::string& name) {
     const auto* const value = object.if_contains(name);
-    if (value == nullptr) return std::string("(not there)");
+    if (value == nullptr) return std::string("(none)");
     const auto* const words = value->if_string();
     return words == nullptr ? boost::json::serialize(*value) : words->empty() ? "(empty)" : std::string(*words);
   };
@@ -115,8 +115,7 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
     result.text += fmt::format("step {} | {}\n", a.manifest().step, b.manifest().step);
     result.equal = false;
   }
-  if (differ("numbers of the training", differences(a.manifest().training, b.manifest().training, "")))
-    result.equal = false;
+  if (differ("scalars", differences(a.manifest().training, b.manifest().training, ""))) result.equal = false;
   differ("options", differences(options_of(a.manifest()), options_of(b.manifest()), "--"));
 
   const auto model = saved_model(a.manifest(), a.path());
@@ -143,7 +142,7 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
       ++compared;
       if (sum.elements == 0) continue;
       ++unequal;
-      lines += fmt::format("  {:<8}{:<32} {:>10} of {} differ, by {:.3g} at most, relatively {:.3g}\n", array.name,
+      lines += fmt::format("  {:<8}{:<32} {:>10} of {} differ, at most by {:.3g}, relative {:.3g}\n", array.name,
                            section.name, sum.elements, section.end - section.begin, sum.absolute, sum.relative);
     }
   }
@@ -151,10 +150,9 @@ Comparison compare_checkpoints(const std::filesystem::path& path_a, const std::f
     if (a.find(array.unit, array.name) == nullptr)
       lines += fmt::format("  {:<8}{}: only in the second\n", array.name, array.unit);
   if (differ("states", lines)) result.equal = false;
-  result.text +=
-      unequal == 0 && lines.empty()
-          ? fmt::format("all {} tensors and states are equal to the bit\n", compared)
-          : fmt::format("{} of {} tensors and states are equal to the bit\n", compared - unequal, compared);
+  result.text += unequal == 0 && lines.empty()
+                     ? fmt::format("all {} tensors and states are bit-identical\n", compared)
+                     : fmt::format("{} of {} tensors and states are bit-identical\n", compared - unequal, compared);
   return result;
 }
 

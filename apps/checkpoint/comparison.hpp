@@ -1,4 +1,4 @@
-// What two checkpoints differ in. Any thread; blocks.
+// Comparison of two checkpoints. Any thread; blocks.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@ namespace ranvier::apps {
 
 struct Comparison {
   std::string text;
-  bool equal = true;  ///< steps, numbers, and arrays to the bit; options and where files lie may differ
+  bool equal = true;  ///< equal step, scalars and arrays, bit for bit; options and file layout may differ
 };
 
-/// Options, scalars, and of each tensor and state that is not equal to the bit the largest difference, absolute and
-/// relative to the larger of two values. Throws ErrorCode::data for a checkpoint that is not whole or damaged.
+/// Compares options, scalars, tensors and states. Prints the largest absolute difference of each differing tensor, and
+/// the largest one relative to the larger value. Throws ErrorCode::data for an incomplete or damaged checkpoint.
 [[nodiscard]] Comparison compare_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b);
 
 }  // namespace ranvier::apps

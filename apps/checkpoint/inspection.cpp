@@ -30,10 +30,10 @@ using offload::Manifest;
 void check_folder(const fs::path& folder) {
   std::error_code unknown;
   if (!fs::is_directory(folder, unknown))
-    fail(ErrorCode::data, "{}: there is no such folder: give that of --checkpoint", folder.string());
+    fail(ErrorCode::data, "checkpoint folder not found: {}; use the folder of --checkpoint", folder.string());
 }
 
-/// Of all plain files in a folder.
+/// Total bytes of the regular files in a folder.
 std::uint64_t bytes_in(const fs::path& folder) {
   std::uint64_t sum = 0;
   std::error_code gone;
@@ -46,7 +46,7 @@ std::uint64_t bytes_in(const fs::path& folder) {
 }
 
 std::string states_table(const Manifest& manifest) {
-  std::map<std::string, std::pair<std::size_t, std::uint64_t>> states;  // arrays and bytes
+  std::map<std::string, std::pair<std::size_t, std::uint64_t>> states;  // number of arrays, bytes
   for (const offload::CheckpointArray& array : manifest.arrays) {
     auto& [arrays, bytes] = states[array.name];
     ++arrays;
@@ -58,7 +58,7 @@ std::string states_table(const Manifest& manifest) {
   return text;
 }
 
-/// Names that no checkpoint has, but that belong to them: step-N.JOB.part, step-N.left.
+/// Lines about folders that are not complete checkpoints: step-N.JOB.part, step-N.left.
 std::string others_in(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code gone;
@@ -74,7 +74,7 @@ std::string others_in(const fs::path& folder) {
     const bool part = name.ends_with(".part");
     text += fmt::format(
         "{}: {} so far, {}\n", name, runtime::format_bytes(bytes_in(path)),
-        part ? "being written, or left by a job that died" : "of a run that another one went back behind");
+        part ? "being written, or left by a dead job" : "superseded, as a run resumed from an earlier checkpoint");
   }
   return text;
 }
@@ -95,12 +95,12 @@ std::string list_checkpoints(const fs::path& folder) {
                              said_of_run(manifest, "grid"), said_of_run(manifest, "time"));
         continue;
       }
-    } catch (const Error& error) {  // its job removed it meanwhile
+    } catch (const Error& error) {  // removed by its job in the meantime
       why_not = error.what();
     }
-    not_whole += fmt::format("{}: not whole: {}\n", entry.path.filename().string(), why_not);
+    not_whole += fmt::format("{}: incomplete: {}\n", entry.path.filename().string(), why_not);
   }
-  std::string text = table.empty() ? fmt::format("{}: there is no whole checkpoint\n", folder.string())
+  std::string text = table.empty() ? fmt::format("{}: no complete checkpoint\n", folder.string())
                                    : fmt::format("{:<20}{:>10}{:>12}{:>10}{:>7}  {}\n", "checkpoint", "step",
                                                  "size", "loss", "grid", "time") +
                                          table;
@@ -123,7 +123,7 @@ std::string show_checkpoint(const fs::path& given) {
   line("step", fmt::format("{}", manifest.step));
   for (const char* name : {"loss", "time", "training", "version", "commit", "grid"})
     line(name, said_of_run(manifest, name));
-  line("data", fmt::format("{} in {} files, {} pieces", runtime::format_bytes(manifest.data_bytes()),
+  line("data", fmt::format("{} in {} files, {} segments", runtime::format_bytes(manifest.data_bytes()),
                            manifest.files.size(), manifest.pieces.size()));
   if (const auto model = saved_model(manifest, path)) {
     const models::WeightLayout layout(model->units);
@@ -159,17 +159,18 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
   } else {
     check_folder(path);
     for (const CheckpointEntry& entry : CheckpointFolder(path).list()) checkpoints.push_back(entry.path);
-    if (checkpoints.empty()) fail(ErrorCode::data, "{}: there is no checkpoint in it", path.string());
+    if (checkpoints.empty())
+      fail(ErrorCode::data, "no checkpoint in folder: {}; use the folder of --checkpoint", path.string());
   }
   Verification result;
   for (const fs::path& checkpoint : checkpoints) {
     const auto begin = std::chrono::steady_clock::now();
     const auto damages = offload::verify_checkpoint(checkpoint, threads);
-    if (checkpoints.size() > 1 && !fs::exists(checkpoint)) continue;  // its job removed it meanwhile
+    if (checkpoints.size() > 1 && !fs::exists(checkpoint)) continue;  // removed by its job in the meantime
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     for (const offload::CheckpointDamage& damage : damages)
       result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), damage.what);
-    result.text += damages.empty() ? fmt::format("{}: as it was written: {} in {:.1f} s\n", checkpoint.string(),
+    result.text += damages.empty() ? fmt::format("{}: intact: {} in {:.1f} s\n", checkpoint.string(),
                                                  runtime::format_bytes(bytes_in(checkpoint)), seconds)
                                    : fmt::format("{}: damaged in {} places\n", checkpoint.string(), damages.size());
     result.fine = result.fine && damages.empty();
@@ -181,10 +182,11 @@ std::string prune_checkpoints(const fs::path& path, int keep, std::int64_t archi
   check_folder(path);
   CheckpointFolder folder(path);
   std::string text;
-  if (!dry_run) folder.lock(models::random_job());  // a job that writes there prunes by itself
+  if (!dry_run)
+    folder.lock(models::random_job());  // fails while a job writes to the folder, which prunes by itself
   if (!folder.lock_refused().empty())
     fail(ErrorCode::io,
-         "{}; prune on a machine whose file system has locks, or remove folders by hand while no job runs",
+         "{}; prune on a machine whose file system supports locks, or remove folders by hand while no job runs",
          folder.lock_refused());
   const std::vector<CheckpointEntry> prunable = folder.prunable(keep, archive_every);
   for (const CheckpointEntry& entry : prunable)

@@ -1,4 +1,4 @@
-// What there is of checkpoints, in words, and whether it is as it was written. Any thread; all of it blocks.
+// Lists, shows, verifies and prunes checkpoints. Any thread; all functions block.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace ranvier::apps {
 
-/// A table of a folder's checkpoints, the oldest first, of what is being written, and of what is not whole and why.
-/// Throws ErrorCode::data where there is no such folder.
+/// Table of a folder's checkpoints, oldest first, then incomplete ones with the reason and those being written. Throws
+/// ErrorCode::data if the folder does not exist.
 [[nodiscard]] std::string list_checkpoints(const std::filesystem::path& folder);
 
-/// One of them: the run that wrote it, scalars, arrays by state, files. Throws ErrorCode::data unless it is whole.
+/// Describes one checkpoint: its run, scalars, arrays by state, files. Throws ErrorCode::data unless it is complete.
 [[nodiscard]] std::string show_checkpoint(const std::filesystem::path& path);
 
 struct Verification {
   std::string text;
   bool fine = true;
 };
-/// Checks every byte of a checkpoint or, of a folder, of all in it.
+/// Checks every byte of one checkpoint, or of all checkpoints of a folder.
 [[nodiscard]] Verification verify_checkpoints(const std::filesystem::path& path, int threads);
 
-/// Removes older ones, and says which. Throws ErrorCode::io where a job writes there.
+/// Removes old checkpoints and lists them. Throws ErrorCode::io if a job writes to the folder.
 [[nodiscard]] std::string prune_checkpoints(const std::filesystem::path& folder, int keep,
                                             std::int64_t archive_every, bool dry_run);
 

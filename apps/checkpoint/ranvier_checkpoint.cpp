@@ -1,4 +1,4 @@
-// ranvier-checkpoint: looks at checkpoints of a training, checks, compares, exports and prunes them.
+// ranvier-checkpoint: inspects, checks, compares, exports and prunes checkpoints.
 #include "apps/checkpoint/checkpoint_options.hpp"
 #include "apps/checkpoint/checkpoint_tool.hpp"
 #include "apps/program/print_error.hpp"

@@ -26,7 +26,7 @@ std::string text_of(const boost::json::object& object, std::string_view name) {
   return boost::json::serialize(*value);
 }
 
-/// What the run trained.
+/// Parameters that the run trained.
 models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& checkpoint) {
   models::Tuning tuning = models::make_tuning(option_of_run(manifest, "train"), option_of_run(manifest, "freeze"));
   const std::string rank = option_of_run(manifest, "lora-rank"), alpha = option_of_run(manifest, "lora-alpha");
@@ -42,7 +42,7 @@ models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& chec
   const bool known = read(rank, lora.rank) && read(alpha, lora.alpha) && read(dropout, lora.dropout);
   if (!known || lora.rank < 1 || lora.rank > models::max_lora_rank || !(lora.alpha > 0) || !(lora.dropout >= 0) ||
       !(lora.dropout < 1) || lora.targets.empty())
-    fail(ErrorCode::data, "{}: its run had adapters of --lora-rank '{}', --lora-alpha '{}' and --lora-dropout '{}'",
+    fail(ErrorCode::data, "{}: invalid adapter options: --lora-rank '{}', --lora-alpha '{}', --lora-dropout '{}'",
          checkpoint.string(), rank, alpha, dropout);
   tuning.lora = std::make_shared<const models::LoraOptions>(std::move(lora));
   return tuning;
@@ -52,7 +52,7 @@ models::Tuning tuning_of(const offload::Manifest& manifest, const fs::path& chec
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code unknown;
-  // A folder of checkpoints has folders and a lock, a checkpoint has files of data.
+  // A checkpoint has .data files; a folder of checkpoints has only subfolders and a lock.
   if (fs::exists(path / offload::Manifest::file_name, unknown)) return true;
   for (fs::directory_iterator entry(path, unknown), end; !unknown && entry != end; entry.increment(unknown))
     if (entry->path().extension() == ".data") return true;
@@ -62,15 +62,16 @@ bool is_checkpoint(const fs::path& path) {
 fs::path checkpoint_at(const fs::path& path) {
   std::error_code unknown;
   if (!fs::is_directory(path, unknown))
-    fail(ErrorCode::data, "{}: there is no such folder: give a checkpoint, or the folder of --checkpoint",
+    fail(ErrorCode::data, "checkpoint not found: {}; use a checkpoint, or the folder of --checkpoint",
          path.string());
   if (is_checkpoint(path)) return path;
   std::vector<offload::CheckpointEntry> passed_over;
   if (const auto newest = offload::CheckpointFolder(path).newest_whole(&passed_over)) return newest->path;
   if (!passed_over.empty())
-    fail(ErrorCode::data, "{}: none of its {} checkpoints is whole; of the newest: {}", path.string(),
-         passed_over.size(), passed_over.front().why_not);
-  fail(ErrorCode::data, "{}: there is no checkpoint in it", path.string());
+    fail(ErrorCode::data, "{}: none of {} checkpoints is complete; newest: {}", path.string(), passed_over.size(),
+         passed_over.front().why_not);
+  fail(ErrorCode::data, "no checkpoint in folder: {}; use a checkpoint, or the folder of --checkpoint",
+       path.string());
 }
 
 std::string said_of_run(const offload::Manifest& manifest, std::string_view name) {
@@ -92,14 +93,14 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
   if (const std::string tile = option_of_run(manifest, "tile"); tiles != nullptr && !tile.empty()) {
     const auto [end, error] = std::from_chars(tile.data(), tile.data() + tile.size(), *tiles);
     const bool is_number = error == std::errc{} && end == tile.data() + tile.size();
-    if (const auto problem = is_number ? models::size_problem(sizes) : std::optional<std::string>("no number"))
+    if (const auto problem = is_number ? models::size_problem(sizes) : std::optional<std::string>("not a number"))
       fail(ErrorCode::data, "{}: --tile of its run is '{}': {}", checkpoint.string(), tile, *problem);
   }
   const int layers = models::layers_of(sizes);
-  // Sizes are somebody's words so far, and a model takes memory for each of its layers.
+  // config.json is not verified yet; a wrong number of layers would allocate too much memory.
   if (static_cast<std::size_t>(layers) > manifest.arrays.size())
-    fail(ErrorCode::data, "{}: its config.json has {} layers, and it has {} arrays", checkpoint.string(), layers,
-         manifest.arrays.size());
+    fail(ErrorCode::data, "{}: config.json has {} layers, but the checkpoint has {} arrays", checkpoint.string(),
+         layers, manifest.arrays.size());
   model.tuning = tuning_of(manifest, checkpoint);
   model.units = models::make_model(sizes, model.tuning).units();
   for (const models::UnitSpec& unit : model.units) {
@@ -107,10 +108,9 @@ std::optional<SavedModel> saved_model(const offload::Manifest& manifest, const f
       return each.unit == unit.name && each.name == "weights";
     });
     if (array == manifest.arrays.end())
-      fail(ErrorCode::data, "{}: it has no weights of '{}', which its config.json asks for", checkpoint.string(),
-           unit.name);
+      fail(ErrorCode::data, "{}: no weights of '{}', which config.json needs", checkpoint.string(), unit.name);
     if (array->elements != unit.elements())
-      fail(ErrorCode::data, "{}: it has {} weights of '{}', and its config.json asks for {}", checkpoint.string(),
+      fail(ErrorCode::data, "{}: {} weights of '{}', but config.json needs {}", checkpoint.string(),
            array->elements, unit.name, unit.elements());
   }
   return model;

@@ -1,5 +1,4 @@
-// A checkpoint as people and tools look at it: which one a path means, the run that wrote it, the model whose units its
-// arrays are. Any thread.
+// Finds a checkpoint by path and reads its run and model. Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -15,26 +14,26 @@
 
 namespace ranvier::apps {
 
-/// The checkpoint that `path` is or, of a folder of them, its newest whole one. Throws ErrorCode::data where there is
-/// none.
+/// Returns `path` if it is a checkpoint, otherwise the newest complete checkpoint in that folder. Throws
+/// ErrorCode::data if there is none.
 [[nodiscard]] std::filesystem::path checkpoint_at(const std::filesystem::path& path);
 
-/// Whether `path` is a checkpoint itself, whole or not.
+/// True if `path` is a checkpoint, complete or not.
 [[nodiscard]] bool is_checkpoint(const std::filesystem::path& path);
 
-/// What the run said of itself under this name, numbers as text; empty: nothing.
+/// Entry of the manifest about its run, numbers as text; empty if absent.
 [[nodiscard]] std::string said_of_run(const offload::Manifest& manifest, std::string_view name);
-/// The value of a flag of that run; empty: there is none.
+/// Value of a flag of the run; empty if absent.
 [[nodiscard]] std::string option_of_run(const offload::Manifest& manifest, std::string_view flag);
 
-/// The model: its configuration, and units with the sizes of the arrays.
+/// Model of a checkpoint: configuration, and units with the sizes of the arrays.
 struct SavedModel {
   models::ModelConfig config;
-  models::Tuning tuning;  ///< what of it was trained
+  models::Tuning tuning;  ///< parameters that were trained
   std::vector<models::UnitSpec> units;
 };
-/// None where the checkpoint has no configuration of a model that is known here. Throws ErrorCode::data, naming
-/// `checkpoint`, for one that its arrays contradict.
+/// Returns none if the checkpoint has no configuration of a known model. Throws ErrorCode::data with `checkpoint` if
+/// the arrays contradict the configuration.
 [[nodiscard]] std::optional<SavedModel> saved_model(const offload::Manifest& manifest,
                                                     const std::filesystem::path& checkpoint);
 

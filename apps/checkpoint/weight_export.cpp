@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
-/// Adds the tokenizer's files, or says where they would have to come from.
+/// Adds the tokenizer's files; returns a note if they cannot be read.
 std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& beside) {
   const std::string path = tokenizer_path(tokenizer);
   if (path.empty()) return {};
@@ -41,16 +41,15 @@ std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& bes
     }
     return {};
   } catch (const Error&) {
-    return fmt::format(
-        "the tokenizer of the training, {}, cannot be read here: copy its files beside the weights\n", path);
+    return fmt::format("tokenizer of the run cannot be read: {}; copy its files next to the weights\n", path);
   }
 }
 
-/// Type of the unit's weights in the checkpoint.
+/// Type of a unit's weights in the checkpoint.
 runtime::DType dtype_of(const offload::Manifest& manifest, const models::UnitSpec& unit) {
   const auto array = std::ranges::find_if(
       manifest.arrays, [&](const auto& each) { return each.unit == unit.name && each.name == "weights"; });
-  return array->dtype;  // saved_model() has found it
+  return array->dtype;  // exists: saved_model() checked it
 }
 
 void write_units(const models::WeightLayout& layout, const fs::path& partial,
@@ -67,7 +66,7 @@ void write_units(const models::WeightLayout& layout, const fs::path& partial,
   writer.close();
 }
 
-/// The weights that the training began with; null unless they can still be read.
+/// Initial weights of the run (--init-from); none unless they are unchanged and readable.
 std::optional<models::Safetensors> first_weights_of(const offload::Manifest& manifest) {
   const std::string from = said_of_run(manifest, "init-from");
   if (from.empty()) return std::nullopt;
@@ -80,7 +79,7 @@ std::optional<models::Safetensors> first_weights_of(const offload::Manifest& man
   }
 }
 
-/// Its bytes.
+/// Writes the adapter; returns its bytes.
 std::uint64_t write_adapter(const fs::path& folder, std::vector<models::UnitSpec> adapters,
                             const models::UnitSource& read, const std::string& config) {
   std::transform(adapters.begin(), adapters.end(), adapters.begin(), models::in_peft_names);
@@ -103,13 +102,13 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   const auto model = saved_model(reader.manifest(), path);
   if (!model)
     fail(ErrorCode::data,
-         "{}: it has no config.json of a model that is known here: its program has to say "
-         "what its units are",
+         "{}: no config.json of a known model; export weights with the program that wrote the checkpoint",
          path.string());
 
   const models::LoraOptions* const lora = model->tuning.lora.get();
   if (options.merge && lora == nullptr)
-    fail(ErrorCode::usage, "--merge: {} is of no training of adapters: leave the flag out", path.string());
+    fail(ErrorCode::usage, "--merge needs adapters, but the checkpoint has none: {}; remove --merge",
+         path.string());
   std::error_code unknown;
   const std::vector<const char*> names =
       lora != nullptr && !options.merge
@@ -117,8 +116,8 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
           : std::vector{models::WeightLayout::single_name, models::WeightLayout::index_name};
   for (const char* name : names)
     if (!options.overwrite && fs::exists(options.folder / name, unknown))
-      fail(ErrorCode::usage, "--output {}: it has a {}: give another folder, or --overwrite",
-           options.folder.string(), name);
+      fail(ErrorCode::usage, "--output {} has a {}; add --overwrite or use another folder", options.folder.string(),
+           name);
   const models::UnitSource read = [&reader](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     reader.read(unit.name, "weights", begin, out);
   };
@@ -156,9 +155,8 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   std::string about_untrained;
   if (!trains_all && !first && !from.empty())
     about_untrained = fmt::format(
-        "tensors that were not trained are fp32, from their values in the checkpoint: --init-from {} of the "
-        "training "
-        "cannot be read or has other weights; put them back and export again to have those tensors unchanged\n",
+        "untrained tensors are fp32 values of the checkpoint: --init-from {} of the run cannot be read or has "
+        "changed; restore it and export again to keep these tensors unchanged\n",
         from);
   return fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
                      runtime::format_bytes(layout.bytes()), layout.files().size(),

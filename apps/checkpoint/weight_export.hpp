@@ -1,4 +1,4 @@
-// The weights of a checkpoint as files for others. Any thread; blocks.
+// Exports weights of a checkpoint in Hugging Face's formats. Any thread; blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,15 @@
 namespace ranvier::apps {
 
 struct ExportOptions {
-  std::filesystem::path folder;  ///< that they go to
+  std::filesystem::path folder;  ///< output folder
   std::uint64_t file_bytes = 0;
-  bool overwrite = false;  ///< weights that are there may be replaced
-  bool merge = false;      ///< adapters are added to the weights beside them
+  bool overwrite = false;  ///< replaces existing weights
+  bool merge = false;      ///< adds adapters to the weights that they adapt
 };
 
-/// Of a training of adapters writes these in PEFT's files, unless they are merged. Otherwise writes weights,
-/// config.json and, where the run's tokenizer can still be read, its files; all or nothing of the weights. What was
-/// done, in words. Throws ErrorCode::data for a checkpoint that is damaged or of no known model, ErrorCode::usage where
-/// weights are there already.
+/// Writes adapters as PEFT's files, unless they are merged. Otherwise writes weights (all or nothing), config.json and,
+/// if readable, the run's tokenizer files. Returns a summary. Throws ErrorCode::data for a damaged checkpoint or an
+/// unknown model, and ErrorCode::usage if weights exist.
 [[nodiscard]] std::string export_weights(const std::filesystem::path& checkpoint, const ExportOptions& options);
 
 }  // namespace ranvier::apps

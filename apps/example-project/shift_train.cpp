@@ -1,6 +1,5 @@
-// A language model with a block of one's own, outside Ranvier's tree. Embedding and head are GPT-2's. The blocks
-// between have no attention: in each of them a position sees itself and the one before it. It trains over any grid,
-// with the flags of ranvier-train:
+// Language model with a custom block, outside Ranvier's tree. Embedding and head are GPT-2's. The blocks have no
+// attention: each position depends on itself and the previous one. It trains on any grid, with flags of ranvier-train:
 //
 //   mpirun -n 2 build/shift-train --data corpus.txt --g-inter 2 --layers 4 --hidden 64 --sequence-length 64 --steps 200
 #include "ranvier/apps/train/launch.hpp"
@@ -22,7 +21,7 @@ namespace {
 using namespace ranvier;
 using models::LayerCall;
 
-/// h = x·now + before(x)·previous + bias and y = x + gelu(h)·out, where before(x) is x one position earlier.
+/// h = x·now + before(x)·previous + bias and y = x + gelu(h)·out; before(x) is x at the previous position.
 /// Letters: N = B·T rows, C channels, W = 4C. x and y are [N, C], h is [N, W].
 class ShiftBlock : public models::Layer {
  public:
@@ -79,7 +78,7 @@ class ShiftBlock : public models::Layer {
   void backward_weight(const LayerCall& call, const std::byte* x) override {
     const Arrays at(*this, call.shape);
     const std::byte* const dh = call.deferred + at.dh;
-    const std::byte* const gelu = call.saved + at.h;  // which backward_input left there
+    const std::byte* const gelu = call.saved + at.h;  // written by backward_input
     std::byte* const work = call.workspace + at.scratch;
     put_before(call, work, x);
     weight_gradient(call, {.m = channels_, .n = width_, .k = at.rows, .transpose_a = true}, now, x, dh);
@@ -93,7 +92,7 @@ class ShiftBlock : public models::Layer {
  private:
   enum Parameter : std::size_t { now, previous, bias, out };
 
-  /// Where the arrays of a call lie.
+  /// Offsets of a call's arrays.
   struct Arrays {
     Arrays(const ShiftBlock& block, const models::MicrobatchShape& shape)
         : rows(static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.positions)) {
@@ -138,7 +137,7 @@ class ShiftBlock : public models::Layer {
                     .accumulate = call.accumulate});
   }
 
-  /// to[b, t] = from[b, t - 1], and zeros where t = 0.
+  /// to[b, t] = from[b, t - 1], and 0 for t = 0.
   void put_before(const LayerCall& call, std::byte* to, const std::byte* from) const {
     const std::size_t position = channels_ * element();
     const std::size_t sample = static_cast<std::size_t>(call.shape.positions) * position;
@@ -161,10 +160,11 @@ class ShiftBlock : public models::Layer {
   models::UnitSpec unit_;
 };
 
-/// The same on every rank.
+/// Builds the same job on every rank.
 apps::Job make_job(const apps::TrainOptions& options) {
   if (options.data.data.empty())
-    fail(ErrorCode::usage, "--data is missing: give a text file, a folder of text files or a token file");
+    fail(ErrorCode::usage,
+         "--data is missing; add --data PATH, a text file, a folder of text files or a token file");
   models::GptOptions gpt = options.model.gpt();
   gpt.precision = options.trainer.precision;
 

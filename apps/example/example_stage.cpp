@@ -1,10 +1,10 @@
-// A model of one's own in Ranvier: no transformer, but a stack of dense layers that learns a function of eight
-// numbers. It trains over any grid, with every flag of ranvier-train that makes sense for it:
+// Example of a custom model: a stack of dense layers that learns a function of eight numbers. It trains on any grid,
+// with all applicable flags of ranvier-train:
 //
 //   mpirun -n 4 ranvier-example-stage --g-inter 2 --g-data 2 --layers 6 --hidden 64 --steps 200
 //
-// What a stage needs is a class derived from models::Layer: parameters as data, memory as data, and three
-// computing methods. Everything else (messages, schedules, reductions, AdamW, files) comes with it.
+// A custom stage needs one class derived from models::Layer: parameters as data, memory as data, and three computing
+// methods. Ranvier adds messages, schedules, reductions, AdamW and files.
 #include "apps/train/launch.hpp"
 #include "models/ops/matmul.hpp"
 #include "runtime/compute_pool.hpp"
@@ -25,8 +25,8 @@ using runtime::DType;
 
 constexpr std::size_t features = 8;
 
-/// Calls f(value index) for n values on the stream, shared among the device's threads. Of each, three are read or
-/// written: what work costs is said with it, for whoever predicts a run.
+/// Calls f(value index) for n values on the stream, divided among the device's threads. The stated cost, three accesses
+/// per value, is for predictions.
 template <typename F>
 void for_each(runtime::StreamView stream, DType dtype, std::size_t n, F f) {
   const runtime::WorkCost cost = runtime::elementwise_cost(3 * n * runtime::size_of(dtype), dtype);
@@ -64,7 +64,7 @@ class Dense : public models::Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const std::size_t n = rows(call.shape) * n_;
     const std::byte* x = input;
-    if (first_) {  // the source gives floats
+    if (first_) {  // the source returns floats
       runtime::cast(call.stream, saved_input(call), precision_.compute, input, DType::f32, rows(call.shape) * k_);
       x = saved_input(call);
     }
@@ -136,7 +136,7 @@ class Dense : public models::Layer {
   std::vector<models::UnitSpec> units_;
 };
 
-/// The last layer: squared distance of its one input from the target. No parameters.
+/// Last layer: squared distance between its single input and the target. No parameters.
 class SquaredError : public models::Layer {
  public:
   explicit SquaredError(models::Precision precision) : precision_(precision) {}
@@ -184,7 +184,7 @@ class SquaredError : public models::Layer {
   models::Precision precision_;
 };
 
-/// Points of a cube and a smooth function of them, made up by counter: sample n is the same on every rank.
+/// Random points of a cube and a smooth function of them, computed from the sample number: equal on all ranks.
 class Samples final : public models::SampleSource {
  public:
   std::int64_t samples() const override { return 4096; }

@@ -24,7 +24,7 @@ using runtime::whole;
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             if (given != "bytes" && tokenizer_path(given).empty())
-              return "bytes, or the PATH of a tokenizer's folder or file";
+              return "bytes, or the PATH of a tokenizer folder or file";
             field = given;
             return {};
           },
@@ -87,12 +87,12 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   options.precision_given = table.given("precision");
   if (options.info.any()) return options;
   if (options.weights.empty())
-    fail(ErrorCode::usage, "--weights is missing: name what ranvier-train --save wrote, or a Hugging Face folder");
+    fail(ErrorCode::usage, "--weights is missing; add --weights PATH, from ranvier-train --save or Hugging Face");
   if (!options.prompt.empty() && !options.prompt_file.empty())
-    fail(ErrorCode::usage, "--prompt '{}' and --prompt-file {} both say how the text begins: give one of them",
+    fail(ErrorCode::usage, "--prompt '{}' cannot be combined with --prompt-file {}; remove one of them",
          options.prompt, options.prompt_file);
   if (options.sampling.top_p == 0)
-    fail(ErrorCode::usage, "--top-p 0 leaves no token to draw: give a share, such as 0.9, or --temperature 0");
+    fail(ErrorCode::usage, "--top-p 0 selects no tokens; use a value above 0, or --temperature 0");
   return options;
 }
 
@@ -111,7 +111,7 @@ std::string read_prompt(const GenerateOptions& options) {
     break;
   }
   if (prompt.empty())
-    fail(ErrorCode::io, "{}: nothing to begin with can be read there: give some text, or leave the flag out",
+    fail(ErrorCode::io, "{} is empty or unreadable; use another prompt, or remove the flag",
          from_stdin ? "--prompt -" : "--prompt-file " + options.prompt_file);
   return prompt;
 }
@@ -119,7 +119,7 @@ std::string read_prompt(const GenerateOptions& options) {
 Manual generate_manual() {
   GenerateOptions options;
   return {.program = "ranvier-generate",
-          .summary = "writes text that a trained model draws, token by token, to stdout",
+          .summary = "generates text with a trained model and prints it to stdout",
           .forms = {{"ranvier-generate --weights FOLDER --prompt 'Once upon'", ""}},
           .options = declare(options).facts()};
 }

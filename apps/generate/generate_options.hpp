@@ -1,5 +1,4 @@
-// What ranvier-generate was asked to do, filled from flags and a config file and checked as far as that needs no
-// weights.
+// Options of ranvier-generate from flags and a config file, checked as far as possible without weights. Any thread.
 #pragma once
 
 #include "apps/program/device_flag.hpp"
@@ -15,34 +14,33 @@ namespace ranvier::apps {
 
 struct GenerateOptions {
   std::string weights;          ///< path
-  std::string ignored_tensors;  ///< a regular expression for names; empty: none
-  int heads = 0;                ///< 0: as the config.json beside the weights says
-  std::string tokenizer;        ///< "bytes" or "PATH"; empty: what lies beside the weights, or bytes
-  std::string prompt;           ///< "-": what stdin has. Empty: prompt_file's
+  std::string ignored_tensors;  ///< regular expression for tensor names; empty: none
+  int heads = 0;                ///< attention heads; 0: value of config.json
+  std::string tokenizer;        ///< "bytes" or "PATH"; empty: tokenizer next to the weights, or bytes
+  std::string prompt;           ///< "-": stdin; empty: content of prompt_file
   std::string adapter;          ///< folder; empty: none
-  std::string prompt_file;      ///< empty: what stands before a text, the end of one, or a new line
-  int tokens = 200;             ///< to draw for each text
+  std::string prompt_file;      ///< path; both empty: begin- or end-of-text token, or a newline
+  int tokens = 200;             ///< maximum number of generated tokens per text
   int texts = 1;
-  int context = 4096;       ///< positions that the cache has room for, of models that learned none
-  bool begins_text = true;  ///< by what the tokenizer puts before texts
+  int context = 4096;       ///< positions in the cache, for models without learned positions
+  bool begins_text = true;  ///< adds the tokenizer's begin-of-text tokens before the prompt
   models::SpecialTokenPolicy specials = models::SpecialTokenPolicy::tokenizer;
   bool ignores_end_of_text = false;
   models::SamplingOptions sampling;
-  runtime::DType precision = runtime::DType::f32;  ///< if precision_given
-  bool precision_given = false;                    ///< else the device's default
+  runtime::DType precision = runtime::DType::f32;  ///< valid if precision_given
+  bool precision_given = false;                    ///< false: default of the device
   DeviceFlag device = DeviceFlag::cpu;
-  std::optional<int> gpu;  ///< of cuda; none: the first
-  int threads = 0;         ///< 0: one per core
+  std::optional<int> gpu;  ///< GPU number; none: the first GPU
+  int threads = 0;         ///< compute threads; 0: one per core
   std::string config;
   InfoRequest info;
 };
 
-/// Throws ErrorCode::usage with a message that names flag, value and remedy. With an inquiry nothing else
-/// is checked.
+/// Throws ErrorCode::usage with flag, value and remedy. With an inquiry, skips the checks.
 [[nodiscard]] GenerateOptions parse_generate_options(int argc, const char* const* argv);
 
-/// How the text begins, read from a file or stdin where it was asked for, without a new line at its end. Throws
-/// ErrorCode::io, naming the flag, if there is nothing to read.
+/// Prompt from the flag, a file or stdin, without a final newline. Throws ErrorCode::io with the flag if the prompt is
+/// empty or unreadable.
 [[nodiscard]] std::string read_prompt(const GenerateOptions& options);
 
 [[nodiscard]] Manual generate_manual();

@@ -1,4 +1,4 @@
-// ranvier-generate: writes text that a trained model draws. Text goes to stdout, all else to stderr.
+// ranvier-generate: generates text with a trained model. Text goes to stdout, everything else to stderr.
 #include "apps/generate/generate_options.hpp"
 #include "apps/program/default_precision.hpp"
 #include "apps/program/print_error.hpp"
@@ -50,7 +50,7 @@ std::unique_ptr<runtime::Device> make_device(const GenerateOptions& options) {
                                                      : runtime::make_cpu_device(cpu);
 }
 
-/// None where the folder is not named.
+/// Reads the adapter; none if `folder` is empty.
 std::optional<models::AdapterMerge> read_adapter(const std::string& folder, const models::ModelSizes& sizes) {
   if (folder.empty()) return std::nullopt;
   models::Tuning tuning;
@@ -75,29 +75,25 @@ Model load(const GenerateOptions& options) {
   const auto stored = models::stored_model(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
   if (!stored)
     fail(ErrorCode::data,
-         "config.json is missing in the folder of {}, whose tensors are not a GPT-2's; copy the model's "
-         "config.json there",
+         "config.json is missing next to {}, whose tensors are not GPT-2's; copy the model's config.json there",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
   if (models::fills_masks(sizes))
     fail(ErrorCode::usage,
-         "--weights {} are of a {}, which fills masks from both sides and writes no text: give those of a GPT-2, a "
-         "LLaMA or its kin",
+         "--weights {}: {} is a masked language model and cannot generate text; use weights of GPT-2 or LLaMA",
          options.weights, models::family_name(sizes));
   if (models::tells_classes(sizes))
-    fail(
-        ErrorCode::usage,
-        "--weights {} are of a {}, which tells classes of texts and writes none: give those of a GPT-2, a LLaMA or "
-        "its kin",
-        options.weights, models::family_name(sizes));
+    fail(ErrorCode::usage,
+         "--weights {}: {} is a text classification model and cannot generate text; use weights of GPT-2 or LLaMA",
+         options.weights, models::family_name(sizes));
   if (models::reads_images(sizes))
     fail(ErrorCode::usage,
-         "--weights {} are of a {}, which reads images: give those of a GPT-2, a LLaMA or its kin", options.weights,
-         models::family_name(sizes));
+         "--weights {}: {} is an image model and cannot generate text; use weights of GPT-2 or LLaMA",
+         options.weights, models::family_name(sizes));
   const runtime::DType precision =
       options.precision_given ? options.precision : apps::default_precision(options.device, options.gpu);
   models::set_precision(sizes, {precision, precision});
-  // Where positions cost no parameters a model is for more of them than its cache has room for here.
+  // Without learned positions, the model may support more positions than fit the cache.
   if (!models::learns_positions(sizes)) {
     int& length = *models::find_size(sizes, models::Size::sequence_length);
     length = std::min(length, options.context);
@@ -117,8 +113,7 @@ Model load(const GenerateOptions& options) {
              architecture.name, 1e-6 * static_cast<double>(architecture.parameters()), to_string(precision),
              seconds_since(begin), model.device->description());
   if (!file.ignored().empty())
-    fmt::print(stderr, "not read: {} of its tensors, '{}' the first\n", file.ignored().size(),
-               file.ignored().front());
+    fmt::print(stderr, "ignored tensors: {}, first '{}'\n", file.ignored().size(), file.ignored().front());
   return model;
 }
 
@@ -131,20 +126,20 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
     tokenizer = models::read_tokenizer(model.folder);
   } else if (options.tokenizer.empty() && model.vocab_size > tokenizer.size()) {
     fail(ErrorCode::usage,
-         "the model knows {} tokens and {} has no tokenizer's files: give --tokenizer PATH, or bytes if it was "
-         "trained on bytes",
+         "model has {} tokens, but {} has no tokenizer; add --tokenizer PATH, or --tokenizer bytes if it was "
+         "trained "
+         "on bytes",
          model.vocab_size, model.folder.string());
   }
-  // A tokenizer next to the weights may have more tokens, which their training never met.
+  // A tokenizer next to the weights may have more tokens, which are not sampled.
   const bool beside = options.tokenizer.empty() && models::has_tokenizer(model.folder);
   if (model.vocab_size < tokenizer.size() && !beside)
-    fail(ErrorCode::usage,
-         "the model knows {} tokens and the tokenizer has {}: give the --tokenizer of its training",
+    fail(ErrorCode::usage, "model has {} tokens, but the tokenizer has {}; use the --tokenizer of its training",
          model.vocab_size, tokenizer.size());
   return tokenizer;
 }
 
-/// stdout, as bytes come but never a part of a character. Bytes that form none pass as they are.
+/// Writes complete UTF-8 characters to stdout as their bytes arrive. Invalid bytes are written unchanged.
 class TextOutput {
  public:
   void add(std::string_view bytes) {
@@ -153,7 +148,7 @@ class TextOutput {
     put(std::string_view(held_).substr(0, whole));
     held_.erase(0, whole);
   }
-  /// Nothing follows: writes what is held back and ends the line.
+  /// Ends the text: writes incomplete bytes and a newline.
   void end() {
     put(held_ + "\n");
     held_.clear();
@@ -162,7 +157,7 @@ class TextOutput {
  private:
   static void put(std::string_view text) {
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    if (!written || std::fflush(stdout) != 0) fail(ErrorCode::io, "stdout takes no more text");
+    if (!written || std::fflush(stdout) != 0) fail(ErrorCode::io, "stdout cannot be written");
   }
 
   std::string held_;
@@ -170,7 +165,7 @@ class TextOutput {
 
 struct Drawn {
   int tokens = 0;
-  int before_slide = 0;  ///< 0: the context never was full
+  int before_slide = 0;  ///< tokens until the context was full; 0: never full
   double prompt_seconds = 0, seconds = 0;
 };
 
@@ -206,8 +201,8 @@ void generate(const GenerateOptions& options) {
   sampling.tokens = std::min(tokenizer.size(), model.vocab_size);
   for (const std::int32_t token : prompt) {
     if (token >= model.vocab_size)
-      fail(ErrorCode::usage, "the prompt has token {}, and the model knows {}: use another prompt or --tokenizer",
-           token, model.vocab_size);
+      fail(ErrorCode::usage, "prompt has token {}, but the model has {}; use another prompt or --tokenizer", token,
+           model.vocab_size);
   }
   TextOutput output;
   Drawn all;
@@ -223,9 +218,9 @@ void generate(const GenerateOptions& options) {
     all.before_slide = std::max(all.before_slide, one.before_slide);
   }
   if (all.before_slide > 0)
-    fmt::print(
-        stderr, "after {} tokens the context of {} was full: from there on only the last {} to {} tokens count\n",
-        all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2, model.decoder->context());
+    fmt::print(stderr, "the context of {1} was full after {0} tokens; later tokens use only the last {2} to {3}\n",
+               all.before_slide, model.decoder->context(), (model.decoder->context() + 1) / 2,
+               model.decoder->context());
   fmt::print(stderr, "prompt: {} tokens in {:.1f} ms; then {} tokens in {:.2f} s: {:.1f} tokens/s\n", prompt.size(),
              1e3 * all.prompt_seconds / options.texts, all.tokens, all.seconds,
              all.tokens / std::max(all.seconds, 1e-9));

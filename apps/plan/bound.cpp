@@ -22,11 +22,11 @@ using runtime::MemoryKind;
 
 namespace {
 
-/// Samples of a row cut into microbatches.
+/// Division of a row's samples into microbatches.
 struct Cut {
   int microbatches = 1;
-  int whole = 1;  ///< samples of each but the last one
-  int last = 1;
+  int whole = 1;  ///< samples per microbatch, except the last
+  int last = 1;   ///< samples of the last microbatch
 };
 
 Cut cut_of(int row_samples, int microbatch) {
@@ -48,8 +48,8 @@ std::vector<int> nodes_of_column(const TrainerOptions& trainer, int stage) {
   return nodes;
 }
 
-/// What NCCL's collectives put on the links: by its own algorithms what rings do, and never more. None where it is
-/// asked for plans, which keep no link from others in a simulation.
+/// Algorithms that bound NCCL's traffic: its own are counted as rings, which is never too much. None if NCCL carries
+/// out plans, which do not share links in a simulation.
 std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& architecture,
                                                 const TrainerOptions& trainer) {
   actors::AlgorithmNames names = trainer.algorithms;
@@ -73,7 +73,7 @@ std::optional<actors::PlanChoices> nccl_choices(const models::Architecture& arch
                                     .sharding = trainer.shardings()});
 }
 
-/// What moves in a stage's column in a step.
+/// Traffic of a stage's column per step.
 std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architecture, const TrainerOptions& trainer,
                                           const actors::RankPlan& plan, int stage) {
   const actors::ColumnShape shape = actors::column_shape(trainer);
@@ -91,7 +91,7 @@ std::vector<actors::UnitTraffic> moves_of(const models::Architecture& architectu
       {plan.policy, stage, trainer.grid.g_inter, cut_of(trainer).microbatches, trainer.reuse});
 }
 
-/// Missing ones are 1.
+/// Smallest factor; absent factors are 1.
 double min_of(const std::vector<double>& factors) {
   return factors.empty() ? 1 : std::min(1.0, *std::min_element(factors.begin(), factors.end()));
 }
@@ -108,13 +108,14 @@ Bounds::Bounds(const Planner& planner, const runtime::CostModel& costs, const ac
 
 Bound Bounds::of(const Candidate& candidate) {
   const models::Architecture& architecture = planner_->job().architecture;
-  // Given for all candidates, or of this one; of those whose weight gradients may wait, any number may.
+  // The schedule is given for all candidates or chosen by this one. If it defers weight gradients, any number may be
+  // deferred.
   const bool waits =
       candidate.policy != "message-driven" && candidate.policy != "1f1b" && candidate.policy != "gpipe";
   const auto [place, is_new] =
       computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute, waits});
   if (is_new) {
-    int recompute = 0;  // of auto and of what was given the least is taken: none
+    int recompute = 0;  // for auto and for given values, the lower bound: no recomputation
     if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
     const int chunks = planner_->chunks_per_rank();
     const auto slices = actors::slice_layers(architecture, {.stages = candidate.g_inter, .chunks = chunks},
@@ -160,7 +161,7 @@ Bound Bounds::of(const PlannedCandidate& trial) {
   return bound_of(compute, links, estimate + tiers_seconds(trial));
 }
 
-/// Counts what moves between the ranks of a stage's column, and remembers it by what it depends on.
+/// Counter of the traffic within a stage's column, cached by everything that it depends on.
 actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const actors::RankPlan& plan, int stage,
                                           const actors::PlanChoices& choices) {
   const TrainerOptions& trainer = trial.trainer;
@@ -187,14 +188,14 @@ actors::VolumeCounter& Bounds::counter_of(const PlannedCandidate& trial, const a
       .first->second;
 }
 
-/// Every byte leaves a node by its one port in a direction, and on average a node's share of them.
+/// Lower bound of the link time: each node sends on average an equal share of all bytes through one port per direction.
 double Bounds::links_seconds(const PlannedCandidate& trial, double& estimate) {
   const models::Architecture& architecture = planner_->job().architecture;
   const TrainerOptions& trainer = trial.trainer;
   const runtime::Links& links = planner_->profile().links;
   const Cut cut = cut_of(trainer);
   const std::set<int> nodes(trainer.node_of.begin(), trainer.node_of.end());
-  // Bytes of messages, and of NCCL, which share links with them and are bounded each for itself.
+  // Bytes of messages and of NCCL are bounded separately, although they share links.
   double messages = 0, rings = 0, passing = 0, update = 0;
   const bool nccl = trainer.gpu && trainer.gpu->nccl;
   const auto of_nccl = nccl && trainer.grid.g_data > 1 ? nccl_choices(architecture, trainer) : std::nullopt;
@@ -204,7 +205,7 @@ double Bounds::links_seconds(const PlannedCandidate& trial, double& estimate) {
     if (trainer.grid.g_data > 1) {
       const actors::Volume volume = counter_of(trial, plan, stage, of_nccl ? *of_nccl : plan.column->choices)
                                         .count(moves_of(architecture, trainer, plan, stage), trainer.shardings());
-      // What is pulled follows from the order in which messages come.
+      // Pulls depend on the order in which messages arrive, so they are not counted.
       if (!plan.parameters.options.pulls)
         collective += static_cast<double>(volume.forward.inter_node.bytes + volume.backward.inter_node.bytes);
       collective += static_cast<double>(volume.update.inter_node.bytes);
@@ -232,13 +233,13 @@ double Bounds::links_seconds(const PlannedCandidate& trial, double& estimate) {
   const double least = links.inter_node.measured() && links.inter_node.node_bytes_per_second > 0
                            ? inter / static_cast<double>(nodes.size()) / links.inter_node.node_bytes_per_second
                            : 0;
-  // Passes hide most of what passes beside them; what comes after the last of them nothing hides.
+  // Passes overlap most of the traffic during them; nothing overlaps the traffic after the last pass.
   constexpr double seen = 0.2;
   estimate = std::max(estimate, passing) + seen * std::min(estimate, passing) + update;
   return least;
 }
 
-/// About what states take on their way to the device and back.
+/// Estimate of the time to move states to the device and back.
 double Bounds::tiers_seconds(const PlannedCandidate& trial) const {
   const auto& profile = planner_->profile();
   const TrainerOptions& trainer = trial.trainer;

@@ -1,6 +1,6 @@
-// What a step of a candidate takes at least, and about, without simulating it. A bound is never above the time that
-// actors::predict() gives: stages compute what they compute, in the order of a pipeline, and links carry what they
-// carry, both as fast as what disturbs them allows at best. One thread at a time.
+// Lower bound and estimate of a candidate's step time, without simulation. A bound never exceeds the time of
+// actors::predict(). It is the larger of the stages' compute time in pipeline order and of the links' transfer time,
+// both with the smallest disturbance. One thread at a time.
 #pragma once
 
 #include "actors/exchange/volume.hpp"
@@ -17,18 +17,18 @@
 namespace ranvier::apps {
 
 struct Bound {
-  double seconds = 0;   ///< of a step; no simulation of it is shorter
-  double estimate = 0;  ///< what it may well take: at least the bound
+  double seconds = 0;   ///< lower bound of the step time; no simulation is shorter
+  double estimate = 0;  ///< likely step time, at least the bound
 };
 
 class Bounds {
  public:
-  /// `costs`: times of work on the profile's device. Both outlive this. `disturbances`: those of the predictions.
+  /// `costs`: times of work on the profile's device. Planner and costs outlive this. `disturbances`: as in predictions.
   Bounds(const Planner& planner, const runtime::CostModel& costs, const actors::Disturbances& disturbances = {});
 
-  /// Before anything is planned: what its stages compute.
+  /// Bound of an unplanned candidate: compute time only.
   [[nodiscard]] Bound of(const Candidate& candidate);
-  /// Of a planned one: likewise, with what really is computed again, and what passes between ranks.
+  /// Bound of a planned candidate: with actual recomputation and traffic between ranks.
   [[nodiscard]] Bound of(const PlannedCandidate& trial);
 
  private:
@@ -38,7 +38,7 @@ class Bounds {
     std::vector<PassSeconds> whole, last;
   };
 
-  /// Of what stages and links take as usual.
+  /// Applies the smallest disturbance to undisturbed times of stages and links.
   [[nodiscard]] Bound bound_of(double compute, double links, double estimate) const;
   [[nodiscard]] double links_seconds(const PlannedCandidate& trial, double& estimate);
   [[nodiscard]] actors::VolumeCounter& counter_of(const PlannedCandidate& trial, const actors::RankPlan& plan,
@@ -47,11 +47,10 @@ class Bounds {
 
   const Planner* planner_;
   const runtime::CostModel* costs_;
-  double min_work_, min_byte_;  ///< of their usual times
+  double min_work_, min_byte_;  ///< smallest factors on the times of work and bytes
   LayerTimes times_;
   std::map<ComputeKey, double> computes_;
-  std::map<std::string, actors::VolumeCounter>
-      counters_;  // of columns, which hundreds of candidates have in common
+  std::map<std::string, actors::VolumeCounter> counters_;  // cached per column; hundreds of candidates share one
 };
 
 }  // namespace ranvier::apps

@@ -39,7 +39,7 @@ OptionBinding names(std::vector<std::string>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field = items_of(text);
             if (std::any_of(field.begin(), field.end(), [](const auto& name) { return name.empty(); }))
-              return "names or paths, with commas between them";
+              return "comma-separated names or paths";
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); },
@@ -74,7 +74,7 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
               SlowNode& slow = field.emplace_back();
               if (colon == item.size() || runtime::whole(slow.node, 0).read(item.substr(0, colon)) ||
                   !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
-                return "a node and how many times as long it takes, 1 or more, such as 3:1.5";
+                return "a node and a factor of 1 or more, such as 3:1.5";
             }
             return {};
           },
@@ -87,24 +87,23 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
 }
 
 OptionBinding slow_shares(std::vector<SlowShare>& field) {
-  return {
-      .read = [&field](const std::string& text) -> std::optional<std::string> {
-        field.clear();
-        for (const std::string& item : items_of(text)) {
-          const std::size_t colon = std::min(item.find(':'), item.size());
-          SlowShare& slow = field.emplace_back();
-          if (colon == item.size() || runtime::real(slow.share, 0, 1).read(item.substr(0, colon)) ||
-              slow.share <= 0 || !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
-            return "a share above 0, at most 1, and how many times as long it takes, 1 or more, such as 0.1:1.5";
-        }
-        return {};
-      },
-      .write =
-          [&field] {
-            std::vector<std::string> items;
-            for (const SlowShare& slow : field) items.push_back(fmt::format("{}:{}", slow.share, slow.factor));
-            return fmt::format("{}", fmt::join(items, ","));
-          }};
+  return {.read = [&field](const std::string& text) -> std::optional<std::string> {
+            field.clear();
+            for (const std::string& item : items_of(text)) {
+              const std::size_t colon = std::min(item.find(':'), item.size());
+              SlowShare& slow = field.emplace_back();
+              if (colon == item.size() || runtime::real(slow.share, 0, 1).read(item.substr(0, colon)) ||
+                  slow.share <= 0 || !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
+                return "a fraction above 0, at most 1, and a factor of 1 or more, such as 0.1:1.5";
+            }
+            return {};
+          },
+          .write =
+              [&field] {
+                std::vector<std::string> items;
+                for (const SlowShare& slow : field) items.push_back(fmt::format("{}:{}", slow.share, slow.factor));
+                return fmt::format("{}", fmt::join(items, ","));
+              }};
 }
 
 OptionBinding counts(std::vector<int>& field) {
@@ -124,7 +123,7 @@ OptionBinding rank_numbers(std::vector<int>& field) {
             for (const std::string& item : items_of(text))
               if (runtime::whole(field.emplace_back(), 1, 1 << 20).read(item) ||
                   (field.size() > 1 && field.back() <= field[field.size() - 2]))
-                return "numbers of ranks that grow, such as 8,16,32";
+                return "increasing numbers of ranks, such as 8,16,32";
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
@@ -220,7 +219,7 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// The words of each program, in order. A word that is no flag belongs to the flag before it.
+/// Arguments of each program, in order. A word that is not a flag belongs to the flag before it.
 struct Split {
   std::vector<std::string> plan, train;
 };
@@ -241,9 +240,9 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
         const auto nearest = runtime::nearest_name(name, all);
         if (const auto advice = advice_on_other_name(name, false))
           fail(ErrorCode::usage, "unknown flag --{}: {}", name, *advice);
-        fail(ErrorCode::usage, "unknown flag --{}: {}", name,
+        fail(ErrorCode::usage, "unknown flag --{}; {}", name,
              nearest ? fmt::format("did you mean --{}?", *nearest)
-                     : "--help lists those of ranvier-plan, and ranvier-train --help the others");
+                     : "use a flag of ranvier-plan --help or ranvier-train --help all");
       }
     } else if (word == "-h") {
       is_ours = true;
@@ -253,7 +252,7 @@ Split split(int argc, const char* const* argv, const std::vector<std::string>& o
   return words;
 }
 
-/// The values of a flag that may come several times; takes them out of the words.
+/// Removes a repeatable flag from the words; returns its values.
 std::vector<std::string> take_values(std::vector<std::string>& words, std::string_view flag) {
   std::vector<std::string> kept, values;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -271,31 +270,33 @@ std::vector<std::string> take_values(std::vector<std::string>& words, std::strin
   return values;
 }
 
-constexpr int simulations_of_scale = 8;  // of thousands of ranks each takes a minute or more
+constexpr int simulations_of_scale = 8;  // one simulation of thousands of ranks takes a minute or more
 
 void check_scale(const PlanOptions& options) {
   const auto refuse = [&](const char* flag) {
-    fail(ErrorCode::usage, "--scale {} with {}: leave one of them out", fmt::join(options.scale, ","), flag);
+    fail(ErrorCode::usage, "--scale {} cannot be combined with {}; remove one of them",
+         fmt::join(options.scale, ","), flag);
   };
   for (const GivenFlag& flag : options.train)
     if (flag.name == "world") refuse("--world");
   if (!options.write_config.empty()) refuse("--write-config");
   if (!options.write_trace.empty()) refuse("--write-trace");
-  if (options.compares()) refuse("what is compared side by side");
+  if (options.compares()) refuse("several scenarios");
 }
 
-/// What has no meaning without simulations.
+/// Refuses flags that need simulations.
 void check_no_simulation(const PlanOptions& options, bool simulations) {
   const char* const flag = simulations                    ? "--simulations"
                            : options.exhaustive           ? "--exhaustive"
                            : !options.scale.empty()       ? "--scale"
                            : !options.write_trace.empty() ? "--write-trace"
-                           : options.compares()           ? "cases side by side"
+                           : options.compares()           ? "several scenarios"
                                                           : nullptr;
-  if (flag != nullptr) fail(ErrorCode::usage, "--no-simulation with {}: leave one of them out", flag);
+  if (flag != nullptr)
+    fail(ErrorCode::usage, "--no-simulation cannot be combined with {}; remove one of them", flag);
 }
 
-/// The device that the file of --config names. A file that cannot be read is refused with all its keys later.
+/// Device named in the --config file. An unreadable file is refused later.
 std::optional<std::string> device_in_config(std::vector<std::string> words) {
   const std::vector<std::string> paths = take_values(words, "config");
   if (paths.empty()) return {};
@@ -329,7 +330,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
                            "jitter", "dead-ranks"})
     if (const auto values = take_values(words.plan, flag); !values.empty())
       words.plan.push_back(fmt::format("--{}={}", flag, fmt::join(values, ",")));
-  // This build may have no such device, and none is needed: another flag wins over what a file has.
+  // This build may lack the device, which planning does not need. The added flag overrides the config file.
   std::vector<std::string> devices = take_values(words.train, "device");
   if (devices.empty())
     if (const auto device = device_in_config(words.train)) devices.push_back(*device);
@@ -341,7 +342,8 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
-    fail(ErrorCode::usage, "--exhaustive with --simulations {}: leave one of them out", options.simulations);
+    fail(ErrorCode::usage, "--exhaustive cannot be combined with --simulations {}; remove one of them",
+         options.simulations);
   if (options.no_simulation) check_no_simulation(options, table.given("simulations"));
   if (!options.scale.empty()) check_scale(options);
   if (!options.scale.empty() && !table.given("simulations")) options.simulations = simulations_of_scale;
@@ -353,7 +355,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
 std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places) {
   if (std::find(options.profiles.begin(), options.profiles.end(), no_profile) != options.profiles.end())
     fail(ErrorCode::usage,
-         "--profile {}: a plan is of machines: name them, or give a file of ranvier-bench profile", no_profile);
+         "--profile {}: ranvier-plan needs a profile; use a name or a file of ranvier-bench profile", no_profile);
   if (!options.profiles.empty()) return {};
   ProfileSubject subject;
   for (const GivenFlag& flag : options.train) {
@@ -363,8 +365,7 @@ std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& pla
   const auto found = find_profile(places, subject);
   if (!found)
     fail(ErrorCode::usage,
-         "--profile is missing: name the machines ({}), or give a file of ranvier-bench profile, which leaves one "
-         "for this host where it is found",
+         "--profile is missing; use one of {}, or run ranvier-bench profile, which saves a profile of this host",
          fmt::join(runtime::shipped_profiles(), ", "));
   options.profiles = {*found};
   return *found;
@@ -373,17 +374,14 @@ std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& pla
 Manual plan_manual() {
   PlanOptions options;
   return {.program = "ranvier-plan",
-          .summary =
-              "predicts how fast ranvier-train would be on machines that need not be there, and chooses its "
-              "flags",
+          .summary = "predicts the step time of ranvier-train on the machines of a profile, and chooses its flags",
           .forms = {{"ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 "
                      "--profile NAME",
                      ""}},
           .about =
-              "All flags of ranvier-train are taken as well: what is given stays as it is, what is not is "
-              "searched (--g-inter, --g-data, --shard, --group-size, --offload, --microbatch-size, "
-              "--recompute, --policy and the algorithms of collectives). --world and --batch-size have to be "
-              "given.",
+              "All flags of ranvier-train work here, too. Given flags keep their values. The search chooses the "
+              "others: --g-inter, --g-data, --shard, --group-size, --offload, --microbatch-size, --recompute, "
+              "--policy and the algorithms of collectives. --world and --batch-size are required.",
           .status_1 = "nothing fits",
           .options = declare(options).facts(),
           .others = train_manual("ranvier-train").options};

@@ -1,5 +1,4 @@
-// What ranvier-plan was asked for: flags of its own, and those of ranvier-train, which say what is fixed. Pure; any
-// thread.
+// Options of ranvier-plan: its own flags, and flags of ranvier-train, which fix values of the search. Pure; any thread.
 #pragma once
 
 #include "apps/program/profile_search_path.hpp"
@@ -11,44 +10,43 @@
 
 namespace ranvier::apps {
 
-/// `node` takes `factor` times as long for its work, and for each byte on its links.
+/// Node whose work and link transfers take `factor` times as long.
 struct SlowNode {
   int node = 0;
   double factor = 1;
 };
 
-/// A share of all takes `factor` times as long.
+/// Fraction of ranks or nodes that take `factor` times as long.
 struct SlowShare {
   double share = 0;
   double factor = 1;
 };
 
 struct PlanOptions {
-  std::vector<GivenFlag> train;       ///< as given
-  std::vector<std::string> profiles;  ///< names or paths; what the others are compared with comes first
-  double price = 0;                   ///< of a device and an hour; 0: the profile's
+  std::vector<GivenFlag> train;       ///< given flags of ranvier-train
+  std::vector<std::string> profiles;  ///< names or paths; the first is the reference of comparisons
+  double price = 0;                   ///< price per device and hour; 0: the profile's
   std::string write_config;
-  bool overwrite = false;  ///< files of a plan may be replaced
+  bool overwrite = false;  ///< replaces existing output files
   std::string write_trace;
   std::string plot;
   bool json = false;
   int best = 10;
-  int simulations = 64;  ///< at most, of each search; 0: as many as it takes
+  int simulations = 64;  ///< maximum per search; 0: unlimited
   bool exhaustive = false;
   bool no_simulation = false;
-  int jobs = 0;  ///< threads; 0: the machine's
+  int jobs = 0;  ///< simulation threads; parse_plan_options() replaces 0 by the number of cores
   std::vector<double> bandwidth_times;
   std::vector<double> memory_times;
   std::vector<SlowNode> slow_nodes;
-  std::vector<SlowShare> slow_ranks;  ///< for their work
-  std::vector<SlowShare> slow_links;  ///< of nodes, for each byte
-  std::vector<double> jitter;         ///< of all work: its standard deviation by its mean
-  bool no_overlap = false;            ///< of computing and collectives
+  std::vector<SlowShare> slow_ranks;  ///< ranks with slow computation
+  std::vector<SlowShare> slow_links;  ///< nodes with slow links
+  std::vector<double> jitter;         ///< standard deviation of all work, divided by its mean
+  bool no_overlap = false;            ///< computation and NCCL collectives exclude each other
   std::vector<int> dead_ranks;
-  int draw = 0;  ///< of what chance decides
-  std::optional<bool>
-      all_rows;            ///< are simulated, also those that do the same as others; none: unless they are many
-  std::vector<int> scale;  ///< numbers of ranks, in the place of one
+  int draw = 0;                  ///< random seed
+  std::optional<bool> all_rows;  ///< simulate all rows, or one of each kind; none: as usual_prediction()
+  std::vector<int> scale;        ///< numbers of ranks, in place of --world
   InfoRequest info;
 
   [[nodiscard]] bool compares() const {
@@ -58,11 +56,11 @@ struct PlanOptions {
   }
 };
 
-/// Throws ErrorCode::usage that names flag, value and remedy, for flags of either program.
+/// Parses flags of both programs. Throws ErrorCode::usage with flag, value and remedy.
 [[nodiscard]] PlanOptions parse_plan_options(int argc, const char* const* argv);
 
-/// Without --profile: the one that is found for this machine. Returns it; empty: --profile was given. Throws
-/// ErrorCode::usage where none is found.
+/// Without --profile, adds the profile found for this machine and returns its name. Returns an empty string if
+/// --profile was given. Throws ErrorCode::usage if none is found.
 [[nodiscard]] std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& places);
 [[nodiscard]] Manual plan_manual();
 

@@ -19,14 +19,14 @@ namespace {
 
 namespace json = boost::json;
 
-/// A column of the table of links: what each rank has on one of them in a step, messages and NCCL together.
+/// Column of the link table: bytes per step and rank on one kind of link, messages and NCCL together.
 struct LinkColumn {
   const char* title;
   const char* key;
   std::vector<double> Prediction::* bytes;
   std::vector<double> Prediction::* more = nullptr;
 
-  /// Of the rank with the most.
+  /// Maximum over ranks.
   [[nodiscard]] double most(const Prediction& p) const {
     double most = 0;
     for (std::size_t r = 0; r < (p.*bytes).size(); ++r) {
@@ -46,7 +46,7 @@ constexpr LinkColumn link_columns[] = {
 
 std::string amount(double bytes) { return bytes < 0.5 ? "–" : format_bytes(static_cast<std::size_t>(bytes)); }
 
-/// fmt counts bytes, and terminals characters.
+/// Pads by characters; fmt would count the bytes of UTF-8.
 std::string right(const std::string& text, std::size_t columns) {
   std::size_t characters = 0;
   for (const char c : text) characters += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
@@ -67,7 +67,7 @@ std::string share(double value) { return fmt::format("{:.1f}%", 100 * value); }
 
 std::string mfu(const Prediction& prediction) { return prediction.mfu > 0 ? share(prediction.mfu) : "–"; }
 
-/// What only a simulation tells.
+/// Only a simulation has a bubble.
 std::string bubble(const Prediction& prediction) {
   return prediction.stages.empty() ? "–" : share(prediction.bubble);
 }
@@ -90,7 +90,7 @@ json::object bytes_by_kind(const std::array<std::size_t, runtime::memory_kinds>&
   return all;
 }
 
-/// A line below the row's own; empty: it has one candidate.
+/// Line below a row with several candidates; empty if it has one.
 std::string switches_line(const Ranked& ranked) {
   std::vector<Candidate> row{ranked.candidate};
   for (const Ranked& each : ranked.alternatives) row.push_back(each.candidate);
@@ -98,7 +98,7 @@ std::string switches_line(const Ranked& ranked) {
   return switches.empty() ? switches : fmt::format("     same time with {}\n", switches);
 }
 
-/// Of the links that at least one of the best uses; empty where nothing was simulated.
+/// Table of the links that at least one of the best uses; empty without simulation.
 std::string links_table(const Ranking& ranking) {
   std::vector<LinkColumn> used;
   for (const LinkColumn& column : link_columns) {
@@ -107,7 +107,7 @@ std::string links_table(const Ranking& ranking) {
       used.push_back(column);
   }
   if (used.empty()) return {};
-  std::string text = fmt::format("\nbytes of a step by link, of the rank with the most\n{:>3} ", "");
+  std::string text = fmt::format("\nbytes per step by link, maximum over ranks\n{:>3} ", "");
   for (const LinkColumn& column : used) text += right(column.title, 15);
   text += '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
@@ -130,7 +130,7 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
   for (const Ranked& ranked : ranking.best)
     widest = std::max(widest, ranked.candidate.text().size() - 1);  // "×" is two bytes
   std::string text = fmt::format(
-      "the best of {} on {} in {}, {} per step; memory of the rank with the most\n{:>3}  {} {} "
+      "best plans for {} on {} in {}, {} per step; memory is the maximum over ranks\n{:>3}  {} {} "
       "{} {} {} {} {} {} {}\n",
       count_of(static_cast<std::size_t>(context.world), "rank"), context.profile->name,
       to_string(context.precision), count_of(static_cast<std::size_t>(context.batch_size), "sample"), "",
@@ -148,7 +148,7 @@ std::string ranking_table(const Ranking& ranking, const ReportContext& context) 
     text += switches_line(ranked);
   }
   text += links_table(ranking);
-  text += fmt::format("\nmemory of the rank with the most on its device, by kind (+ what is off it)\n{:>3} ", "");
+  text += fmt::format("\nmemory by kind on the device of the rank with the most (+ off the device)\n{:>3} ", "");
   for (int k = 0; k < runtime::memory_kinds; ++k) text += right(to_string(static_cast<MemoryKind>(k)), 23);
   text += right("saved activations", 23) + '\n';
   for (std::size_t i = 0; i < ranking.best.size(); ++i) {
@@ -181,8 +181,7 @@ std::string stages_table(const Ranked& ranked) {
     lines.emplace_back(fmt::format("{}, busiest", busiest - stages.begin()), *busiest);
     lines.emplace_back(fmt::format("{}, idlest", idlest - stages.begin()), *idlest);
   }
-  std::string text =
-      fmt::format("\nwhat a rank of each stage of the best one does in a step\n{}", right("stage", 13));
+  std::string text = fmt::format("\ntime per step of one rank per stage, best plan\n{}", right("stage", 13));
   for (const char* const column : {"forward", "backward", "weights", "optimizer", "other work", "waiting"})
     text += right(column, 14);
   text += '\n';
@@ -200,13 +199,13 @@ std::string stages_table(const Ranked& ranked) {
 std::string search_lines(const Ranking& ranking) {
   const SearchResult& search = ranking.search;
   std::string text =
-      fmt::format("{}: {} planned, {} simulated, {} cut off, as none of them could be fast enough\n",
+      fmt::format("{}: {} planned, {} simulated, {} pruned by their lower bounds\n",
                   count_of(ranking.candidates, "candidate"), search.planned, search.simulated, search.cut);
   for (const auto& [why, count] : ranking.left_out) text += fmt::format("  left out {:>7}  {}\n", count, why);
   if (search.open > 0 && !ranking.best.empty()) {
     const double best = ranking.best.front().prediction.step_seconds;
     const double gain = search.min_open > 0 ? best / search.min_open - 1 : 0;
-    text += fmt::format("  {} more were neither simulated nor cut off (--simulations): {}\n", search.open,
+    text += fmt::format("  {} more were neither simulated nor pruned (--simulations): {}\n", search.open,
                         gain > 0 ? fmt::format("one of them may be up to {:.1f}% faster than the best", 100 * gain)
                                  : std::string("none of them is faster than the best"));
   }
@@ -239,11 +238,11 @@ std::string why_none(const Ranking& ranking) {
 std::string nothing_fits(const Ranking& ranking, const ReportContext& context) {
   std::string text = fmt::format("nothing fits {} ranks of {}\n", context.world, context.profile->name);
   if (ranking.closest) {
-    text += fmt::format("nearest: {}\n  {} ({:.1f}% of what there is)\n", ranking.closest->candidate.text(),
+    text += fmt::format("closest: {}\n  {} ({:.1f}% of the capacity)\n", ranking.closest->candidate.text(),
                         ranking.closest->lacks, 100 * ranking.closest->fullness);
   }
   return text + fmt::format(
-                    "use more ranks (--world), {}--offload infinity-nvme with --nvme DIR, --tile, a smaller "
+                    "use more ranks (--world), {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller "
                     "--batch-size or model\n",
                     narrower(context));
 }
@@ -252,7 +251,7 @@ BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {
   BarPlot plot{
       .title =
           fmt::format("{} ranks on {}, {}", context.world, context.profile->name, to_string(context.precision)),
-      .about = fmt::format("predicted {}s a second, the best of {} candidates", context.item, ranking.candidates),
+      .about = fmt::format("predicted {}s per second, best of {} candidates", context.item, ranking.candidates),
       .series = {},
       .groups = {}};
   for (const Ranked& ranked : ranking.best)
@@ -327,12 +326,12 @@ json::object to_json(const Ranking& ranking, const ReportContext& context) {
 
 std::string prediction_text(const Ranked& ranked, const ReportContext& context) {
   const Prediction& p = ranked.prediction;
-  return fmt::format("{} a step, {}, MFU {}", milliseconds(p.step_seconds), rate(p, context), mfu(p));
+  return fmt::format("{} per step, {}, MFU {}", milliseconds(p.step_seconds), rate(p, context), mfu(p));
 }
 
 std::string config_text(const Ranked& ranked, const ReportContext& context) {
   std::string text = fmt::format(
-      "# for {} ranks on {} in {}: {}\n# predicted: {}; {} on the device of a rank\n"
+      "# for {} ranks on {} in {}: {}\n# predicted: {}; {} of device memory per rank\n"
       "# mpirun -n {} ranvier-train --config THIS --data …\n",
       context.world, context.profile->name, to_string(context.precision), ranked.candidate.text(),
       prediction_text(ranked, context), amount(static_cast<double>(ranked.prediction.device_bytes)), context.world);
@@ -347,7 +346,7 @@ std::string cases_table(const std::vector<Case>& cases) {
     if (one.best) candidate = std::max(candidate, one.best->candidate.text().size() - 1);
   }
   const double first = cases.front().best ? cases.front().best->prediction.tokens_per_second : 0;
-  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left("what if", label), right("in", 5),
+  std::string text = fmt::format("{}  {} {} {} {} {} {} {}  {}\n", left("what if", label), right("dtype", 5),
                                  right("rate", 13), right("×", 6), right("MFU", 7), right("bubble", 7),
                                  right(fmt::format("cost/M {}s", cases.front().context.item), 14),
                                  right("unchanged", 13), "best candidate");
@@ -364,14 +363,14 @@ std::string cases_table(const std::vector<Case>& cases) {
                         right(mfu(p), 7), right(bubble(p), 7), right(cost(p, one.context), 14), right(kept, 13),
                         one.best->candidate.text());
   }
-  return text + "unchanged: what is best in the first case, as it would run here\n";
+  return text + "unchanged: the best plan of the first case, predicted for this case\n";
 }
 
 BarPlot cases_plot(const std::vector<Case>& cases) {
   const ReportContext& first = cases.front().context;
   BarPlot plot{.title = fmt::format("What if: {} ranks", first.world),
-               .about = fmt::format("predicted {}s a second", first.item),
-               .series = {"the best there", "the best of the first case, unchanged"},
+               .about = fmt::format("predicted {}s per second", first.item),
+               .series = {"best plan of this case", "best plan of the first case, unchanged"},
                .groups = {}};
   for (const Case& one : cases) {
     const auto bar = [&](const std::optional<Ranked>& ranked, int series, const char* none) {

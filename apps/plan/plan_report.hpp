@@ -1,4 +1,4 @@
-// What ranvier-plan says: tables for people, JSON for programs, a config file for ranvier-train. Pure; any thread.
+// Output of ranvier-plan: tables, JSON, a config file for ranvier-train. Pure functions; any thread.
 #pragma once
 
 #include "apps/plan/plot.hpp"
@@ -12,54 +12,54 @@
 
 namespace ranvier::apps {
 
-/// What is said of every candidate.
+/// Values common to all candidates of a report.
 struct ReportContext {
   const runtime::MachineProfile* profile = nullptr;
   int world = 1;
   int batch_size = 1;
   runtime::DType precision = runtime::DType::f32;
-  double price_per_hour = 0;  ///< of a device; 0: not known
+  double price_per_hour = 0;  ///< price per device and hour; 0: unknown
   std::string item = "token";
 };
 
-/// Of a million tokens; none: there is no price.
+/// Cost per million tokens; none if the price is unknown.
 [[nodiscard]] std::optional<double> cost_per_million(const actors::Prediction& prediction,
                                                      const ReportContext& context);
 
-/// The best rows, a line each and one for the flags in which alternatives differ, then the memory of each by kind.
+/// Ranking with one line per row, plus one for the flags in which its alternatives differ; then memory by kind.
 [[nodiscard]] std::string ranking_table(const Ranking& ranking, const ReportContext& context);
-/// How the search went: what was left out and why, and what it may have missed.
+/// Summary of the search: candidates left out and why, and the possible gain of those not simulated.
 [[nodiscard]] std::string search_lines(const Ranking& ranking);
-/// What a rank of each stage does in a step, as the summary of a run has it; of more than 16 stages what an average one
-/// does, and the busiest and the idlest. Empty: the prediction has no stages.
+/// Time per step of one rank per stage, with the columns of a run's final summary. More than 16 stages become their
+/// average, the busiest and the idlest. Empty if the prediction has no stages.
 [[nodiscard]] std::string stages_table(const Ranked& ranked);
-/// Where none of the candidates can run for another reason than memory: which, with what to do; else none.
+/// Reasons if no candidate can run, for another cause than memory; none otherwise.
 [[nodiscard]] std::optional<std::string> none_runs(const Ranking& ranking);
-/// A line about a search that found no candidate: as the above, or what lacks to the one that came nearest.
+/// One line for a search without result: none_runs(), or the memory that the closest candidate lacks.
 [[nodiscard]] std::string why_none(const Ranking& ranking);
-/// "--precision bf16, " among flags that save memory; empty in half precision.
+/// "--precision bf16, " for a list of flags that save memory; empty in half precision.
 [[nodiscard]] const char* narrower(const ReportContext& context);
-/// Where nothing fits: the candidate that came nearest, and what would help.
+/// Text for a search in which nothing fits: the closest candidate, and flags that save memory.
 [[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] boost::json::object to_json(const Ranked& ranked, const ReportContext& context);
 [[nodiscard]] boost::json::object to_json(const Ranking& ranking, const ReportContext& context);
 
-/// "812.3 ms a step, 5.2k tok/s, MFU 31.0%".
+/// "812.3 ms per step, 5.2k tok/s, MFU 31.0%".
 [[nodiscard]] std::string prediction_text(const Ranked& ranked, const ReportContext& context);
 
-/// Lines of key = value, with what was predicted as comments before them.
+/// Lines of key = value, after comments with the prediction.
 [[nodiscard]] std::string config_text(const Ranked& ranked, const ReportContext& context);
 
-/// One of several cases that are compared.
+/// One of several compared cases.
 struct Case {
   std::string label;  ///< "bandwidth × 2"
   ReportContext context;
-  std::optional<Ranked> best;  ///< none: nothing fits, or can run
-  std::string why_none;        ///< then
-  std::optional<Ranked> kept;  ///< the first case's best, here; none: it does not fit
+  std::optional<Ranked> best;  ///< none: no candidate fits or can run
+  std::string why_none;        ///< reason if `best` is none
+  std::optional<Ranked> kept;  ///< the first case's best plan, predicted for this case; none: it does not fit
 };
-/// The first case is what the others are compared with.
+/// Compares all cases with the first one.
 [[nodiscard]] std::string cases_table(const std::vector<Case>& cases);
 [[nodiscard]] BarPlot cases_plot(const std::vector<Case>& cases);
 [[nodiscard]] boost::json::object to_json(const Case& one);

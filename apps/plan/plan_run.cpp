@@ -24,9 +24,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int nothing_fits_exit_code = 1;  // an answer, not a failure
+constexpr int nothing_fits_exit_code = 1;  // a valid result, not a failure
 
-/// Words for how far a search is, before which `what` stands.
+/// Prints the progress of a search, prefixed by `what`.
 std::function<void(const SearchProgress&)> teller(const PlanTools& tools, const std::string& what) {
   if (!tools.say) return {};
   return [say = tools.say, what](const SearchProgress& now) {
@@ -53,10 +53,10 @@ void write(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-/// The file for the profile's links, next to --write-config.
+/// Path of the profile's link file, next to --write-config.
 std::string links_path(const std::string& config) { return config + ".links.json"; }
 
-/// --write-trace of the case with this number, from 1.
+/// Path of the trace of case `number`, counted from 1.
 std::filesystem::path trace_path(const std::string& path, std::size_t number) {
   std::filesystem::path file(path);
   if (number > 1)
@@ -76,7 +76,7 @@ void check_outputs(const PlanOptions& options, std::size_t cases) {
     check(trace_path(options.write_trace, number), "--write-trace");
 }
 
-/// The choice of algorithms goes by the profile's links, and ranvier-train's has to do so, too.
+/// Adds --links with the profile's links, so that ranvier-train chooses the planned algorithms.
 void write_config(const std::string& path, Ranked& best, const Planner& planner, const ReportContext& context) {
   const bool by_links = best.candidate.g_data > 1 && !planner.is_given("links");
   if (by_links) {
@@ -87,17 +87,17 @@ void write_config(const std::string& path, Ranked& best, const Planner& planner,
   write(path, config_text(best, context));
 }
 
-/// What every rank does in the simulated steps of a candidate, for the case of that number.
+/// Simulates the candidate again, all ranks, and writes the trace of case `number`.
 std::string write_trace(const std::string& path, std::size_t number, const Ranked& ranked, const Planner& planner,
                         const PlanTools& tools, actors::PredictionOptions how) {
   const std::filesystem::path file = trace_path(path, number);
   how.trace = true;
   predict_on(planner, tools.predict, ranked, planner.profile(), how).write_trace(file);
-  return fmt::format("written: {}, what {} ranks do in two steps of {}, for ui.perfetto.dev\n", file.string(),
-                     planner.world(), ranked.candidate.text());
+  return fmt::format("written: {}, two simulated steps of {} ranks with {}; open it in ui.perfetto.dev\n",
+                     file.string(), planner.world(), ranked.candidate.text());
 }
 
-/// What is given for the training and would write files in it, as a plan has others of its own.
+/// Note about output flags of ranvier-train; empty without such flags.
 std::string training_flags(const PlanOptions& options) {
   std::string flags;
   for (const GivenFlag& flag : options.train)
@@ -105,8 +105,8 @@ std::string training_flags(const PlanOptions& options) {
       if (flag.name == writes) flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", flag.name, flag.value);
   if (flags.empty()) return {};
   return fmt::format(
-      "\nof the training, and in its config; nothing is written there now: {}\n"
-      "a plan has --write-trace for what is simulated, and --json for figures\n",
+      "\noutput flags of ranvier-train; ranvier-plan does not write these files: {}\n"
+      "use --write-trace for a trace of the plan, --json for its values\n",
       flags);
 }
 
@@ -124,7 +124,7 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     if (!tools.say) continue;
     const ScalingPoint& point = points.back();
     tools.say(point.best
-                  ? fmt::format("{} ranks: {:.3f} s a step, {}, {}", world, point.best->prediction.step_seconds,
+                  ? fmt::format("{} ranks: {:.3f} s per step, {}, {}", world, point.best->prediction.step_seconds,
                                 point.shares.limit(), point.best->candidate.text())
                   : fmt::format("{} ranks: {}", world, point.why_none),
               true);
@@ -172,11 +172,10 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
       ranking = rank_candidates(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!scenario.world || error.code() != ErrorCode::usage) throw;
-      no_grid = error.what();  // of the ranks that are left; the other cases are worth their table
+      no_grid = error.what();  // only these remaining ranks; the other cases still count
     }
     if (is_first) {
-      if (const auto why = none_runs(ranking))
-        fail(ErrorCode::usage, "{}: give other values, or fewer flags", *why);
+      if (const auto why = none_runs(ranking)) fail(ErrorCode::usage, "{}; use other values or fewer flags", *why);
       if (ranking.best.empty()) {
         result.status = nothing_fits_exit_code;
         result.text += search_lines(ranking) + '\n' + nothing_fits(ranking, context);
@@ -186,14 +185,13 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
             search_lines(ranking) + '\n' + ranking_table(ranking, context) + stages_table(ranking.best.front());
         result.text += training_flags(options);
         if (options.no_simulation)
-          result.text +=
-              "\nnothing was simulated: times are what plans say, without what ranks wait for each other\n";
+          result.text += "\nnot simulated: times are estimates without waiting for other ranks\n";
       }
       report = to_json(ranking, context);
       if (!options.plot.empty() && !options.compares()) write(options.plot, svg(ranking_plot(ranking, context)));
       if (!options.write_config.empty() && first_best) {
         write_config(options.write_config, ranking.best.front(), planner, context);
-        result.text += fmt::format("\nwritten: {}, for mpirun -n {} ranvier-train --config {} --data …\n",
+        result.text += fmt::format("\nwritten: {}; use mpirun -n {} ranvier-train --config {} --data …\n",
                                    options.write_config, planner.world(), options.write_config);
       }
     }

@@ -1,4 +1,4 @@
-// One run of ranvier-plan: a search on every machine that was asked about, tables, and files. One thread calls.
+// One run of ranvier-plan: a search per scenario, tables and files. One thread calls.
 #pragma once
 
 #include "apps/plan/plan_options.hpp"
@@ -13,14 +13,14 @@
 
 namespace ranvier::apps {
 
-/// Where predictions come from; tests have others.
+/// Sources of predictions and profiles; tests replace them.
 struct PlanTools {
   Predictor predict;
   std::function<std::unique_ptr<runtime::CostModel>(const runtime::MachineProfile&)> costs;
   std::function<runtime::MachineProfile(const std::string& path_or_name)> read_profile;
-  /// find_profile() of this machine; empty: there is none without --profile.
+  /// find_profile() of this machine; empty: --profile is required.
   std::function<std::optional<std::string>(const ProfileSubject&)> find_profile = {};
-  /// How far it is, for people who wait: a line that stays, or one that the next call replaces. Empty: nobody does.
+  /// Prints a progress line; the next call replaces it unless it stays. Empty: no progress is printed.
   std::function<void(const std::string& text, bool stays)> say = {};
 };
 
@@ -29,8 +29,8 @@ struct PlanResult {
   std::string text;  ///< for standard output
 };
 
-/// Writes the files that the options name: whole or not at all. Throws ErrorCode::usage for what cannot be planned, and
-/// ErrorCode::io.
+/// Writes the files that the options name, each completely or not at all. Throws ErrorCode::usage if the flags cannot
+/// be planned, and ErrorCode::io.
 [[nodiscard]] PlanResult run_plan(const PlanOptions& options, const PlanTools& tools);
 
 }  // namespace ranvier::apps

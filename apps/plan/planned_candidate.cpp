@@ -29,7 +29,7 @@ namespace {
 
 constexpr int default_node_size = 8;
 
-/// `imagined`: there are no such ranks.
+/// `imagined`: parse with --world.
 TrainOptions parse(const std::vector<GivenFlag>& flags, int world, bool imagined) {
   std::vector<std::string> words{"ranvier-train", "--dry-run"};
   if (imagined) words.push_back(fmt::format("--world={}", world));
@@ -42,11 +42,11 @@ TrainOptions parse(const std::vector<GivenFlag>& flags, int world, bool imagined
 int number_of(const GivenFlag& flag) {
   int number = 0;
   if (const auto wanted = runtime::whole(number, 1, 1 << 20).read(flag.value))
-    fail(ErrorCode::usage, "--{} {} will not do: give {}", flag.name, flag.value, *wanted);
+    fail(ErrorCode::usage, "--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
   return number;
 }
 
-/// Ranks on the node that has the most of them.
+/// Largest number of ranks on one node.
 int largest_node(const std::vector<int>& nodes) {
   std::map<int, int> ranks;
   int most = 1;
@@ -54,7 +54,7 @@ int largest_node(const std::vector<int>& nodes) {
   return most;
 }
 
-/// Takes a flag out of the list.
+/// Removes a flag from the list and returns it.
 std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view name) {
   const auto found =
       std::find_if(flags.begin(), flags.end(), [&](const GivenFlag& flag) { return flag.name == name; });
@@ -64,7 +64,7 @@ std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view n
   return flag;
 }
 
-/// Of a device that this build may not have: read as ranvier-train reads them where it has.
+/// Reads device flags like ranvier-train, also if this build lacks the device.
 void read_device_flags(const std::vector<GivenFlag>& flags, DeviceOptions& device) {
   for (const GivenFlag& flag : flags) {
     if (flag.name == "p2p")
@@ -78,7 +78,7 @@ void read_device_flags(const std::vector<GivenFlag>& flags, DeviceOptions& devic
   }
 }
 
-/// Memory that layers plan says which of them are alike, together with what they declare.
+/// Key of a layer's declared memory, parameters and phases: layers with equal keys behave identically.
 std::string class_of(const models::Layer& layer, int positions) {
   std::string text = fmt::format("{} {} {}", typeid(layer).name(), layer.output_elements(positions),
                                  layer.flops_per_sample(positions));
@@ -109,7 +109,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
                  std::optional<CurrentRanks> here, const JobBuilder& build)
     : given_(std::move(given)), profile_(&profile), here_(std::move(here)) {
   const auto world = taken(given_, "world");
-  if (!world && !here_) fail(ErrorCode::usage, "--world is missing: give the number of ranks, such as --world 64");
+  if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
   for (const char* flag : {"dry-run", "help", "version", "completion", "man", "plan", "profile"})
     taken(given_, flag);
@@ -117,11 +117,10 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
       std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
   if (batch == given_.end())
     fail(ErrorCode::usage,
-         "--batch-size is missing: give the samples of a step, which every grid is compared at, such as {}",
-         8 * world_);
+         "--batch-size is missing; add the samples per step of all plans, such as --batch-size {}", 8 * world_);
   batch_size_ = number_of(*batch);
   const auto node_size = taken(given_, "node-size");
-  const bool counted = node_size && node_size->value != "0";  // instead of asking who is where
+  const bool counted = node_size && node_size->value != "0";  // instead of the actual nodes
   if (counted && here_) here_->nodes.clear();
   if (counted)
     node_size_ = number_of(*node_size);
@@ -129,15 +128,15 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     node_size_ = here_ ? largest_node(here_->nodes) : std::min(default_node_size, world_);
   const auto device = taken(given_, "device");
   if (device && device->value.starts_with("cuda") != profile.gpu)
-    fail(ErrorCode::usage, "--device {} and the profile {}, which is one of {}: leave --device out", device->value,
-         profile.name, profile.gpu ? "GPUs" : "processors");
+    fail(ErrorCode::usage, "--device {} does not match profile {}, which is for {}; remove --device", device->value,
+         profile.name, profile.gpu ? "GPUs" : "CPUs");
   for (const char* flag : {"p2p", "collectives"})
     if (auto one = taken(given_, flag); one && profile.gpu) device_flags_.push_back(std::move(*one));
   if (profile.gpu) device_.device = DeviceFlag::cuda;
   read_device_flags(device_flags_, device_);
   if (!is_given("precision")) given_.push_back({"precision", std::string(to_string(default_precision(profile)))});
 
-  // The model depends neither on the grid nor on where states live: a job of one rank has it.
+  // The model depends neither on the grid nor on tiers, so a job of one rank is built.
   std::vector<GivenFlag> of_model = given_;
   for (const char* flag :
        {"g-inter", "g-data", "group-size", "shard", "microbatch-size", "pipeline-limit", "offload", "nvme",
@@ -147,7 +146,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (const auto chunks = taken(of_model, "chunks-per-rank")) chunks_per_rank_ = number_of(*chunks);
   TrainOptions options = parse(of_model, 1, true);
   options.device.device = device_.device;
-  options.data.data.clear();  // nobody reads it
+  options.data.data.clear();  // planning reads no data
   job_ = build ? build(options) : make_job(options);
   layers_ = models::layers_of(options.model.sizes);
   layers_per_stage_ = options.trainer.layers_per_stage;
@@ -155,8 +154,8 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     const auto chunks = static_cast<std::size_t>(chunks_per_rank_);
     if (layers_per_stage_.size() % chunks != 0)
       fail(ErrorCode::usage,
-           "--layers-per-stage {} is for {} slices, which ranks with {} each do not share: give as many numbers as "
-           "--g-inter times --chunks-per-rank",
+           "--layers-per-stage {} has {} numbers, not a multiple of --chunks-per-rank {}; use --g-inter times "
+           "--chunks-per-rank numbers",
            fmt::join(layers_per_stage_, ","), layers_per_stage_.size(), chunks);
     given_.push_back({"g-inter", std::to_string(layers_per_stage_.size() / chunks)});
   }
@@ -201,7 +200,7 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
     const auto same =
         std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
     if (same == flags.end()) flags.push_back(flag);
-    // A grid or microbatch is within what was given; another flag that was given has one value.
+    // The candidate's grid and microbatch respect the given flags, and replace them.
     else if (flag.name == "g-inter" || flag.name == "g-data" || flag.name == "microbatch-size")
       *same = flag;
   }
@@ -210,7 +209,7 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
 
 TrainOptions Planner::options_of(const Candidate& candidate) const {
   std::vector<GivenFlag> flags = flags_of(candidate);
-  // Directories without states in them are refused.
+  // ranvier-train refuses --nvme if no state is stored there.
   const bool files = candidate.offload.empty() || candidate.offload == "infinity-nvme";
   if (!files) taken(flags, "nvme");
   TrainOptions options = parse(flags, world_, !here_);
@@ -230,7 +229,7 @@ TrainerOptions Planner::trainer_of(const TrainOptions& options) const {
   if (profile_->gpu && capacity_.device > 0) trainer.device_bytes = capacity_.device;
   trainer.node_of = nodes_of(options, here_ ? std::span<const int>(here_->nodes) : std::span<const int>());
   collectives::require_classes(profile_->links, trainer.node_of, "profile " + profile_->name);
-  // A run that is about to begin chooses algorithms by --links alone.
+  // A run with --plan auto chooses algorithms by --links alone.
   if (options.shard.links.empty() && !here_) trainer.links = profile_->links;
   return trainer;
 }
@@ -254,7 +253,7 @@ std::string Planner::slice_class(const std::vector<models::LayerRange>& slices, 
   return text;
 }
 
-/// Everything that collectives' algorithms are chosen by, but for what all candidates have in common.
+/// Key of the choice of collective algorithms, without values common to all candidates.
 std::string Planner::column_class(const TrainerOptions& trainer) const {
   const actors::UnitShardings shardings = trainer.shardings();
   const actors::AlgorithmNames& names = trainer.algorithms;
@@ -269,7 +268,7 @@ StagePlans Planner::plans_of(const TrainerOptions& given) const {
   if (!is_first) trainer.kept_algorithms = chosen->second;
   const actors::SliceMap map = actors::slice_map(trainer);
   const auto slices = actors::slice_layers(job_.architecture, map, trainer.layers_per_stage);
-  // Units that several stages declare are summed between them: such stages are planned each for itself.
+  // Stages with tied units exchange their gradients, so each of them is planned separately.
   const auto stages_of = actors::stages_of_units(job_.architecture, slices, map);
   std::vector<bool> ties(static_cast<std::size_t>(map.stages));
   for (const auto& [unit, users] : stages_of)
@@ -307,20 +306,21 @@ void Planner::judge(PlannedCandidate& trial) const {
   trial.lacks.clear();
   trial.lacking.clear();
   const auto compare = [&](const char* what, const char* where, std::size_t needed, std::size_t there) {
-    if (there == 0) return;  // it is not known
+    if (there == 0) return;  // unknown
     const double share = static_cast<double>(needed) / static_cast<double>(there);
     if (share > trial.fullness) {
       trial.fullness = share;
       if (needed > there) {
         trial.lacking = what;
-        trial.lacks = fmt::format("{} needs {} and has {}", where, format_bytes(needed), format_bytes(there));
+        trial.lacks = fmt::format("{} is too small: {} needed, {} available", where, format_bytes(needed),
+                                  format_bytes(there));
       }
     }
     trial.fits = trial.fits && needed <= there;
   };
-  compare("device", "the device of a rank", trial.needs.device, capacity_.device);
-  compare("host", "the memory of a node", trial.needs.host, capacity_.host);
-  compare("disk", "the disk of a node", trial.needs.disk, capacity_.disk);
+  compare("device", "a rank's device memory", trial.needs.device, capacity_.device);
+  compare("host", "a node's memory", trial.needs.host, capacity_.host);
+  compare("disk", "a node's disk", trial.needs.disk, capacity_.disk);
   const runtime::MemoryPlan& memory = stages[trial.needs.stage]->memory;
   for (int k = 0; k < runtime::memory_kinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);
@@ -359,7 +359,7 @@ std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Plan
   if (!profile_->gpu && !here_ && !is_given("threads"))
     flags.push_back({"threads", std::to_string(profile_->threads)});
   if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
-  // In the order of the help text.
+  // Order of the help text.
   std::vector<GivenFlag> ordered;
   for (const runtime::ResolvedOption& option : resolved(TrainOptions()))
     if (auto flag = taken(flags, option.name)) ordered.push_back(std::move(*flag));

@@ -1,5 +1,5 @@
-// From a candidate to the training that it means on machines of a profile: its options, by the code that reads flags,
-// and its memory, by the code that plans a rank. Any thread, one at a time.
+// Plans a candidate on the machines of a profile: options by the flag parser of ranvier-train, memory by its rank
+// planner. Any thread, one at a time.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -21,52 +21,50 @@
 
 namespace ranvier::apps {
 
-/// The plans of a rank of every stage; stages that are alike share one.
+/// Plan of one rank per stage; identical stages share one.
 struct StagePlans {
   std::vector<actors::RankPlan> distinct;
-  std::vector<std::size_t> of_stage;  ///< [stage] in `distinct`
+  std::vector<std::size_t> of_stage;  ///< index into `distinct`, by stage
 
   [[nodiscard]] const actors::RankPlan& stage(std::size_t stage) const { return distinct[of_stage[stage]]; }
 };
 
-/// Bytes of a rank by kind of state, on its device and off it.
+/// Bytes of a rank by memory kind, on its device and off it.
 struct KindBytes {
   std::array<std::size_t, runtime::memory_kinds> device{};
   std::array<std::size_t, runtime::memory_kinds> elsewhere{};
 };
 
-/// What machines have for a job; 0: it is not known.
+/// Capacity of the machines in bytes; 0: unknown.
 struct MachineCapacity {
-  std::size_t device = 0;  ///< of a rank, but for what drivers and libraries take
-  std::size_t host = 0;    ///< of a node
-  std::size_t disk = 0;    ///< of a node
+  std::size_t device = 0;  ///< device memory per rank, without the reserve for drivers and libraries
+  std::size_t host = 0;    ///< host memory per node
+  std::size_t disk = 0;    ///< disk per node
 };
 
-/// Ranks that are there, instead of those of --world.
+/// Ranks of the current job, in place of --world.
 struct CurrentRanks {
-  std::vector<int> nodes;  ///< of every rank
-  int threads = 1;         ///< of a rank's device, where that is the CPU and --threads says nothing else
+  std::vector<int> nodes;  ///< node of every rank
+  int threads = 1;         ///< threads per CPU rank without --threads
 };
 
 struct PlannedCandidate {
   actors::TrainerOptions trainer;
   StagePlans plans;
   MemoryNeeds needs;
-  KindBytes kinds;                ///< bytes of the rank with the most on its device
+  KindBytes kinds;                ///< bytes of the rank with the most device memory
   std::string saved_activations;  ///< saved_activations_text()
   bool fits = true;
-  /// Largest share of what there is that is needed: above 1 it does not fit. Then what lacks: "the device of a rank
-  /// needs 90.1 GiB of 79.0 GiB".
-  double fullness = 0;
-  std::string lacks;
-  std::string lacking;  ///< "device", "host" or "disk"; empty: nothing
+  double fullness = 0;  ///< largest ratio of needed and available bytes; above 1: does not fit
+  std::string lacks;    ///< "a rank's device memory is too small: 90.1 GiB needed, 79.0 GiB available"; empty: fits
+  std::string lacking;  ///< "device", "host" or "disk"; empty: fits
 };
 
 class Planner {
  public:
-  /// `given`: flags of ranvier-train, --batch-size among them, and --world unless `here` has the ranks. Without
-  /// --precision the default of the profile's device holds. `build` makes the job; null: ranvier-train's. Throws
-  /// ErrorCode::usage for flags that ranvier-train or the profile refuses. The profile outlives the planner.
+  /// `given`: flags of ranvier-train, with --batch-size, and with --world unless `here` has the ranks. --precision
+  /// has the default of the profile's device. `build` makes the job; null: ranvier-train's. Throws ErrorCode::usage for
+  /// flags that ranvier-train refuses or the profile contradicts. The profile outlives the planner.
   Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& profile,
           std::optional<CurrentRanks> here = {}, const JobBuilder& build = {});
 
@@ -76,32 +74,33 @@ class Planner {
   [[nodiscard]] const std::vector<GivenFlag>& given() const noexcept { return given_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int node_size() const noexcept { return node_size_; }
-  /// Elements of a sample that have a loss: tokens, or 1 of an image.
+  /// Elements of a sample that have a loss: its tokens, or 1 for an image.
   [[nodiscard]] std::int64_t items_of_sample() const;
   [[nodiscard]] bool is_given(std::string_view flag) const;
   [[nodiscard]] int batch_size() const noexcept { return batch_size_; }
   [[nodiscard]] runtime::DType precision() const noexcept { return job_.architecture.precision.compute; }
-  /// Whether a candidate may save all activations: no flag and no device keeps it from that.
+  /// True if neither flags nor device keep candidates from saving all activations.
   [[nodiscard]] bool may_save_all() const noexcept { return may_save_all_; }
-  /// Of every candidate.
+  /// Model chunks per rank of every candidate.
   [[nodiscard]] int chunks_per_rank() const noexcept { return chunks_per_rank_; }
-  /// Of every candidate, by slice; empty: balanced.
+  /// Layers per slice of every candidate; empty: balanced by cost.
   [[nodiscard]] const std::vector<int>& layers_per_stage() const noexcept { return layers_per_stage_; }
-  /// Of every layer of the architecture: layers of one class plan, declare and compute the same.
+  /// Class of every layer; layers of one class plan, declare and compute the same.
   [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
   [[nodiscard]] SpaceOptions space() const;
 
-  /// What ranvier-train makes of the given flags and the candidate's. Throws ErrorCode::usage as it would.
+  /// Options that ranvier-train parses from the given flags and the candidate's. Throws ErrorCode::usage like it.
   [[nodiscard]] TrainOptions options_of(const Candidate& candidate) const;
-  /// As actors read them, with nodes, threads, links and GPUs of the profile.
+  /// Trainer options with nodes, threads, links and GPUs of the profile.
   [[nodiscard]] actors::TrainerOptions trainer_of(const TrainOptions& options) const;
-  /// The plan of every stage, each kind of stage once. Throws ErrorCode::usage as plan_rank() does.
+  /// Plans every kind of stage once. Throws ErrorCode::usage like plan_rank().
   [[nodiscard]] StagePlans plans_of(const actors::TrainerOptions& trainer) const;
-  /// With fewer units gathered ahead where memory is short and nobody asked for a number. Throws as the above.
+  /// Plans a candidate. Without --prefetch, reduces the prefetched units until it fits. Throws like options_of() and
+  /// plans_of().
   [[nodiscard]] PlannedCandidate plan(const Candidate& candidate) const;
 
-  /// All flags for `ranvier-train --config`, in its order, of a candidate that was planned as `trial`. Of ranks that
-  /// are there without those that say what these are.
+  /// Flags of a candidate planned as `trial` for `ranvier-train --config`, in help order. For the current job's ranks,
+  /// without flags that describe the machines.
   [[nodiscard]] std::vector<GivenFlag> config_of(const Candidate& candidate, const PlannedCandidate& trial) const;
 
  private:
@@ -111,9 +110,9 @@ class Planner {
   [[nodiscard]] std::string slice_class(const std::vector<models::LayerRange>& slices, std::size_t slice) const;
   void judge(PlannedCandidate& trial) const;
 
-  std::vector<GivenFlag> given_;  // without what this program sets itself
+  std::vector<GivenFlag> given_;  // without the flags that this program sets
   std::vector<int> layers_per_stage_;
-  std::vector<GivenFlag> device_flags_;  // that a build without GPUs refuses, for the config file
+  std::vector<GivenFlag> device_flags_;  // for the config file; a build without GPUs refuses them
   const runtime::MachineProfile* profile_;
   std::optional<CurrentRanks> here_;
   int world_ = 1, node_size_ = 1, batch_size_ = 1, chunks_per_rank_ = 1;
@@ -123,8 +122,8 @@ class Planner {
   Job job_;
   int layers_ = 1;
   std::vector<int> layer_class_;
-  /// What `auto` chooses, by column_class(): candidates by the hundred have the same column, and choosing takes longer
-  /// than all else of a plan.
+  /// Choices of `auto`, cached by column_class(): hundreds of candidates share a column, and choosing dominates
+  /// planning.
   mutable std::map<std::string, std::optional<actors::KeptAlgorithms>> chosen_;
 };
 

@@ -13,10 +13,10 @@ namespace ranvier::apps {
 namespace {
 
 constexpr int width = 960, left = 400, right = 170, bar_height = 18, group_gap = 14, head = 76, letter = 7;
-// Apart also for people who see few colours, and on white as on black.
+// Distinguishable with colour blindness, on white and on black.
 constexpr std::array colours = {"#3b82c4", "#d98032", "#4b9e6a", "#a06cc0"};
 
-/// At most so many characters, of UTF-8 whole ones.
+/// Cuts UTF-8 text after `most` characters and appends an ellipsis.
 std::string shortened(const std::string& text, std::size_t most) {
   std::size_t characters = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,5 +1,4 @@
-// Bars as an SVG file, readable on light and dark pages: the text takes the page's colour, nothing fills the
-// background. Pure; any thread.
+// Bar plot as an SVG file for light and dark pages, with a transparent background. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -8,10 +7,10 @@
 namespace ranvier::apps {
 
 struct Bar {
-  double value = 0;                ///< 0 or less: none, and the note says why
-  std::string note;                ///< behind the bar: "12.3k tok/s"
-  int series = 0;                  ///< which colour
-  std::vector<double> parts = {};  ///< what the value is made of, in the colours from `series` on; none: one bar
+  double value = 0;                ///< length; 0 or less: no bar, and the note gives the reason
+  std::string note;                ///< text behind the bar: "12.3k tok/s"
+  int series = 0;                  ///< index of the colour
+  std::vector<double> parts = {};  ///< summands of the value, coloured starting at `series`; empty: one colour
 };
 struct BarGroup {
   std::string label;
@@ -19,12 +18,12 @@ struct BarGroup {
 };
 struct BarPlot {
   std::string title;
-  std::string about;                ///< a smaller line below the title
-  std::vector<std::string> series;  ///< names for a legend; one has none
+  std::string about;                ///< subtitle
+  std::vector<std::string> series;  ///< legend names; a single series has no legend
   std::vector<BarGroup> groups;
 };
 
-/// A whole file. Any text may be in it.
+/// Returns a complete file; escapes all texts.
 [[nodiscard]] std::string svg(const BarPlot& plot);
 
 }  // namespace ranvier::apps

@@ -19,7 +19,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Stands for data that nobody reads.
+/// Data with the sizes of the run's samples, and zeros as values.
 class PlannedSamples final : public models::SampleSource {
  public:
   PlannedSamples(const models::SampleBytes& bytes, std::int64_t losses) : bytes_(bytes), losses_(losses) {}
@@ -43,7 +43,7 @@ class PlannedSamples final : public models::SampleSource {
   std::int64_t losses_;
 };
 
-/// Two trials of equal text run alike.
+/// Key of a trial's behaviour: trials with equal keys run identically.
 std::string signature(const PlannedCandidate& trial) {
   const actors::TrainerOptions& t = trial.trainer;
   std::string text = fmt::format("{} {} {} {} {} {} {}", t.grid.g_inter, t.grid.g_data, to_string(t.sharding),
@@ -74,13 +74,13 @@ std::string signature(const PlannedCandidate& trial) {
   return text;
 }
 
-/// The first sentence of a refusal: what flags it is about, without this candidate's numbers behind the colon.
+/// Start of an error message, without this candidate's numbers and the remedy.
 std::string reason_of(const Error& error) {
   std::string text = error.what();
-  return "refused: " + text.substr(0, text.find(": "));
+  return "refused: " + text.substr(0, std::min(text.find(": "), text.find("; ")));
 }
 
-/// What a plan says without a simulation: its memory, and what a step may well take.
+/// Prediction without simulation: planned memory and estimated step time.
 actors::Prediction estimated(const Planner& planner, const PlannedCandidate& trial, const Bound& bound) {
   actors::Prediction prediction{.step_seconds = bound.estimate};
   for (const std::size_t distinct : trial.plans.of_stage) {
@@ -141,13 +141,13 @@ class Ranker {
   }
 
  private:
-  /// Of a family of candidates the one that needs the least memory.
+  /// Candidate of a family with the smallest memory.
   struct Least {
     Candidate candidate;
-    std::optional<PlannedCandidate> trial;  ///< none: its flags do not go together
+    std::optional<PlannedCandidate> trial;  ///< none: its flags are incompatible
   };
 
-  /// By number in what the search found.
+  /// `found`: index into the best of the search.
   Ranked take(std::size_t found) {
     Ranked& ranked = planned_.at(ranking_.search.best[found].candidate);
     ranked.config = planner_->config_of(ranked.candidate, ranked.trial);
@@ -160,15 +160,13 @@ class Ranker {
   }
 
   void leave_out_for_memory(const Candidate& candidate, const PlannedCandidate& trial) {
-    leave_out(fmt::format("memory: not enough of the {}", trial.lacking == "device" ? "device's"
-                                                          : trial.lacking == "host" ? "node's"
-                                                                                    : "disk's"));
+    leave_out(fmt::format("memory: not enough on the {}", trial.lacking == "host" ? "node" : trial.lacking));
     if (ranking_.closest && ranking_.closest->fullness <= trial.fullness) return;
     ranking_.closest = Closest{candidate, trial.fullness, trial.lacks};
   }
 
-  /// Of candidates that differ in microbatches, recomputation, policy and algorithms: the one that needs the least.
-  /// Where it does not fit by far, none of them does.
+  /// Smallest memory among candidates that differ only in microbatches, recomputation, schedule and algorithms. If it
+  /// is far too large, no candidate of the family fits.
   const Least& smallest(const Candidate& candidate) {
     const auto [place, is_new] = families_.try_emplace(
         {candidate.g_inter, candidate.shard, candidate.group_size, candidate.offload}, Least{candidate, {}});
@@ -182,7 +180,7 @@ class Ranker {
         place->second.trial = planner_->plan(least);
         place->second.trial->plans = {};
       } catch (const Error& error) {
-        if (error.code() != ErrorCode::usage) throw;  // each candidate says why for itself
+        if (error.code() != ErrorCode::usage) throw;  // each candidate records its own reason
       }
     }
     return place->second;
@@ -202,7 +200,7 @@ class Ranker {
         return {};
       }
       if (!known_.insert(signature(trial)).second) {
-        leave_out("runs: the same as another candidate's");
+        leave_out("runs: identical to another candidate's");
         return {};
       }
       const Bound bound = bounds_.of(trial);
@@ -218,7 +216,7 @@ class Ranker {
     }
   }
 
-  /// On any thread; nothing is planned meanwhile.
+  /// Any thread; no planning runs at the same time.
   std::optional<double> simulate(std::size_t i) {
     Ranked& ranked = planned_.at(i);
     if (estimates_) return ranked.prediction.step_seconds;
@@ -243,7 +241,7 @@ class Ranker {
   std::map<std::tuple<int, std::string, int, std::string>, Least> families_;
   std::set<std::string> known_;
   bool estimates_ = false;
-  std::mutex mutex_;  // of left_out, which simulations write
+  std::mutex mutex_;  // guards left_out, which simulations write
   Ranking ranking_;
 };
 

@@ -1,5 +1,5 @@
-// The best candidates on machines of one profile: planned, cut by bounds, simulated. One thread calls; simulations run
-// on several.
+// Ranking of candidates on one profile: plans them, prunes by lower bounds, simulates the rest. One thread calls;
+// simulations run on several threads.
 #pragma once
 
 #include "actors/predict/prediction.hpp"
@@ -15,22 +15,22 @@
 
 namespace ranvier::apps {
 
-/// actors::predict(), or what stands for it in tests. Any thread, several at a time.
+/// actors::predict() or a test's replacement. Any thread, several at a time.
 using Predictor = std::function<actors::Prediction(const models::Architecture&, const models::SampleSource&,
                                                    const actors::TrainerOptions&, const runtime::MachineProfile&,
                                                    const actors::PredictionOptions&)>;
 
-/// One candidate with what became of it, and those that share its row of the ranking.
+/// Result of one candidate, with the candidates that share its row of the ranking.
 struct Ranked {
   Candidate candidate;
-  PlannedCandidate trial;           ///< without its plans
-  std::optional<Bound> bound = {};  ///< none: it was not searched for
+  PlannedCandidate trial;           ///< trial without its plans
+  std::optional<Bound> bound = {};  ///< lower bound; none outside a search
   actors::Prediction prediction = {};
   std::vector<GivenFlag> config = {};
-  std::vector<Ranked> alternatives = {};  ///< the fastest first; rows.hpp says which
+  std::vector<Ranked> alternatives = {};  ///< other candidates of the row (rows.hpp), fastest first
 };
 
-/// The candidate that came nearest to fitting.
+/// Candidate that exceeds the capacity by the least.
 struct Closest {
   Candidate candidate;
   double fullness = 0;
@@ -39,28 +39,29 @@ struct Closest {
 
 struct Ranking {
   std::size_t candidates = 0;
-  std::map<std::string, std::size_t> left_out;  ///< why, and how many
+  std::map<std::string, std::size_t> left_out;  ///< number of candidates left out, by reason
   SearchResult search;
-  std::vector<Ranked> best;  ///< the candidate that represents each row, the fastest first
+  std::vector<Ranked> best;  ///< representative of each row, fastest first
   std::optional<Closest> closest;
 };
 
-/// `limits.best` rows. Throws ErrorCode::usage if no grid is possible. If nothing fits, only `closest` is set.
+/// Returns at most `limits.best` rows, and only `closest` if nothing fits. Throws ErrorCode::usage if no grid is
+/// possible.
 [[nodiscard]] Ranking rank_candidates(const Planner& planner, const runtime::CostModel& costs,
                                       const Predictor& predict, const SearchLimits& limits,
                                       const actors::PredictionOptions& how = {});
 
-/// What one candidate takes under other circumstances; none: it does not fit, or cannot run there.
+/// Plans and predicts one candidate for another scenario; none if it does not fit or cannot run.
 [[nodiscard]] std::optional<Ranked> predict_one(const Planner& planner, const Predictor& predict,
                                                 const Candidate& candidate,
                                                 const actors::PredictionOptions& how = {});
 
-/// What a candidate takes where work and links take other times, planned as it was.
+/// Predicts a planned candidate with the work and link times of another machine.
 [[nodiscard]] actors::Prediction predict_on(const Planner& planner, const Predictor& predict, const Ranked& ranked,
                                             const runtime::MachineProfile& machine,
                                             const actors::PredictionOptions& how = {});
 
-/// How jobs of so many ranks are predicted: where there are many, with one of each kind of rows.
+/// Default prediction for `world` ranks: starting at 256, only one row of each kind is simulated.
 [[nodiscard]] actors::PredictionOptions usual_prediction(int world);
 
 }  // namespace ranvier::apps

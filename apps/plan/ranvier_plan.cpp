@@ -1,4 +1,4 @@
-// ranvier-plan: predicts how fast a training would be on machines that need not be there, and chooses its flags.
+// ranvier-plan: predicts the step time of a training job on the machines of a profile, and chooses its flags.
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "apps/program/print_error.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* program = "ranvier-plan";
 
-/// How far it is, on standard error: on a terminal a line that changes, otherwise one now and then.
+/// Progress on standard error: one updated line on a terminal, otherwise a line at most every 10 s.
 class StatusLine {
  public:
   void say(const std::string& text, bool stays) {

@@ -17,15 +17,14 @@ namespace ranvier::apps {
 /// Candidates that count as one plan.
 struct PlanRow {
   std::vector<std::size_t>
-      members;         ///< by number in what was found; the one that represents the row first, then the
-                       ///< fastest first
-  double seconds = 0;  ///< per step, of the fastest
+      members;         ///< indices into the found candidates: the representative, then the others, fastest first
+  double seconds = 0;  ///< step time of the fastest
 };
 
 /// Members of a row take at most this share longer per step than its fastest.
 inline constexpr double row_tolerance = 0.005;
 
-/// The first `most` rows, the fastest first, of what was found of `candidates`, which is the fastest first.
+/// Returns the first `most` rows, fastest first. `found` indexes `candidates`, fastest first.
 ///
 /// Two candidates share a row if they differ in one flag, directly or through other members of the row. All are within
 /// row_tolerance of the row's fastest. Different grids or shardings never share a row. The three flags of algorithms
@@ -34,12 +33,12 @@ inline constexpr double row_tolerance = 0.005;
 [[nodiscard]] std::vector<PlanRow> rows_of(std::span<const Candidate> candidates,
                                            std::span<const SearchResult::Found> found, std::size_t most);
 
-/// Seconds above which a step matters to none of the first `most` rows; infinity while there are fewer.
+/// Step time in seconds above which a candidate cannot join the first `most` rows; infinity with fewer rows.
 [[nodiscard]] double rows_limit(std::span<const Candidate> candidates, std::span<const SearchResult::Found> found,
                                 std::size_t most);
 
-/// Flags in which alternatives differ from the first of them, each with its values there, the first one's first:
-/// "--recompute off|auto, --policy 1f1b|gpipe"; empty: there is one candidate.
+/// Flags in which the alternatives differ, with all values, starting with the value of the first alternative:
+/// "--recompute off|auto, --policy 1f1b|gpipe"; empty for one candidate.
 [[nodiscard]] std::string switches_text(std::span<const Candidate> alternatives);
 
 }  // namespace ranvier::apps

@@ -28,7 +28,7 @@ runtime::MachineProfile with_free_links(runtime::MachineProfile profile) {
 }
 
 runtime::MachineProfile with_any_memory(runtime::MachineProfile profile) {
-  profile.device_memory = profile.host_memory = profile.disk = 0;  // not known, so nothing is bounded by it
+  profile.device_memory = profile.host_memory = profile.disk = 0;  // unknown means unlimited
   return profile;
 }
 
@@ -37,14 +37,14 @@ bool is_left_out_for_memory(const Ranking& ranking) {
                      [](const auto& reason) { return reason.first.starts_with("memory: "); });
 }
 
-/// The part of `seconds` that goes if only `others` are left.
+/// Fraction of `seconds` that is saved if the step takes `others`.
 double gain(double seconds, double others) { return seconds > 0 ? std::max(0.0, 1 - others / seconds) : 0; }
 
 double of_rank(const ScalingPoint& point) {
   return point.best ? point.best->prediction.tokens_per_second / point.context.world : 0;
 }
 
-/// A rank's rate, by that of the first point that has one.
+/// Rate per rank, divided by the rate per rank of the first point with a result.
 double of_ideal(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
   const auto first = std::find_if(points.begin(), points.end(), [](const auto& each) { return of_rank(each) > 0; });
   return first == points.end() ? 0 : of_rank(point) / of_rank(*first);
@@ -84,7 +84,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
     ranking = rank_candidates(planner, costs, predict, limits, how);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage) throw;
-    point.why_none = error.what();  // of so many ranks; others are worth their line
+    point.why_none = error.what();  // only this number of ranks; the other points still count
     return point;
   }
   if (ranking.best.empty()) {
@@ -108,11 +108,11 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
 std::string scaling_table(const std::vector<ScalingPoint>& points) {
   const ReportContext& first = points.front().context;
   std::string text = fmt::format(
-      "{} samples per step on {} in {}; shares of the step: messages, waits for other ranks' work, and the gain "
-      "from "
-      "more memory\n{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} best candidate\n",
+      "{} samples per step on {} in {}; shares of the step: links: messages; order: waiting for other ranks' work; "
+      "memory: gain from more memory\n"
+      "{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<10} best candidate\n",
       first.batch_size, first.profile->name, to_string(first.precision), "ranks", "rate", "per rank", "ideal",
-      "MFU", "compute", "links", "order", "memory", "limit");
+      "MFU", "compute", "links", "order", "memory", "bottleneck");
   for (const ScalingPoint& point : points) {
     if (!point.best) {
       text += fmt::format("{:>6}  {}\n", point.context.world, point.why_none);
@@ -120,12 +120,12 @@ std::string scaling_table(const std::vector<ScalingPoint>& points) {
     }
     const Prediction& p = point.best->prediction;
     const std::string per_second = unit(point.context) + "/s";
-    text += fmt::format("{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<8} {}\n", point.context.world,
-                        fmt::format("{} {}", actors::format_count(p.tokens_per_second), per_second),
-                        actors::format_count(of_rank(point)), percent(of_ideal(points, point)),
-                        p.mfu > 0 ? percent(p.mfu) : "–", percent(1 - p.bubble), percent(point.shares.links),
-                        percent(point.shares.order), percent(point.shares.memory), point.shares.limit(),
-                        point.best->candidate.text());
+    text += fmt::format(
+        "{:>6}  {:>14} {:>12} {:>8} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<10} {}\n", point.context.world,
+        fmt::format("{} {}", actors::format_count(p.tokens_per_second), per_second),
+        actors::format_count(of_rank(point)), percent(of_ideal(points, point)), p.mfu > 0 ? percent(p.mfu) : "–",
+        percent(1 - p.bubble), percent(point.shares.links), percent(point.shares.order),
+        percent(point.shares.memory), point.shares.limit(), point.best->candidate.text());
   }
   return text;
 }
@@ -134,10 +134,11 @@ BarPlot scaling_plot(const std::vector<ScalingPoint>& points) {
   const ReportContext& first = points.front().context;
   BarPlot plot{
       .title = fmt::format("{} to {} ranks on {}", first.world, points.back().context.world, first.profile->name),
-      .about = fmt::format("predicted {}s a second of a rank, {} samples a step: what its time goes by for, and "
-                           "what limits it",
-                           first.item, first.batch_size),
-      .series = {"it computes", "messages", "waits for others' work"},
+      .about =
+          fmt::format("predicted {}s per second and rank, {} samples per step, split by time; at the end: total "
+                      "and bottleneck",
+                      first.item, first.batch_size),
+      .series = {"computing", "messages", "waiting for other ranks' work"},
       .groups = {}};
   for (const ScalingPoint& point : points) {
     BarGroup& group = plot.groups.emplace_back();

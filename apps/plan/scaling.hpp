@@ -1,5 +1,5 @@
-// One training on more and more ranks: the best candidate of each number, and what keeps it from being faster. One
-// thread calls; simulations run on several.
+// Scaling of one job: the best candidate for each number of ranks, and its bottleneck. One thread calls; simulations
+// run on several threads.
 #pragma once
 
 #include "apps/plan/plan_report.hpp"
@@ -15,33 +15,33 @@
 
 namespace ranvier::apps {
 
-/// What a step would be rid of if something else were not there; shares of the step, the rest of it is computing.
+/// Fractions of the step time that would be saved without one obstacle; the rest is computing.
 struct StepShares {
-  double links = 0;   ///< messages that took no time
-  double order = 0;   ///< nobody waiting for others' work: a pipeline's bubble, uneven stages
-  double memory = 0;  ///< room for whatever is fastest; beside the others, of another candidate
+  double links = 0;   ///< gain if messages took no time
+  double order = 0;   ///< gain without waiting for other ranks' work: pipeline bubble, uneven stages
+  double memory = 0;  ///< gain of the fastest candidate with unlimited memory; not additive to the other two
 
-  /// "links", "order", "memory": whichever is most; "compute" where none of them is a tenth of the step.
+  /// Largest of "links", "order" and "memory"; "compute" if all are below a tenth of the step.
   [[nodiscard]] std::string_view limit() const noexcept;
 };
 
 struct ScalingPoint {
   ReportContext context;
-  std::optional<Ranked> best;  ///< none: nothing fits, or can run
-  std::string why_none;        ///< then
+  std::optional<Ranked> best;  ///< none: no candidate fits or can run
+  std::string why_none;        ///< reason if `best` is none
   StepShares shares;
 };
 
-/// The best candidate is predicted again with messages that take no time; and where memory left candidates out, all are
-/// searched again without its bounds. `all_rows`: whether all are simulated; none: as usual_prediction() says. `flags`
-/// are a Planner's. Throws as that and check_links() do. The profile outlives the point.
+/// Predicts the best candidate again with messages that take no time. If memory excluded candidates, repeats the search
+/// with unlimited memory. `all_rows`: simulate all rows; none: as usual_prediction(). `flags` are the flags of a
+/// Planner. Throws like Planner and check_links(). The profile outlives the point.
 [[nodiscard]] ScalingPoint scaling_point(const std::vector<GivenFlag>& flags,
                                          const runtime::MachineProfile& profile, double price_per_hour,
                                          const runtime::CostModel& costs, const Predictor& predict,
                                          const SearchLimits& limits, const std::optional<bool>& all_rows = {});
 
 [[nodiscard]] std::string scaling_table(const std::vector<ScalingPoint>& points);
-/// Rates of a rank, in parts of what its time goes by for.
+/// Bars of the rate per rank, split into computing, messages and waiting.
 [[nodiscard]] BarPlot scaling_plot(const std::vector<ScalingPoint>& points);
 [[nodiscard]] boost::json::array to_json(const std::vector<ScalingPoint>& points);
 

@@ -24,7 +24,7 @@ void multiply(runtime::Link& link, double times) {
   link.node_bytes_per_second *= times;
 }
 
-/// `count` of the numbers from 0 to before `all`, each as likely as any other, and the same ones for the same draw.
+/// Draws `count` distinct numbers below `all` uniformly, with seed `draw`.
 std::vector<int> drawn(int count, int all, int draw) {
   std::vector<int> numbers(static_cast<std::size_t>(all));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -35,7 +35,7 @@ std::vector<int> drawn(int count, int all, int draw) {
   return numbers;
 }
 
-/// By rank or node: F for those of a share, 1 for the others.
+/// Factor per rank or node: slow.factor for the drawn fraction, 1 for the others.
 std::vector<double> factors_of(const SlowShare& slow, int all, int draw) {
   std::vector<double> factors(static_cast<std::size_t>(all), 1.0);
   const int count = std::clamp(static_cast<int>(std::lround(slow.share * all)), 1, all);
@@ -45,18 +45,18 @@ std::vector<double> factors_of(const SlowShare& slow, int all, int draw) {
 
 int nodes_of(const Planner& planner) { return (planner.world() + planner.node_size() - 1) / planner.node_size(); }
 
-/// Ranks that are left when `dead` of them are gone: a node that has one of those is given back.
+/// Remaining ranks after `dead` of them fail. A node with a dead rank is removed.
 int left_of(const PlanOptions& options, const MachineProfile& profile, int dead) {
   const Planner planner(options.train, profile);
   if (dead >= planner.world())
-    fail(ErrorCode::usage, "--dead-ranks {}: of {} ranks none is left: give fewer", dead, planner.world());
+    fail(ErrorCode::usage, "--dead-ranks {} leaves none of {} ranks; use a smaller number", dead, planner.world());
   std::set<int> nodes;
   for (const int rank : drawn(dead, planner.world(), options.draw)) nodes.insert(rank / planner.node_size());
   int left = planner.world();  // the last node may have fewer
   for (const int node : nodes) left -= std::min(planner.node_size(), planner.world() - node * planner.node_size());
   if (left <= 0)
     fail(ErrorCode::usage,
-         "--dead-ranks {}: each of the {} nodes of {} ranks has one, so that none is left: give fewer", dead,
+         "--dead-ranks {} leaves no node: each of {} nodes of {} ranks has a dead rank; use a smaller number", dead,
          nodes_of(planner), planner.node_size());
   return left;
 }
@@ -67,29 +67,26 @@ const std::string* given_value(const PlanOptions& options, std::string_view name
   return found == options.train.end() ? nullptr : &found->value;
 }
 
-/// Rates of a CPU are those of ranks with so many threads.
+/// Refuses --threads other than the profile's, since a CPU's rates depend on it.
 void check_threads(const PlanOptions& options, const MachineProfile& profile) {
   const std::string* given = given_value(options, "threads");
-  int threads = 0;  // as the profile has
+  int threads = 0;  // the profile's
   if (given == nullptr || profile.gpu || runtime::whole(threads, 0).read(*given) || threads == 0 ||
       threads == profile.threads)
     return;
   fail(ErrorCode::usage,
-       "--threads {}, and the profile {} is of ranks with {} thread{}: leave --threads out, or measure such ranks: "
-       "ranvier-bench profile --threads {}",
+       "--threads {} does not match profile {}, measured with {} thread{}; remove --threads, or run ranvier-bench "
+       "profile --threads {}",
        threads, profile.name, profile.threads, profile.threads == 1 ? "" : "s", threads);
 }
 
 void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
   if (!profile.gpu)
     fail(ErrorCode::usage,
-         "--no-overlap is about GPUs that wait for collectives of NCCL, and the profile {} is of processors: leave "
-         "it out",
-         profile.name);
+         "--no-overlap applies to GPUs with NCCL, but profile {} is for CPUs; remove --no-overlap", profile.name);
   if (const std::string* backend = given_value(options, "collectives"); backend != nullptr && *backend == "plans")
     fail(ErrorCode::usage,
-         "--no-overlap with --collectives plans: it is about GPUs that wait for collectives of NCCL: leave one of "
-         "them out");
+         "--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of them");
 }
 
 }  // namespace
@@ -148,9 +145,8 @@ void check_links(const Planner& planner) {
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
     fail(ErrorCode::usage,
-         "--profile {} has no figures of links {}, and {} ranks are on {} nodes of {}: measure them there with "
-         "mpirun "
-         "and ranvier-bench profile, or give another --node-size",
+         "--profile {} has no rates of links {}, but {} ranks are on {} nodes of {}; measure them with mpirun and "
+         "ranvier-bench profile, or change --node-size",
          planner.profile().name, where, planner.world(), nodes_of(planner), planner.node_size());
   };
   if (planner.world() > 1 && planner.node_size() > 1) require(planner.profile().links.intra_node, "inside a node");
@@ -167,9 +163,9 @@ actors::Disturbances disturbances_of(const Scenario& scenario, const Planner& pl
   if (!scenario.slow_node) return all;
   const auto [node, factor] = *scenario.slow_node;
   if (node >= nodes)
-    fail(ErrorCode::usage, "--slow-node {}:{}: of nodes of {} ranks there {} {}, counted from 0: give {}", node,
-         factor, planner.node_size(), nodes == 1 ? "is" : "are", nodes,
-         nodes == 1 ? "0" : fmt::format("one from 0 to {}", nodes - 1));
+    fail(ErrorCode::usage, "--slow-node {}:{} is not one of {} node{} of {} ranks; use {}", node, factor, nodes,
+         nodes == 1 ? "" : "s", planner.node_size(),
+         nodes == 1 ? "node 0" : fmt::format("a node from 0 to {}", nodes - 1));
   all.slow_nodes.assign(static_cast<std::size_t>(nodes), 1.0);
   all.slow_nodes[static_cast<std::size_t>(node)] = factor;
   for (int rank = 0; rank < planner.world(); ++rank)

@@ -1,4 +1,4 @@
-// "What if": the situations that a plan is compared in. Pure, but for reading profiles; any thread.
+// "What if" scenarios that are compared side by side. Pure except for reading profiles; any thread.
 #pragma once
 
 #include "actors/predict/prediction.hpp"
@@ -13,7 +13,7 @@
 
 namespace ranvier::apps {
 
-/// At most one of the circumstances beside the profile's is there.
+/// Scenario: a profile with at most one change.
 struct Scenario {
   std::string label;
   runtime::MachineProfile profile;
@@ -21,23 +21,23 @@ struct Scenario {
   std::optional<SlowShare> slow_ranks = {}, slow_links = {};
   double jitter = 0;
   bool no_overlap = false;
-  std::optional<int> world = {};  ///< ranks that are left
-  int draw = 0;                   ///< of what chance decides: another number, something else
+  std::optional<int> world = {};  ///< remaining ranks
+  int draw = 0;                   ///< random seed
 };
 
-/// The profiles first, then what is asked about the first one. Throws ErrorCode::usage for what read_profile() refuses,
-/// for more dead ranks than leave a node, and for what says nothing of such machines.
+/// Scenarios of all profiles, then the changes of the first profile. Throws ErrorCode::usage if read_profile() refuses
+/// a profile, if no node is left, or if a flag does not apply to the profile's machines.
 [[nodiscard]] std::vector<Scenario> scenarios_of(
     const PlanOptions& options, const std::function<runtime::MachineProfile(const std::string&)>& read_profile);
 
-/// Throws ErrorCode::usage where ranks of the planner need links that its profile says nothing of.
+/// Throws ErrorCode::usage if the planner's ranks need links without rates in its profile.
 void check_links(const Planner& planner);
 
-/// Those flags of ranvier-train, for as many ranks as there are.
+/// Flags of ranvier-train with the scenario's number of ranks.
 [[nodiscard]] std::vector<GivenFlag> flags_in(const Scenario& scenario, std::vector<GivenFlag> flags);
 
-/// Shares are of ranks or nodes that chance has drawn, the same ones for the same draw; one at least. Throws
-/// ErrorCode::usage for a node that there is not.
+/// Draws slow ranks or nodes with the scenario's seed, at least one. Throws ErrorCode::usage if --slow-node does not
+/// exist.
 [[nodiscard]] actors::Disturbances disturbances_of(const Scenario& scenario, const Planner& planner);
 
 }  // namespace ranvier::apps

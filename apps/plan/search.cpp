@@ -12,7 +12,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Simulations of a round: which ones are run does not depend on how many threads there are.
+/// Simulations per round, fixed so that the choice does not depend on the number of threads.
 constexpr std::size_t round_size = 8;
 
 struct Entry {
@@ -72,7 +72,7 @@ class Search {
     ++result_.open;
   }
 
-  /// Fills the round with the most promising planned candidates; returns how many there are.
+  /// Fills the round with the most promising planned candidates; returns their number.
   std::size_t next_round() {
     round_.clear();
     std::size_t most = round_size;

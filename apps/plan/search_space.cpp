@@ -34,7 +34,7 @@ struct Shares {
   int group_size = 0;
 };
 
-/// What a sharding comes to with so many rows, and groups of so many of them: letters that mean the same are one.
+/// Key of a sharding's effect with these rows and groups: scopes of equal size have the same letter.
 std::string meaning(const Sharding& sharding, int rows, int group_size) {
   const auto as = [&](Scope scope) {
     const int pieces = scope == Scope::none ? 1 : scope == Scope::group ? group_size : rows;
@@ -79,13 +79,12 @@ class Enumeration {
       }
       if (rows && *rows != 0 && world / p != *rows) continue;
       if (chunks_ > 1 && p == 1) {
-        leave_out(
-            fmt::format("grids: one stage never waits, so that --chunks-per-rank {} is for several", chunks_));
+        leave_out(fmt::format("grids: --chunks-per-rank {} needs several stages", chunks_));
         continue;
       }
       if (chunks_ > 1 && p * chunks_ > options_->slices) {
-        leave_out(
-            fmt::format("grids: with --chunks-per-rank {} more slices than {} layers", chunks_, options_->slices));
+        leave_out(fmt::format("grids: with --chunks-per-rank {} more model chunks than {} layers", chunks_,
+                              options_->slices));
         continue;
       }
       if (chunks_ == 1 && p > options_->layers) {
@@ -103,7 +102,7 @@ class Enumeration {
     }
   }
 
-  /// Groups within nodes, of whole nodes, and what was given.
+  /// Group sizes that divide a node or consist of complete nodes; or the given one.
   [[nodiscard]] std::vector<int> group_sizes(int rows) const {
     if (const auto given = given_number("group-size"); given && *given > 0) return {*given};
     const int on_node = std::min(rows, options_->node_size);
@@ -129,7 +128,7 @@ class Enumeration {
         candidate.shard = name;
         candidate.group_size = given("group-size") ? 0 : group_size;
         if (!known.insert(meaning(sharding, rows, group_size == 0 ? rows : group_size)).second) {
-          leave_out("shardings: the same as another one with these rows and groups");
+          leave_out("shardings: identical to another one for these rows and groups");
           return;
         }
         offloads(candidate);
@@ -147,11 +146,11 @@ class Enumeration {
     for (const std::string& name : names) {
       candidate.offload = name;
       if (name == "infinity-nvme" && !options_->files) {
-        leave_out("--offload infinity-nvme: no --nvme was given, or the profile has no disk");
+        leave_out("--offload infinity-nvme: no --nvme, or no disk in the profile");
         continue;
       }
       if (!name.empty() && name != "none" && name != "infinity-nvme" && !options_->apart) {
-        leave_out(fmt::format("--offload {}: the device's memory is the host's", name));
+        leave_out(fmt::format("--offload {}: device and host share one memory", name));
         continue;
       }
       microbatches(candidate);
@@ -188,7 +187,7 @@ class Enumeration {
       all.emplace_back("zb-h1");
     } else if (microbatches % candidate.g_inter != 0 && !given("policy")) {
       std::erase(all, "1f1b");
-      leave_out("policies: with --chunks-per-rank 1f1b takes microbatches in whole groups of stages");
+      leave_out("policies: with --chunks-per-rank, 1f1b needs microbatches in multiples of --g-inter");
     }
     if (candidate.g_inter == 1 || given("policy")) all = {""};
     for (const std::string& each : all) {
@@ -205,9 +204,9 @@ class Enumeration {
     if (candidate.g_data == 1 || all_given) {
       names = {""};
     } else if (options_->nccl) {
-      // Of others its predictions know what they take alone, and not what they keep others from.
+      // Predictions of other algorithms with NCCL do not model how they slow down other traffic.
       names.emplace_back("hierarchical");
-      leave_out("algorithms: with NCCL its own and hierarchical ones are compared (--collectives plans has all)");
+      leave_out("algorithms: with NCCL only its own and hierarchical are compared (all with --collectives plans)");
     } else {
       for (const Collective collective : collectives_with_flags) {
         for (const auto& each : collectives::algorithms(collective)) {
@@ -222,34 +221,31 @@ class Enumeration {
     }
   }
 
-  /// Nothing is left: every grid has a reason, of which the last one says most.
+  /// Fails because no grid is possible, with the most specific reason.
   [[noreturn]] void refuse() const {
     const int world = options_->world;
     const auto stages = given_number("g-inter"), rows = given_number("g-data");
     if (stages && world % *stages != 0)
-      fail(ErrorCode::usage, "--g-inter {} does not divide {} ranks: choose a divisor, or a multiple of {} ranks",
+      fail(ErrorCode::usage, "--g-inter {} does not divide {} ranks; use a divisor, or a multiple of {} ranks",
            *stages, world, *stages);
     if (stages && rows && *rows != 0 && *stages * *rows != world)
       fail(ErrorCode::usage,
-           "--g-inter {} x --g-data {} is a grid of {} ranks, and there are {}: choose other numbers, or {} ranks",
+           "--g-inter {} x --g-data {} is a grid of {} ranks, but there are {}; use other numbers, or {} ranks",
            *stages, *rows, *stages * *rows, world, *stages * *rows);
     if (chunks_ > 1 && (world == 1 || stages == 1))
-      fail(
-          ErrorCode::usage,
-          "--chunks-per-rank {} and one stage, which never waits for another: leave --chunks-per-rank out, or give "
-          "--g-inter 2 or more",
-          chunks_);
+      fail(ErrorCode::usage,
+           "--chunks-per-rank {} needs several stages; remove --chunks-per-rank, or use --g-inter 2 or more",
+           chunks_);
     if (chunks_ > 1 && stages && *stages * chunks_ > options_->slices)
       fail(ErrorCode::usage,
-           "--g-inter {} with --chunks-per-rank {} cuts the layers into {} slices, and the model has {} layers, "
-           "what "
-           "comes before and after its blocks included: give fewer stages or chunks",
+           "--g-inter {} with --chunks-per-rank {} makes {} model chunks, but the model has {} layers, including "
+           "those before and after its blocks; use fewer stages or chunks",
            *stages, chunks_, *stages * chunks_, options_->slices);
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
     fail(ErrorCode::usage,
-         "no grid of {} ranks is possible: {}: choose a --batch-size that is a multiple of {}, or another "
-         "number of ranks",
+         "no grid of {} ranks is possible: {}; use a --batch-size that is a multiple of {}, or another number of "
+         "ranks",
          world, fmt::join(reasons, "; "), world);
   }
 
@@ -291,7 +287,7 @@ std::string Candidate::text() const {
   std::vector<std::string> words{fmt::format("{} × {}", g_inter, g_data)};
   if (!shard.empty()) words.push_back(group_size > 0 ? fmt::format("{} by {}", shard, group_size) : shard);
   if (!offload.empty() && offload != "none") words.push_back(offload);
-  words.push_back(fmt::format("{} a microbatch", microbatch_size));
+  words.push_back(fmt::format("{} per microbatch", microbatch_size));
   if (!recompute.empty() && recompute != "off") words.push_back("recompute " + recompute);
   if (!policy.empty()) words.push_back(policy);
   if (!algorithms.empty() && algorithms != "auto") words.push_back(algorithms);

@@ -1,5 +1,5 @@
-// All ways to train a model that ranvier-plan chooses from, as data: a candidate is a value for each of some flags of
-// ranvier-train, and means what these flags mean. What was given by hand is one value. Pure; any thread.
+// Search space of ranvier-plan. A candidate is a set of values for flags of ranvier-train. Given flags have one value.
+// Pure; any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -12,50 +12,49 @@
 
 namespace ranvier::apps {
 
-/// Empty text: the flag is left to what was given, or to its default.
+/// Candidate of the search. Empty text: the flag keeps its given value or its default.
 struct Candidate {
   int g_inter = 1;
   int g_data = 1;
   std::string shard;
-  int group_size = 0;  ///< 0: the flag is left out
+  int group_size = 0;  ///< rows per group; 0: without --group-size
   std::string offload;
   int microbatch_size = 1;
   std::string recompute;
   std::string policy;
-  std::string algorithms;  ///< of all three collectives; "auto" where one has none of that name
+  std::string algorithms;  ///< name for all three collectives; "auto" for one without an algorithm of that name
 
-  /// Those that the candidate says, beside what was given.
+  /// Flags that the candidate adds to the given ones.
   [[nodiscard]] std::vector<GivenFlag> flags() const;
-  /// "4 × 16, zero2, myelin, 2 a microbatch, recompute auto, 1f1b", for people.
+  /// "4 × 16, zero2, myelin, 2 per microbatch, recompute auto, 1f1b".
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-/// Whether a run without the flag would do the same with any other flags.
+/// True if the flag has its default value, and that default does not depend on other flags.
 [[nodiscard]] bool is_default(const GivenFlag& flag);
 
 struct SpaceOptions {
   int world = 1;
   int node_size = 1;
-  int layers = 1;      ///< that stages are cut from: a pipeline has at most so many stages
-  int slices = 1;      ///< that the layers can be cut into, where ranks have several
-  int batch_size = 1;  ///< samples of a step
-  bool apart = false;  ///< the device has memory of its own, so that states may leave it
-  bool files = false;  ///< there is a place for states in files
-  bool nccl = false;   ///< carries out collectives, by rings of its own where it is not told otherwise
-  std::map<std::string, std::string> given;  ///< flags of ranvier-train, by name
+  int layers = 1;                            ///< maximum number of stages with one model chunk per rank
+  int slices = 1;                            ///< maximum number of model chunks
+  int batch_size = 1;                        ///< samples per step
+  bool apart = false;                        ///< the device has its own memory, so states can be offloaded
+  bool files = false;                        ///< states can be stored in files
+  bool nccl = false;                         ///< NCCL carries out collectives, by default with its own algorithms
+  std::map<std::string, std::string> given;  ///< given flags of ranvier-train, by name
 };
 
 struct SearchSpace {
   std::vector<Candidate> candidates;
-  std::map<std::string, std::size_t> left_out;  ///< why, and how many grids or candidates
+  std::map<std::string, std::size_t> left_out;  ///< number of grids or candidates left out, by reason
 };
 
-/// Grids of all ranks; the named shardings, in groups that nodes divide into or that whole nodes make; names of
-/// --offload; powers of two as microbatches, and a row's share of the batch; recomputation off, auto and of single
-/// layers; policies; algorithms by name. Of what comes to the same one is taken. Throws ErrorCode::usage, with the
-/// remedy, where nothing divides.
+/// Enumerates grids, shardings by name and group size, offload, microbatch sizes, recomputation, schedules and
+/// algorithms. Microbatch sizes are powers of two, and a row's complete share of the batch. Equivalent shardings appear
+/// once. Throws ErrorCode::usage with a remedy if no grid is possible.
 [[nodiscard]] SearchSpace make_space(const SpaceOptions& options);
 
 }  // namespace ranvier::apps

@@ -25,7 +25,7 @@ class NoEvent final : public runtime::Event {
 
 }  // namespace
 
-/// A device whose one stream drops work and remembers how long it would take.
+/// Device whose only stream discards work and adds up its duration.
 class LayerTimes::Recorder final : public runtime::Device, public runtime::Stream {
  public:
   Recorder(const runtime::CostModel& costs, bool apart, int threads)
@@ -82,7 +82,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
   const auto [place, is_new] = known_.try_emplace({classes_[layer], kind, part, samples, saved});
   if (!is_new) return place->second;
   models::Layer& code = *architecture_->layers[layer];
-  // Every array is somewhere in memory that is not there, on its own page.
+  // Every array gets an address on its own page of memory that is never touched.
   constexpr std::size_t apart = runtime::PhantomSpace::unreachable_bytes / 16;
   std::byte* at = recorder_->address();
   const auto next = [&at] { return std::exchange(at, at + apart); };
@@ -127,7 +127,7 @@ double LayerTimes::seconds(std::size_t layer, Kind kind, std::size_t part, int s
       call.output_gradient = output;
       code.backward_weight(call, input);
       const double adds = recorder_->take_seconds();
-      call.accumulate = false;  // as the first microbatch of a step has it
+      call.accumulate = false;  // as for the first microbatch of a step
       code.backward_weight(call, input);
       return place->second = std::min(adds, recorder_->take_seconds());
     }
@@ -142,7 +142,7 @@ PassSeconds pass_seconds(const StageLayout& layout, std::size_t first_layer, Lay
     return times.seconds(first_layer + step.layer, step.kind, step.part, samples, layout.capacity().saved);
   };
   for (const auto& step : forward.steps) sum.forward += of(step);
-  // What the forward pass left in the area need not be computed again, if no other microbatch came between.
+  // Results of the forward pass in the recompute buffer are valid if no other microbatch overwrote them.
   StageLayout::Pass backward = models::backward_pass(layout, 0, forward.area).steps;
   if (layout.defers()) {
     for (const auto& step : models::weights_pass(layout)) backward.push_back(step);
@@ -166,7 +166,7 @@ double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const Pass
     double computes = 0;
     for (std::size_t k = s; k < whole.size(); k += stages)
       computes += (microbatches - 1) * (whole[k].forward + whole[k].backward) + last[k].forward + last[k].backward;
-    // A stage's first slice is the last one that a gradient goes back from.
+    // The last gradient that a stage sends comes from its first slice.
     double after = last[s].tail + (std::min(whole[s].tails, microbatches) - 1) * whole[s].tail;
     for (std::size_t k = s + stages; k < whole.size(); k += stages) {
       if (whole[k].waits) after += std::min(whole[k].tails, microbatches) * whole[k].tail;

@@ -1,5 +1,5 @@
-// How long the stages of a pipeline compute, by what their layers launch and a profile's times for that. Nothing is
-// computed: layers queue their work on a stream that adds up what it costs. One thread at a time.
+// Compute times of pipeline stages, from the work that layers launch and a profile's times for it. Layers queue their
+// work on a stream that only adds up costs. One thread at a time.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -15,11 +15,11 @@
 
 namespace ranvier::apps {
 
-/// Seconds that a stream is busy with a call of a layer, when nothing else runs on the device.
+/// Seconds that one call of a layer keeps a stream busy on an otherwise idle device.
 class LayerTimes {
  public:
-  /// `classes`: of every layer of the architecture; those of one class queue the same work. `apart`: the device's
-  /// memory is not the host's. Architecture and costs outlive this.
+  /// `classes`: class of every layer; layers of one class queue the same work. `apart`: the device has its own memory.
+  /// Architecture and costs outlive this.
   LayerTimes(const models::Architecture& architecture, std::vector<int> classes, const runtime::CostModel& costs,
              bool apart, int threads);
   ~LayerTimes();
@@ -39,21 +39,20 @@ class LayerTimes {
   std::map<std::tuple<int, Kind, std::size_t, int, models::SavedActivations>, double> known_;
 };
 
-/// Of one microbatch.
+/// Compute times of one slice and microbatch, in seconds.
 struct PassSeconds {
   double forward = 0;
-  double backward = 0;  ///< with what is computed again, if nothing of that was kept by chance
-  double tail = 0;      ///< of the backward pass, after the gradient of the input can leave
-  int tails = 1;        ///< that can come after the last gradient of the input has left
-  bool waits = false;   ///< they may also come after passes of other slices
+  double backward = 0;  ///< backward pass with recomputation, unless its result is still in the buffer
+  double tail = 0;      ///< end of the backward pass, after the input gradient can be sent
+  int tails = 1;        ///< number of tails that can follow the last input gradient
+  bool waits = false;   ///< tails may also follow passes of other slices
 };
 [[nodiscard]] PassSeconds pass_seconds(const models::StageLayout& layout, std::size_t first_layer,
                                        LayerTimes& times, int samples);
 
-/// Less than a step of a pipeline takes: `whole[k]` for each of `microbatches` of a row in slice k, and `last[k]` for
-/// the last one of them, which may be shorter. The first microbatch has to come to a stage, the gradient of the last
-/// one to go back from it, and in between the stage computes all of them in each of its `chunks` slices, which are
-/// those of actors::SliceMap.
+/// Lower bound of a pipeline's step time. `whole[k]`: times of slice k per microbatch; `last[k]`: the same for the last
+/// microbatch, which may be smaller. For each stage, the bound adds three times: until the first microbatch arrives,
+/// all passes of its `chunks` slices (actors::SliceMap), and the way back of the last gradient.
 [[nodiscard]] double pipeline_seconds(std::span<const PassSeconds> whole, std::span<const PassSeconds> last,
                                       int microbatches, int chunks = 1);
 

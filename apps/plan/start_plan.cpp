@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr std::size_t max_simulations = 64;
-constexpr int min_batch_size = 16;  // what a run without --batch-size has
+constexpr int min_batch_size = 16;  // default of --batch-size
 
 const std::string* value_of(const std::vector<GivenFlag>& given, std::string_view name) {
   const auto found =
@@ -52,8 +52,7 @@ bool is(const std::vector<GivenFlag>& given, std::string_view name, std::string_
 }
 
 std::string how_to_measure(std::size_t ranks) {
-  return fmt::format("measure these machines, while they do nothing else: mpirun -n {} ranvier-bench profile",
-                     ranks);
+  return fmt::format("measure the idle machines with mpirun -n {} ranvier-bench profile", ranks);
 }
 
 bool on_gpu(const std::vector<GivenFlag>& given) {
@@ -61,7 +60,7 @@ bool on_gpu(const std::vector<GivenFlag>& given) {
   return device != nullptr && device->starts_with("cuda");
 }
 
-/// A name or a path: --profile's, or else of what is found for these ranks.
+/// Name or path of --profile, or of the profile found for these ranks.
 std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachines& here, const PlanTools& tools) {
   const std::size_t ranks = here.nodes.size();
   const std::string* named = value_of(given, "profile");
@@ -75,32 +74,29 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
     name = tools.find_profile(subject);
   }
   if (!name)
-    fail(ErrorCode::usage,
-         "--plan auto needs a profile of these machines, and there is {}: {}, and start this again",
-         named != nullptr ? "none with --profile none" : "none for ranks like these", how_to_measure(ranks));
+    fail(ErrorCode::usage, "--plan auto: no profile of these machines{}; {}",
+         named != nullptr ? " (--profile none)" : "", how_to_measure(ranks));
   const auto shipped = runtime::shipped_profiles();
   if (std::find(shipped.begin(), shipped.end(), *name) == shipped.end() && !fs::exists(*name))
-    fail(ErrorCode::usage,
-         "--profile {}: there is no such file, and no profile of that name ({}): {} --write-profile {}", *name,
-         fmt::join(shipped, ", "), how_to_measure(ranks), *name);
+    fail(ErrorCode::usage, "--profile is neither a file nor a shipped profile ({}): {}; {} --write-profile {}",
+         fmt::join(shipped, ", "), *name, how_to_measure(ranks), *name);
   return *name;
 }
 
-/// The profile as far as these machines are as it says.
+/// Refuses a profile of another kind of device, or without the links of this job.
 void check_profile(const MachineProfile& profile, const std::string& path, const std::vector<GivenFlag>& given,
                    const CurrentMachines& here) {
   const std::string* device = value_of(given, "device");
   if (on_gpu(given) != profile.gpu)
-    fail(ErrorCode::usage,
-         "--profile {} is of {}, and this job computes with --device {}: give {}a profile of these machines", path,
-         profile.gpu ? "GPUs" : "processors", device == nullptr ? "cpu" : *device,
+    fail(ErrorCode::usage, "--profile {} is for {}, but --device is {}; use {}a profile of these machines", path,
+         profile.gpu ? "GPUs" : "CPUs", device == nullptr ? "cpu" : *device,
          profile.gpu && runtime::with_cuda ? "--device cuda, or " : "");
   std::map<int, int> ranks_of;
   bool shared = false;
   for (const int node : here.nodes) shared = ++ranks_of[node] > 1 || shared;
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
-    fail(ErrorCode::usage, "--profile {} says nothing of links {}, and ranks of this job use some: {}", path, where,
+    fail(ErrorCode::usage, "--profile {} has no rates of links {}, which this job uses; {}", path, where,
          how_to_measure(here.nodes.size()));
   };
   if (value_of(given, "world") != nullptr || value_of(given, "node-size") != nullptr) return;  // checked later
@@ -108,22 +104,22 @@ void check_profile(const MachineProfile& profile, const std::string& path, const
   if (ranks_of.size() > 1) require(profile.links.inter_node, "between nodes");
 }
 
-/// With the memory that is there, which some other job may share.
+/// Replaces the profile's memory by the available memory, which another job may share.
 void fit_to(MachineProfile& profile, const CurrentMachines& here) {
   if (!profile.gpu) {
-    profile.device_memory = here.device_bytes.value_or(0);  // but for a budget it is the host's
+    profile.device_memory = here.device_bytes.value_or(0);  // without a budget, host memory is the limit
   } else if (here.device_bytes) {
     profile.device_memory = *here.device_bytes + runtime::cuda_reserve_bytes;
   }
   profile.host_memory = here.host_bytes;
   const bool timed = profile.read_bytes_per_second > 0 && profile.write_bytes_per_second > 0;
-  profile.disk = timed ? here.disk_bytes : 0;  // what is not known looks free
+  profile.disk = timed ? here.disk_bytes : 0;  // without file rates, traffic would cost nothing
 }
 
-/// Where no flag says it, all grids are planned for a batch that all of them divide.
+/// Default batch size: the smallest multiple of `ranks` that is at least min_batch_size.
 int default_batch_size(int ranks) { return (min_batch_size + ranks - 1) / ranks * ranks; }
 
-/// From what was given to the flags of the best candidate.
+/// Flags to change from the given values to the values of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
   static const std::set<std::string_view> of_machines = {"node-size", "threads", "device"};
   std::vector<FlagChange> changes;
@@ -132,22 +128,22 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
     if (of_machines.contains(flag.name) || (before != nullptr ? *before == flag.value : is_default(flag))) continue;
     changes.push_back({flag.name, flag.value});
   }
-  // Directories without states in them are refused.
+  // ranvier-train refuses --nvme if no state is stored there.
   if (value_of(given, "nvme") != nullptr && value_of(chosen, "nvme") == nullptr) changes.push_back({"nvme", {}});
   return changes;
 }
 
 [[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
   const std::string remedies = fmt::format(
-      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, a smaller --batch-size or model",
+      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller --batch-size or model",
       narrower(context));
   if (ranking.closest)
-    fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {}, of all {} candidates the nearest: {}: {}",
+    fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
   if (const auto why = none_runs(ranking))
-    fail(ErrorCode::usage, "--plan auto: {}: give other values or fewer flags, or leave --plan out", *why);
-  fail(ErrorCode::memory, "--plan auto: in their simulations none of {} candidates fits {} ranks: {}",
-       ranking.candidates, context.world, remedies);
+    fail(ErrorCode::usage, "--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
+  fail(ErrorCode::memory, "--plan auto: none of {} candidates fits {} ranks in simulation; {}", ranking.candidates,
+       context.world, remedies);
 }
 
 std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<FlagChange>& changes,
@@ -159,7 +155,7 @@ std::string lines_of(const Ranking& ranking, const ReportContext& context, const
                                  : fmt::format("and no --{}", change.name));
   if (flags.empty()) flags.emplace_back("as given");
   return fmt::format(
-      "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nthe same without --plan: {}\n",
+      "plan: {}: {} predicted for {} ({} candidates, {} simulated, {:.1f} s)\nequivalent flags: {}\n",
       best.candidate.text(), prediction_text(best, context), context.profile->name, ranking.candidates,
       ranking.search.simulated, seconds, fmt::join(flags, " "));
 }
@@ -185,7 +181,7 @@ std::vector<FlagChange> changes_of_json(const std::string& text) {
   return changes;
 }
 
-/// What this rank's machine has for it; none: nobody bounds it.
+/// Device memory available to this rank in bytes; none: unlimited.
 std::optional<std::size_t> device_bytes(const MpiSession& session, const std::vector<GivenFlag>& given) {
   std::optional<std::size_t> bytes;
   if (const std::string* budget = value_of(given, "device-memory")) bytes = runtime::parse_bytes(*budget);
@@ -206,7 +202,7 @@ std::size_t disk_bytes(const std::vector<GivenFlag>& given) {
   return bytes;
 }
 
-/// Of flags that were read without an error.
+/// Value of --config; empty without the flag. The arguments are valid.
 std::string config_of(int argc, const char* const* argv) {
   constexpr std::string_view flag = "--config", with_value = "--config=";
   for (int i = 1; i < argc; ++i) {
@@ -217,7 +213,7 @@ std::string config_of(int argc, const char* const* argv) {
   return {};
 }
 
-/// All ranks call it.
+/// Minimum of each resource over ranks. Collective: all ranks call it.
 CurrentMachines current_machines(MpiSession& session, const std::vector<GivenFlag>& given) {
   constexpr long long unknown = std::numeric_limits<long long>::max();
   long long device = unknown, host = unknown, disk = unknown;
@@ -245,7 +241,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
                      const JobBuilder& build) {
   const auto began = std::chrono::steady_clock::now();
   if (is(given, "eval-only", "on"))
-    fail(ErrorCode::usage, "--plan auto plans a training, and --eval-only trains nothing: leave --plan out");
+    fail(ErrorCode::usage, "--plan auto cannot be combined with --eval-only; remove --plan");
   const std::string name = profile_name(given, here, tools);
   MachineProfile profile = tools.read_profile(name);
   check_profile(profile, name, given, here);
@@ -276,11 +272,11 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   StartPlan plan{.changes = changes_of(given, ranking.best.front().config), .text = {}};
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   plan.text = lines_of(ranking, context, plan.changes, seconds.count());
-  if (value_of(given, "profile") == nullptr) plan.text += fmt::format("its profile: {}\n", name);
+  if (value_of(given, "profile") == nullptr) plan.text += fmt::format("profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(
-        "note: --profile is of ranks with {} threads, and these have {}: measure it with as many ranks as the "
-        "training has\n",
+        "note: --profile was measured with {} threads per rank, this job has {}; measure it with this number of "
+        "ranks\n",
         profile.threads, here.threads);
   return plan;
 }
@@ -308,9 +304,10 @@ PlannedArguments planned_arguments(MpiSession& session, int argc, const char* co
   if (!all) {
     on_all_ranks(session, [&] {
       if (asked)
-        fail(ErrorCode::usage,
-             "the ranks were started with different options: --plan auto on some of them only: give every rank of "
-             "mpirun the same flags and the same --config");
+        fail(
+            ErrorCode::usage,
+            "options differ between ranks: only some have --plan auto; use the same flags and the same --config on "
+            "every rank");
     });
     return {{argv, argv + argc}, {}};
   }

@@ -1,5 +1,5 @@
-// --plan auto of ranvier-train: what was not given is chosen before the first step, for the ranks and the memory that
-// are there, by predictions with the profile of these machines. Rank 0 chooses, and all ranks are told.
+// --plan auto of ranvier-train: chooses the flags that were not given, by predictions for the current ranks and their
+// memory. Rank 0 chooses before the first step and broadcasts the flags.
 #pragma once
 
 #include "apps/plan/plan_run.hpp"
@@ -15,16 +15,16 @@
 
 namespace ranvier::apps {
 
-/// What the ranks of a job have. Where machines differ, of the one with the least.
+/// Resources of a job's ranks: minima over the machines.
 struct CurrentMachines {
-  std::vector<int> nodes;                   ///< of every rank
-  int threads = 1;                          ///< CurrentRanks's
-  std::optional<std::size_t> device_bytes;  ///< that a rank may plan on its device; none: what the profile says
-  std::size_t host_bytes = 0;               ///< of a node
-  std::size_t disk_bytes = 0;               ///< of a node, in the directories of --nvme
+  std::vector<int> nodes;                   ///< node of every rank
+  int threads = 1;                          ///< threads per rank, as in CurrentRanks
+  std::optional<std::size_t> device_bytes;  ///< device memory that a rank may plan; none: the profile's
+  std::size_t host_bytes = 0;               ///< host memory per node
+  std::size_t disk_bytes = 0;               ///< free bytes per node in the directories of --nvme
 };
 
-/// A flag as it is given instead of what was; none: it is left out.
+/// New value of a flag; none: the flag is removed.
 struct FlagChange {
   std::string name;
   std::optional<std::string> value;
@@ -34,27 +34,27 @@ struct FlagChange {
 
 struct StartPlan {
   std::vector<FlagChange> changes;
-  std::string text;  ///< what was chosen, how fast it may be, and the flags that repeat it: lines for people
+  std::string text;  ///< printed lines: the candidate, its prediction, equivalent flags
 };
 
-/// What --plan auto makes of these flags. Ranks that --world imagines have what the profile says. Throws
-/// ErrorCode::usage where flags, profile and job do not go together, and ErrorCode::memory where nothing fits.
+/// Plans the flags that were not given. With --world, the profile supplies the machines. Throws ErrorCode::usage if
+/// flags, profile and job contradict each other, and ErrorCode::memory if nothing fits.
 [[nodiscard]] StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines& here,
                                    const PlanTools& tools, const JobBuilder& build);
 
-/// The arguments of a run with these flags, the program's name before them.
+/// Arguments of a run with these flags, starting with the program name.
 [[nodiscard]] std::vector<std::string> changed_arguments(const std::string& program,
                                                          const std::vector<GivenFlag>& given,
                                                          const std::vector<FlagChange>& changes);
 
-/// What the run of this rank is asked for.
+/// Arguments of this rank's run.
 struct PlannedArguments {
   std::vector<std::string> words;
-  std::string config;  ///< the file whose keys are among them; empty: none are, or the words name it
+  std::string config;  ///< config file whose keys `words` contains; empty: none, or `words` names it
 };
 
-/// The arguments as they are, or with --plan auto as rank 0 chose and printed. `given`: the flags among them;
-/// `defaults`: values of others. All ranks call it; throws FailedTogether on all of them.
+/// Returns the arguments unchanged or, with --plan auto, those that rank 0 chose and printed. `given`: flags of the
+/// arguments and their config file; `defaults`: values of others. Collective; throws FailedTogether on all ranks.
 [[nodiscard]] PlannedArguments planned_arguments(runtime::MpiSession& session, int argc, const char* const* argv,
                                                  const std::vector<GivenFlag>& given, const RunDefaults& defaults,
                                                  const JobBuilder& build);

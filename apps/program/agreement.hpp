@@ -1,4 +1,4 @@
-// Before training starts, whatever fails on one rank ends all of them with one message.
+// Error handling before training: an error on one rank ends all ranks with one message.
 #pragma once
 
 #include "runtime/exit_code.hpp"
@@ -13,14 +13,14 @@
 
 namespace ranvier::apps {
 
-/// Thrown on all ranks when one of them failed: all know of it, so the job ends in order.
+/// Thrown on all ranks after an error on one of them, so that the job ends in order.
 struct FailedTogether {
-  ErrorCode code;              ///< of that failure, the same on all ranks
-  std::optional<Error> error;  ///< on the one rank that reports it
+  ErrorCode code;              ///< code of the error, equal on all ranks
+  std::optional<Error> error;  ///< set only on the rank that prints it
 };
 
-/// Runs `work` on all ranks and waits for all. If it threw anywhere, all throw FailedTogether, the lowest
-/// such rank with its error. Throws Error, its own first, where the others do not come.
+/// Runs `work` on all ranks and waits for all. If it throws on any rank, all throw FailedTogether, and the lowest such
+/// rank has the error. If other ranks do not arrive, throws this rank's error, else the transport's.
 template <typename Work>
 void on_all_ranks(runtime::MpiSession& session, Work&& work) {
   std::optional<Error> error;
@@ -31,13 +31,13 @@ void on_all_ranks(runtime::MpiSession& session, Work&& work) {
   } catch (const std::exception& caught) {
     error = Error(error_code(caught), caught.what());
   }
-  constexpr long long codes = 1 << 8;  // more than there are
+  constexpr long long codes = 1 << 8;  // more than the number of codes
   constexpr long long nobody = std::numeric_limits<long long>::max();
   long long first = nobody;
   try {
     first = session.smallest(error ? session.rank() * codes + static_cast<long long>(error->code()) : nobody);
   } catch (const Error&) {
-    if (error) throw *error;  // more than that the others do not come
+    if (error) throw *error;  // more useful than the missing ranks
     throw;
   }
   if (first == nobody) return;
@@ -45,7 +45,7 @@ void on_all_ranks(runtime::MpiSession& session, Work&& work) {
                        first / codes == session.rank() ? error : std::nullopt};
 }
 
-/// Rank 0's, on all ranks.
+/// Returns the text of rank 0 on all ranks. Collective.
 [[nodiscard]] inline std::string broadcast_text(runtime::MpiSession& session, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   std::vector<std::byte> all(bytes.begin(), bytes.end());

@@ -12,7 +12,7 @@ namespace {
 using runtime::OptionInfo;
 using runtime::PathKind;
 
-/// Own flags first, those of another program after them, each name once.
+/// Flags of the program, then flags of the other program; each name once.
 std::vector<OptionInfo> all_options(const Manual& manual) {
   std::vector<OptionInfo> all = manual.options;
   for (const OptionInfo& other : manual.others) {
@@ -25,10 +25,10 @@ std::vector<OptionInfo> all_options(const Manual& manual) {
 
 bool has_value(const OptionInfo& option) { return !option.placeholder.empty(); }
 
-/// A flag whose value may be left out is completed as if there were none, and its values as well.
+/// False for a flag with an optional value: after it, both its values and flags are completed.
 bool needs_value(const OptionInfo& option) { return has_value(option) && option.placeholder.front() != '['; }
 
-/// As the name of a shell function: ranvier-train is _ranvier_train.
+/// Name of the shell function: _ranvier_train for ranvier-train.
 std::string function_name(const std::string& program) {
   std::string name = "_" + program;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -46,7 +46,7 @@ std::string single_quoted(std::string_view text) {
   return out + "'";
 }
 
-/// What bash does for a value, or for a word without a flag.
+/// Bash code that completes a value, or a word without a flag.
 std::string bash_values(const std::vector<std::string>& words, PathKind paths, bool list) {
   std::string code;
   if (!words.empty())
@@ -57,7 +57,7 @@ std::string bash_values(const std::vector<std::string>& words, PathKind paths, b
   return code;
 }
 
-// Words are split at = by readline, so --flag=value arrives as three. Names of files may have blanks in them.
+// Readline splits words at =, so --flag=value arrives as three words. File names may contain spaces.
 constexpr const char* bash_functions = R"(
 # Values that follow the last comma of what is typed where they are lists, each behind what comes before it.
 _ranvier_words() {
@@ -105,7 +105,7 @@ std::string zsh_action(const std::vector<std::string>& words, PathKind paths, bo
   const char* const files = paths == PathKind::folder ? "_files -/" : "_files";
   if (list && paths != PathKind::none) return fmt::format("_sequence {}", files);
   if (list && !words.empty()) return fmt::format("_values -s , value {}", names);
-  if (!words.empty() && paths != PathKind::none)  // a blank in front: called without options of _arguments' own
+  if (!words.empty() && paths != PathKind::none)  // leading space: _arguments calls it without its own options
     return fmt::format(R"zsh( _alternative "words\:value\:({})" "files\:file\:{}")zsh", names, files);
   if (!words.empty()) return fmt::format("({})", names);
   return paths == PathKind::none ? " " : files;
@@ -160,7 +160,7 @@ unset _ranvier_launcher)",
 }
 
 std::string zsh_completion(const Manual& manual) {
-  const std::string function = "_" + manual.program;  // the name of the file, by which zsh calls it the first time
+  const std::string function = "_" + manual.program;  // file name; zsh calls the function by it the first time
   std::string script = fmt::format(
       "#compdef {0}\n# Completion of {0} {1} for zsh, made by {0} --completion zsh.\n\n{2}() {{\n  _arguments",
       manual.program, build_info.version, function);

@@ -1,4 +1,4 @@
-// Scripts that complete a program's flags, the names that their values have, and paths. Pure; any thread.
+// Shell completion scripts for flags, their values and paths. Pure; any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"
@@ -7,11 +7,11 @@
 
 namespace ranvier::apps {
 
-/// For bash 4.1 and later, with the package bash-completion or without it. Programs are completed behind mpirun,
-/// mpiexec and srun, too, unless these are completed by something else.
+/// Script for bash 4.1 or later, with or without the package bash-completion. Also completes programs after mpirun,
+/// mpiexec and srun, unless these have completions of their own.
 [[nodiscard]] std::string bash_completion(const Manual& manual);
 
-/// For zsh 5, as a function of fpath or as what source reads.
+/// Script for zsh 5, for use in fpath or with source.
 [[nodiscard]] std::string zsh_completion(const Manual& manual);
 
 }  // namespace ranvier::apps

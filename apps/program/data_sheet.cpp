@@ -12,9 +12,9 @@ namespace {
 using runtime::DType;
 
 struct DataSheet {
-  std::string_view gpu;  ///< as reduced() leaves its name
+  std::string_view gpu;  ///< name after reduced()
   double half, fp32;     ///< FLOP per second
-  bool bf16 = true;      ///< as fast as fp16; false: not on its tensor cores
+  bool bf16 = true;      ///< bf16 has the rate of fp16; false: no bf16 tensor cores
 };
 
 // Source: NVIDIA's data sheet of each GPU; for GeForce and RTX cards the white paper of their architecture.
@@ -55,7 +55,7 @@ constexpr std::array data_sheets{
 bool is_left_out(std::string_view word) {
   if (word == "nvidia" || word == "tesla" || word == "geforce" || word.starts_with("hbm")) return true;
   const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  return digits > 0 && (word.substr(digits) == "gb" || word.substr(digits) == "g");  // its memory
+  return digits > 0 && (word.substr(digits) == "gb" || word.substr(digits) == "g");  // memory size
 }
 
 /// "a100 sxm4" of "NVIDIA A100-SXM4-40GB".

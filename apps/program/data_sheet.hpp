@@ -1,4 +1,4 @@
-// Dense rates on NVIDIA's data sheets, by the name that the driver gives a GPU: what MFU is a share of. Any thread.
+// Peak dense rates from NVIDIA's data sheets, by the driver's GPU name; the reference of MFU. Any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -8,8 +8,8 @@
 
 namespace ranvier::apps {
 
-/// FLOP per second by element type, without sparsity and without TF32, summed in fp32. Empty if the table lacks this
-/// GPU, which includes a part of one (MIG) and variants with another power limit.
+/// FLOP per second by element type, without sparsity and TF32, accumulated in fp32. Empty if the table lacks this GPU,
+/// for instance a MIG instance or a variant with another power limit.
 ///
 ///   data_sheet_rates("NVIDIA A100-SXM4-40GB").at(DType::bf16)  // 3.12e14
 [[nodiscard]] std::map<runtime::DType, double> data_sheet_rates(std::string_view gpu);

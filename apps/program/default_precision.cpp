@@ -14,7 +14,7 @@ bool asked_for_bf16(std::optional<int> gpu, const runtime::MpiSession* rank) {
     try {
       const int ordinal = rank != nullptr ? gpu_of_rank(*rank, gpu).ordinal : gpu.value_or(0);
       return has_bf16(runtime::cuda_gpu(ordinal));
-    } catch (const Error&) {  // a run fails by it as it makes its device
+    } catch (const Error&) {  // the run reports this error when it creates the device
       return true;
     }
   }

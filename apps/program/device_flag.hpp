@@ -1,4 +1,4 @@
-// --device, which every program that computes has: "cpu", "inline", "cuda" or "cuda:N". Any thread.
+// Flag --device of all computing programs: "cpu", "inline", "cuda" or "cuda:N". Any thread.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -12,13 +12,13 @@ namespace ranvier::apps {
 
 enum class DeviceFlag { cpu, inline_, cuda };
 
-/// Reads and writes both: `gpu` is the N of cuda:N. What this build has no device for is refused.
+/// Binding of --device; `gpu` is the N of cuda:N. Refuses devices that this build lacks.
 [[nodiscard]] runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu);
 
-/// The GPU of this rank: the one that was named, or its machine's in turn.
+/// GPU of this rank: the named one, or the machine's GPUs in turn.
 [[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);
 
-/// Memory that this rank may plan on its GPU: what is free there, or no more than `asked`. Throws where there is none.
+/// Bytes that this rank may plan on its GPU: free memory, at most `asked`. Throws if there is no GPU.
 [[nodiscard]] std::size_t device_budget(const runtime::MpiSession& session, std::optional<int> gpu,
                                         std::optional<std::size_t> asked);
 

@@ -10,7 +10,7 @@
 namespace ranvier::apps {
 namespace {
 
-/// The code point at `at`, which moves behind it. The texts of programs are whole UTF-8.
+/// Returns the code point at `at` and advances `at`. Texts are valid UTF-8.
 std::uint32_t next_code_point(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(at++);
@@ -19,7 +19,7 @@ std::uint32_t next_code_point(std::string_view text, std::size_t& at) {
   return code;
 }
 
-/// Text as it stands on a line of its own: nothing in it is a request or an escape, and dashes can be copied.
+/// Escapes a line of text for roff; dashes stay ASCII, so that they can be copied.
 std::string roff(std::string_view text) {
   std::string out;
   if (text.starts_with('.') || text.starts_with('\'')) out += "\\&";
@@ -45,7 +45,7 @@ std::string roff(std::string_view text) {
   return out;
 }
 
-/// Lines of at most 80 characters or one word, since long ones are refused by some readers.
+/// Wraps at 80 characters, since some readers refuse long lines.
 std::string paragraph(std::string_view text) {
   std::string out;
   for (const std::string& line : runtime::wrapped(text, 80)) out += roff(line) + '\n';
@@ -78,15 +78,15 @@ std::string see_also(std::string_view program) {
 std::string man_page(const Manual& manual) {
   const Status statuses[] = {
       {0, "done"},
-      {exit_code(ErrorCode::usage), "a flag: mend what the message names"},
-      {exit_code(ErrorCode::data), "the content of a file"},
-      {exit_code(ErrorCode::internal), "a mistake in the program: report it"},
-      {exit_code(ErrorCode::memory), "memory"},
-      {exit_code(ErrorCode::device), "a device: go on with --resume auto, perhaps on other nodes"},
-      {exit_code(ErrorCode::numeric), "numbers that make no sense"},
-      {exit_code(ErrorCode::io), "a file that cannot be opened, read or written"},
-      {stopped_exit_code, "stopped before the last step: go on with --resume auto"},
-      {exit_code(ErrorCode::transport), "a peer or message: go on with --resume auto"},
+      {exit_code(ErrorCode::usage), "invalid flag: correct it as the message explains"},
+      {exit_code(ErrorCode::data), "invalid content of a file"},
+      {exit_code(ErrorCode::internal), "internal error: report it"},
+      {exit_code(ErrorCode::memory), "not enough memory"},
+      {exit_code(ErrorCode::device), "device failure: resume with --resume auto, if necessary on other nodes"},
+      {exit_code(ErrorCode::numeric), "non-finite values or loss spikes"},
+      {exit_code(ErrorCode::io), "file that cannot be opened, read or written"},
+      {stopped_exit_code, "stopped before the last step: resume with --resume auto"},
+      {exit_code(ErrorCode::transport), "failure of a peer or message: resume with --resume auto"},
   };
   const std::string name = roff(manual.program);
   std::string page = fmt::format(".TH {} 1 \"\" \"Ranvier {}\" \"User Commands\"\n", roff(upper(manual.program)),

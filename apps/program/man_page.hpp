@@ -1,4 +1,4 @@
-// A program's manual page. Pure; any thread.
+// Manual page of a program. Pure; any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"
@@ -7,7 +7,7 @@
 
 namespace ranvier::apps {
 
-/// As man reads it: section 1, in the macros of man(7), ASCII.
+/// Manual page for section 1, with the macros of man(7), in ASCII.
 [[nodiscard]] std::string man_page(const Manual& manual);
 
 }  // namespace ranvier::apps

@@ -33,7 +33,7 @@ std::string help_text(const Manual& manual, std::string_view concern) {
   constexpr std::size_t width = 100;
   if (!concern.empty() && concern != runtime::all_concerns) {
     const std::string text = runtime::help_text(manual.options, concern);
-    return text.substr(1, text.size() - 2);  // without the lines before its heading and after its end
+    return text.substr(1, text.size() - 2);  // without the newlines around it
   }
   std::string text;
   for (const std::string& line : runtime::wrapped(fmt::format("{} {}.", manual.program, manual.summary), width))
@@ -47,7 +47,7 @@ std::string help_text(const Manual& manual, std::string_view concern) {
   if (!manual.status_1.empty())
     text += fmt::format("\nExit status: 0 done, 1 {}, 64 a flag, and others as in --man.\n", manual.status_1);
   text += runtime::help_text(manual.options, concern);
-  text.pop_back();  // answers end without a new line
+  text.pop_back();  // answers have no final newline
   return text;
 }
 

@@ -1,4 +1,4 @@
-// Text in HTML and SVG. Pure; any thread.
+// Escapes text for HTML and SVG. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -6,8 +6,7 @@
 
 namespace ranvier::apps {
 
-/// The text as it stands between tags or in a quoted attribute: nothing in it begins a tag, an entity or ends the
-/// attribute. Control characters are left out, but for tabs and new lines.
+/// Escapes text for use between tags or in a quoted attribute. Removes control characters except tabs and newlines.
 [[nodiscard]] std::string markup_text(std::string_view text);
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// How a program says what ended it. Any thread.
+// Prints the error that ends a program. Any thread.
 #pragma once
 
 #include "runtime/console.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::apps {
 
-/// "ranvier-train: error: …" on stderr, written when this returns.
+/// Prints "ranvier-train: error: …" on stderr; written when this returns.
 inline void print_error(std::string_view program, std::string_view what) {
   runtime::print_stderr(fmt::format("{}: error: {}\n", program, what));
 }

@@ -34,7 +34,7 @@ std::string file_name(const ProfileSearchPath& places, const ProfileSubject& sub
   return fmt::format("{}{}-thread{}.json", cpu_prefix(places), subject.threads, subject.threads == 1 ? "" : "s");
 }
 
-/// Of files of this host's CPU, the one that was written last.
+/// Newest profile of this host's CPU.
 std::optional<std::string> newest(const ProfileSearchPath& places) {
   std::optional<std::string> found;
   fs::file_time_type latest;
@@ -55,7 +55,7 @@ std::optional<std::string> newest(const ProfileSearchPath& places) {
 
 ProfileSearchPath profile_search_path() {
   ProfileSearchPath places{.named = variable(profile_variable), .folder = {}, .host = host_name()};
-  // The XDG base directory specification: a relative path is to be ignored.
+  // XDG base directory specification: ignore a relative path.
   if (const fs::path data = variable("XDG_DATA_HOME"); data.is_absolute()) {
     places.folder = data / "ranvier" / "profiles";
   } else if (const fs::path home = variable("HOME"); home.is_absolute()) {
@@ -67,8 +67,9 @@ ProfileSearchPath profile_search_path() {
 fs::path profile_file(const ProfileSearchPath& places, const ProfileSubject& subject) {
   if (places.folder.empty())
     fail(ErrorCode::usage,
-         "there is no place for the profile, as neither XDG_DATA_HOME nor HOME names a directory: give "
-         "--write-profile FILE, or - to print it");
+         "no folder for the profile: neither XDG_DATA_HOME nor HOME is an absolute path; use --write-profile FILE, "
+         "or "
+         "- to print it");
   return places.folder / file_name(places, subject);
 }
 

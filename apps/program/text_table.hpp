@@ -1,4 +1,4 @@
-// Rows of cells as lines for people, with columns as wide as their widest cell. Pure; any thread.
+// Text table whose columns are as wide as their widest cells. Pure; any thread.
 //
 //   TextTable table({{"stage"}, {"layers", true}});
 //   table.add({"0", "embedding … h.1"});
@@ -13,29 +13,29 @@
 
 namespace ranvier::apps {
 
-/// Of a terminal that what is printed is meant for.
+/// Assumed width of the terminal.
 inline constexpr std::size_t screen_columns = 120;
 
-/// Characters of UTF-8, each of which takes a column.
+/// Number of UTF-8 characters, each counted as one column.
 [[nodiscard]] std::size_t display_columns(std::string_view text);
-/// As it is, or its beginning and "…", in at most `columns`.
+/// Cuts text to `columns`, with "…" at the end.
 [[nodiscard]] std::string shortened(std::string_view text, std::size_t columns);
 
 class TextTable {
  public:
   struct Column {
     std::string title;
-    bool left = false;  ///< cells begin at the left, as words do; numbers end at the right
+    bool left = false;  ///< left-aligned, for words; false: right-aligned, for numbers
   };
   using Row = std::vector<std::string>;
 
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  /// A cell for each column.
+  /// Adds a row with one cell per column.
   void add(Row row);
-  /// Of a line, and of a column.
+  /// Widths in columns of the terminal.
   [[nodiscard]] std::size_t width() const;
   [[nodiscard]] std::size_t width_of(std::size_t column) const;
-  /// The titles and the rows, each with its end.
+  /// Titles and rows, each with a newline.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -1,4 +1,4 @@
-// --version, which every program has. Pure; any thread.
+// Text of --version. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -6,9 +6,8 @@
 
 namespace ranvier::apps {
 
-/// "ranvier-train 0.1.0", and in lines of their own the commit that was built, the devices that programs compute
-/// on, and the libraries that they were built with. `mpi` is what the program's MPI calls itself; empty: it has
-/// none.
+/// "ranvier-train 0.1.0", then lines with commit, devices and libraries of the build. `mpi`: name of the MPI library;
+/// empty: a program without MPI.
 [[nodiscard]] std::string version_text(std::string_view program, const std::string& mpi = {});
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// ranvier-tokenize: text files to token files for ranvier-train, llm.c or Megatron.
+// ranvier-tokenize: converts text files to token files for ranvier-train, llm.c or Megatron.
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
 #include "runtime/exit_code.hpp"
@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* program = "ranvier-tokenize";
 
-/// A line on a terminal that is written over, and nothing elsewhere.
+/// Progress bar on a terminal; prints nothing elsewhere.
 class ProgressBar {
  public:
   void show(std::uint64_t done, std::uint64_t all) {
@@ -54,8 +54,7 @@ void run(const apps::TokenizeOptions& options) {
     result = apps::tokenize(options, input, [&](std::uint64_t done, std::uint64_t all) { bar.show(done, all); });
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (result.skipped_bytes > 0)
-    fmt::print("went on after {} bytes that an interrupted run had done\n", result.skipped_bytes);
+  if (result.skipped_bytes > 0) fmt::print("continued an interrupted run after {} bytes\n", result.skipped_bytes);
   for (const std::string& remark : result.remarks) fmt::print("{}\n", remark);
   fmt::print("{} documents in {} files of {} bytes: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
              input.files.size(), input.bytes, result.tokens, seconds,

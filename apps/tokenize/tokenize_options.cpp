@@ -16,7 +16,7 @@ using runtime::OptionTable;
 
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            if (tokenizer_path(text).empty()) return "the PATH of a tokenizer's folder or file";
+            if (tokenizer_path(text).empty()) return "the PATH of a tokenizer folder or file";
             field = text;
             return {};
           },
@@ -95,11 +95,12 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
   table.parse(argc, argv);
   if (options.info.any()) return options;
   if (table.given("special-tokens") && table.given("spelled-specials"))
-    fail(ErrorCode::usage, "--special-tokens and --spelled-specials set the same: remove --spelled-specials");
-  if (options.inputs.empty()) fail(ErrorCode::usage, "there is nothing to tokenize: name files or folders of text");
+    fail(ErrorCode::usage,
+         "--spelled-specials cannot be combined with --special-tokens; remove --spelled-specials");
+  if (options.inputs.empty()) fail(ErrorCode::usage, "input is missing; add files or folders of text");
   if (options.tokenizer.empty())
-    fail(ErrorCode::usage, "--tokenizer is missing: give the PATH of its folder or file");
-  if (options.output.empty()) fail(ErrorCode::usage, "--output is missing: give the file to write");
+    fail(ErrorCode::usage, "--tokenizer is missing; add --tokenizer PATH, a folder or file");
+  if (options.output.empty()) fail(ErrorCode::usage, "--output is missing; add --output FILE");
   if (options.threads == 0) options.threads = runtime::available_cores();
   return options;
 }
@@ -108,11 +109,11 @@ Manual tokenize_manual() {
   TokenizeOptions options;
   return {
       .program = "ranvier-tokenize",
-      .summary = "makes tokens of text files, each a document, and of JSON lines (.jsonl), each line a document",
+      .summary = "converts text to token files; a text file or a line of JSON lines (.jsonl) is one document",
       .forms = {{"ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]", ""}},
       .about =
-          "Files come in the order given; of folders, their text files in the order of their paths. All may "
-          "be compressed (gzip, zstd). An interrupted run goes on where it was when started again.",
+          "Files keep the given order; text files of a folder are sorted by path. Files may be compressed (gzip, "
+          "zstd). Start an interrupted run again to continue it.",
       .options = declare(options).facts(),
       .arguments = runtime::PathKind::any};
 }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
-/// Of everything that decides which tokens come out.
+/// Hash of everything that affects the tokens.
 std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input, const models::Tokenizer& tokenizer,
                      std::int32_t end_of_text) {
   auto all = deciding_options(options);
@@ -39,7 +39,8 @@ std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
   return runtime::hash_of(all);
 }
 
-/// Documents on their way to the output. What ends one waits for the next to begin: only then is it between two.
+/// Writes documents to the output. The end of a document is written when the next one begins, since an end-of-text
+/// token may belong only between two documents.
 class Documents {
  public:
   Documents(const TokenizeOptions& options, const models::Tokenizer& tokenizer, std::int32_t end_of_text,
@@ -51,7 +52,7 @@ class Documents {
         output_(output),
         open_(output.document_tokens() > 0) {}
 
-  /// `first`: the document's first tokens.
+  /// Begins a document; `first`: its first tokens.
   void begin(std::span<const std::int32_t> first) {
     if (open_) end(between_ || (last_ && !frame_.begins_with(end_of_text_)));
     open_ = true;
@@ -74,7 +75,7 @@ class Documents {
   }
 
   models::DocumentFrame frame_;
-  bool between_, last_;  // whether an end of text ends a document before another one, and the last
+  bool between_, last_;  // end-of-text token between documents, and after the last one
   std::int32_t end_of_text_;
   models::TokenOutput& output_;
   bool open_;
@@ -99,7 +100,8 @@ TokenizeInput find_input(const TokenizeOptions& options) {
       found.remarks.push_back(std::move(line));
     for (models::DataFile& file : files.files) {
       const std::string name = file.path.string();
-      if (models::has_tokens(file.format)) fail(ErrorCode::data, "{}: tokens already: give text", name);
+      if (models::has_tokens(file.format))
+        fail(ErrorCode::data, "input contains tokens, not text: {}; use text files", name);
       if (::stat(name.c_str(), &status) != 0)
         fail(ErrorCode::io, "{}: cannot be read: {}", name, std::strerror(errno));
       const auto bytes = static_cast<std::uint64_t>(status.st_size);
@@ -109,7 +111,7 @@ TokenizeInput find_input(const TokenizeOptions& options) {
     }
   }
   if (found.files.empty())
-    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", options.inputs.front());
+    fail(ErrorCode::data, "no text in input: {}; use files that are not empty", options.inputs.front());
   return found;
 }
 
@@ -126,9 +128,9 @@ TokenizeResult tokenize(const TokenizeOptions& options, const TokenizeInput& inp
 
   TokenizeResult result;
   const auto start = output.start();
-  expect(start.file <= input.files.size(), "{}: tokens of {} files, and there are {}", options.output, start.file,
+  expect(start.file <= input.files.size(), "{}: tokens of {} files, but there are {}", options.output, start.file,
          input.files.size());
-  std::uint64_t before = 0;  // bytes of the files before this one
+  std::uint64_t before = 0;  // bytes of earlier files
   for (std::size_t i = 0; i < start.file; ++i) before += input.files[i].bytes;
   result.skipped_bytes = before;
 

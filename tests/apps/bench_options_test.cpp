@@ -63,17 +63,18 @@ TEST_CASE("lists of collectives, algorithms and sizes are read, and each collect
 }
 
 TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason") {
-  refused({"--collectives", "all-scatter"}, "some of all-gather, reduce-scatter, all-reduce, with commas");
-  refused({"--collectives", "all-gather,"}, "with commas between them");
+  refused({"--collectives", "all-scatter"}, "some of all-gather, reduce-scatter, all-reduce");
+  refused({"--collectives", "all-gather,"}, "separated by commas");
   refused({"--collectives", "all-gather", "--algorithms", "rings"}, "some of ring, recursive");
   refused({"--collectives", "all-gather", "--algorithms", "torus"},
-          "--algorithms torus: all-gather has no such algorithm: choose from ring, recursive");
+          "--algorithms torus is not an algorithm of all-gather; use one of ring, recursive");
   refused({"--collectives", "all-gather", "--sizes", "1MiB,much"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--sizes", "0"}, "sizes such as 64KiB");
   refused({"--collectives", "all-gather", "--repeat", "0"}, "--repeat");
   refused({"--collectives", "all-gather", "--chunk-size", "0"}, "a size such as 64KiB");
-  refused({"--algorithms", "ring"}, "--algorithms says how collectives are timed, and none is");
-  refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"}, "choose one of them");
+  refused({"--algorithms", "ring"}, "--algorithms has no effect without collectives; add --collectives");
+  refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"},
+          "--links a.json cannot be combined with --write-links b.json");
   refused({"--collectives", "all-gather", "--links", "/nowhere/links.json"},
           "--links /nowhere/links.json: cannot be");
 }
@@ -88,12 +89,12 @@ TEST_CASE("profiles have flags of their own, and none of those of links and coll
   CHECK(options.nvme == std::vector<std::filesystem::path>{"/a", "/b"});
   CHECK_FALSE(parse({}).profiles());
   CHECK(options_hash(parse({"profile"})) != options_hash(parse({})));
-  refused({"profil"}, "'profil' is nothing that ranvier-bench does: say profile");
-  refused({"profile", "profile"}, "'profile profile' is nothing");
+  refused({"profil"}, "unknown command: 'profil'; use ranvier-bench profile");
+  refused({"profile", "profile"}, "unknown command: 'profile profile'");
   for (const char* flag : {"--write-profile", "--name", "--threads", "--nvme"})
-    refused({flag, "3"}, "is for profiles: say ranvier-bench profile --");
-  refused({"profile", "--collectives", "all-gather"}, "--collectives is for links and collectives");
-  refused({"profile", "--write-links", "a.json"}, "--write-links is for links and collectives");
+    refused({flag, "3"}, "use ranvier-bench profile --");
+  refused({"profile", "--collectives", "all-gather"}, "--collectives does not apply to ranvier-bench profile");
+  refused({"profile", "--write-links", "a.json"}, "--write-links does not apply to ranvier-bench profile");
 }
 
 TEST_CASE("ranks that read other figures of links were asked for something else") {

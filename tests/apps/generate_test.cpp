@@ -167,9 +167,10 @@ TEST_CASE_FIXTURE(OfWords, "a prompt comes from the flag, a file or stdin alike,
     CHECK(result.text.empty());
     return result.report;
   };
-  CHECK(has(error(" --prompt - </dev/null"), "--prompt -: nothing to begin with"));
+  CHECK(has(error(" --prompt - </dev/null"), "--prompt - is empty"));
   CHECK(has(error(" --prompt-file " + path("none.txt")), "--prompt-file " + path("none.txt")));
-  CHECK(has(error(" --prompt-file " + path("unix.txt") + " --prompt a"), "give one of them"));
+  CHECK(has(error(" --prompt-file " + path("unix.txt") + " --prompt a"),
+            "--prompt 'a' cannot be combined with --prompt-file"));
 }
 
 TEST_CASE_FIXTURE(OfWords,
@@ -189,7 +190,7 @@ TEST_CASE_FIXTURE(OfWords,
   CHECK(has(refused.report, "'lm_head.weight' differs from 'wte.weight'"));
   const Generated ignoring = generate(flags + " --ignore-tensors ^lm_head");
   CHECK(ignoring.status == 0);
-  CHECK(has(ignoring.report, "not read: 1 of its tensors, 'lm_head.weight' the first"));
+  CHECK(has(ignoring.report, "ignored tensors: 1, first 'lm_head.weight'"));
 }
 
 TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is such a folder again") {

@@ -58,21 +58,21 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
   for (const auto& profiles : lonely) {
     const auto links = error_of([&] { static_cast<void>(run(profiles)); });
     CHECK(links.code() == ErrorCode::usage);
-    CHECK(says(links,
-               "--profile test-lonely has no figures of links inside a node, and 4 ranks are on 2 nodes of 2"));
+    CHECK(
+        says(links, "--profile test-lonely has no rates of links inside a node, but 4 ranks are on 2 nodes of 2"));
   }
   // A case beside others has its line.
   const PlanResult cases =
       run({"test-cpu", "test-little"}, {"--dead-ranks", "1", "--g-inter", "1", "--group-size", "4"});
   CHECK(cases.status == 0);
-  CHECK(has(cases.text, "test-little           nothing fits: the memory of a node needs "));
+  CHECK(has(cases.text, "test-little           nothing fits: a node's memory is too small: "));
   CHECK(has(cases.text, "1 dead, 2 ranks left  none of "));
   CHECK(has(cases.text, "--group-size 4 does not divide the 2 ranks of a column"));
   CHECK(
       has(run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text, "--g-inter 4 does not divide 2 ranks"));
   const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);
   const auto& why = json.at("what_if").as_array().at(1).at("why_none").as_string();
-  CHECK(why.starts_with("nothing fits: the memory of a node"));
+  CHECK(why.starts_with("nothing fits: a node's memory"));
 }
 
 TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it as a trace of each case") {
@@ -84,7 +84,7 @@ TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it a
       {"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2", "--recompute", "off", "--all-gather", "ring",
        "--reduce-scatter", "ring", "--all-reduce", "ring", "--write-trace", path, "--slow-node", "1:3"});
   const PlanResult result = run_plan(parse(words), tools);
-  CHECK(has(result.text, "what a rank of each stage of the best one does in a step"));
+  CHECK(has(result.text, "\ntime per step of one rank per stage"));
   CHECK(has(result.text, "written: " + path));
   std::array<double, 2> ends{};
   for (std::size_t n = 0; n < ends.size(); ++n) {

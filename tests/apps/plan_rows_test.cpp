@@ -131,7 +131,7 @@ TEST_CASE("ranvier-plan prints ten different plans, and its JSON has all candida
   apps::PlanTools tools = tests::invented_tools();
   const std::string text = run_plan(tests::parse(words), tools).text;
   CHECK(tests::has(text, " 10  "));
-  CHECK(tests::has(text, "the best of 4 ranks on test-cpu in fp32, 8 samples per step"));
+  CHECK(tests::has(text, "best plans for 4 ranks on test-cpu in fp32, 8 samples per step"));
   CHECK(tests::has(text, "\n     same time with --"));
   auto in_json = words;
   in_json.emplace_back("--json");
@@ -158,7 +158,7 @@ TEST_CASE("ranvier-plan plans for GPUs in bf16 unless told otherwise, and says s
   auto words = tests::small_job({"--policy", "1f1b", "--offload", "none", "--recompute", "off"});
   *std::find(words.begin(), words.end(), "test-cpu") = "test-gpu";
   const std::string text = run_plan(tests::parse(words), tests::invented_tools()).text;
-  CHECK(tests::has(text, "the best of 4 ranks on test-gpu in bf16, "));
+  CHECK(tests::has(text, "best plans for 4 ranks on test-gpu in bf16, "));
   words.insert(words.end(), {"--precision", "fp32", "--json"});
   const auto report = boost::json::parse(run_plan(tests::parse(words), tests::invented_tools()).text);
   CHECK(report.at("precision") == "fp32");

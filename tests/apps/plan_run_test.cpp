@@ -118,11 +118,10 @@ TEST_CASE("ranvier-plan prints the best ten with their memory, links and cost, a
   CHECK(has(result.text, "activations"));
   CHECK(has(result.text, "cost/M tokens"));
   // Four stages are the fastest, in microbatches of all that a row has.
-  CHECK(has(result.text, "  1  4 × 1, 8 a microbatch"));
+  CHECK(has(result.text, "  1  4 × 1, 8 per microbatch"));
   CHECK(has(result.text, "25.0%"));
   // Of the links that carry something.
-  CHECK(has(result.text,
-            "\nbytes of a step by link, of the rank with the most\n        host to GPU\n  1         5.0 MiB\n"));
+  CHECK(has(result.text, "by link, maximum over ranks\n        host to GPU\n  1         5.0 MiB\n"));
 }
 
 TEST_CASE("the config file of ranvier-plan means to ranvier-train what was planned") {
@@ -175,10 +174,10 @@ TEST_CASE("files of the training are its own, and a plan says that it writes non
   };
   const auto result = planned({"--metrics", metrics, "--trace", trace});
   CAPTURE(result.text);
-  CHECK(has(result.text, "nothing is written there now: --metrics " + metrics + ", --trace " + trace));
+  CHECK(has(result.text, "does not write these files: --metrics " + metrics + ", --trace " + trace));
   CHECK(!std::filesystem::exists(metrics));
   CHECK(!std::filesystem::exists(trace));
-  CHECK(!has(planned({}).text, "nothing is written there now"));
+  CHECK(!has(planned({}).text, "does not write"));
 }
 
 TEST_CASE("slices of the model that are given are part of every candidate, and of its config file") {
@@ -187,8 +186,8 @@ TEST_CASE("slices of the model that are given are part of every candidate, and o
   const PlanResult result =
       run_plan(parse(small_job({"--write-config", path, "--chunks-per-rank", "2"})), invented_tools());
   CHECK(result.status == 0);
-  CHECK(has(result.text, "one stage never waits"));
-  CHECK(has(result.text, "more slices than 6 layers"));
+  CHECK(has(result.text, "needs several stages"));
+  CHECK(has(result.text, "more model chunks than 6 layers"));
   const std::vector<const char*> words{"ranvier-train", "--config", path.c_str()};
   const auto options = apps::parse_train_options(3, words.data(), 4);
   CHECK(options.trainer.chunks_per_rank == 2);
@@ -276,7 +275,7 @@ TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what 
   };
   const PlanResult table = with({"--plot", path});
   CHECK(table.status == 0);
-  CHECK(has(table.text, "limit"));
+  CHECK(has(table.text, "bottleneck"));
   CHECK(has(text_of(path), "2 to 8 ranks on test-cpu"));
   CHECK(has(text_of(path), "8: 2 × 4"));
   const auto json = boost::json::parse(with({"--json"}).text);
@@ -339,10 +338,10 @@ TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what
   const PlanResult result = run_plan(parse(small_job({"--collectives", "plans"})), tools);
   CHECK(result.status == 1);
   CHECK(has(result.text, "nothing fits"));
-  CHECK(has(result.text, "nearest: "));
+  CHECK(has(result.text, "closest: "));
   CHECK(has(result.text, "recompute auto"));  // of all that could be done
-  CHECK(has(result.text, "has 200.0 KiB"));
-  CHECK(has(result.text, "memory: not enough of the device's"));
+  CHECK(has(result.text, "200.0 KiB available"));
+  CHECK(has(result.text, "memory: not enough on the device"));
 }
 
 TEST_CASE("without --profile ranvier-plan takes what was measured on this host") {
@@ -364,7 +363,7 @@ TEST_CASE("without --profile ranvier-plan takes what was measured on this host")
   CHECK(found({"--world", "4", "--device", "cuda"}) == gpu);
   CHECK(found({"--world", "4", "--profile", "test-cpu"}).empty());
   const auto none = error_of([&] { static_cast<void>(found({"--world", "4", "--profile", "none"})); });
-  CHECK(says(none, "--profile none: a plan is of machines: name them"));
+  CHECK(says(none, "--profile none: "));
   CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
 }
 
@@ -380,27 +379,27 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--micro-batch-size", "2"}), "did you mean --microbatch-size?");
   refused(small_job({"--num-layers", "2"}), "did you mean --layers?");
   refused(small_job({"--g-inter", "3"}), "--g-inter 3 does not divide 4 ranks");
-  refused(small_job({"--slow-node", "2:2"}),
-          "of nodes of 2 ranks there are 2, counted from 0: give one from 0 to 1");
+  refused(small_job({"--slow-node", "2:2"}), "2 nodes of 2 ranks; use a node from 0 to 1");
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
   refused(small_job({"--jitter", "0"}), "shares above 0, such as 0.1");
-  refused(small_job({"--no-overlap"}), "the profile test-cpu is of processors: leave it out");
-  refused(small_job({"--threads", "2"}), "is of ranks with 1 thread: leave --threads out, or measure such ranks");
-  refused(small_job({"--device", "cuda"}), "leave --device out");
-  refused(small_job({"--chunks-per-rank", "2", "--g-inter", "1"}), "leave --chunks-per-rank out");
-  refused(small_job({"--chunks-per-rank", "2", "--layers-per-stage", "2,2,2"}), "ranks with 2 each do not share");
-  refused(small_job({"--exhaustive"}), "leave one of them out");
-  refused(small_job({"--scale", "2,4"}), "--scale 2,4 with --world: leave one of them out");
+  refused(small_job({"--no-overlap"}), "profile test-cpu is for CPUs; remove --no-overlap");
+  refused(small_job({"--threads", "2"}), "measured with 1 thread; remove --threads");
+  refused(small_job({"--device", "cuda"}), "remove --device");
+  refused(small_job({"--chunks-per-rank", "2", "--g-inter", "1"}), "remove --chunks-per-rank");
+  refused(small_job({"--chunks-per-rank", "2", "--layers-per-stage", "2,2,2"}),
+          "not a multiple of --chunks-per-rank 2");
+  refused(small_job({"--exhaustive"}), "--exhaustive cannot be combined with --simulations");
+  refused(small_job({"--scale", "2,4"}), "--scale 2,4 cannot be combined with --world");
   const std::vector<std::string> scale{"--profile", "test-cpu", "--batch-size", "8", "--scale"};
   const auto scaled = [&](std::vector<std::string> more) {
     more.insert(more.begin(), scale.begin(), scale.end());
     return more;
   };
-  refused(scaled({"4,2"}), "numbers of ranks that grow");
-  refused(scaled({"2,4", "--write-config", "best.conf"}), "--write-config: leave one of them out");
-  refused(scaled({"2,4", "--write-trace", "trace.json"}), "--write-trace: leave one of them out");
-  refused(scaled({"2,4", "--memory-times", "2"}), "compared side by side");
+  refused(scaled({"4,2"}), "increasing numbers of ranks");
+  refused(scaled({"2,4", "--write-config", "best.conf"}), "cannot be combined with --write-config");
+  refused(scaled({"2,4", "--write-trace", "trace.json"}), "cannot be combined with --write-trace");
+  refused(scaled({"2,4", "--memory-times", "2"}), "several scenarios");
   refused({"--profile", "no-such-machine", "--world", "4", "--batch-size", "8"}, "no-such-machine");
 }

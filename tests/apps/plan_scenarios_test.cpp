@@ -152,7 +152,8 @@ TEST_CASE("what if computing and collectives do not overlap") {
   REQUIRE(run.asked.size() == 4);
   CHECK_FALSE(run.asked[1].how.disturbances.no_overlap);
   CHECK(run.asked[2].how.disturbances.no_overlap);
-  CHECK(says(error_of([] { Run({"--no-overlap", "--collectives", "plans"}); }), "leave one of them out"));
+  CHECK(says(error_of([] { Run({"--no-overlap", "--collectives", "plans"}); }),
+             "cannot be combined with --collectives plans"));
 }
 
 TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan anew") {
@@ -166,8 +167,8 @@ TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan
   CHECK(worlds.back() < 14);
   CHECK(worlds.back() >= 10);
   CHECK(worlds.back() % 2 == 0);
-  CHECK(says(error_of([] { Run({"--dead-ranks", "16"}); }), "of 16 ranks none is left"));
-  CHECK(says(error_of([] { Run({"--dead-ranks", "15"}); }), "so that none is left"));
+  CHECK(says(error_of([] { Run({"--dead-ranks", "16"}); }), "--dead-ranks 16 leaves none of 16 ranks"));
+  CHECK(says(error_of([] { Run({"--dead-ranks", "15"}); }), "--dead-ranks 15 leaves no node"));
   CHECK(says(error_of([] { Run({"--dead-ranks", "0"}); }), "numbers above 0"));
   for (const char* value : {"0.5", "0:2", "1.5:2", "0.5:0.5", "x:2"})
     CHECK(says(error_of([&] { Run({"--slow-ranks", value}); }), "such as 0.1:1.5"));
@@ -191,9 +192,9 @@ TEST_CASE("a plan says how far it is") {
   const Run run({"--scale", "8,16"}, "");
   REQUIRE(run.said.size() > 4);
   CHECK(run.said.front().starts_with("8 ranks: "));
-  const auto is_result = [](const std::string& line) { return line.find(" s a step, ") != std::string::npos; };
+  const auto is_result = [](const std::string& line) { return line.find(" s per step, ") != std::string::npos; };
   CHECK(std::count_if(run.said.begin(), run.said.end(), is_result) == 2);
-  CHECK(run.said.back().starts_with("16 ranks: 1.000 s a step"));
+  CHECK(run.said.back().starts_with("16 ranks: 1.000 s per step"));
   const auto simulates = [](const std::string& line) {
     return line.find("simulating 1 more") != std::string::npos;
   };

@@ -102,7 +102,7 @@ TEST_CASE("profiles lie in the user's folder for data") {
   CHECK(places.folder.empty());
   const auto error = tests::error_of([&] { static_cast<void>(profile_file(places, {.gpu = true})); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(tests::says(error, "give --write-profile FILE"));
+  CHECK(tests::says(error, "use --write-profile FILE"));
   places.named.clear();
   CHECK_FALSE(find_profile(places, {.gpu = true}));
 }

@@ -85,7 +85,7 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeat
     const apps::TrainOptions options = as_run(given, chosen, ranks);
     CHECK(options.trainer.grid.ranks() == ranks);
     CHECK(options.trainer.batch_size == (ranks == 1 || ranks == 2 || ranks == 4 ? 16 : 18));
-    CHECK(has(chosen.text, " a step, "));
+    CHECK(has(chosen.text, " per step, "));
     CHECK(has(chosen.text, "predicted for test-cpu"));
     // By hand, and with nothing else.
     std::vector<GivenFlag> by_hand = given;
@@ -164,7 +164,7 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
   little.host_bytes = 1 << 20;
   const auto none = error_of([&] { static_cast<void>(plan(given, little)); });
   CHECK(none.code() == ErrorCode::memory);
-  CHECK(says(none, "nothing fits 4 ranks: the memory of a node needs"));
+  CHECK(says(none, "nothing fits 4 ranks: a node's memory"));
   CHECK(says(none, "use more ranks, --precision bf16, "));
 }
 
@@ -212,8 +212,8 @@ TEST_CASE("without --profile a run plans itself by what was measured for ranks l
   const StartPlan found = plan_start(given, here, tools, {});
   CHECK(asked.threads == 3);
   CHECK_FALSE(asked.gpu);
-  CHECK(found.text.find("its profile: " + file) != std::string::npos);
-  CHECK(named.text.find("its profile") == std::string::npos);
+  CHECK(found.text.find("\nprofile: " + file) != std::string::npos);
+  CHECK(named.text.find("\nprofile: ") == std::string::npos);
   given.push_back({"threads", "1"});
   static_cast<void>(plan_start(given, here, tools, {}));
   CHECK(asked.threads == 1);
@@ -229,20 +229,20 @@ TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
   };
   auto without = job_with({});
   std::erase_if(without, [](const GivenFlag& flag) { return flag.name == "profile"; });
-  refused(without, "--plan auto needs a profile of these machines, and there is none for ranks like these");
-  refused(without, "mpirun -n 3 ranvier-bench profile, and start this again");
-  refused(job_with({{"profile", "none"}}), "there is none with --profile none");
-  refused(job_with({{"profile", "not-there.json"}}), "there is no such file");
+  refused(without, "--plan auto: no profile of these machines; ");
+  refused(without, "mpirun -n 3 ranvier-bench profile");
+  refused(job_with({{"profile", "none"}}), "no profile of these machines (--profile none)");
+  refused(job_with({{"profile", "not-there.json"}}), "--profile is neither a file");
   refused(job_with({{"profile", "not-there.json"}}), "ranvier-bench profile --write-profile not-there.json");
-  refused(job_with({}), "is of GPUs, and this job computes with --device cpu", tests::plan_profile(true));
-  refused(job_with({{"eval-only", "on"}}), "leave --plan out");
+  refused(job_with({}), "is for GPUs, but --device is cpu", tests::plan_profile(true));
+  refused(job_with({{"eval-only", "on"}}), "--eval-only; remove --plan");
   runtime::MachineProfile profile = tests::plan_profile(false);
   profile.links.inter_node = {};
-  refused(job_with({}), "says nothing of links between nodes", profile);
-  refused(job_with({{"world", "8"}, {"node-size", "4"}}),
-          "has no figures of links between nodes, and 8 ranks are on", profile);
+  refused(job_with({}), "has no rates of links between nodes", profile);
+  refused(job_with({{"world", "8"}, {"node-size", "4"}}), "has no rates of links between nodes, but 8 ranks are on",
+          profile);
   profile.links.intra_node = {};
-  refused(job_with({}), "says nothing of links inside a node", profile);
+  refused(job_with({}), "has no rates of links inside a node", profile);
   refused(job_with({{"g-inter", "2"}}), "--g-inter 2 does not divide");
   refused(job_with({{"batch-size", "8"}, {"layers", "2"}}), "no grid of");
   refused(job_with({{"shard", "zero2"}, {"optimizer-step", "host"}}), "none of");

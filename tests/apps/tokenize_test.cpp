@@ -219,7 +219,7 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on
   const Outcome again = tokenize("a.jsonl.zst --output out --output-format megatron --tokenizer " + tokenizer);
   INFO(again.output);
   CHECK(again.status == 0);
-  CHECK(again.output.find("went on after ") != std::string::npos);
+  CHECK(again.output.find("continued an interrupted run after ") != std::string::npos);
   CHECK(again.output.find("100000 documents in 1 files of ") != std::string::npos);
   CHECK((folder.read("out.bin") == folder.read("whole.bin")));
   CHECK((folder.read("out.idx") == folder.read("whole.idx")));
@@ -268,7 +268,7 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(!fs::exists(folder.path() / "out.idx"));
     const Outcome again = tokenize("text.txt --output out --output-format " + format + " --tokenizer " + tokenizer);
     CHECK(again.status == 0);
-    CHECK(again.output.find("went on after ") != std::string::npos);
+    CHECK(again.output.find("continued an interrupted run after ") != std::string::npos);
     CHECK(folder.read("out.bin") == folder.read("whole.bin"));
     CHECK(folder.read("out.idx") == folder.read("whole.idx"));
     for (const char* name : {"out.bin", "out.idx", "whole.bin", "whole.idx"}) fs::remove(folder.path() / name);
@@ -279,13 +279,13 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be tokenized is refused by one message t
   folder.write("a.txt", "the");
   folder.write("empty.txt", "");
   const std::string with = " --tokenizer " + tokenizer;
-  refused("--output out" + with, "name files or folders of text");
+  refused("--output out" + with, "input is missing");
   refused("a.txt --output out", "--tokenizer is missing");
   refused("a.txt" + with, "--output is missing");
   refused("a.txt --output out --tokenizer bytes", "PATH of a tokenizer");
   refused("a.txt --output out --tokenizer gpt2:nowhere", "nowhere: there is no such folder or file");
   refused("a.txt none.txt --output out" + with, "none.txt: cannot be read: No such file");
-  refused("empty.txt --output out" + with, "there is no text in it");
+  refused("empty.txt --output out" + with, "no text in input: empty.txt");
   refused("a.txt --output none/out" + with, "none/out.bin.partial: cannot create it");
   refused("a.txt --output out --output-format arrow" + with, "one of llmc, megatron");
   refused("a.txt --output out --outptu-format llmc" + with, "did you mean --output-format?");

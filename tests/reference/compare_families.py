@@ -272,7 +272,7 @@ def main():
     if masks:
         refusal = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         print(refusal.stderr)
-        if refusal.returncode == 0 or "fills masks" not in refusal.stderr:
+        if refusal.returncode == 0 or "cannot generate text" not in refusal.stderr:
             sys.exit(f"{family}: ranvier-generate does not say that this is no model that writes")
         return
     text = run(command, stdout=subprocess.PIPE).stdout

@@ -11,7 +11,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// Has neither memory nor events.
+/// Device without memory and events that records costs of launches.
 class RecordingDevice final : public runtime::Device {
  public:
   explicit RecordingDevice(const runtime::Device& device) : device_(device) {}
@@ -34,7 +34,7 @@ class RecordingDevice final : public runtime::Device {
   void on_failure(std::function<void(std::exception_ptr)> /*handler*/) override {}
 
  private:
-  [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a recording of costs has one stream alone"); }
+  [[noreturn]] static void refuse() { fail(ErrorCode::internal, "a cost recorder has only one stream"); }
 
   const runtime::Device& device_;
 };

@@ -1,4 +1,4 @@
-// What operations say that they cost on a device, without carrying them out. Loop thread only.
+// Records the stated costs of operations without executing them. Loop thread only.
 #pragma once
 
 #include "runtime/device.hpp"
@@ -10,8 +10,8 @@
 
 namespace ranvier::apps {
 
-/// The costs of all that `queue` launches on the stream that it is given, which computes nothing. Memory counts as on
-/// `device`. Throws ErrorCode::internal for work that states no cost.
+/// Costs of all launches of `queue` on the given stream, which executes nothing. Memory counts as on `device`. Throws
+/// ErrorCode::internal for work without a stated cost.
 [[nodiscard]] std::vector<runtime::WorkCost> costs_of(const runtime::Device& device,
                                                       const std::function<void(runtime::StreamView)>& queue);
 

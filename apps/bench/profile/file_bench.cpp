@@ -13,9 +13,9 @@ namespace ranvier::apps {
 
 namespace {
 
-constexpr std::size_t file_bytes = std::size_t{64} << 20;  // of a rank
+constexpr std::size_t file_bytes = std::size_t{64} << 20;  // per rank
 constexpr std::size_t block_bytes = offload::Tier::block_bytes;
-constexpr int blocks = 32;  // read one after the other, far apart
+constexpr int blocks = 32;  // read one by one, far apart
 constexpr int max_rounds = 5;
 
 }  // namespace
@@ -39,7 +39,7 @@ FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& 
       static_cast<double>(file_bytes) * static_cast<double>(session.largest(session.local_ranks()));
 
   const auto rate_of = [&](const BenchRank::Work& work) {
-    rank.slowest_seconds(work);  // the disk's space is there, and its blocks are written
+    rank.slowest_seconds(work);  // allocates the disk space
     std::vector<double> rounds;
     double spent = 0;
     while (rounds.empty() || (static_cast<int>(rounds.size()) < max_rounds && spent < seconds / 2)) {

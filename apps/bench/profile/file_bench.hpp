@@ -1,4 +1,4 @@
-// Times files as tiers of states use them. Loop thread only.
+// Times file access as in the nvme tier. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
@@ -9,15 +9,15 @@
 
 namespace ranvier::apps {
 
-/// Of a node.
+/// Rates per node.
 struct FileRates {
   double read_bytes_per_second = 0, write_bytes_per_second = 0;
-  double latency_seconds = 0;  ///< of a block that is read
-  std::size_t free_bytes = 0;  ///< of all directories together, before anything was written
+  double latency_seconds = 0;  ///< time to read a small block
+  std::size_t free_bytes = 0;  ///< free bytes of all directories together, before the first write
 };
 
-/// All ranks call it alike, at the same time, and get the same; each has files of its own in every directory, which are
-/// removed. Throws ErrorCode::io for a folder that cannot be used, or has no space.
+/// Collective; returns the same on all ranks. Each rank has its own files in every directory and removes them. Throws
+/// ErrorCode::io if a directory cannot be used or has too little space.
 [[nodiscard]] FileRates time_files(BenchRank& rank, const std::vector<std::filesystem::path>& directories,
                                    double seconds);
 

@@ -26,12 +26,12 @@ using runtime::WorkKind;
 constexpr float dropout_rate = 0.1f;
 constexpr std::size_t head_channels = 64;
 
-/// Where arrays lie, one behind the other.
+/// Offsets of consecutive arrays.
 class Layout {
  public:
   explicit Layout(DType dtype) : width_(runtime::size_of(dtype)) {}
 
-  /// Of elements of the type, or of floats, or of bytes. Its offset.
+  /// Appends an array (elements of the type, floats or bytes); returns its offset.
   std::size_t array(std::size_t elements) { return take(elements * width_); }
   std::size_t floats(std::size_t elements) { return take(elements * sizeof(float)); }
   std::size_t take(std::size_t bytes) {
@@ -156,7 +156,7 @@ ProfiledWork embedding(DType dtype, const KernelSize& size, const KernelTokens& 
 }
 
 ProfiledWork cross_entropy(DType dtype, const KernelSize& size, const KernelTokens& tokens, int threads) {
-  // As many logits as other arrays have elements, in rows that are longer, as those of a vocabulary are.
+  // The number of logits equals the elements of other arrays, in longer rows, as with a vocabulary.
   const std::size_t longer = std::min<std::size_t>(size.rows, 16);
   const models::CrossEntropyShape shape{.rows = size.rows / longer,
                                         .vocab_size = std::max(longer * size.channels, KernelTokens::vocab_size),
@@ -178,7 +178,7 @@ ProfiledWork cross_entropy(DType dtype, const KernelSize& size, const KernelToke
 
 ProfiledWork patches(DType dtype, const KernelSize& size) {
   constexpr std::size_t kernel = 3;
-  const std::size_t side = std::max<std::size_t>(2, size.rows / 64);  // of images, as many in a row as fit
+  const std::size_t side = std::max<std::size_t>(2, size.rows / 64);  // side of images; as many per row as fit
   const models::PatchShape shape{.samples = std::max<std::size_t>(1, size.rows / (side * side)),
                                  .height = std::min(side, size.rows),
                                  .width = side,

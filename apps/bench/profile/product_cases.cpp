@@ -27,7 +27,7 @@ ProductCase product(DType dtype, const models::MatmulShape& shape, bool weight_g
                                         }}};
 }
 
-/// The three products of a layer from `in` to `out` channels whose weight is stored [in, out], or [out, in].
+/// Three matrix multiplications of a layer from `in` to `out` channels. Its weight is [in, out] or [out, in].
 void add_layer(std::vector<ProductCase>& cases, DType dtype, std::size_t tokens, std::size_t in, std::size_t out,
                bool out_in) {
   cases.push_back(product(dtype, {.m = tokens, .n = out, .k = in, .transpose_b = out_in}, false));

@@ -1,5 +1,4 @@
-// Which matrix products a profile times: those of linear layers, forward and backward. Pure but for what queueing does;
-// loop thread only.
+// Timed matrix multiplications: linear layers, forward and backward. Pure except for queueing; loop thread only.
 #pragma once
 
 #include "apps/bench/profile/work_timer.hpp"
@@ -15,16 +14,16 @@ struct ProductCase {
   ProfiledWork work;
 };
 
-/// From small to large numbers of tokens and channels, in all combinations; those in the middle are the medium ones.
+/// Ascending numbers of tokens and channels, timed in all combinations. The middle elements are the medium sizes.
 struct ProductSizes {
   std::vector<std::size_t> tokens;
   std::vector<std::size_t> channels;
   std::size_t vocab_size = 0;
 };
 
-/// For each combination the two layers of an MLP, from C to 4C channels and back: y = x · W, dx = dy · Wᵀ and
-/// dW += xᵀ · dy in fp32, each stored as layers store them; the same of a head with that vocabulary and the medium ones
-/// of the other sizes. The first one is the smallest, the last one a square of 3/4 of the largest channels.
+/// For each combination: both layers of an MLP, from C to 4C channels and back. Each has y = x · W, dx = dy · Wᵀ and
+/// dW += xᵀ · dy (fp32), stored as in layers. Then a head with the vocabulary and medium sizes. The first case is the
+/// smallest; the last one is square with 3/4 of the largest channels.
 [[nodiscard]] std::vector<ProductCase> product_cases(runtime::DType dtype, const ProductSizes& sizes);
 
 }  // namespace ranvier::apps

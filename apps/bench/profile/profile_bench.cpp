@@ -29,14 +29,14 @@ using runtime::StreamView;
 using runtime::WorkKind;
 using runtime::WorkRate;
 
-// Of the time for all of it.
+// Shares of the total time.
 constexpr double product_share = 0.5, kernel_share = 0.3, link_share = 0.1, file_share = 0.1;
 constexpr double longest_link_seconds = 2;
 constexpr std::size_t max_tokens = 1 << 14;
-constexpr int product_passes = 3;       // over all of them, as machines are not always equally fast
-constexpr std::size_t alone_every = 6;  // of products, one is also timed while no other rank computes
+constexpr int product_passes = 3;       // passes over all cases, since machine speed varies
+constexpr std::size_t alone_every = 6;  // every sixth multiplication is also timed while other ranks idle
 
-/// How large work is on a kind of device.
+/// Sizes of the timed work on a kind of device.
 struct Scale {
   std::size_t memory_bytes;
   ProductSizes products;
@@ -51,7 +51,7 @@ const Scale gpu_scale{.memory_bytes = std::size_t{2560} << 20,
                       .small = {4, 64},
                       .large = {8192, 4096}};
 
-/// For less than a few seconds, in which the largest products alone would not be done.
+/// Sizes for a time limit of a few seconds, too short for the largest multiplications.
 const Scale quick_scale{.memory_bytes = std::size_t{32} << 20,
                         .products = {{64, 256}, {64, 128}, 1024},
                         .small = {4, 64},
@@ -63,10 +63,10 @@ const Scale& scale_of(const runtime::Device& device, double seconds_left) {
   return seconds_left < quick_seconds ? quick_scale : cpu_scale;
 }
 
-/// Whether what work reads was read or written shortly before, and may be in caches.
+/// Whether the inputs of work were used recently and may be in caches.
 enum class Reuse { some, none };
 
-/// States are used once a step.
+/// Optimizer states are used once per step, so they are never in caches.
 Reuse reuse_of(WorkKind kind) { return kind == WorkKind::optimizer ? Reuse::none : Reuse::some; }
 
 std::size_t index_of(WorkKind kind) { return static_cast<std::size_t>(kind); }
@@ -169,7 +169,7 @@ class ProfileBench {
       return a.costs.front().flops < b.costs.front().flops;
     });
     WorkRate kind = fit_rate(timed.front(), *largest);
-    // A CPU begins at once: what small products take longer is theirs.
+    // A CPU has no launch time: the overhead of small multiplications is part of their rate.
     if (!device_.apart()) kind.launch_seconds = 0;
     double peak = 0;
     for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -195,10 +195,11 @@ class ProfileBench {
           kind_rate(timer, *stream_, {small[i].work, large[i].work, reuse_of(small[i].kind)}, budget);
   }
 
-  /// Whether ranks beside each other take something from each other.
+  /// True if ranks of one machine share resources.
   [[nodiscard]] bool crowds() const { return !device_.apart() && beside_ > 1; }
 
-  /// From what was measured while all ranks computed, and how many times as long that took as alone.
+  /// Rate of a rank on an idle machine and its crowding. `rate`: measured while all ranks compute; `times`: slowdown
+  /// compared with one rank.
   [[nodiscard]] WorkRate alone_rate(WorkRate rate, double times) const {
     if (!crowds()) return rate;
     rate.flops_per_second *= times;
@@ -213,8 +214,8 @@ class ProfileBench {
     Reuse reuse = Reuse::some;
   };
 
-  /// Of three measurements: small work, and large work whose arrays are in caches, and not; of a CPU's ranks also of
-  /// the latter while one computes alone.
+  /// Fits a rate to three measurements: small work, and large work with arrays in caches and not in caches. On CPUs,
+  /// the latter is also measured on one rank while the others idle.
   WorkRate kind_rate(WorkTimer& timer, StreamView stream, const KindWork& work, double budget) {
     const auto seconds_of_large = [&] {
       const double cold = timer.seconds_of(stream, work.large, Caches::cold, budget);
@@ -232,7 +233,7 @@ class ProfileBench {
     return rounded_rate(alone_rate(fit_rate(small, large), crowding));
   }
 
-  /// In the device's memory.
+  /// Input tokens in device memory.
   runtime::Buffer token_numbers() {
     constexpr std::size_t bytes = max_tokens * sizeof(std::int32_t);
     const auto host = device_.allocate(bytes, runtime::MemorySpace::pinned);
@@ -249,7 +250,7 @@ class ProfileBench {
     return tokens;
   }
 
-  /// Between pinned memory and a GPU's, the mean of both directions.
+  /// Copy rate between pinned and GPU memory, mean of both directions.
   WorkRate host_copies() {
     constexpr std::size_t small = 4096, large = std::size_t{64} << 20;
     WorkTimer timer(rank_, device_, large);
@@ -264,7 +265,7 @@ class ProfileBench {
     return kind_rate(timer, *stream_, {copies(small), copies(large)}, small_budget());
   }
 
-  /// Additions on a stream of one thread, and AdamW on all threads that a rank has for it.
+  /// Host rates: additions on one thread, AdamW on all threads of a rank.
   void measure_host(MachineProfile& profile) {
     const auto host = device_.make_host_device(device_.apart() ? runtime::machine_cores() : device_.threads());
     if (!host) return;
@@ -282,7 +283,7 @@ class ProfileBench {
     measure(WorkKind::optimizer, *whole, optimizer_step);
   }
 
-  /// One after the other, each posted by the one before.
+  /// Time per handler: handlers that post their successor.
   double handler_seconds() {
     constexpr int handlers = 20000;
     std::vector<double> rounds;
@@ -312,8 +313,8 @@ class ProfileBench {
   runtime::Device& device_;
   const Scale& scale_;
   std::unique_ptr<runtime::Stream> stream_;
-  bool leads_;      // its node's ranks
-  int beside_ = 0;  // most ranks of a node
+  bool leads_;      // leads the ranks of its node
+  int beside_ = 0;  // largest number of ranks on a node
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Measures what runtime/machine_profile.hpp describes, on the machine and with the devices that the ranks have.
+// Measures a machine profile (runtime/machine_profile.hpp) with the devices of the ranks. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
@@ -14,14 +14,14 @@
 namespace ranvier::apps {
 
 struct ProfileRequest {
-  std::string name;                                ///< empty: what the device calls itself
-  std::vector<std::filesystem::path> directories;  ///< for files, one on each disk; none: files are not measured
+  std::string name;                                ///< name of the profile; empty: the device's name
+  std::vector<std::filesystem::path> directories;  ///< one per disk; empty: files are not measured
   std::optional<runtime::CudaGpu> gpu;             ///< none: ranks compute on CPUs
-  double seconds = 40;  ///< it takes about so long, or one repetition of each measurement
+  double seconds = 40;  ///< approximate duration, at least one repetition of each measurement
 };
 
-/// All ranks call it alike, get the same, and measure at the same time, as they train. `node_of` by rank; between one
-/// rank and itself there are no links. Loop thread only. README.md says how each figure is measured.
+/// Collective; all ranks measure at the same time and return the same. `node_of`: node by rank. A single rank measures
+/// no links. The README explains how each entry is measured.
 [[nodiscard]] runtime::MachineProfile measure_profile(BenchRank& rank, std::span<const int> node_of,
                                                       const ProfileRequest& request);
 

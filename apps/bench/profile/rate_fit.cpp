@@ -18,10 +18,10 @@ runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large) {
   const auto small_pieces = static_cast<double>(small.costs.size());
   const auto large_pieces = static_cast<double>(large.costs.size());
 
-  // seconds = pieces · launch + amount / rate, twice.
+  // Two equations: seconds = pieces · launch + amount / rate.
   const double determinant = large_amount * small_pieces - small_amount * large_pieces;
   double launch = (large_amount * small.seconds - small_amount * large.seconds) / determinant;
-  // Where the large one took next to nothing more, the machine was disturbed.
+  // The clamp handles disturbed measurements, in which the large work took hardly longer.
   launch = determinant > 0 ? std::clamp(launch, 0.0, 0.5 * large.seconds / large_pieces) : 0.0;
   const double rate = large_amount / (large.seconds - large_pieces * launch);
   runtime::WorkRate result{.launch_seconds = launch};

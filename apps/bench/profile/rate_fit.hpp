@@ -1,4 +1,4 @@
-// Rates of a kind of work, from what a small and a large piece of it took. Pure; any thread.
+// Fits the rate of a kind of work to the times of a small and a large case. Pure; any thread.
 #pragma once
 
 #include "runtime/machine_profile.hpp"
@@ -9,20 +9,19 @@
 
 namespace ranvier::apps {
 
-/// Pieces of work of one kind that were timed together.
+/// Launches of one kind of work, timed together.
 struct TimedWork {
   std::vector<runtime::WorkCost> costs;
   double seconds = 0;
 };
 
-/// What a launch takes, from the small one, and flops per second (of work without flops: bytes per second), from what
-/// the large one takes beyond its launches.
+/// Fits the launch time and flops per second (bytes per second for work without flops) to both times.
 [[nodiscard]] runtime::WorkRate fit_rate(const TimedWork& small, const TimedWork& large);
 
-/// To four digits, as many as a measurement has.
+/// Rounds to four digits, the precision of a measurement.
 [[nodiscard]] double rounded(double value);
 
-/// Of some values, at least one.
+/// Median of at least one value.
 [[nodiscard]] double median(std::vector<double> values);
 
 }  // namespace ranvier::apps

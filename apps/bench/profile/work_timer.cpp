@@ -14,8 +14,8 @@ namespace ranvier::apps {
 namespace {
 
 constexpr std::size_t pattern_elements = 1 << 18;
-constexpr double round_seconds = 4e-3;  // many times what it takes to see that work is done
-constexpr double max_in_a_round = 64;   // numbers that work halves each time stay normal
+constexpr double round_seconds = 4e-3;  // far longer than the detection of completed work
+constexpr double max_in_a_round = 64;   // values halved by each repetition must stay normal numbers
 constexpr std::size_t max_rounds = 9;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -73,7 +73,7 @@ double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& wor
   rank_.session().barrier();
   if (waits_) return agree(-1);
   const auto begin = std::chrono::steady_clock::now();
-  round(1);  // kernels are made and loaded
+  round(1);  // creates and loads kernels
   const auto times = static_cast<std::size_t>(std::clamp(std::ceil(round_seconds / round(1)), 1.0, max_in_a_round));
   std::vector<double> rounds;
   while (rounds.empty() || (rounds.size() < max_rounds && seconds_since(begin) < budget_seconds))

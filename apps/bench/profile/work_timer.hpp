@@ -1,5 +1,4 @@
-// Times work on a stream of a device, as all ranks that share a machine do at the same time, or one of them alone. Loop
-// thread only.
+// Times work on a device stream, on all ranks of a machine at the same time or on one rank. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
@@ -15,39 +14,38 @@
 
 namespace ranvier::apps {
 
-/// Work on arrays that lie one behind the other.
+/// Work on consecutive arrays.
 struct ProfiledWork {
-  std::size_t bytes = 0;  ///< of its arrays
+  std::size_t bytes = 0;  ///< total bytes of its arrays
   std::function<void(runtime::StreamView stream, std::byte* arrays)> queue;
 };
 
-/// Which memory repetitions of work meet.
+/// Cache state of the arrays in repetitions.
 enum class Caches {
-  warm,  ///< the same arrays again
-  cold,  ///< others, until those of before have left the caches
+  warm,  ///< same arrays in every repetition
+  cold,  ///< other arrays, enough to displace the previous ones from caches
 };
 
 class WorkTimer {
  public:
-  /// Takes `memory_bytes` of the device's memory, in which the arrays lie. The rank outlives it, and the stream
-  /// measurements.
+  /// Allocates `memory_bytes` of device memory for the arrays. The rank outlives it; streams outlive measurements.
   WorkTimer(BenchRank& rank, runtime::Device& device, std::size_t memory_bytes);
 
-  /// From here on ranks that do not lead wait while the others measure, or all measure again.
+  /// Sets whether only leading ranks measure, while the others wait, or all ranks.
   void set_alone(bool alone, bool leads) { waits_ = alone && !leads; }
 
-  /// Arrays are filled with small numbers of this type from here on: of both signs, or above 0.
+  /// Sets the content of arrays: small numbers of this type, positive or with both signs.
   void fill_with(runtime::StreamView stream, runtime::DType dtype, bool both_signs);
 
-  /// Seconds of one, the median of several rounds on this rank and of what the ranks that measure say; equal on all,
-  /// which call it alike. Takes about `budget_seconds`, or a round of it where that is longer.
+  /// Seconds per repetition: median of several rounds, then median over measuring ranks. Collective; equal on all
+  /// ranks. Takes about `budget_seconds`, at least one round.
   double seconds_of(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
   [[nodiscard]] std::vector<runtime::WorkCost> costs(runtime::StreamView stream, const ProfiledWork& work);
-  /// With its costs.
+  /// seconds_of() together with the stated costs.
   TimedWork timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches, double budget_seconds);
 
  private:
-  /// The median of what all ranks say; of one that says nothing, -1.
+  /// Median over ranks; a rank without a value passes -1.
   double agree(double seconds);
   void fill(runtime::StreamView stream, std::size_t bytes);
 
@@ -55,7 +53,7 @@ class WorkTimer {
   bool apart_;
   bool waits_ = false;
   runtime::Buffer memory_, pattern_;
-  runtime::Buffer numbers_;  ///< floats, of which the pattern is made
+  runtime::Buffer numbers_;  ///< float source of the pattern
 };
 
 }  // namespace ranvier::apps
