@@ -86,7 +86,7 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
     if (each.name == name) return each;
     names.push_back(each.name);
   }
-  fail(ErrorCode::usage, "--{} {}: there is no such algorithm: choose from {}", to_string(collective), name,
+  fail(ErrorCode::usage, "--{}: unknown algorithm: {}; use {}", to_string(collective), name,
        fmt::join(names, ", "));
 }
 

@@ -1,4 +1,4 @@
-// The list of the algorithms, by name, for options and for the choice of the cheapest. Pure; any thread.
+// Table of the algorithms, by name, for options and for choosing the cheapest. Pure; any thread.
 #pragma once
 
 #include "collectives/cost.hpp"
@@ -24,24 +24,24 @@ struct Algorithm {
                           int only = every_rank) const {
     return make(topology, elements, chunks, chunk, only);
   }
-  /// All chunks' plans.
+  /// Plans of all chunks.
   [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
-  /// The part of `rank` in each of them, made without the others': O(P) of time and memory for most algorithms.
+  /// Steps of `rank` in each plan, computed without the others: O(P) time and memory for most algorithms.
   [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
                                                     int rank) const;
 };
 
-/// Those of a collective, the simplest first.
+/// Algorithms of a collective, the simplest first.
 [[nodiscard]] std::span<const Algorithm> algorithms(Collective collective);
 
-/// Throws ErrorCode::usage, with the flag (`--all-gather`) and all names, if there is none of that name.
+/// Throws ErrorCode::usage, with the flag (`--all-gather`) and all names, if the name is unknown.
 [[nodiscard]] const Algorithm& algorithm(Collective collective, std::string_view name);
 
-/// The cheapest for `conditions.chunks` chunks of `elements`; the same on all ranks that have the same links.
+/// Cheapest algorithm for `conditions.chunks` chunks of `elements`; the same on all ranks with the same links.
 [[nodiscard]] const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
                                       const Conditions& conditions);
 
-// What a plan of a collective must do, see plan.hpp.
+// Checks the plan of a collective, see plan.hpp.
 void check(Collective collective, const Plan& plan, int chunks = 1, int chunk = 0);
 
 }  // namespace ranvier::collectives

@@ -65,8 +65,8 @@ class Propagation {
     for (int rank = 0; rank < count_; ++rank) {
       if (ranks_[rank].unmatched == 0) continue;
       for (const auto& [pair, queue] : pairs_) {
-        if (pair.first == rank && !queue.sends.empty()) blame(queue.sends.front(), "waits for ever");
-        if (pair.second == rank && !queue.receives.empty()) blame(queue.receives.front(), "waits for ever");
+        if (pair.first == rank && !queue.sends.empty()) blame(queue.sends.front(), "never completes");
+        if (pair.second == rank && !queue.receives.empty()) blame(queue.receives.front(), "never completes");
       }
     }
   }
@@ -128,7 +128,7 @@ class Propagation {
     std::sort(sorted.begin(), sorted.end());
     std::vector<int> all(count_);
     std::iota(all.begin(), all.end(), 0);
-    expect(sorted == all, "{}: the pieces of its {} ranks are not each of them once", plan_.name, count_);
+    expect(sorted == all, "{}: its {} ranks do not have one piece each", plan_.name, count_);
   }
 
   /// Peers and ranges exist; within a step nothing is written that the step also reads or writes elsewhere.
@@ -139,10 +139,10 @@ class Propagation {
         for (std::size_t i = 0; i < step.size(); ++i) {
           const Posted here{rank, index, &step[i], {}};
           const Range& range = step[i].range;
-          if (step[i].peer < 0 || step[i].peer >= count_) blame(here, "names a rank that does not exist");
-          if (step[i].peer == rank) blame(here, "names the rank itself");
+          if (step[i].peer < 0 || step[i].peer >= count_) blame(here, "has an unknown rank");
+          if (step[i].peer == rank) blame(here, "has the rank itself as peer");
           if (range.count > plan_.elements || range.begin > plan_.elements - range.count) {
-            blame(here, fmt::format("leaves the buffer of {}", plan_.elements));
+            blame(here, fmt::format("is outside the buffer of {}", plan_.elements));
           }
           for (std::size_t j = 0; j < i; ++j) {
             const bool both_read = step[i].action == Action::send && step[j].action == Action::send;
@@ -206,9 +206,10 @@ class Propagation {
     const Range& from = send.operation->range;
     const Range& to = receive.operation->range;
     // Moving values to other elements would be a plan of another kind, and is always a mistake here.
-    if (from != to) blame(receive, fmt::format("meets elements {} sent in step {}", to_string(from), send.step));
+    if (from != to)
+      blame(receive, fmt::format("matches a send of elements {} in step {}", to_string(from), send.step));
     // So that what a step moves between two ranks is the same set of ranges at both ends, and can be one message.
-    if (send.step != receive.step) blame(receive, fmt::format("meets what was sent in step {}", send.step));
+    if (send.step != receive.step) blame(receive, fmt::format("matches a send of step {}", send.step));
     const std::size_t first = cell_at(to.begin);
     for (std::size_t i = 0; i < send.payload.size(); ++i) {
       Contributions& target = ranks_[receive.rank].cells[first + i];

@@ -1,4 +1,4 @@
-// Who makes the communicators of a rank's column, where they are not to run plans over messages. Loop thread only.
+// Creates a column's communicators for backends other than plans over messages (NCCL). Loop thread only.
 #pragma once
 
 #include "collectives/plan_communicator.hpp"
@@ -12,7 +12,7 @@ class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
 
-  /// `number` tells the communicators of a rank apart, the same on all ranks. The source outlives what it makes.
+  /// `number` identifies a communicator of a rank, the same on all ranks. The source must outlive its communicators.
   [[nodiscard]] virtual std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                                    PlanCommunicator::Options options) = 0;
 

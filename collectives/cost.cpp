@@ -63,7 +63,7 @@ Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& 
     for (std::size_t i = 0; i < loads.size(); ++i) {
       const Link& link = *links[i % classes];
       if (loads[i].messages() == 0) continue;
-      expect(link.measured(), "{}: {} links, over which it goes, were not measured", plan.name,
+      expect(link.measured(), "{}: {} links are not measured", plan.name,
              i % classes == 0 ? "intra_node" : "inter_node");
       const bool of_rank = i / classes < acting.size();
       const double time =
@@ -80,7 +80,7 @@ Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& 
 }  // namespace
 
 double seconds(const Plan& plan, const Topology& topology, const Conditions& conditions) {
-  expect(conditions.chunks > 0 && conditions.depth > 0, "{} chunks of {}, {} at a time", conditions.chunks,
+  expect(conditions.chunks > 0 && conditions.depth > 0, "invalid chunks: {} of {}, {} in flight", conditions.chunks,
          plan.name, conditions.depth);
   const Estimate chunk = estimate(plan, topology, conditions);
   const double busiest = chunk.busy.empty() ? 0 : *std::max_element(chunk.busy.begin(), chunk.busy.end());
@@ -88,7 +88,7 @@ double seconds(const Plan& plan, const Topology& topology, const Conditions& con
 }
 
 std::size_t choose(std::span<const Plan> plans, const Topology& topology, const Conditions& conditions) {
-  expect(!plans.empty(), "there is no plan to choose");
+  expect(!plans.empty(), "no plan to choose from");
   std::vector<double> times;
   for (const Plan& plan : plans) times.push_back(seconds(plan, topology, conditions));
   return std::min_element(times.begin(), times.end()) - times.begin();

@@ -172,19 +172,19 @@ struct Executor::State {
 void Executor::State::start(Operands operands, runtime::Handler done) {
   const std::size_t chunks = chunks_of(operands);
   for (const Operand& part : operands.parts) {
-    expect(part.schedules->size() == chunks, "the parts of a collective have {} and {} chunks", chunks,
-           part.schedules->size());
+    expect(part.schedules->size() == chunks,
+           "the parts of a collective have different numbers of chunks: {} and {}", chunks, part.schedules->size());
     expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
-           "a part of a collective has runs of {} elements, {} apart", part.run, part.stride);
+           "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
     for (const RankSchedule& schedule : *part.schedules) {
-      expect(schedule.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks was given {} members",
+      expect(schedule.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks has {} members",
              schedule.ranks, operands.members.size());
     }
   }
   expect(operands.members.at(operands.me) == transport.rank(),
          "member {} of a collective is rank {}, not this rank, {}", operands.me, operands.members[operands.me],
          transport.rank());
-  expect(operands.depth > 0, "a collective needs a chunk in flight, not {}", operands.depth);
+  expect(operands.depth > 0, "a collective needs at least one chunk in flight, not {}", operands.depth);
 
   Running& operation = running.emplace_back();
   operation.state = this;
@@ -255,7 +255,7 @@ void Executor::State::send(Lane& lane) {
     }
   });
   if (!packs) return send_all();
-  loop.after_work(stream, {"collectives", "the packing of what is sent"}, send_all);
+  loop.after_work(stream, {"collectives", "packing data to send"}, send_all);
 }
 
 /// Both ends see the ranges in one order, and so make the same messages in the same order.
@@ -338,7 +338,7 @@ void Executor::State::use(Lane& lane, std::uint32_t index) {
       runtime::copy(stream, lie.data, lie.runs, arrived, {}, size_of(dtype), lie.count);
     }
   }
-  loop.after_work(stream, {"collectives", "an addition of what arrived"}, [this, &lane] { complete_one(lane); });
+  loop.after_work(stream, {"collectives", "adding received data"}, [this, &lane] { complete_one(lane); });
 }
 
 void Executor::State::complete_one(Lane& lane) {

@@ -1,12 +1,11 @@
-// H-Ring (PaRO §3.3): rings across the nodes, and when they are through, rings inside the nodes; for a
-// reduce-scatter the other way round. Only neighbours talk. n nodes (rows) of k ranks, P = n k, E elements, all
-// divisible.
+// H-Ring (PaRO §3.3): rings across the nodes, then rings inside the nodes; a reduce-scatter runs in the opposite
+// order. Only neighbours communicate. n nodes (rows) of k ranks, P = n k, E elements, all divisible.
 //
 //   operation        steps          sent per rank   between nodes   out of a node
 //   all-gather       (n-1) + (k-1)  E (P-1)/P       E (n-1)         E (P-k)/P
 //   reduce-scatter   (k-1) + (n-1)  E (P-1)/P       E (n-1)         E (P-k)/P
 //
-// The sum of the piece of rank (i, o): in each node ranks i+1, i+2, …, i; of these sums, nodes o+1, o+2, …, o.
+// Order of the sum for the piece of rank (i, o): in each node ranks i+1, i+2, …, i; then nodes o+1, o+2, …, o.
 #pragma once
 
 #include "collectives/plan.hpp"

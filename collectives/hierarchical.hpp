@@ -1,15 +1,14 @@
-// MiCS §3.3: an all-gather first across the nodes, one for each place on a node, all at the same time; then inside
-// the nodes. Pieces lie so that what is passed inside a node is contiguous: the stage between, which puts chunks in
-// order, is not needed. Both stages double (recursive.hpp), for few steps. A reduce-scatter is that backwards.
-// n nodes (rows) of k ranks, P = n k, E elements, all divisible.
+// Hierarchical all-gather (MiCS §3.3): first across the nodes, in parallel for each local rank, then inside the
+// nodes. The layout makes data inside a node contiguous, so no reordering is needed. Both phases use doubling
+// (recursive.hpp). A reduce-scatter runs backwards. n nodes (rows) of k ranks, P = n k, E elements, all divisible.
 //
 //   operation        steps                   sent per rank   between nodes   out of a node
 //   all-gather       ⌈log2 n⌉ + ⌈log2 k⌉     E (P-1)/P       E (n-1)         E (P-k)/P
 //   reduce-scatter   ⌈log2 k⌉ + ⌈log2 n⌉     E (P-1)/P       E (n-1)         E (P-k)/P
 //   all-reduce       both                    2 E (P-1)/P     2 E (n-1)       2 E (P-k)/P
 //
-// A sum is made by halving inside each node, then by halving across the nodes (recursive.hpp, with places on a
-// node and then rows instead of pieces).
+// Sums: halving inside each node, then across the nodes (recursive.hpp, with local ranks and then rows instead of
+// pieces).
 #pragma once
 
 #include "collectives/plan.hpp"

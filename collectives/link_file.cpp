@@ -46,14 +46,14 @@ class Reader {
     const json::value document = json::parse({text.data(), text.size()}, error);
     if (error) refuse(fmt::format("is not JSON ({})", error.message()));
     const json::object& object = object_of(document, "is not a JSON object");
-    check_names(object, classes, "class of links", "");
+    check_names(object, classes, "link class", "");
     Links result;
     for (const auto& [name, field] : classes) {
       const json::value* const value = object.if_contains(name);
       if (value == nullptr) continue;
       result.*field = link(object_of(*value, fmt::format("has a class '{}' that is not an object", name)), name);
     }
-    if (object.empty()) refuse("has no class of links");
+    if (object.empty()) refuse("has no link class");
     return result;
   }
 
@@ -69,7 +69,7 @@ class Reader {
       const bool latency = field == &Link::latency_seconds;
       if (error || !std::isfinite(number) || number < 0 || (number == 0 && !latency)) {
         refuse(fmt::format("has a '{}' in '{}' that is not a number {}", name, of_class,
-                           latency ? "from 0 on" : "above 0"));
+                           latency ? "of at least 0" : "above 0"));
       }
       result.*field = number;
     }
@@ -113,7 +113,7 @@ Links read_links(const std::filesystem::path& path) {
     const runtime::MemoryMap file(path);
     text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   } catch (const Error& error) {
-    fail(ErrorCode::usage, "{}: cannot be read: {}", source, error.what());
+    fail(ErrorCode::usage, "{}: cannot read: {}", source, error.what());
   }
   return parse_links(text, source);
 }
@@ -125,8 +125,8 @@ void require_classes(const Links& links, std::span<const int> node_of, std::stri
   const auto require = [&](const char* of_class, const Link& link, const std::string& why) {
     if (link.measured()) return;
     fail(ErrorCode::usage,
-         "{}: lacks the class '{}', and {}: measure with ranvier-bench --write-links on the nodes, started as this "
-         "run is",
+         "{}: link class '{}' is missing, but {}; measure with ranvier-bench --write-links on the same "
+         "nodes",
          source, of_class, why);
   };
   if (shared) require("intra_node", links.intra_node, "ranks of this run share a node");

@@ -24,15 +24,14 @@ MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoo
 void MpiCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                           std::string what, runtime::Handler done) {
   if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
-    fail(ErrorCode::usage, "{}: MPI does not add {}: choose an algorithm of Ranvier's own (ring) or fp32", what,
-         to_string(dtype));
+    fail(ErrorCode::usage, "{}: MPI cannot add {}; use ring or fp32", what, to_string(dtype));
   }
   const int ranks = team_.topology.ranks();
   std::size_t left = 0;
   for (const Operand& part : parts) {
-    expect(part.elements % ranks == 0, "{}: {} elements do not divide by {} ranks", what, part.elements, ranks);
+    expect(part.elements % ranks == 0, "{}: {} elements are not divisible by {} ranks", what, part.elements, ranks);
     expect(part.run == part.stride,
-           "{}: a part in runs of {} elements, {} apart: MPI's collectives take contiguous ones", what, part.run,
+           "{}: a part has runs of {} elements, stride {}; MPI collectives need contiguous parts", what, part.run,
            part.stride);
     if (part.elements > 0) ++left;
   }

@@ -112,7 +112,7 @@ NcclColumn::~NcclColumn() {
 
 std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number,
                                                        PlanCommunicator::Options options) {
-  expect(!connections_->connected(), "a communicator of the {} is asked for after NCCL was connected",
+  expect(!connections_->connected(), "a communicator of the {} was requested after NCCL was connected",
          to_string(team));
   const Ways& ways = options_.ways;
   phases_->add_communicator(number);

@@ -1,11 +1,11 @@
-// The collectives of one rank by NCCL: one NCCL communicator for each kind of team that the rank's column has, and
-// for the rows and columns of a team where hops are hierarchical, all made once.
+// Collectives of one rank on NCCL: one NCCL communicator per kind of team of the rank's column, and for the rows and
+// columns of hierarchical teams, all created once.
 //
 //   NcclColumn column(loop, transport, device, *open_nccl(), options);
-//   auto communicator = column.communicator(TeamKind::column, 0, ...);   // one for each flow of actors
+//   auto communicator = column.communicator(TeamKind::column, 0, ...);   // one per flow of actors
 //   column.connect(done);                                                // then they may run
 //
-// nccl_connections.hpp makes the communicators, nccl_phases.hpp says which operation is next and puts it on the GPU.
+// nccl_connections.hpp creates the communicators; nccl_phases.hpp orders the operations and launches them.
 //
 // An error is thrown on the loop, as one message with rank, device and operation. Loop thread only.
 #pragma once
@@ -27,31 +27,31 @@ class NcclColumn final : public CommunicatorFactory {
   struct Options {
     std::vector<int> ranks;  ///< MPI ranks of the column, by row
     Ways ways = {NcclMode::own, NcclMode::own, NcclMode::own};
-    runtime::Duration timeout = std::chrono::seconds(60);  ///< for peers to connect
+    runtime::Duration timeout = std::chrono::seconds(60);  ///< timeout for peers to connect
   };
 
-  /// All outlive it; `library` is made for the device.
+  /// All arguments must outlive it; `library` belongs to the device.
   NcclColumn(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, NcclLibrary& library,
              Options options);
-  /// As close().
+  /// Like close().
   ~NcclColumn() override;
 
-  /// Before connect().
+  /// Call before connect().
   [[nodiscard]] std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                            PlanCommunicator::Options options) override;
 
-  /// Where all sums follow plans; NCCL chooses by the links of a column.
+  /// Whether all sums follow plans; otherwise NCCL chooses by the links of a column.
   [[nodiscard]] bool sums_alike() const noexcept override;
 
-  /// Makes NCCL's communicators with the other ranks of the column, all of which call this; then calls `done` on
-  /// the loop. Throws on the loop where one of them does not come.
+  /// Creates NCCL's communicators; collective over the column. Then calls `done` on the loop. Throws on the loop if a
+  /// rank is missing.
   void connect(runtime::Handler done);
 
-  /// What this rank waits for, as messages from those ranks would be: a watchdog then asks whether they live.
+  /// Operations that this rank waits for, as pending messages: the watchdog then checks those ranks.
   [[nodiscard]] std::vector<runtime::Transport::Pending> waited_for() const;
 
-  /// Frees NCCL's communicators, orderly where nothing is under way; otherwise ends at once what waits for other
-  /// ranks. Comes before memory is freed that an operation may use. May be called again.
+  /// Frees NCCL's communicators: gracefully if idle, otherwise aborts operations that wait for other ranks. Call
+  /// before freeing memory of operations. May be called again.
   void close() noexcept;
 
  private:

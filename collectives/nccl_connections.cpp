@@ -80,7 +80,7 @@ void NcclConnections::connect_next() {
       const auto self = weak.lock();
       if (!self || self->closed_ || connection.handle != nullptr) return;
       fail(ErrorCode::transport,
-           "rank {} has not said how to reach it by NCCL: rank {} has waited for that for {:g} s, to connect the "
+           "rank {} has not sent its NCCL address: rank {} has waited {:g} s to connect the "
            "{} (--timeout)",
            connection.ranks.front(), self->transport_.rank(), seconds(self->timeout_), to_string(connection.team));
     });
@@ -117,8 +117,8 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
   }
   if (loop_.now() - since > timeout_) {
     fail(ErrorCode::transport,
-         "rank {} on {}: NCCL has tried to connect the {}, {}, for {:g} s: one of them is silent or cannot be "
-         "reached (--timeout); NCCL_DEBUG=INFO says which ways it tries",
+         "rank {} on {}: NCCL did not connect the {}, {}, within {:g} s: one of them is silent or cannot be "
+         "reached (--timeout); NCCL_DEBUG=INFO prints the interfaces it tries",
          transport_.rank(), gpu_.description(), to_string(connection.team), ranks_text(connection),
          seconds(timeout_));
   }
@@ -130,7 +130,7 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
 
 const NcclConnection& NcclConnections::of(TeamKind team, NcclSpan span) const {
   const auto found = connections_.find({team, span});
-  expect(found != connections_.end(), "the {} has no communicator of NCCL's", to_string(team));
+  expect(found != connections_.end(), "the {} has no NCCL communicator", to_string(team));
   return found->second;
 }
 
@@ -170,8 +170,8 @@ void NcclConnections::check(NcclLibrary::Result result, const NcclConnection& co
   const bool about_peers = result == NcclLibrary::remote_error || result == NcclLibrary::system_error;
   const std::string text = fmt::format("{} on {}: NCCL, with {}: {}", doing, gpu_.description(),
                                        ranks_text(connection), library_.describe(result, connection.handle));
-  if (!about_peers) fail(ErrorCode::device, "{}; NCCL_DEBUG=WARN says more", text);
-  fail(ErrorCode::transport, "rank {}: {}; one of them has ended or its network fails, NCCL_DEBUG=WARN says more",
+  if (!about_peers) fail(ErrorCode::device, "{}; NCCL_DEBUG=WARN prints details", text);
+  fail(ErrorCode::transport, "rank {}: {}; a peer exited or its network failed, NCCL_DEBUG=WARN prints details",
        transport_.rank(), text);
 }
 

@@ -1,8 +1,8 @@
-// NCCL's communicators of one rank, made all at once: one for each kind of team that the rank's column has, and for the
-// rows and columns of a team where hops are hierarchical.
+// Creates one rank's NCCL communicators: one per kind of team of the rank's column, and for the rows and columns of
+// hierarchical teams.
 //
-// Each belongs to a lane, which is a stream of the GPU: those whose ranks share a node to one, those that cross nodes
-// to the other. Where NCCL does not order the kernels of several communicators, both lanes are one stream.
+// Each belongs to a lane, a stream of the GPU: one for communicators inside nodes, one for those across nodes. If
+// NCCL does not order the kernels of several communicators, both lanes are one stream.
 //
 // Loop thread only. Errors are thrown on the loop, with rank, device, and the ranks of the communicator.
 #pragma once
@@ -22,11 +22,11 @@
 
 namespace ranvier::collectives {
 
-/// Where what stays inside nodes does not wait for what crosses them.
+/// Separate lanes, so that operations inside nodes do not wait for those across nodes.
 enum class NcclLane : std::size_t { inside, across };
 inline constexpr std::size_t nccl_lanes = 2;
 
-/// One communicator of NCCL's.
+/// An NCCL communicator.
 struct NcclConnection {
   TeamKind team = TeamKind::column;
   NcclSpan span = NcclSpan::team;
@@ -39,37 +39,38 @@ struct NcclConnection {
 
 class NcclConnections final : public std::enable_shared_from_this<NcclConnections> {
  public:
-  /// All outlive it but for its own handlers, which do nothing once it is closed. `timeout`: for peers to connect.
+  /// All arguments must outlive it, except for its own handlers, which do nothing after close(). `timeout`: for peers
+  /// to connect.
   NcclConnections(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                   NcclLibrary& library, runtime::Duration timeout);
 
-  /// Those of a team, before connect(): of the whole, and if `hierarchical` of its rows and columns.
+  /// Adds a team's communicators, before connect(): of the team, and if `hierarchical` of its rows and columns.
   void add(TeamKind team, const PlanCommunicator::Options& options, bool hierarchical);
 
-  /// Makes them with the other ranks, all of which call this; then calls `done` on the loop. Throws
-  /// ErrorCode::transport on the loop where one of them does not come.
+  /// Creates them; collective over the column. Then calls `done` on the loop. Throws ErrorCode::transport on the loop
+  /// if a rank is missing.
   void connect(runtime::Handler done);
   [[nodiscard]] bool connected() const noexcept { return connected_; }
 
   [[nodiscard]] const NcclConnection& of(TeamKind team, NcclSpan span) const;
-  /// Whether there are others than of whole teams.
+  /// Whether any team is hierarchical.
   [[nodiscard]] bool hierarchical() const noexcept;
-  /// Whether both lanes are in use, and streams of their own.
+  /// Whether the lanes are two streams, both in use.
   [[nodiscard]] bool overlap() const noexcept;
-  /// By the stream: inside for all where both lanes are one.
+  /// Lane of a communicator's stream; `inside` if there is only one stream.
   [[nodiscard]] NcclLane lane(const NcclConnection& connection) const noexcept;
   [[nodiscard]] runtime::Stream& stream(NcclLane lane) const;
 
-  /// The first one of which NCCL has something else to say than that all is well or under way; null: none.
+  /// First communicator with an error; null: none.
   [[nodiscard]] std::pair<const NcclConnection*, NcclLibrary::Result> failed() const;
-  /// Throws what NCCL says of a call, unless it went well or goes on. `doing`: for people.
+  /// Throws unless the call succeeded or is in progress. `doing`: description for the user.
   void check(NcclLibrary::Result result, const NcclConnection& connection, const std::string& doing) const;
   [[nodiscard]] std::string ranks_text(const NcclConnection& connection) const;
 
-  /// Frees them: orderly, or whatever is under way on the GPU. May be called again.
+  /// Frees them: gracefully, or aborting running operations. May be called again.
   void close(bool orderly) noexcept;
   [[nodiscard]] bool closed() const noexcept { return closed_; }
-  /// After close(), while handlers may still be held by the transport.
+  /// Call after close(), while the transport may still hold handlers.
   void free_streams() noexcept { streams_.clear(); }
 
  private:
@@ -88,7 +89,7 @@ class NcclConnections final : public std::enable_shared_from_this<NcclConnection
   bool connected_ = false;
   bool closed_ = false;
   std::vector<std::unique_ptr<runtime::Stream>> streams_;  ///< by lane, or one for both
-  std::map<Key, NcclConnection> connections_;              ///< in the order that they are made in
+  std::map<Key, NcclConnection> connections_;              ///< in the order of creation
   std::map<Key, NcclConnection>::iterator next_;
   runtime::Handler when_connected_;
 };

@@ -1,8 +1,8 @@
-// NCCL's calls without NCCL's types: what the rest of the room asks it for. The real one opens the library when it
-// is made, so that a job which runs on no GPU does not load it; tests put ranks of one process in its place.
+// Interface to NCCL without NCCL's types. The real one loads the library when created, so jobs without GPUs do not
+// load it; tests simulate it with ranks of one process.
 //
-// Communicators are non-blocking: connect() and a group's end may leave work to NCCL's own threads, and until
-// status() no longer says in_progress nothing else may be asked of that communicator but abort(). Loop thread only.
+// Communicators are non-blocking: connect() and group_end() may leave work to NCCL's threads. Until status() is no
+// longer in_progress, only abort() may be called for that communicator. Loop thread only.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -22,10 +22,10 @@ namespace ranvier::collectives {
 
 class NcclLibrary {
  public:
-  /// NCCL's own numbers; others are passed on as they are.
+  /// NCCL's numbers; others are passed through.
   enum Result : int { success = 0, cuda_error = 1, system_error = 2, remote_error = 6, in_progress = 7 };
 
-  /// What the members of a communicator find each other by; one of them makes it, all have the same.
+  /// Unique id with which members find each other; one member creates it.
   struct Id {
     std::array<std::byte, 128> bytes{};
   };
@@ -38,28 +38,28 @@ class NcclLibrary {
   [[nodiscard]] virtual int version() const = 0;  ///< 22809 is 2.28.9
   [[nodiscard]] virtual Result make_id(Id& id) = 0;
 
-  /// Whether kernels of several communicators begin on the GPU in the order of the calls, and then may overlap.
+  /// Whether kernels of several communicators start on the GPU in the order of the calls, and may then overlap.
   [[nodiscard]] virtual bool keeps_launch_order() const = 0;
 
-  /// Begins to make a communicator for the GPU of `stream`.
+  /// Starts creating a communicator for the GPU of `stream`.
   [[nodiscard]] virtual Result connect(Handle& handle, const Id& id, int ranks, int rank,
                                        runtime::StreamView stream) = 0;
-  /// How the last call went on, or what has gone wrong since.
+  /// State of the last call, or an error since.
   [[nodiscard]] virtual Result status(Handle handle) = 0;
-  /// Waits for what peers still need, a moment at most, and frees it.
+  /// Waits briefly for data that peers still need, then frees it.
   virtual void close(Handle handle) noexcept = 0;
-  /// Ends what is running on the GPU, whatever the peers do, and frees it.
+  /// Aborts running operations on the GPU and frees it.
   virtual void abort(Handle handle) noexcept = 0;
 
-  /// For people; with what NCCL says of that communicator, which may be null.
+  /// Description for the user, with NCCL's last error of that communicator (may be null).
   [[nodiscard]] virtual std::string describe(Result result, Handle handle) const = 0;
 
-  // Calls between these go as one launch, in the stream's order.
+  // Calls between these are one launch, in the stream's order.
   [[nodiscard]] virtual Result group_start() = 0;
   [[nodiscard]] virtual Result group_end() = 0;
 
-  // `count` is what one rank contributes to a gather and keeps of a scatter. All of them work in place where the
-  // pointers say so.
+  // `count`: elements that one rank contributes to a gather or keeps of a scatter. In place if the pointers overlap
+  // accordingly.
   [[nodiscard]] virtual Result all_gather(const void* from, void* to, std::size_t count, DType dtype, Handle handle,
                                           runtime::StreamView stream) = 0;
   [[nodiscard]] virtual Result reduce_scatter(const void* from, void* to, std::size_t count, DType dtype,
@@ -79,13 +79,12 @@ class NcclLibrary {
 /// "2.28.9"
 [[nodiscard]] std::string nccl_version_text(int version);
 
-// The next two are declared in every build and defined where runtime::with_nccl is true (cuda_build.hpp).
+// Declared in every build, defined if runtime::with_nccl is true (cuda_build.hpp).
 
-/// Opens NCCL. Throws ErrorCode::device where it is not to be had, with what was tried.
+/// Loads NCCL. Throws ErrorCode::device with the attempted names if it is missing.
 [[nodiscard]] std::unique_ptr<NcclLibrary> open_nccl();
 
-/// A number of the GPU behind a `cuda` device, the same for all processes that use it and another one for any
-/// other.
+/// Number of the GPU of a `cuda` device: equal in all processes that use it, unique per GPU.
 [[nodiscard]] std::int64_t gpu_identity(const runtime::Device& device);
 
 }  // namespace ranvier::collectives

@@ -44,7 +44,7 @@ ncclDataType_t type_of(runtime::DType dtype) {
     case runtime::DType::f16:
       return ncclFloat16;
     default:
-      fail(ErrorCode::internal, "NCCL is asked for a collective on {}", to_string(dtype));
+      fail(ErrorCode::internal, "NCCL does not support collectives on {}", to_string(dtype));
   }
 }
 
@@ -59,9 +59,8 @@ class OpenedNccl final : public NcclLibrary {
       void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (found == nullptr) found = dlopen(RANVIER_NCCL, RTLD_NOW | RTLD_LOCAL);
       if (found == nullptr) {
-        fail(ErrorCode::device,
-             "neither {} nor {} can be opened: {}; install NCCL {} or put its folder into LD_LIBRARY_PATH", name,
-             RANVIER_NCCL, dlerror(), NCCL_MAJOR);
+        fail(ErrorCode::device, "cannot open {} or {}: {}; install NCCL {} or add its folder to LD_LIBRARY_PATH",
+             name, RANVIER_NCCL, dlerror(), NCCL_MAJOR);
       }
       return found;
     }();
@@ -70,7 +69,7 @@ class OpenedNccl final : public NcclLibrary {
   template <typename Function>
   static Function find(const char* name) {
     void* const found = dlsym(library(), name);
-    if (found == nullptr) fail(ErrorCode::device, "{} is not in the NCCL that was opened: {}", name, dlerror());
+    if (found == nullptr) fail(ErrorCode::device, "the NCCL library has no {}: {}", name, dlerror());
     return reinterpret_cast<Function>(found);
   }
 

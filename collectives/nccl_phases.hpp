@@ -1,12 +1,11 @@
-// The operations of one rank's column by NCCL, phase by phase: the stages of an operation that share a communicator are
-// a phase, and an event orders it after the one before it, which may be on the other lane. So one operation is inside
-// the nodes while another one is between them (MiCS §3.3, PaRO §3.3).
+// Runs the NCCL operations of one rank's column phase by phase. Steps that share a communicator form a phase; an
+// event orders it after the previous phase, possibly on the other lane. So one operation runs inside the nodes while
+// another runs between them (MiCS §3.3, PaRO §3.3).
 //
-// NCCL's kernels wait on the GPU for those of the other ranks, so ranks that begin two operations in different orders
-// may wait for ever. README.md ("The order of NCCL's calls") says how all ranks get one order, and why it ends.
+// NCCL's kernels wait on the GPU for other ranks, so ranks that start two operations in different orders may
+// deadlock. README.md ("The order of NCCL's calls") explains how all ranks get the same order.
 //
-// Nothing here waits: what NCCL does in threads of its own, and errors that it meets later, is asked for by timers.
-// Loop thread only.
+// Nothing here blocks: timers poll NCCL's threads and late errors. Loop thread only.
 #pragma once
 
 #include "collectives/nccl_connections.hpp"
@@ -26,36 +25,36 @@ namespace ranvier::collectives {
 class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
  public:
   struct Operation {
-    int number = 0;  ///< of its communicator
+    int number = 0;  ///< number of its communicator
     TeamKind team = TeamKind::column;
-    std::string what;              ///< for people
+    std::string what;              ///< description for the user
     std::vector<NcclStep> stages;  ///< at least one
     runtime::DType dtype = runtime::DType::f32;
     runtime::Handler done;
   };
 
-  /// All outlive it but for its own handlers, which do nothing once it is closed. `column`: MPI ranks, by row; the
-  /// first one says which phase comes next.
+  /// All arguments must outlive it, except for its own handlers, which do nothing after close(). `column`: MPI ranks,
+  /// by row; the first one decides the order of phases.
   NcclPhases(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device, NcclLibrary& library,
              std::shared_ptr<NcclConnections> connections, std::vector<int> column);
 
-  /// Before start(): a communicator that operations may be of.
+  /// Call before start(): a communicator that operations may use.
   void add_communicator(int number) { numbers_.insert(number); }
-  /// Once the connections are made.
+  /// Call after the connections exist.
   void start();
 
-  /// Calls `done` on the loop when the operation is over on this rank.
+  /// Calls `done` on the loop when the operation is finished on this rank.
   void submit(Operation operation);
 
   [[nodiscard]] std::vector<Communicator::UnderWay> running(int number) const;
-  /// As NcclColumn::waited_for().
+  /// Like NcclColumn::waited_for().
   [[nodiscard]] std::vector<runtime::Transport::Pending> waited_for() const;
-  /// Whether something is on the GPU.
+  /// Whether an operation is on the GPU.
   [[nodiscard]] bool on_gpu() const noexcept;
 
-  /// No handler does anything from now on.
+  /// Handlers do nothing from now on.
   void close() noexcept { closed_ = true; }
-  /// After close(), before the streams go.
+  /// Call after close(), before the streams are freed.
   void free_events() noexcept;
 
  private:
@@ -63,24 +62,24 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
 
   struct UnderWay : Operation {
     runtime::Duration since{};
-    std::uint32_t place = 0;               ///< among those of its communicator
-    std::vector<std::size_t> phases = {};  ///< the stage behind each of them
-    std::size_t named = 0;                 ///< phases; on the first rank
-    std::size_t begun = 0;                 ///< phases, of which the last one may not be on its stream as a whole
-    std::size_t over = 0;                  ///< phases
+    std::uint32_t place = 0;               ///< index among the operations of its communicator
+    std::vector<std::size_t> phases = {};  ///< end of each phase in the steps
+    std::size_t named = 0;                 ///< announced phases; on the first rank
+    std::size_t begun = 0;                 ///< started phases; the last one may not be completely on its stream
+    std::size_t over = 0;                  ///< finished phases
     std::size_t next_stage = 0;
-    std::unique_ptr<runtime::Event> left = {};  ///< the last phase that is on its stream, where another one follows
+    std::unique_ptr<runtime::Event> left = {};  ///< end of the last phase on its stream, if another phase follows
   };
   using Operations = std::list<UnderWay>;
 
-  /// Which phase comes next, as it travels: the next one of that operation.
+  /// Message that announces the next phase: the next one of that operation.
   struct Word {
-    std::uint32_t number = 0;  ///< of the communicator
-    std::uint32_t place = 0;   ///< of the operation, among those of the communicator
+    std::uint32_t number = 0;  ///< number of the communicator
+    std::uint32_t place = 0;   ///< index of the operation in its communicator
   };
 
   [[nodiscard]] bool leads() const noexcept { return column_.front() == transport_.rank(); }
-  /// Otherwise this rank's own order is everybody's. The same on all ranks.
+  /// Whether phases are announced; otherwise all ranks have the same order anyway. The same on all ranks.
   [[nodiscard]] bool needs_words() const noexcept { return numbers_.size() > 1 || connections_->hierarchical(); }
   [[nodiscard]] const NcclConnection& connection(const UnderWay& operation, std::size_t phase) const;
   [[nodiscard]] Lane lane(const UnderWay& operation, std::size_t phase) const;
@@ -97,7 +96,7 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   void phase_over(Operations::iterator operation);
   void watch();
 
-  /// Calls `function` later unless this is gone or closed by then.
+  /// Calls `function` later, unless this is gone or closed by then.
   template <typename Function>
   void later(runtime::Duration delay, Function function);
 
@@ -114,13 +113,14 @@ class NcclPhases final : public std::enable_shared_from_this<NcclPhases> {
   bool advancing_ = false;
 
   std::vector<std::unique_ptr<runtime::Event>> spare_events_;
-  std::set<int> numbers_;                        ///< of communicators
-  std::map<int, std::uint32_t> places_;          ///< of the next operation, by number
-  Operations operations_;                        ///< that are not over, in the order in which they were submitted
-  std::deque<Word> order_;                       ///< of the phases that come next
-  std::optional<Operations::iterator> issuing_;  ///< its last begun phase is not on the stream as a whole
-  Word word_;                                    ///< what the next message of the first rank is received into
-  /// On the first rank, by lane: phases that were named and are not over.
+  std::set<int> numbers_;                ///< numbers of communicators
+  std::map<int, std::uint32_t> places_;  ///< index of the next operation, by number
+  Operations operations_;                ///< unfinished operations in the order of submission
+  std::deque<Word> order_;               ///< next phases in order
+  std::optional<Operations::iterator>
+      issuing_;  ///< operation whose last started phase is not completely on the stream
+  Word word_;    ///< receive buffer for messages of the first rank
+  /// On the first rank, by lane: announced, unfinished phases.
   std::array<std::deque<const UnderWay*>, nccl_lanes> ahead_;
 };
 

@@ -54,10 +54,10 @@ Room room_of(const NcclPacking& packing, NcclSpan span) {
 }
 
 void check(const Operand& part, int ranks) {
-  expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements do not divide by {} ranks",
+  expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{} elements are not divisible by {} ranks",
          part.elements, ranks);
   expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
-         "a part of a collective has runs of {} elements, {} apart", part.run, part.stride);
+         "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
 }
 
 /// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
@@ -182,14 +182,15 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
                                   runtime::DType dtype) {
   expect(parts.size() == schedules.size(), "{} parts of a collective have scripts of {}", parts.size(),
          schedules.size());
-  expect(depth > 0, "a collective needs a chunk in flight, not {}", depth);
+  expect(depth > 0, "a collective needs at least one chunk in flight, not {}", depth);
   std::vector<NcclStep> stages;
   const std::size_t chunks = chunks_of(schedules), together = static_cast<std::size_t>(depth);
   for (std::size_t first = 0; first < chunks; first += together) {
     const std::size_t end = std::min(chunks, first + together);
     std::size_t steps = 0;
     for (const auto& of_part : schedules) {
-      expect(of_part->size() == chunks, "the parts of a collective have {} and {} chunks", chunks, of_part->size());
+      expect(of_part->size() == chunks, "the parts of a collective have different numbers of chunks: {} and {}",
+             chunks, of_part->size());
       for (std::size_t chunk = first; chunk < end; ++chunk) steps = std::max(steps, (*of_part)[chunk].steps.size());
     }
     for (std::size_t number = 0; number < steps; ++number) {

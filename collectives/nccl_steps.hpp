@@ -1,10 +1,9 @@
-// A collective as calls of NCCL: data that follows from the collective, the topology and where its parts lie. Pure;
-// any thread.
+// A collective as a list of NCCL calls: data computed from the collective, the topology and the location of its
+// parts. Pure; any thread.
 //
-// NCCL's rank of a member is the piece that it owns, so pieces lie in the order of NCCL's ranks and a contiguous
-// part is one call. A part in runs (Communicator::Operand) is packed for it where there is memory to pack to. Where
-// there is none, each run of a piece is sent out by its owner or summed up at it, all of them in one group: as many
-// calls as there are runs.
+// A member's NCCL rank is the piece that it owns, so a contiguous part is one call. A strided part
+// (Communicator::Operand) is packed if there is memory. Otherwise each run of a piece is broadcast or reduced by its
+// owner, all in one group: one call per run.
 #pragma once
 
 #include "collectives/communicator.hpp"
@@ -19,37 +18,37 @@
 
 namespace ranvier::collectives {
 
-/// How NCCL is asked for a collective.
+/// Algorithm that NCCL runs.
 enum class NcclMode {
-  own,           ///< by its own algorithms, which know the links
-  hierarchical,  ///< inside the nodes and across them by communicators of their own (MiCS §3.3)
-  plan,          ///< by sends and receives that follow a plan, with the bits of that plan's sums
+  own,           ///< NCCL's own algorithms, which know the links
+  hierarchical,  ///< separate communicators inside and across the nodes (MiCS §3.3)
+  plan,          ///< sends and receives of a plan, with that plan's order of sums
 };
-/// For an algorithm's name as the flags have it: own for "auto".
+/// Mode for an algorithm's name in the flags: own for "auto".
 [[nodiscard]] NcclMode nccl_mode(std::string_view algorithm) noexcept;
 
 struct NcclCall {
   enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, reduce, send, receive };
   Kind kind = Kind::all_gather;
-  std::byte* from = nullptr;  ///< none of receive
-  std::byte* to = nullptr;    ///< none of send
-  std::size_t count = 0;      ///< elements, as NcclLibrary counts them
-  int peer = 0;               ///< NCCL's rank of the root, or of the other end
+  std::byte* from = nullptr;  ///< unused by receive
+  std::byte* to = nullptr;    ///< unused by send
+  std::size_t count = 0;      ///< elements, as counted by NcclLibrary
+  int peer = 0;               ///< NCCL rank of the root or peer
 
   friend bool operator==(const NcclCall&, const NcclCall&) = default;
 };
 
-/// Which ranks of a team.
+/// Ranks of a team that an operation spans.
 enum class NcclSpan {
   team,
-  row,     ///< those that share this rank's row of the topology: a node, where nodes are alike
-  column,  ///< those at its place in all rows
+  row,     ///< ranks in this rank's row of the topology: a node, if nodes are uniform
+  column,  ///< ranks at its position in all rows
 };
 inline constexpr int nccl_spans = 3;
 
-/// Calls that go as one group, what is packed for them, and what becomes of what came.
+/// NCCL calls of one group, with copies before and copies or sums after it.
 struct NcclStep {
-  /// From array to array, one of which lies in runs or both are flat.
+  /// Copy between arrays, of which at most one is strided.
   struct Move {
     std::byte* to = nullptr;
     runtime::StridedLayout to_runs = {};
@@ -68,42 +67,42 @@ struct NcclStep {
 
   NcclSpan span = NcclSpan::team;
   std::vector<NcclCall> calls = {};
-  std::vector<Move> packs = {};    ///< copied before the calls
-  std::vector<Move> unpacks = {};  ///< copied once they are done
-  std::vector<Move> sums = {};     ///< added then
+  std::vector<Move> packs = {};    ///< copies before the calls
+  std::vector<Move> unpacks = {};  ///< copies after the calls
+  std::vector<Move> sums = {};     ///< additions after the calls
 
   friend bool operator==(const NcclStep&, const NcclStep&) = default;
 };
 
-/// Where a stage may pack what lies in runs: memory for those of a row, and for those of a team or a column, as these
-/// may be under way at a time.
+/// Memory for packing strided data: one buffer for rows, one for teams or columns, because both may be in use at the
+/// same time.
 struct NcclPacking {
   std::byte* row = nullptr;
   std::byte* others = nullptr;
-  std::size_t bytes = 0;  ///< of each; what does not fit is not packed
+  std::size_t bytes = 0;  ///< bytes of each buffer; larger data is not packed
 };
 
-/// By NCCL's own algorithms: one stage, or none where there are no elements. `me` is the rank of the topology.
+/// NCCL's own algorithms: one step, or none without elements. `me`: rank in the topology.
 [[nodiscard]] std::vector<NcclStep> own_stages(Collective collective, const Topology& topology, int me,
                                                std::span<const Communicator::Operand> parts, runtime::DType dtype,
                                                const NcclPacking& packing = {});
 
-/// Across the rows and inside them. As own_stages() where the topology has one row or rows of one.
+/// Across the rows and inside them. Like own_stages() if the topology has one row or rows of one rank.
 [[nodiscard]] std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology& topology, int me,
                                                         std::span<const Communicator::Operand> parts,
                                                         runtime::DType dtype, const NcclPacking& packing = {});
 
-/// The part of this rank in every chunk of a plan, by part.
+/// This rank's scripts for every chunk of a plan, by part.
 using PartSchedules = std::vector<std::shared_ptr<const std::vector<RankSchedule>>>;
 
-/// A plan's steps, `depth` chunks side by side in each group. What is to be added arrives at `staging`, which has
+/// Steps of a plan, with `depth` chunks per group. Data to be added arrives at `staging`, with
 /// Executor::staging_bytes() of these scripts.
 [[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology,
                                                 std::span<const Communicator::Operand> parts,
                                                 const PartSchedules& schedules, int depth, std::byte* staging,
                                                 runtime::DType dtype);
 
-/// The ranks of a span, as ranks of the topology in the order of NCCL's.
+/// Ranks of a span, as ranks of the topology in NCCL's order.
 [[nodiscard]] std::vector<int> nccl_members(const Topology& topology, int me, NcclSpan span);
 
 }  // namespace ranvier::collectives

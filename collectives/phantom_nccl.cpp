@@ -130,7 +130,7 @@ void PhantomNccl::begin(Group& group, int me, Operation operation) {
   } else {
     Operation& known = group.waiting[place];
     expect(known.collective == operation.collective && known.bytes == operation.bytes,
-           "ranks of a communicator begin operation {} as {} of {} bytes and as {} of {}", number,
+           "ranks of a communicator start operation {} differently: {} of {} bytes and {} of {}", number,
            to_string(known.collective), known.bytes, to_string(operation.collective), operation.bytes);
     known.done.push_back(std::move(operation.done.front()));
     known.held.insert(known.held.end(), operation.held.begin(), operation.held.end());

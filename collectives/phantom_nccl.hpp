@@ -1,10 +1,9 @@
-// NCCL in virtual time: the operations of all ranks of a cluster, by formula. An operation begins when all ranks of its
-// team have begun it and the one before it of the same communicator has ended, and takes what rings over all links
-// that the team has take (VirtualNetwork::ring): of S bytes, (P - 1)/P to gather or scatter them among P ranks, twice
-// that to reduce them for all. To that come latencies: one for each link that a ring goes over, or of an all-reduce
-// those of a tree over the nodes, where that is less, as NCCL has both. Hierarchical ones are rings across the nodes
-// and inside them, after one another. Any other algorithm by its name takes what its plan is estimated to take
-// (cost.hpp), and keeps no link from others.
+// NCCL in virtual time, by formula, for all ranks of a cluster. An operation starts when all ranks of its team have
+// started it and its communicator's previous one has ended. It takes as long as rings over all links of the team
+// (VirtualNetwork::ring): (P - 1)/P of S bytes for a gather or scatter among P ranks, twice that for an all-reduce.
+// Added latencies: one per link of a ring, or for an all-reduce a tree over the nodes if that is less. Hierarchical
+// operations are rings across, then inside the nodes. Other algorithms take the estimated time of their plan
+// (cost.hpp) and occupy no link.
 //
 // One per cluster, one thread.
 #pragma once
@@ -28,13 +27,13 @@ class PhantomNccl {
  public:
   using Ways = std::array<NcclMode, 3>;  ///< by Collective
 
-  /// The cluster outlives it. `absent`: ranks that begin nothing, since others do the same at the same time; their
-  /// links are used all the same. Of each team that begins something, one rank at least is there. Empty: none.
+  /// The cluster must outlive it. `absent`: ranks that start nothing because equivalent ranks do so at the same time;
+  /// their links are used anyway. Each team needs at least one present rank. Empty: none.
   PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways, std::vector<bool> absent = {})
       : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 
-  /// For the column of one rank, whose loop that is. What it makes, this outlives.
-  /// `held`: the rank's device, if it computes nothing while the rank is in an operation; null: both overlap.
+  /// Factory for the column of one rank, with that rank's loop; this must outlive its communicators. `held`: the
+  /// rank's device, if operations block computation; null: both overlap.
   [[nodiscard]] std::unique_ptr<CommunicatorFactory> source(runtime::EventLoop& loop,
                                                             runtime::PhantomDevice* held = nullptr);
 
@@ -46,19 +45,19 @@ class PhantomNccl {
     Collective collective = Collective::all_gather;
     std::size_t bytes = 0;
     std::size_t element_bytes = 1;
-    std::vector<runtime::Handler> done;              ///< of the members that have begun it
-    std::vector<runtime::PhantomDevice*> held = {};  ///< theirs
+    std::vector<runtime::Handler> done;              ///< handlers of the members that have started it
+    std::vector<runtime::PhantomDevice*> held = {};  ///< devices of these members
   };
   /// A communicator with all its members.
   struct Group {
     Team team;
-    std::vector<int> ranks;    ///< of the cluster, by member
-    std::size_t expected = 0;  ///< of them, those that are not absent
+    std::vector<int> ranks;    ///< cluster ranks by member
+    std::size_t expected = 0;  ///< number of present members
     PlanChoice choice;
-    std::deque<Operation> waiting;     ///< that not all members have begun
-    std::uint64_t first = 0;           ///< number of the first of those
-    std::vector<std::uint64_t> begun;  ///< operations, by member
-    runtime::Duration ends{};          ///< of the last one that all have begun
+    std::deque<Operation> waiting;     ///< operations that not all members have started
+    std::uint64_t first = 0;           ///< number of the first of them
+    std::vector<std::uint64_t> begun;  ///< started operations, by member
+    runtime::Duration ends{};          ///< end of the last operation that all have started
     std::map<std::tuple<Collective, std::size_t, std::size_t>, runtime::Duration> planned = {};
   };
 

@@ -1,11 +1,9 @@
-// A collective operation as data: what each rank sends, receives and adds, step by step. No MPI, no device,
-// no clock; any thread. check_*() prove a plan, an Executor (executor.hpp) runs it.
+// A collective operation as data: sends, receives and additions of each rank, step by step. No MPI, no device, no
+// clock; any thread. check_*() prove a plan; an Executor (executor.hpp) runs it.
 //
-// Words used throughout: a *buffer* of `elements` is what the operation works on, each rank has one. A
-// *piece* is the part that one rank owns (piece p of P: [p·E/P, (p+1)·E/P), E divisible by P; rank r owns piece
-// r unless the plan says otherwise). A *chunk* slices every piece, so that an operation can go through the links
-// in several plans at a time while each element keeps its owner, and with it the rank that its sum starts from:
-// sums are the same for any chunks.
+// Terms: the operation works on a *buffer* of `elements` per rank. A *piece* is the part that one rank owns (piece p
+// of P: [p·E/P, (p+1)·E/P), E divisible by P; by default rank r owns piece r). A *chunk* slices every piece, so
+// several plans can run at the same time while owners, and so the order of sums, stay the same.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +23,9 @@ struct Range {
 };
 
 enum class Action {
-  send,         ///< the range as it is before this step
+  send,         ///< send the range as it is before this step
   receive,      ///< overwrite the range
-  receive_add,  ///< add what arrives to the range
+  receive_add,  ///< add received data to the range
 };
 
 struct Operation {
@@ -36,30 +34,29 @@ struct Operation {
   Range range;
 };
 
-/// The operations of a step run at the same time; a rank's next step begins when all of them are done.
+/// Operations of a step run at the same time; the next step of a rank starts when all are done.
 using Step = std::vector<Operation>;
 
-/// Where a function that makes plans asks whose steps are wanted: all. Those of one rank take P times less to make, and
-/// the others of that plan have none; only a plan of all can be checked.
+/// Argument of functions that make plans: steps of all ranks. Steps of a single rank take 1/P of the time, but only a
+/// complete plan can be checked.
 inline constexpr int every_rank = -1;
 
 struct Plan {
   std::string name;
   std::size_t elements = 0;
   std::vector<std::vector<Step>> ranks;  ///< [rank][step]
-  std::vector<int> pieces = {};          ///< [rank] the piece that it owns; empty: rank r owns piece r
+  std::vector<int> pieces = {};          ///< [rank] owned piece; empty: rank r owns piece r
 
   [[nodiscard]] int piece(int rank) const { return pieces.empty() ? rank : pieces.at(rank); }
 };
 
-/// Piece `piece` of `pieces`, and chunk `chunk` of `chunks` inside it. `elements` divides by `pieces`.
+/// Range of chunk `chunk` of `chunks` in piece `piece` of `pieces`, which must divide `elements`.
 [[nodiscard]] Range chunk_of_piece(std::size_t elements, int pieces, int piece, int chunks, int chunk);
 
-// What a plan must do, proved by propagation of contributions: each throws ErrorCode::internal that names
-// rank, step and range of the first fault (a contribution missing or counted twice, a read of a range that
-// the same step writes, a send that meets no receive of the same range in the step of the same number, a rank that
-// waits for ever).
-// `chunks` and `chunk` restrict the claim to that slice of every piece; other elements must stay untouched.
+// Prove a plan by propagating contributions. Throw ErrorCode::internal that names rank, step and range of the first
+// fault: a contribution missing or counted twice, a read of a range written in the same step, a send without a
+// matching receive in the same step, or a deadlock. `chunks` and `chunk` restrict the check to that chunk of every
+// piece; other elements must not change.
 void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_all_gather(const Plan& plan, int chunks = 1, int chunk = 0);

@@ -1,9 +1,8 @@
-// What plans are put together from: gathers among some of the ranks, and ways to make a plan of others. For the
-// files of the algorithms only.
+// Building blocks of plans: gathers among some of the ranks, and transformations of plans. For the algorithms' files
+// only.
 //
-// A reduce-scatter is an all-gather that runs backwards: where a rank received a range, it sends its sum of that
-// range; where it sent one, it adds what arrives. As each range reaches each rank once in the gather, each
-// contribution reaches the owner once in its mirror.
+// A reduce-scatter is an all-gather that runs backwards: receives become sends of partial sums, and sends become
+// receives that add. Since each range reaches each rank once in the gather, each contribution reaches the owner once.
 #pragma once
 
 #include "collectives/plan.hpp"
@@ -16,29 +15,29 @@
 
 namespace ranvier::collectives {
 
-/// What one member of a circle starts with, in ascending runs that do not touch.
+/// Initial data of a member of a circle, in ascending runs that do not touch.
 using Block = std::vector<Range>;
 
 /// Ranks that gather among themselves: member m starts with block m, and all end with all blocks. All circles of a
-/// stage have the same number of members and equal blocks, so that their steps stay abreast.
+/// plan have equally many members and equal blocks, so their steps stay aligned.
 struct GatherTeam {
   std::vector<int> members;
   std::vector<Block> blocks;
 };
 
-/// Blocks travel once round, to the next member or, backwards, to the one before. Steps: members - 1. `only` as in
-/// every_rank.
+/// Blocks travel round the ring to the next member, or backwards to the previous one. Steps: members - 1. `only` as
+/// in every_rank.
 void gather_round_ring(Plan& plan, const GatherTeam& team, int only, bool backwards = false);
 
-/// Each member's run of blocks doubles in every step, from the member as far ahead (Bruck; blocks stay where they
-/// belong, so there is nothing to rotate afterwards). Any number of members. Steps: ⌈log2 members⌉.
+/// Each member's run of blocks doubles in every step (Bruck; blocks stay in place, so no rotation follows). Any
+/// number of members. Steps: ⌈log2 members⌉.
 void gather_by_doubling(Plan& plan, const GatherTeam& team, int only);
 
-/// A plan without steps, whose pieces are those of the topology.
+/// A plan without steps, with the pieces of the topology.
 [[nodiscard]] Plan empty_plan(std::string_view name, const Topology& topology, std::size_t elements, int chunks,
                               int chunk);
 
-/// The chunk's part of `count` pieces from `first` on.
+/// Range of the chunk in `count` pieces starting at `first`.
 [[nodiscard]] Block block_of_pieces(const Plan& plan, int first, int count, int chunks, int chunk);
 
 /// All-gather across the rows and then inside them, both by `gather`.
@@ -46,10 +45,10 @@ void gather_by_doubling(Plan& plan, const GatherTeam& team, int only);
                                              int chunks, int chunk, int only,
                                              const std::function<void(Plan&, const GatherTeam&, int only)>& gather);
 
-/// The reduce-scatter that is this all-gather backwards. No step of the gather sends a range twice.
+/// The reduce-scatter that is this all-gather backwards. No step of the gather may send a range twice.
 [[nodiscard]] Plan mirrored(Plan all_gather);
 
-/// Puts the steps of `more` behind those of `plan`.
+/// Appends the steps of `more` to `plan`.
 void append(Plan& plan, const Plan& more);
 
 }  // namespace ranvier::collectives

@@ -46,8 +46,8 @@ struct PlanCommunicator::State {
 std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std::string& what) {
   const std::size_t most = options.indices / (2 * options.staging.size() + 2);
   expect(count <= most,
-         "{}: {} chunks, and {} message tags allow {} with {} operations at a time: use larger chunks", what, count,
-         options.indices, most, options.staging.size());
+         "{}: too many chunks: {}; {} message tags allow {} with {} operations in flight; use larger chunks", what,
+         count, options.indices, most, options.staging.size());
   if (options.indices - used_indices < count) used_indices = 0;
   const std::uint32_t first = options.first_index + used_indices;
   used_indices += static_cast<std::uint32_t>(count);
@@ -116,10 +116,10 @@ PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor,
   expect(given.team.members.size() == ranks && given.ranks.size() == ranks,
          "a team of {} ranks has {} members and {} MPI ranks", ranks, given.team.members.size(),
          given.ranks.size());
-  expect(given.me >= 0 && static_cast<std::size_t>(given.me) < ranks, "there is no member {} of {}", given.me,
+  expect(given.me >= 0 && static_cast<std::size_t>(given.me) < ranks, "member is out of range: {} of {}", given.me,
          ranks);
-  expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no place of staging", ranks);
-  expect(given.choice.depth > 0, "a collective needs a chunk in flight, not {}", given.choice.depth);
+  expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no staging buffer", ranks);
+  expect(given.choice.depth > 0, "a collective needs at least one chunk in flight, not {}", given.choice.depth);
   state_->free_staging.assign(given.staging.rbegin(), given.staging.rend());
 }
 
@@ -150,8 +150,8 @@ std::optional<Executor::Operands> PlanOperands::of(Collective collective,
   const int ranks = options_->team.topology.ranks();
   std::vector<std::size_t> elements;
   for (const Communicator::Operand& part : parts) {
-    expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{}: {} elements do not divide by {} ranks", what,
-           part.elements, ranks);
+    expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{}: {} elements are not divisible by {} ranks",
+           what, part.elements, ranks);
     elements.push_back(part.elements);
   }
   const auto sum = std::accumulate(elements.begin(), elements.end(), std::size_t{0});
@@ -171,7 +171,7 @@ std::optional<Executor::Operands> PlanOperands::of(Collective collective,
     operands.parts.push_back({part.data, schedules, part.run, part.stride});
   }
   const std::size_t bytes = Executor::staging_bytes(operands);
-  expect(bytes <= options_->staging_bytes, "{}: {} of {} elements needs {} bytes of staging, and {} were planned",
+  expect(bytes <= options_->staging_bytes, "{}: {} of {} elements needs {} bytes of staging, but {} were planned",
          what, to_string(collective), sum, bytes, options_->staging_bytes);
   return operands;
 }

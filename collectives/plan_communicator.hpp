@@ -1,7 +1,7 @@
-// A communicator that runs plans. Several of them may share an executor; each has a part of Tag::index of its own.
+// Communicator that runs plans. Several may share an executor; each has its own range of Tag::index.
 //
-// Operations start in the order of the calls, as many at a time as there are places of staging. That cannot
-// deadlock: of the operations that some rank has not finished, every rank has started the first, or can.
+// Operations start in the order of the calls, as many at a time as there are staging buffers. This cannot deadlock:
+// every rank has started, or can start, the first operation that some rank has not finished.
 #pragma once
 
 #include "collectives/communicator.hpp"
@@ -28,19 +28,19 @@ class PlanCommunicator final : public Communicator {
     int me = 0;              ///< index in team.members
     std::vector<int> ranks;  ///< MPI rank of each member
     PlanChoice choice;
-    /// This communicator's part of Tag::index, used in turn. An operation uses one per chunk.
+    /// This communicator's range of Tag::index, used cyclically. An operation uses one per chunk.
     std::uint32_t first_index = 0, indices = 1 << 16;
-    std::vector<std::byte*> staging;  ///< as many operations run at a time; others wait in order
-    std::size_t staging_bytes = 0;    ///< of each of them
+    std::vector<std::byte*> staging;  ///< one buffer per running operation; others wait in order
+    std::size_t staging_bytes = 0;    ///< bytes of each buffer
   };
 
-  /// Bytes of one place of staging that fits any of `shapes`.
+  /// Bytes of one staging buffer for any of `shapes`.
   [[nodiscard]] static std::size_t staging_bytes(const Team& team, int me, const PlanChoice& choice,
                                                  std::span<const OperationShape> shapes);
 
-  /// Loop and executor outlive it.
+  /// Loop and executor must outlive it.
   PlanCommunicator(runtime::EventLoop& loop, Executor& executor, Options options);
-  /// With operations unfinished, only after the loop's last run.
+  /// With unfinished operations, only after the loop's last run.
   ~PlanCommunicator() override;
 
   [[nodiscard]] const Team& team() const noexcept override;
@@ -54,15 +54,14 @@ class PlanCommunicator final : public Communicator {
   std::unique_ptr<State> state_;
 };
 
-/// What a communicator of such options has an executor run, or whoever else carries out the steps of its plans.
-/// Scripts are made once for each size.
+/// Arguments for the executor (or another backend that runs the steps of plans). Scripts are cached by size.
 class PlanOperands {
  public:
-  /// `options` outlive it.
+  /// `options` must outlive it.
   explicit PlanOperands(const PlanCommunicator::Options& options) : options_(&options) {}
 
-  /// Parts with elements, without `index` and `staging`; none where there is nothing to do, which is so on all ranks.
-  /// `what` begins the errors: elements that do not divide by the ranks, more staging than was planned.
+  /// Non-empty parts, without `index` and `staging`; none, on all ranks, if there are no elements. `what` starts the
+  /// errors: elements not divisible by the ranks, more staging than planned.
   [[nodiscard]] std::optional<Executor::Operands> of(Collective collective,
                                                      std::span<const Communicator::Operand> parts,
                                                      runtime::DType dtype, std::string_view what);

@@ -42,7 +42,7 @@ RankSchedule schedule_of(const Plan& plan, int rank) {
         made.messages.push_back({action, peer, {range}});
         continue;
       }
-      expect(same->action == action, "{}: rank {} both keeps and adds what one step brings from rank {}", plan.name,
+      expect(same->action == action, "{}: rank {} both copies and adds data of one step from rank {}", plan.name,
              rank, peer);
       same->ranges.push_back(range);
     }

@@ -1,17 +1,17 @@
-// Recursive doubling and halving for any number of ranks, in the fewest steps and the fewest elements at once: in
-// an all-gather each rank's run of pieces doubles in every step, and reduce-scatter is that backwards; one after
-// the other they are an all-reduce (as Rabenseifner's). P ranks, E elements, all divisible.
+// Recursive doubling and halving for any number of ranks, with the fewest steps and elements. An all-gather doubles
+// each rank's run of pieces per step; a reduce-scatter runs backwards; both together are Rabenseifner's all-reduce. P
+// ranks, E elements, all divisible.
 //
 //   operation        steps         sent per rank
 //   all-gather       ⌈log2 P⌉      E (P-1)/P
 //   reduce-scatter   ⌈log2 P⌉      E (P-1)/P
 //   all-reduce       2 ⌈log2 P⌉    2 E (P-1)/P
 //
-// Ranks are counted by their pieces, so that neighbours are on different nodes: little crosses the nodes in the
-// first steps of a gather, and where all sizes are powers of two, much moves only inside them.
+// Ranks are numbered by their pieces, so neighbours are on different nodes: a gather moves little across nodes in its
+// first steps, and with powers of two most data moves inside nodes.
 //
-// The sum of piece p: with x the distance of a rank behind the owner (x = p - its piece, modulo P; the owner has
-// x = 0), for d = the largest power of two below P, …, 4, 2, 1, what x + d holds is added to what x < d holds.
+// Order of the sum for piece p: let x be the distance of a rank behind the owner (p - its piece, modulo P). For d =
+// the largest power of two below P, …, 4, 2, 1, the value of x + d is added to that of x < d.
 #pragma once
 
 #include "collectives/plan.hpp"

@@ -1,4 +1,4 @@
-// Rings: each rank sends to the next one and receives from the one before. P ranks, E elements, all divisible; n
+// Rings: each rank sends to the next one and receives from the previous one. P ranks, E elements, all divisible; n
 // nodes in one row each.
 //
 //   operation        steps     sent per rank   between nodes   out of a node
@@ -6,7 +6,7 @@
 //   all-gather       P - 1     E (P-1)/P       n E (P-1)/P     E (P-1)/P
 //   all-reduce       2 (P-1)   2 E (P-1)/P     twice that      2 E (P-1)/P
 //
-// The sum of the piece of rank r starts at rank r+1 and ends at r. One rank or no elements: no steps.
+// Order of the sum for rank r's piece: from rank r+1 to r. One rank or no elements: no steps.
 #pragma once
 
 #include "collectives/plan.hpp"

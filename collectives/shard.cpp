@@ -49,8 +49,9 @@ Sharding parse_sharding(std::string_view text, std::string_view flag) {
     if (parameters && gradients && optimizer) return {*parameters, *gradients, *optimizer};
   }
   fail(ErrorCode::usage,
-       "{} {}: take {}, or three letters of N (whole), I (in a group), G (global) for parameters, gradients and "
-       "optimizer states, as IGG",
+       "{} is invalid: {}; use {}, or three letters of N (not sharded), I (in a group), G (global) for parameters, "
+       "gradients and "
+       "optimizer states, such as IGG",
        flag, text, fmt::join(known, ", "));
 }
 

@@ -1,13 +1,13 @@
-// Which part of a unit a rank holds, and the collectives that take it from one part to another (PaRO §3.2, MiCS §3.2,
-// ZeRO-Infinity §6.1). One mechanism for all: a *scope* for each of parameters, gradients and optimizer states says
-// how far the ranks of a column share it out; everything that is sent follows from the three. Pure data; any thread.
+// Shards of a unit, and the collectives between scopes (PaRO §3.2, MiCS §3.2, ZeRO-Infinity §6.1). A *scope* each for
+// parameters, gradients and optimizer states defines how far the ranks of a column shard them; all communication
+// follows. Pure data; any thread.
 //
-//   none    N   every rank holds the whole unit
-//   group   I   the ranks of a group hold a piece each, every group has all of them
-//   global  G   the ranks of the column hold a piece each
+//   none    N   every rank holds the complete unit
+//   group   I   the ranks of a group hold one shard each; every group has all of them
+//   global  G   the ranks of the column hold one shard each
 //
-// A global piece lies inside its rank's group piece (topology.hpp), so each operation works on contiguous ranges, and
-// N ⊃ I ⊃ G: of two scopes the later one is the *finer* one.
+// A global shard is stored inside its rank's group shard (topology.hpp), so each operation works on contiguous
+// ranges, and N ⊃ I ⊃ G: the later one of two scopes is the *finer* one.
 #pragma once
 
 #include "collectives/algorithms.hpp"
@@ -28,13 +28,13 @@ struct Sharding {
   Scope parameters = Scope::none;
   Scope gradients = Scope::none;
   Scope optimizer = Scope::none;
-  /// ZeRO++: what a forward pass gathers from the whole column is kept in the group for the backward pass.
+  /// ZeRO++: parameters gathered from the column in a forward pass are kept in the group for the backward pass.
   bool secondary_parameters = false;
 
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
-/// A name that people know and what it stands for.
+/// A well-known name for a sharding.
 struct NamedSharding {
   std::string_view name;
   Sharding sharding;
@@ -42,19 +42,19 @@ struct NamedSharding {
 /// "ddp", "zero1", "zero2", "zero3", "mics", "paro-igg", "paro-iig", "paro-nig", "zero++".
 [[nodiscard]] std::span<const NamedSharding> named_shardings();
 
-/// A name, or three letters of N, I, G for parameters, gradients, optimizer states ("IGG", "igg"). Throws
-/// ErrorCode::usage that names the flag, the text and what it takes.
+/// Parses a name, or three letters of N, I, G for parameters, gradients, optimizer states ("IGG", "igg"). Throws
+/// ErrorCode::usage that names the flag, the text and the valid values.
 [[nodiscard]] Sharding parse_sharding(std::string_view text, std::string_view flag = "--shard");
-/// The name where there is one, otherwise the letters.
+/// Name of the sharding if it has one, otherwise the letters.
 [[nodiscard]] std::string to_string(const Sharding& sharding);
 
-/// The ranks of an operation.
+/// Ranks of an operation.
 enum class TeamKind { column, group, replicas };
 inline constexpr int team_kinds = 3;
 [[nodiscard]] const char* to_string(TeamKind team) noexcept;
 
-/// One collective on the range that a rank has at scope `whole`, which it holds a piece of at scope `piece`; an
-/// all-reduce leaves it at the scope where it is.
+/// A collective on a rank's range at scope `whole`, of which it holds a shard at scope `piece`; an all-reduce does
+/// not change the scope.
 struct Hop {
   Collective collective = Collective::all_gather;
   TeamKind team = TeamKind::column;
@@ -64,22 +64,23 @@ struct Hop {
   friend bool operator==(const Hop&, const Hop&) = default;
 };
 
-/// Everything that a sharding sends, in the order in which it happens to a unit. Operations of one rank are left out.
+/// All communication of a sharding, in the order in which it happens to a unit. Without operations of a single rank.
 struct ShardFlow {
-  std::vector<Hop> gather_forward;     ///< parameters, before each use in a forward pass
-  std::vector<Hop> gather_backward;    ///< and in a backward pass, recomputed forward passes included
+  std::vector<Hop> gather_forward;  ///< parameters, before each access in a forward pass
+  std::vector<Hop>
+      gather_backward;  ///< parameters, before each access in a backward pass, recomputed forward passes included
   std::vector<Hop> reduce_microbatch;  ///< gradients, after each microbatch (gradients at scope I or G)
   std::vector<Hop> reduce_batch;       ///< gradients, at the accumulation boundary (MiCS §3.4, PaRO §3.4)
-  std::vector<Hop> gather_gradient;    ///< reduced gradients, where optimizer states are shared out less than they
+  std::vector<Hop> gather_gradient;    ///< reduced gradients, if optimizer states are sharded less than gradients
   std::vector<Hop> refresh;            ///< parameters, after the optimizer's step
-  Scope reduced = Scope::none;         ///< where gradients are complete before the step: the finer of G and OS
+  Scope reduced = Scope::none;         ///< scope of the reduced gradients before the step: the finer of G and OS
 };
 
-/// The parts of one rank of a column, and its teams.
+/// Shards of one rank of a column, and its teams.
 class ShardLayout {
  public:
-  /// `node_of[r]` is the node of rank r of the column, `rank` this one. Throws ErrorCode::usage unless the column
-  /// divides by `group_size`.
+  /// `node_of[r]`: node of rank r of the column; `rank`: this one. Throws ErrorCode::usage unless `group_size`
+  /// divides the column.
   ShardLayout(std::span<const int> node_of, int group_size, int rank);
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(teams_[0].members.size()); }
@@ -89,12 +90,12 @@ class ShardLayout {
 
   [[nodiscard]] const Team& team(TeamKind kind) const { return teams_[static_cast<std::size_t>(kind)]; }
 
-  /// Into how many pieces a scope cuts a unit, and which of them is that of `rank` of the column.
+  /// Number of shards of a unit at a scope, and the shard of `rank` of the column.
   [[nodiscard]] int pieces(Scope scope) const noexcept;
   [[nodiscard]] int piece(Scope scope, int rank) const;
   [[nodiscard]] int piece(Scope scope) const { return piece(scope, rank_); }
 
-  /// This rank's part of a unit of `elements`, which divide by the ranks of the column.
+  /// This rank's range of a unit of `elements`, divisible by the ranks of the column.
   [[nodiscard]] Range range(Scope scope, std::size_t elements) const { return range(scope, elements, rank_); }
   [[nodiscard]] Range range(Scope scope, std::size_t elements, int rank) const;
 
@@ -107,12 +108,11 @@ class ShardLayout {
   int rank_;
   std::vector<Team> teams_;        // by TeamKind
   std::vector<int> column_piece_;  // by rank of the column
-  std::vector<int> group_piece_;   // likewise
+  std::vector<int> group_piece_;   // by rank of the column
 };
 
-/// The node of every row of a grid's columns such that all columns are laid out alike: rows count as neighbours only
-/// if they share a node in each column (a unit tied across stages is shared out alike on both). `node_of[rank]`, ranks
-/// column by column.
+/// Node of each row of a grid's columns, the same for all columns: rows are neighbours only if they share a node in
+/// each column, so a unit tied across stages is sharded identically on both. `node_of[rank]`: ranks column by column.
 [[nodiscard]] std::vector<int> common_rows(std::span<const int> node_of, int stages, int rows);
 
 }  // namespace ranvier::collectives

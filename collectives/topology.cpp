@@ -32,7 +32,7 @@ Topology Topology::regular(int inner, int outer) {
 
 int Team::index_of(int rank) const {
   const auto found = std::find(members.begin(), members.end(), rank);
-  expect(found != members.end(), "rank {} of the column takes no part in this operation", rank);
+  expect(found != members.end(), "rank {} of the column is not part of this operation", rank);
   return static_cast<int>(found - members.begin());
 }
 
@@ -47,10 +47,9 @@ int common_node_size(std::span<const int> node_of) {
 Groups::Groups(std::span<const int> node_of, int size)
     : size_(size), node_of_(node_of.begin(), node_of.end()), by_node_(sorted_by_node(node_of)) {
   const auto ranks = static_cast<int>(node_of.size());
-  expect(ranks > 0, "a column has a rank at least");
+  expect(ranks > 0, "a column has no rank");
   if (size <= 0 || ranks % size != 0) {
-    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column: choose a divisor of it", size,
-         ranks);
+    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column; use a divisor", size, ranks);
   }
   const int row = common_node_size(node_of);
   if (row % size == 0) {
@@ -98,7 +97,7 @@ int Groups::rank(const Coordinates& place) const {
 
 Groups::Coordinates Groups::coordinates(int rank) const {
   const auto found = std::find(by_node_.begin(), by_node_.end(), rank);
-  expect(found != by_node_.end(), "there is no rank {} in a column of {}", rank, by_node_.size());
+  expect(found != by_node_.end(), "rank is out of range: {} in a column of {}", rank, by_node_.size());
   const auto index = static_cast<int>(found - by_node_.begin());
   return {.local = index % locals_,
           .node = index / (locals_ * slots_) % nodes_,

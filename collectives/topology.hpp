@@ -1,10 +1,9 @@
-// Where the ranks of an operation stand, and which piece of the buffer each of them owns. Pure data; any thread.
+// Arrangement of the ranks of an operation, and the piece of the buffer that each owns. Pure data; any thread.
 //
-// The ranks of a plan stand in `outer` rows of `inner` ranks, a row after the other. Ranks of a row share a node
-// wherever nodes are alike. The piece of the rank at (i, o) is i · outer + o: inner index first. So what one rank
-// of each row owns together is contiguous, and an all-gather can go across the nodes and then inside them (MiCS
-// §3.3) without putting anything in order. A column of ranks that is cut into groups is such a grid, as is each
-// group, as are the ranks with one place in all groups; and their pieces nest:
+// Ranks form `outer` rows of `inner` ranks, row by row. Ranks of a row share a node if nodes are uniform. Rank (i, o)
+// owns piece i · outer + o (inner index first). So the ranks at one position of all rows own a contiguous range, and
+// an all-gather can run across the nodes and then inside them without reordering (MiCS §3.3). A column cut into
+// groups, each group, and the ranks at one position of all groups are such grids; their pieces nest:
 //
 //   place in the unit = (local rank, node within the group, group), most significant first
 //   piece in the column = piece in the group · groups + piece among the replicas
@@ -16,9 +15,9 @@
 namespace ranvier::collectives {
 
 struct Topology {
-  int inner = 1;             ///< ranks of a row
-  int outer = 1;             ///< rows
-  std::vector<int> node_of;  ///< [rank] a number for the node that it is on, equal for equal nodes
+  int inner = 1;             ///< ranks per row
+  int outer = 1;             ///< number of rows
+  std::vector<int> node_of;  ///< [rank] node number
 
   /// `outer` nodes of `inner` ranks each.
   [[nodiscard]] static Topology regular(int inner, int outer);
@@ -30,23 +29,23 @@ struct Topology {
   [[nodiscard]] bool same_node(int rank, int other) const { return node_of.at(rank) == node_of.at(other); }
 };
 
-/// The ranks of one operation.
+/// Ranks of one operation.
 struct Team {
   Topology topology;
-  std::vector<int> members;  ///< [rank of the topology] the rank in the column
+  std::vector<int> members;  ///< [rank of the topology] rank in the column
 
-  /// The index of `rank` of the column in `members`.
+  /// Index of `rank` of the column in `members`.
   [[nodiscard]] int index_of(int rank) const;
 };
 
-/// The most ranks that every node has a multiple of: ranks per node where nodes are alike. `node_of` by rank.
+/// Largest number of ranks that divides every node's number of ranks: ranks per node if nodes are uniform.
 [[nodiscard]] int common_node_size(std::span<const int> node_of);
 
-/// A column cut into groups of `size` ranks, neighbours by node; partition groups in MiCS §3.2, groups in PaRO
-/// §3.2. Where nodes or groups are uneven, a row has the most ranks that fit all of them, one if need be.
+/// A column cut into groups of `size` ranks, neighbours by node: partition groups in MiCS §3.2, groups in PaRO §3.2.
+/// If nodes or groups are uneven, a row has the largest number of ranks that fits all of them.
 class Groups {
  public:
-  /// `node_of[r]` is the node of rank r of the column. Throws ErrorCode::usage unless the column divides by `size`.
+  /// `node_of[r]`: node of rank r of the column. Throws ErrorCode::usage unless `size` divides the column.
   Groups(std::span<const int> node_of, int size);
 
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -55,16 +54,16 @@ class Groups {
   [[nodiscard]] Team column() const { return column_; }
   /// The group of `rank`.
   [[nodiscard]] Team group_of(int rank) const;
-  /// The ranks that have the place of `rank` in the other groups, and `rank`: a replication group.
+  /// `rank` and the ranks at its position in the other groups: a replication group.
   [[nodiscard]] Team replicas_of(int rank) const;
 
  private:
-  /// Least significant last: the place of a rank in the unit.
+  /// Position of a rank in the unit, most significant first.
   struct Coordinates {
-    int local = 0;  ///< among the ranks of the group that share its row
+    int local = 0;  ///< among the ranks of the group in its row
     int node = 0;   ///< row within the group
     int slot = 0;   ///< group among those that share its row
-    int span = 0;   ///< the rows of a group, or of several that share a row
+    int span = 0;   ///< rows of a group, or of several groups that share a row
   };
 
   [[nodiscard]] int rank(const Coordinates& place) const;
@@ -77,7 +76,7 @@ class Groups {
   int slots_ = 1;
   int spans_ = 1;
   std::vector<int> node_of_;
-  std::vector<int> by_node_;  ///< ranks, sorted so that those of a node are neighbours
+  std::vector<int> by_node_;  ///< ranks, sorted by node
   Team column_;
 };
 

@@ -17,8 +17,8 @@ std::vector<UnitSpec> Architecture::units() const {
       if (is_new) {
         units.push_back(unit);
       } else {
-        expect(units[known->second] == unit, "layer {} declares unit {} unlike an earlier layer", layer->name(),
-               unit.name);
+        expect(units[known->second] == unit, "layer {} declares unit {} differently from an earlier layer",
+               layer->name(), unit.name);
       }
     }
   }
@@ -76,7 +76,7 @@ double Architecture::flops_per_sample(std::size_t layer) const {
 std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {
   const std::size_t layers = costs.size();
   if (stages < 1 || static_cast<std::size_t>(stages) > layers) {
-    fail(ErrorCode::usage, "{} layers cannot be cut into {} stages: each stage needs a layer of its own", layers,
+    fail(ErrorCode::usage, "{} layers cannot be split into {} stages; use at most one stage per layer", layers,
          stages);
   }
 

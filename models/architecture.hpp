@@ -1,4 +1,4 @@
-// A model as a list of layers, each with its cost. Plain data plus the layers' own code; knows no ranks.
+// A model as a list of layers with their costs: plain data plus the layers' code, independent of ranks.
 #pragma once
 
 #include "models/layer.hpp"
@@ -12,35 +12,33 @@ namespace ranvier::models {
 struct Architecture {
   std::string name;
   int positions = 1;    ///< T
-  Precision precision;  ///< that all layers were made for
-  int targets = 0;      ///< of a sample at most, which the last layer has room for; 0: every position may have one
+  Precision precision;  ///< precision of all layers
+  int targets = 0;      ///< maximum targets per sample in the last layer; 0: every position may have one
   std::vector<std::unique_ptr<Layer>> layers;
 
-  /// All units, each once, in the order of the layers that first declare them.
+  /// All units, each once, in the order of the first layers that declare them.
   [[nodiscard]] std::vector<UnitSpec> units() const;
   /// Elements of all parameters, without gaps and padding.
   [[nodiscard]] std::size_t parameters() const;
-  /// Those of trained units.
+  /// Elements of the parameters of trained units.
   [[nodiscard]] std::size_t trained_parameters() const;
-  /// Where backward passes end: the first layer with trained parameters, as many as there are layers if none has. 0
-  /// where nothing is frozen.
+  /// Layer at which backward passes end: the first one with trained parameters; the number of layers if there is
+  /// none; 0 if nothing is frozen.
   [[nodiscard]] std::size_t first_trained_layer() const;
   [[nodiscard]] double flops_per_sample() const;
-  /// Those of a layer that training comes to. A third of a layer's are its forward pass, a third its input gradients
-  /// and a third its weight gradients: of those the trained share is computed, and of what is before the first
-  /// trained layer the forward pass alone.
+  /// FLOP of a layer in training. A third each is for forward pass, input gradients and weight gradients. Only the
+  /// trained fraction of weight gradients counts; layers before the first trained one have only the forward pass.
   [[nodiscard]] double flops_per_sample(std::size_t layer) const;
 };
 
-/// A contiguous slice of an architecture's layers.
+/// A contiguous range of an architecture's layers.
 struct LayerRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// Cuts layers of these costs into `stages` non-empty slices such that the most expensive one is as cheap as
-/// possible, and among those cuts the earliest stages are the fullest. Throws ErrorCode::usage if there are
-/// fewer layers than stages.
+/// Splits layers into `stages` non-empty ranges with the smallest possible maximum cost; of equal splits, the
+/// earliest stages are the fullest. Throws ErrorCode::usage for fewer layers than stages.
 [[nodiscard]] std::vector<LayerRange> balance(const std::vector<double>& costs, int stages);
 
 }  // namespace ranvier::models

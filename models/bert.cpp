@@ -90,10 +90,9 @@ BertTokenTable::BertTokenTable(const BertOptions& options)
 
 Architecture make_bert(const BertOptions& options, const Tuning& tuning) {
   expect_sizes(options);
-  expect(options.targets == 0 || !options.classifies(), "{} targets of a sample that has one class",
-         options.targets);
-  expect(options.targets >= 0 && options.targets <= options.sequence_length, "{} targets of {} positions",
-         options.targets, options.sequence_length);
+  expect(options.targets == 0 || !options.classifies(), "a classified sample has no targets: {}", options.targets);
+  expect(options.targets >= 0 && options.targets <= options.sequence_length,
+         "more targets than positions: {} of {}", options.targets, options.sequence_length);
   Architecture model;
   model.name =
       fmt::format("{} {} × {}, {} heads", bert_family(options), options.layers, options.hidden, options.heads);

@@ -1,7 +1,6 @@
-// BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019) for masked language modelling, or to tell which class a text
-// is of: learned positions, post-LayerNorm, attention that sees all of a sample, GELU (erf form), biases everywhere,
-// and a head (product, GELU, norm) whose last product is with the words' table, or one (product, tanh, product) of
-// each sample's first position.
+// BERT (Devlin et al. 2018) and RoBERTa (Liu et al. 2019) for masked language modelling or text classification:
+// learned positions, post-LayerNorm, bidirectional attention, GELU (erf form), biases everywhere. The head is matrix,
+// GELU, norm and the tied word table, or for classes matrix, tanh and matrix of each sample's first position.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -18,34 +17,34 @@ struct BertOptions {
   int layers = 12;
   int hidden = 768;           ///< C
   int heads = 12;             ///< H
-  int inner = 3072;           ///< F, of the MLP
+  int inner = 3072;           ///< F, inner width of the MLP
   int vocab_size = 30522;     ///< V; stored rows are a multiple of 64, the extra ones are never predicted
   int sequence_length = 512;  ///< T
-  int positions = 0;          ///< with parameters; those after the first T keep their values. 0: T
-  int types = 2;              ///< of tokens: rows of a table whose first one is used
-  bool roberta = false;       ///< names, and where positions begin
-  int padding_token = 0;      ///< RoBERTa's positions begin with row padding_token + 1 of their table
+  int positions = 0;          ///< positions with parameters; those after the first T stay unchanged. 0: T
+  int types = 2;              ///< token types: rows of a table; only the first is used
+  bool roberta = false;       ///< RoBERTa's names and first position
+  int padding_token = 0;      ///< RoBERTa's first position is row padding_token + 1 of the table
   float norm_epsilon = 1e-12f;
   float initializer_range = 0.02f;  ///< standard deviation of initial matrices
-  float dropout = 0;                ///< of embeddings, attention weights and residual branches
-  int tile = 1;                     ///< as GptOptions::tile, and divides inner as well
-  int classes = 0;                  ///< that texts are of; 0: it fills masks
-  int targets = 0;                  ///< of a sample at most: logits are computed of so many positions; 0: of all
+  float dropout = 0;                ///< dropout rate of embeddings, attention weights and residual branches
+  int tile = 1;                     ///< like GptOptions::tile; also divides inner
+  int classes = 0;                  ///< number of classes; 0: masked language modelling
+  int targets = 0;                  ///< maximum targets per sample, for which logits are computed; 0: all positions
   Precision precision;
   AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
   bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
 
   [[nodiscard]] bool classifies() const noexcept { return classes > 0; }
   [[nodiscard]] int first_position() const noexcept { return roberta ? padding_token + 1 : 0; }
-  /// Rows of their table.
+  /// Rows of the position table.
   [[nodiscard]] int position_rows() const noexcept {
     return first_position() + (positions > 0 ? positions : sequence_length);
   }
 };
 
-/// Families with sizes of one's own ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large",
-/// and Table 1 of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (whose heads are 64 here: its 40 do not divide
-/// its channels), "roberta-20b".
+/// Families with the user's sizes ("bert", "roberta"), "bert-base", "bert-large", "roberta-base", "roberta-large",
+/// and Table 1 of MiCS: "bert-10b", "bert-15b", "bert-20b", "bert-50b" (with 64 heads, because MiCS' 40 do not divide
+/// the channels), "roberta-20b".
 struct NamedBert {
   std::string_view name;
   bool is_preset;
@@ -53,22 +52,22 @@ struct NamedBert {
 };
 [[nodiscard]] const std::vector<NamedBert>& named_berts();
 
-/// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for sizes that make no model (bert_sizes.hpp).
+/// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for invalid sizes (bert_sizes.hpp).
 ///
-/// Samples are all of token type 0. Targets are no_target but where a token is to be found (text/masked_source.hpp):
-/// the head computes those positions alone, where it is told how many a sample has at most. With classes a target is
-/// a sample's (text/labelled_source.hpp).
+/// All tokens have type 0. Targets are no_target except for masked tokens (text/masked_source.hpp); if the maximum
+/// number of targets is set, the head computes only those. For classification there is one target per sample
+/// (text/labelled_source.hpp).
 ///
-/// Parameter names and layouts are those of the Hugging Face checkpoints; linear weights are [out, in]. Units of
-/// BERT: "bert.embeddings.word_embeddings" (shared by embedding and head), "bert.embeddings", "bert.encoder.layer.0"
-/// …, "cls.predictions"; of RoBERTa "roberta.…" and "lm_head". With classes the head's unit is "classifier" of
-/// either, with BERT's pooler.
+/// Parameter names and layouts are Hugging Face's; linear weights are [out, in]. BERT's units:
+/// "bert.embeddings.word_embeddings" (shared by embedding and head), "bert.embeddings", "bert.encoder.layer.0" …,
+/// "cls.predictions"; RoBERTa's: "roberta.…" and "lm_head". With classes the head's unit is "classifier", with BERT's
+/// pooler.
 ///
-/// With tiles (as of GPT-2, gpt.hpp) the blocks' matrices are in units of their own: "bert.encoder.layer.0" (norms
-/// and biases), "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices, one after another),
-/// "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first
-/// matrix, and the columns of the second that go with them), "bert.embeddings.word_embeddings.0" … (rows). What
-/// embedding and head have beside the words' table stays whole.
+/// With tiles (see gpt.hpp) the blocks' matrices are in separate units: "bert.encoder.layer.0" (norms and biases),
+/// "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices in order),
+/// "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first matrix,
+/// matching columns of the second), "bert.embeddings.word_embeddings.0" … (rows). Other parameters of embedding and
+/// head are not split.
 [[nodiscard]] Architecture make_bert(const BertOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -53,8 +53,8 @@ class BertEmbedding final : public Layer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte* const sum = call.saved + at.sum;
-    expect(static_cast<std::size_t>(call.shape.positions) <= usable_positions(), "{} positions, but {} has {}",
-           call.shape.positions, units_.back().name, usable_positions());
+    expect(static_cast<std::size_t>(call.shape.positions) <= usable_positions(),
+           "too many positions: {}, but {} has {}", call.shape.positions, units_.back().name, usable_positions());
     const EmbeddingShape shape = embedding_shape(call.shape);
     const auto* const tokens = reinterpret_cast<const std::int32_t*>(input);
     if (table_.tiles() == 1) {

@@ -1,5 +1,4 @@
-// The embedding and the blocks that BERT is made of, and what all of its layers are told alike. See bert.hpp for the
-// whole.
+// BERT's embedding and blocks, and the options common to all of its layers. See bert.hpp for the model.
 #pragma once
 
 #include "models/bert.hpp"
@@ -11,30 +10,30 @@
 
 namespace ranvier::models {
 
-/// Tokens (int32 [B, T]) to activations [B, T, C]: norm of the sum of a row per token, one per position, and that of
-/// type 0. Units: the words' table, "bert.embeddings".
+/// Tokens (int32 [B, T]) to activations [B, T, C]: norm of the sum of token, position and type rows. Units: word
+/// table, "bert.embeddings".
 [[nodiscard]] std::unique_ptr<Layer> make_bert_embedding(const BertOptions& options, const Tuning& tuning = {});
 
 /// One transformer block: [B, T, C] to [B, T, C]. Unit "bert.encoder.layer.<index>".
 [[nodiscard]] std::unique_ptr<Layer> make_bert_block(const BertOptions& options, int index,
                                                      const Tuning& tuning = {});
 
-/// What names of the encoder's tensors begin with.
+/// Prefix of the encoder's tensor names.
 [[nodiscard]] inline std::string bert_prefix(const BertOptions& options) {
   return options.roberta ? "roberta." : "bert.";
 }
 
-/// The table that embedding and head share.
+/// Table shared by embedding and head.
 struct BertTokenTable : TokenTable {
   explicit BertTokenTable(const BertOptions& options);
 };
 
-/// Of all matrices and tables.
+/// Initializer of all matrices and tables.
 [[nodiscard]] inline Initializer bert_initializer(const BertOptions& options) {
   return {Initializer::Kind::normal, options.initializer_range};
 }
 
-/// Of all layers' rows.
+/// Norm of all layers.
 [[nodiscard]] inline NormOptions bert_norm(const BertOptions& options) {
   return {.kind = NormOptions::Kind::layer,
           .channels = static_cast<std::size_t>(options.hidden),

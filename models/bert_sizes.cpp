@@ -23,10 +23,10 @@ std::optional<std::string> size_problem(const BertOptions& options, const BertSi
                                      {names.tile, options.tile}}))
     return problem;
   if (options.padding_token < 0 || options.padding_token > max_padding_token)
-    return fmt::format("{} is {}: it must be 0 or more, and at most {}", names.padding_token, options.padding_token,
+    return fmt::format("{} is out of range: {}; use 0 to {}", names.padding_token, options.padding_token,
                        max_padding_token);
   if (options.classes < 0 || options.classes == 1)
-    return fmt::format("{} is {}: give at least 2, or 0 of a model that fills masks", names.classes,
+    return fmt::format("{} is too small: {}; use at least 2, or 0 for masked language modelling", names.classes,
                        options.classes);
   if (auto problem = divisor_problem(heads, hidden)) return problem;
   if (auto problem = dropout_problem(names.dropout, options.dropout)) return problem;

@@ -1,4 +1,4 @@
-// Which sizes make a BERT: the one place that knows, for flags, for config.json and for code. Pure; any thread.
+// Valid sizes of a BERT, for flags, config.json and code. Pure; any thread.
 #pragma once
 
 #include "models/bert.hpp"
@@ -9,17 +9,17 @@
 
 namespace ranvier::models {
 
-/// What a message calls them: the fields' own names, or those of the flags or keys that set them.
+/// Names of the sizes in messages: the fields, or the flags or keys that set them.
 struct BertSizeNames {
   std::string_view layers = "layers", hidden = "hidden", heads = "heads", inner = "inner",
                    vocab_size = "vocab_size", sequence_length = "sequence_length", types = "types",
                    padding_token = "padding_token", tile = "tile", dropout = "dropout", classes = "classes";
 };
 
-/// What is wrong with sizes that make no model, and what to choose. None: nothing is wrong.
+/// Problem of invalid sizes, with a remedy; none if they are valid.
 [[nodiscard]] std::optional<std::string> size_problem(const BertOptions& options, const BertSizeNames& names = {});
 
-/// Whose model it is: "bert" or "roberta".
+/// Family of the model: "bert" or "roberta".
 [[nodiscard]] std::string_view bert_family(const BertOptions& options) noexcept;
 
 }  // namespace ranvier::models

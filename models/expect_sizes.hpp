@@ -1,4 +1,4 @@
-// What every family's make_…() expects of its options. Any thread.
+// Checks options for every family's make_…(). Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -6,8 +6,8 @@
 
 namespace ranvier::models {
 
-/// Throws ErrorCode::usage for sizes that make no model, in the words of the family's size_problem(), and
-/// ErrorCode::internal for a precision that layers do not have.
+/// Throws ErrorCode::usage for invalid sizes, with the text of size_problem(), and ErrorCode::internal for an
+/// unsupported precision.
 template <typename Options>
 void expect_sizes(const Options& options) {
   if (const auto problem = size_problem(options)) fail(ErrorCode::usage, "{}", *problem);

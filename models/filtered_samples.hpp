@@ -1,5 +1,5 @@
-// The samples of another source but for some that are left out: those that remain are counted through, so every step
-// is as long as ever, whatever the batch. Reads from any thread, while nothing more is left out.
+// Filters samples of another source. Remaining samples are numbered without gaps, so every step has the same size for
+// any batch. Reads from any thread, unless samples are being removed.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -8,7 +8,7 @@
 
 namespace ranvier::models {
 
-/// Samples that follow one another.
+/// Consecutive samples.
 struct SampleRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
@@ -18,15 +18,14 @@ struct SampleRange {
 
 class FilteredSamples final : public SampleSource {
  public:
-  /// `all` outlives it.
+  /// `all` must outlive it.
   explicit FilteredSamples(const SampleSource& all) : all_(&all) {}
 
-  /// Leaves out samples with these numbers in `all`; some may be left out already. Those before them keep their
-  /// numbers.
+  /// Removes samples with these numbers in `all`; some may be removed already. Earlier samples keep their numbers.
   void leave_out(const SampleRange& samples);
-  /// In order; no two of them touch.
+  /// Removed samples, in order; ranges do not touch.
   [[nodiscard]] const std::vector<SampleRange>& left_out() const noexcept { return left_out_; }
-  /// The numbers in `all` of samples [first, first + count) of those that are kept, in order.
+  /// Numbers in `all` of the remaining samples [first, first + count), in order.
   [[nodiscard]] std::vector<SampleRange> numbers(std::int64_t first, std::int64_t count) const;
 
   [[nodiscard]] std::int64_t samples() const override { return all_->samples(); }

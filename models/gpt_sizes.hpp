@@ -1,4 +1,4 @@
-// Which sizes make a GPT: the one place that knows, for flags, for config.json and for code. Pure; any thread.
+// Valid sizes of a GPT, for flags, config.json and code. Pure; any thread.
 #pragma once
 
 #include "models/gpt.hpp"
@@ -9,14 +9,13 @@
 
 namespace ranvier::models {
 
-/// What a message calls them: the fields' own names, or those of the flags or keys that set them.
+/// Names of the sizes in messages: the fields, or the flags or keys that set them.
 struct GptSizeNames {
   std::string_view layers = "layers", hidden = "hidden", heads = "heads", vocab_size = "vocab_size",
                    sequence_length = "sequence_length", tile = "tile", dropout = "dropout";
 };
 
-/// What is wrong with sizes that make no model, and what to choose: "heads 7 does not divide hidden 384: …". None:
-/// nothing is wrong.
+/// Problem of invalid sizes, with a remedy: "heads 7 does not divide hidden 384; …". None if they are valid.
 [[nodiscard]] std::optional<std::string> size_problem(const GptOptions& options, const GptSizeNames& names = {});
 
 }  // namespace ranvier::models

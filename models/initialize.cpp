@@ -106,8 +106,8 @@ void fill(const Initializer& initializer, runtime::PhiloxKey key, std::size_t be
 
 void initialize(const UnitSpec& unit, std::uint64_t seed, std::size_t begin, std::size_t end, float* to,
                 runtime::ComputePool* pool) {
-  expect(begin <= end && end <= unit.elements(), "elements {} to {} are outside unit {} of {}", begin, end,
-         unit.name, unit.elements());
+  expect(begin <= end && end <= unit.elements(), "elements are out of range: {} to {} of unit {} with {}", begin,
+         end, unit.name, unit.elements());
   const auto part = [&](std::size_t part_begin, std::size_t part_end) {
     std::fill(to + (part_begin - begin), to + (part_end - begin), 0.0f);
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {

@@ -1,5 +1,5 @@
-// Initial values of parameters, drawn by counter from the seed, the tensor's name and the element's index in
-// it: the same on any grid, stage and shard, and for any tiles.
+// Initial values of parameters, drawn by counter from seed, tensor name and element index: the same on any grid,
+// stage and shard, and for any tiles.
 #pragma once
 
 #include "models/layer.hpp"
@@ -13,8 +13,8 @@ class ComputePool;
 
 namespace ranvier::models {
 
-/// to[i] = initial value of the unit's element begin + i, for begin <= begin + i < end <= unit.elements();
-/// gaps and padding are zero. Host memory; any thread, several at a time. With a pool, on its threads.
+/// to[i] = initial value of the unit's element begin + i, for begin <= begin + i < end <= unit.elements(); gaps and
+/// padding are zero. Host memory; any thread, several at a time; uses the threads of a pool if given.
 void initialize(const UnitSpec& unit, std::uint64_t seed, std::size_t begin, std::size_t end, float* to,
                 runtime::ComputePool* pool = nullptr);
 

@@ -27,16 +27,16 @@ std::optional<std::string> size_problem(const LlamaOptions& options, const Llama
                                      {names.window, options.window}}))
     return problem;
   if (options.heads > max_heads)
-    return fmt::format("{} is {}: at most {} are possible", names.heads, options.heads, max_heads);
+    return fmt::format("{} is too large: {}; use at most {}", names.heads, options.heads, max_heads);
   if (options.head_size == 0 && options.hidden % options.heads != 0)
-    return fmt::format("{} {} does not divide {} {}: choose a divisor such as {}, or give {}", names.heads,
+    return fmt::format("{} {} does not divide {} {}; use a divisor such as {}, or add {}", names.heads,
                        options.heads, names.hidden, options.hidden, divisor_near(options.heads, options.hidden),
                        names.head_size);
   if (options.stored_head_size() % 2 != 0)
-    return fmt::format("heads of {} channels cannot be rotated, which takes pairs: choose an even {}",
+    return fmt::format("rotary embeddings need an even number of channels per head: {}; use an even {}",
                        options.stored_head_size(), names.head_size);
   if (options.stored_head_size() > RotaryFrequencies::max_channels)
-    return fmt::format("heads of {} channels are more than the {} that can be rotated: choose a smaller {}",
+    return fmt::format("heads have too many channels for rotary embeddings: {}, at most {}; use a smaller {}",
                        options.stored_head_size(), RotaryFrequencies::max_channels, names.head_size);
   if (auto problem = divisor_problem({names.key_heads, options.stored_key_heads()}, {names.heads, options.heads}))
     return problem;

@@ -1,6 +1,6 @@
-// Low-rank adapters (LoRA, Hu et al. 2021) as PEFT has them: beside a frozen product
+// Low-rank adapters (LoRA, Hu et al. 2021) as in PEFT, added to a frozen matrix:
 //
-//   y += alpha / rank · B(A(dropout(x)))        A [rank, I], B [O, rank], which is zero at first
+//   y += alpha / rank · B(A(dropout(x)))        A [rank, I], B [O, rank], initially zero
 //
 // Names of parameters are PEFT's without "base_model.model.": "….q_proj.lora_A.weight". Plain data; any thread.
 #pragma once
@@ -16,10 +16,10 @@ inline constexpr int max_lora_rank = 1 << 16;
 struct LoraOptions {
   int rank = 8;
   float alpha = 8;
-  float dropout = 0;                    ///< share of an adapter's input dropped in training
+  float dropout = 0;                    ///< dropout rate of an adapter's input in training
   std::vector<std::string> targets;     ///< modules by the last parts of their names: "q_proj", "self_attn.q_proj"
-  std::vector<std::string> whole = {};  ///< modules of a head for classes, trained as they are; named likewise
-  std::string origin = {};              ///< the file that says all this, for errors; empty: flags do
+  std::vector<std::string> whole = {};  ///< fully trained modules of a classification head, named in the same way
+  std::string origin = {};              ///< file of these options, for errors; empty: flags
 
   [[nodiscard]] float factor() const noexcept { return alpha / static_cast<float>(rank); }
   /// Whether a module of this name gets an adapter.
@@ -33,7 +33,7 @@ struct LoraOptions {
 /// Targets are a set.
 void sort_targets(std::vector<std::string>& targets);
 
-/// Whether a parameter of this name is an adapter's.
+/// Whether this parameter belongs to an adapter.
 [[nodiscard]] bool is_adapter(std::string_view parameter);
 
 /// Names of an adapter's two matrices.

@@ -1,5 +1,5 @@
-// Where the arrays of a layer lie in one of its areas (saved, deferred, workspace): one after another, each
-// at a multiple of 64 bytes. Computed alike when memory is planned and when a call uses it.
+// Offsets of a layer's arrays in one of its memory areas (saved, deferred, workspace): consecutive, each aligned to
+// 64 bytes. Planning and calls use the same computation.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace ranvier::models {
 
 class MemoryLayout {
  public:
-  /// The offset of an array of `count` elements of `size` bytes.
+  /// Offset of an array of `count` elements of `size` bytes.
   std::size_t add(std::size_t count, std::size_t size) {
     const std::size_t offset = bytes_;
     bytes_ += (count * size + 63) / 64 * 64;

@@ -316,9 +316,9 @@ std::optional<std::string> size_problem(const ModelSizes& sizes) {
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
   if (tuning.lora && reads_images(sizes)) {
     const std::string& origin = tuning.lora->origin;
-    fail(ErrorCode::usage, "{}: a model of the family {} takes no adapters: {}",
+    fail(ErrorCode::usage, "{}: models of the family {} do not support adapters; {}",
          origin.empty() ? "--lora-rank" : origin, family_name(sizes),
-         origin.empty() ? "use a model of text, or --train for a part" : "give the weights that they are for");
+         origin.empty() ? "use a text model, or --train REGEX" : "use the weights of their base model");
   }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) {

@@ -1,5 +1,5 @@
-// A model of any family by its sizes: what flags, presets and config.json come to, and what it is made of. Whoever
-// reads them knows no family; a new one is an alternative of ModelSizes and an entry in model.cpp. Pure; any thread.
+// A model of any family by its sizes, from flags, presets or config.json. Callers need not know the family; a new one
+// is an alternative of ModelSizes and an entry in model.cpp. Pure; any thread.
 #pragma once
 
 #include "models/bert.hpp"
@@ -22,7 +22,7 @@ namespace ranvier::models {
 /// Sizes of a model, and with them its family.
 using ModelSizes = std::variant<GptOptions, LlamaOptions, BertOptions, ResnetOptions>;
 
-/// What people may choose about a model, one by one.
+/// Sizes that users can set one by one.
 enum class Size {
   layers,
   hidden,
@@ -39,73 +39,73 @@ enum class Size {
   classes
 };
 
-/// All of them by the words that flags have for them: "layers", "kv-heads".
+/// All sizes with their flag names: "layers", "kv-heads".
 [[nodiscard]] std::span<const std::pair<Size, std::string_view>> named_sizes() noexcept;
 
-/// The field; null where the family has none.
+/// The field of a size; null if the family does not have it.
 [[nodiscard]] int* find_size(ModelSizes& sizes, Size which) noexcept;
-/// Its value; 0 where the family has none.
+/// Value of a size; 0 if the family does not have it.
 [[nodiscard]] int value_of(const ModelSizes& sizes, Size which) noexcept;
-/// Blocks of each row of a residual network; null where the family has no such rows.
+/// Blocks of each group of a residual network; null for other families.
 [[nodiscard]] std::array<int, ResnetOptions::rows>* find_blocks(ModelSizes& sizes) noexcept;
-/// Blocks of a transformer, or all layers of a residual network: a pipeline has at most so many stages.
+/// Blocks of a transformer, or all layers of a residual network: the maximum number of pipeline stages.
 [[nodiscard]] int layers_of(const ModelSizes& sizes) noexcept;
 
-/// How many positions have parameters, of which sequence_length are trained; null where none has.
+/// Number of positions with parameters, of which sequence_length are trained; null if there are none.
 [[nodiscard]] int* find_positions(ModelSizes& sizes) noexcept;
 
-/// Share of values dropped in training; null where the family drops none.
+/// Dropout rate; null if the family has no dropout.
 [[nodiscard]] float* find_dropout(ModelSizes& sizes) noexcept;
 [[nodiscard]] float dropout_of(const ModelSizes& sizes) noexcept;
 
 void set_precision(ModelSizes& sizes, const Precision& precision) noexcept;
-/// Whose kernels compute attention on a GPU; see GptOptions.
+/// Sets the attention kernels on a GPU; see GptOptions.
 void set_attention(ModelSizes& sizes, AttentionKernels kernels, bool fast_backward) noexcept;
-/// So many positions of a sample have a target at most; nothing where every position has one (fills_masks()).
+/// Sets the maximum number of targets per sample; no effect if every position has one (fills_masks()).
 void set_targets(ModelSizes& sizes, int targets) noexcept;
-/// Of one sample, for whoever asks which kernels suit it; none of a family without attention.
+/// Attention shape of one sample, for choosing kernels; none for a family without attention.
 [[nodiscard]] std::optional<AttentionShape> attention_shape(const ModelSizes& sizes) noexcept;
 
-/// As messages name it: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta", "wide-resnet".
+/// Family name in messages: "gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta", "wide-resnet".
 [[nodiscard]] std::string_view family_name(const ModelSizes& sizes) noexcept;
 
-/// Whether it learns to find tokens that are masked, from both sides, and not the next one: it writes no text.
+/// Whether the model does masked language modelling; it cannot generate text.
 [[nodiscard]] bool fills_masks(const ModelSizes& sizes) noexcept;
-/// Whether it learns which class a text is of: it writes none either.
+/// Whether the model does text classification; it cannot generate text.
 [[nodiscard]] bool tells_classes(const ModelSizes& sizes) noexcept;
-/// Whether samples are images with a class, and not tokens.
+/// Whether samples are labelled images instead of tokens.
 [[nodiscard]] bool reads_images(const ModelSizes& sizes) noexcept;
-/// Whether positions have parameters, so that a model has as many as it was made with.
+/// Whether positions have parameters, so the number of positions is fixed.
 [[nodiscard]] bool learns_positions(const ModelSizes& sizes) noexcept;
 
-/// Whether the weights of its products are stored [in, out], as GPT-2's, and not [out, in].
+/// Whether weights of matrices are stored [in, out] like GPT-2's, not [out, in].
 [[nodiscard]] bool stores_inputs_first(const ModelSizes& sizes) noexcept;
 
-/// What decides how a model computes and no size says, for people and for comparing: equal texts compute alike.
+/// Computation details that sizes do not show, for the user and for comparisons: equal texts compute identically.
 [[nodiscard]] std::string computation_of(const ModelSizes& sizes);
 
-/// Models by name: those of a family with sizes of one's own to begin with ("gpt", "llama", "mistral", "qwen2",
-/// "qwen3", "bert", "roberta", "wide-resnet"), and presets ("gpt2-small", "llama2-7b", "bert-base").
+/// Models by name: families with the user's sizes ("gpt", "llama", "mistral", "qwen2", "qwen3", "bert", "roberta",
+/// "wide-resnet"), and presets ("gpt2-small", "llama2-7b", "bert-base").
 struct NamedModel {
   std::string_view name;
   bool is_preset = false;
 };
 [[nodiscard]] std::vector<NamedModel> named_models();
-/// Empty if there is no such name.
+/// None if the name is unknown.
 [[nodiscard]] std::optional<ModelSizes> named_model(std::string_view name);
 [[nodiscard]] bool is_preset(std::string_view name);
 
-/// Sets what nobody gave and other sizes decide: heads of 64 channels or more, the MLP's width.
+/// Derives sizes that were not given: number of heads (64 channels or more each) and the MLP's width.
 void derive_sizes(ModelSizes& sizes, bool heads_given, bool ffn_size_given);
 
-/// The same model without sizes that are left to others: kv-heads and head-size by their numbers.
+/// The same model with kv-heads and head-size as explicit numbers.
 [[nodiscard]] ModelSizes with_all_sizes(ModelSizes sizes) noexcept;
 
-/// What is wrong with sizes that make no model, and what to choose, in the words of flags. None: nothing is.
+/// Problem of invalid sizes, with a remedy, in the words of flags. None if they are valid.
 [[nodiscard]] std::optional<std::string> size_problem(const ModelSizes& sizes);
 
-/// Throws ErrorCode::usage for sizes that make no model, for expressions that leave nothing to train or match nothing,
-/// and for adapters of what the model does not have.
+/// Throws ErrorCode::usage for invalid sizes, for expressions that leave nothing to train or match nothing, and for
+/// adapters of modules that the model does not have.
 [[nodiscard]] Architecture make_model(const ModelSizes& sizes, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

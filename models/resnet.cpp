@@ -42,16 +42,16 @@ const std::vector<NamedResnet>& named_resnets() {
 std::optional<std::string> size_problem(const ResnetOptions& options, const ResnetSizeNames& names) {
   for (const int count : options.blocks)
     if (count < 1 || count > most)
-      return fmt::format("{} {}: each of the four rows has between 1 and {} blocks", names.blocks,
+      return fmt::format("{} is out of range: {}; each of the four groups has 1 to {} blocks", names.blocks,
                          fmt::join(options.blocks, ","), most);
   for (const auto& [name, value] : {std::pair{names.channels, options.channels},
                                     {names.width, options.width},
                                     {names.image_size, options.image_size},
                                     {names.classes, options.classes}})
-    if (value < 1 || value > most) return fmt::format("{} {}: give a number between 1 and {}", name, value, most);
+    if (value < 1 || value > most) return fmt::format("{} is out of range: {}; use 1 to {}", name, value, most);
   constexpr std::int64_t max_channels = 1 << 24;
   if (std::int64_t{options.channels} * std::max(options.width, ResnetOptions::expansion) * 8 > max_channels)
-    return fmt::format("{} {} and {} {} come to more than {} channels: lower one of them", names.channels,
+    return fmt::format("{} {} and {} {} need more than {} channels; decrease one of them", names.channels,
                        options.channels, names.width, options.width, max_channels);
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
-// Runs each kind of layer of a model once, forward and backward, on memory that it takes for that long: so whoever
-// measures operations (ops/product_choice.hpp) meets every one that training will do, of all stages, before
-// anything of a run is allocated. The numbers mean nothing, but they are random and as large as those of a model.
+// Runs each kind of layer of a model once, forward and backward, on temporary memory. So measurements of operations
+// (ops/product_choice.hpp) cover all stages before a run allocates anything. Values are random with realistic
+// magnitudes.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -11,8 +11,8 @@
 
 namespace ranvier::models {
 
-/// Layers that are alike but for their names run once per shape; one that the device has no room for is left out.
-/// Blocks. Throws what the device throws, but for ErrorCode::memory.
+/// Layers that differ only in names run once per shape; layers that do not fit the device are skipped. Blocks. Throws
+/// the device's errors except ErrorCode::memory.
 void run_each_layer(const Architecture& architecture, const Precision& precision, const SampleBytes& sample,
                     std::span<const MicrobatchShape> shapes, runtime::StreamView stream);
 

@@ -7,7 +7,7 @@ namespace ranvier::models {
 std::int64_t SampleSource::losses(std::int64_t, std::int64_t count) const { return count * losses_per_sample(); }
 
 void SampleSource::read_document_starts(std::int64_t, int, std::int32_t*) const {
-  expect(false, "a source whose samples have no documents of their own");
+  expect(false, "the samples of this source have no documents");
 }
 
 void SampleSource::read_documents(std::int64_t first, int count, std::byte* to) const {

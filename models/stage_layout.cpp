@@ -26,8 +26,8 @@ std::size_t whole_pages(std::size_t bytes) {
 StageLayout::StageLayout(const Architecture& architecture, const StageOptions& options)
     : architecture_(&architecture), options_(options) {
   const auto [begin, end] = options.layers;
-  expect(begin < end && end <= architecture.layers.size(), "a stage of layers {} to {} of {}", begin, end,
-         architecture.layers.size());
+  expect(begin < end && end <= architecture.layers.size(), "layers of a stage are out of range: {} to {} of {}",
+         begin, end, architecture.layers.size());
   add_layers();
   const std::size_t trained = architecture.first_trained_layer();
   first_backward_ = std::clamp(trained, begin, end) - begin;
@@ -205,7 +205,7 @@ void StageLayout::add_parts(LayerMemoryMap& map) const {
   for (const auto& [kind, units_of_parts] : {std::pair{PassStep::Kind::forward, &parts.forward},
                                              {PassStep::Kind::backward_input, &parts.backward_input},
                                              {PassStep::Kind::backward_weight, &parts.backward_weight}}) {
-    expect(!units_of_parts->empty(), "a call of layer {} has no part", map.layer->name());
+    expect(!units_of_parts->empty(), "a call of layer {} has no phase", map.layer->name());
     for (const std::vector<std::size_t>& units : *units_of_parts) {
       std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
       for (const std::size_t unit : units) {
@@ -219,7 +219,7 @@ void StageLayout::add_parts(LayerMemoryMap& map) const {
     }
   }
   expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
-         "the gradients of every unit of layer {} must be written in one part", map.layer->name());
+         "the gradients of each unit of layer {} must be written in one phase", map.layer->name());
 }
 
 std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(PassStep::Kind kind) const {

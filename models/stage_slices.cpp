@@ -11,7 +11,7 @@ namespace ranvier::models {
 
 StageSlices::StageSlices(const Architecture& architecture, std::vector<StageOptions> options,
                          runtime::MemoryPlan& plan) {
-  expect(!options.empty(), "a rank without a slice of the model");
+  expect(!options.empty(), "a rank has no slice of the model");
   StageOptions::Scratch most;
   for (std::size_t s = 0; s < options.size() && options.size() > 1; ++s) {
     options[s].slice = s;

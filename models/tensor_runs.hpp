@@ -1,5 +1,5 @@
-// A parameter's elements as runs of neighbours in its tensor: one run where the parameter is the whole tensor, one
-// for each row of a tile. Any thread.
+// A parameter's elements as contiguous runs in its tensor: one run for a complete tensor, one per row for a tile. Any
+// thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -9,8 +9,8 @@
 
 namespace ranvier::models {
 
-/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order: `count` of them from element `at`
-/// on are those of the tensor from element `begin` on.
+/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order: `count` elements starting at `at`
+/// are those of the tensor starting at `begin`.
 template <typename F>
 void for_each_run(const ParameterSpec& parameter, std::size_t first, std::size_t last, F&& f) {
   if (!parameter.tile) {

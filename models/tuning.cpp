@@ -60,9 +60,9 @@ UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
   const auto frozen = std::find_if_not(all.begin(), all.end(), is_trained);
   if (frozen != all.end()) {
     fail(ErrorCode::usage,
-         "--train and --freeze have {} trained and {} frozen, and '{}' has both: it is trained or frozen as a "
-         "whole. "
-         "Let the expressions match all of its names or none, as '^h\\.(10|11)\\.' does",
+         "--train and --freeze have {} trained and {} frozen, but both belong to unit '{}'; match all of its names "
+         "or "
+         "none, as '^h\\.(10|11)\\.' does",
          first->name, frozen->name, unit.name);
   }
   return unit;
@@ -87,10 +87,10 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
   }
   if (missing.empty() && !lora.targets.empty()) return;
   if (!lora.origin.empty())
-    fail(ErrorCode::usage, "{}: {} has no product '{}' that takes adapters: give the weights that they are for",
+    fail(ErrorCode::usage, "{}: {} has no matrix '{}' for adapters; use the weights of their base model",
          lora.origin, architecture.name, fmt::join(missing, "' or '"));
-  fail(ErrorCode::usage, "--lora-targets {}: {} has no such product that takes adapters: choose from {}",
-       fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
+  fail(ErrorCode::usage, "--lora-targets {}: {} has no such matrix for adapters; use {}", fmt::join(missing, ","),
+       architecture.name, fmt::join(modules, ", "));
 }
 
 void expect_whole(const Architecture& architecture, const LoraOptions& lora, bool tells_classes) {
@@ -121,14 +121,13 @@ void expect_whole(const Architecture& architecture, const LoraOptions& lora, boo
                                                 : lora.origin + ": its 'modules_to_save'";
   const std::string names = fmt::format("'{}'", fmt::join(missing, "' or '"));
   if (!tells_classes)
-    fail(ErrorCode::usage,
-         "{}: {} has no head for classes, of which {} could be trained as a whole beside adapters: {}", given,
-         architecture.name, names,
-         lora.origin.empty() ? "leave it out, or give BERT or RoBERTa and --label-field"
-                             : "give BERT or RoBERTa and --label-field, or an adapter without such modules");
+    fail(ErrorCode::usage, "{}: {} has no classification head with {} to train fully; {}", given, architecture.name,
+         names,
+         lora.origin.empty() ? "remove the flag, or use BERT or RoBERTa with --label-field"
+                             : "use BERT or RoBERTa with --label-field, or an adapter without such modules");
   fail(ErrorCode::usage,
-       "{}: {} has no module {} that its head for classes alone has, to be trained as a whole beside adapters: "
-       "classifier is one, and of BERT pooler",
+       "{}: the classification head of {} has no module {} to train fully; use "
+       "classifier, or with BERT pooler",
        given, architecture.name, names);
 }
 
@@ -139,13 +138,13 @@ void expect_trained(const Architecture& architecture, const Tuning& tuning) {
         return std::any_of(unit.parameters.begin(), unit.parameters.end(), is_frozen);
       }))
     fail(ErrorCode::usage,
-         "--freeze matches no parameter of '{}': it has {}, and those of layers alike; give an expression that "
-         "matches some of them, or leave it out",
+         "--freeze matches no parameter of '{}' (it has {}, the same in each layer); use an expression that "
+         "matches some, or remove the flag",
          architecture.name, fmt::join(names_to_match(architecture), ", "));
   if (std::any_of(units.begin(), units.end(), [](const UnitSpec& unit) { return unit.trained; })) return;
   fail(ErrorCode::usage,
-       "--train and --freeze leave no parameter of '{}' to train: it has {}, and those of layers alike; give "
-       "expressions that match some of them",
+       "--train and --freeze leave no parameter of '{}' to train (it has {}, the same in each layer); use "
+       "expressions that match some",
        architecture.name, fmt::join(names_to_match(architecture), ", "));
 }
 

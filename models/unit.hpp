@@ -1,4 +1,4 @@
-// What a layer says of its parameters, as data. A unit is what is stored, reduced, sharded and moved as one.
+// Parameters of a layer as data. A unit is stored, reduced, sharded and moved as one (like an FSDP unit).
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct Initializer {
   bool operator==(const Initializer&) const = default;
 };
 
-/// Where a parameter that is some rows and columns of a matrix in weights files begins.
+/// Start of a parameter that is a block of rows and columns of a matrix in weights files.
 struct Tile {
-  std::vector<std::size_t> tensor_shape;  ///< rows and columns of the whole
+  std::vector<std::size_t> tensor_shape;  ///< rows and columns of the complete tensor
   std::size_t first_row = 0;
   std::size_t first_column = 0;
 
@@ -26,30 +26,31 @@ struct Tile {
 };
 
 struct ParameterSpec {
-  std::string name;                ///< of the tensor in weights files: "h.0.attn.c_attn.weight"
-  std::vector<std::size_t> shape;  ///< of the tensor, or of the tile of it
+  std::string name;                ///< name of the tensor in weights files: "h.0.attn.c_attn.weight"
+  std::vector<std::size_t> shape;  ///< shape of the tensor, or of its tile
   Initializer initializer;
-  bool decays = false;              ///< whether weight decay touches it
-  std::size_t stored_elements = 0;  ///< at least the shape's; the rest stays zero. 0: just the shape's
-  std::optional<Tile> tile;         ///< none: the whole tensor. Tiles of one tensor have its name
-  std::size_t undecayed_end = 0;    ///< elements at the end that weight decay does not touch
+  bool decays = false;  ///< whether weight decay applies
+  std::size_t stored_elements =
+      0;                          ///< allocated elements, at least the shape's; the rest stays zero. 0: the shape's
+  std::optional<Tile> tile;       ///< none: the complete tensor. Tiles of a tensor share its name
+  std::size_t undecayed_end = 0;  ///< elements at the end without weight decay
 
   [[nodiscard]] std::size_t elements() const;  ///< product of the shape
   [[nodiscard]] const std::vector<std::size_t>& tensor_shape() const { return tile ? tile->tensor_shape : shape; }
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// Parameters that are stored, reduced, sharded and moved together, flattened one after another. Layers that
-/// declare a unit of the same name share it (GPT-2's tied embedding).
+/// Parameters that are stored, reduced, sharded and moved together, flattened in order. Layers that declare a unit
+/// with the same name share it (GPT-2's tied embedding).
 struct UnitSpec {
-  static constexpr std::size_t alignment = 32;  ///< every parameter starts at a multiple of so many elements
+  static constexpr std::size_t alignment = 32;  ///< every parameter starts at a multiple of this many elements
 
   std::string name;  ///< "wte", "h.3"
   std::vector<ParameterSpec> parameters;
-  bool trained = true;  ///< false: frozen, so there are no gradients of it anywhere
-  /// Not 0: the elements are moving averages. What layers write as gradients is then each microbatch's share of the
-  /// batch's mean of what is averaged, without the loss scale, and a step is p = (1 - averaged) · p + averaged · Σ.
-  /// It has neither a learning rate nor weight decay, and no part in the gradients' norm.
+  bool trained = true;  ///< false: frozen, without gradients
+  /// Not 0: the elements are moving averages. Gradients are then each microbatch's contribution to the batch mean,
+  /// without loss scale, and a step is p = (1 - averaged) · p + averaged · Σ. No learning rate, no weight decay, not
+  /// part of the gradient norm.
   float averaged = 0;
 
   [[nodiscard]] std::size_t offset(std::size_t parameter) const;  ///< in elements

@@ -1,4 +1,4 @@
-// Where values of units come from: files, checkpoints, counters. Any thread, unless a source says otherwise.
+// Source of unit values: files, checkpoints, counters. Any thread, unless a source restricts it.
 #pragma once
 
 #include "models/layer.hpp"

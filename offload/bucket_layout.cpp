@@ -13,7 +13,7 @@ BucketLayout::BucketLayout(std::size_t elements, std::size_t bucket_elements, st
     : elements_(elements),
       bucket_elements_(std::max<std::size_t>(1, std::min(elements, bucket_elements))),
       widths_(std::move(widths)) {
-  expect(bucket_elements > 0, "buckets of no elements");
+  expect(bucket_elements > 0, "buckets have no elements");
 }
 
 std::size_t BucketLayout::buckets() const noexcept { return (elements_ + bucket_elements_ - 1) / bucket_elements_; }

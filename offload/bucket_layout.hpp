@@ -1,5 +1,5 @@
-// The optimizer's states cut into buckets (Myelin §V-B): what a bucket needs lies together in a tier as one record,
-// so that it comes with one transfer. Pure data.
+// Partitions the optimizer's states into buckets (Myelin §V-B). All states of a bucket are stored as one record in a
+// tier, so one transfer moves it. Pure data.
 //
 //   E elements in buckets of B, the last one shorter; A arrays (master weights, m, v) of 4 bytes per element each
 //   record of bucket b: array 0, array 1, … each at a multiple of 64 bytes, the record in whole blocks
@@ -12,7 +12,7 @@ namespace ranvier::offload {
 
 class BucketLayout {
  public:
-  /// Buckets are no larger than E. `widths` are the arrays' bytes per element.
+  /// A bucket has at most E elements. `widths`: bytes per element of each array.
   BucketLayout(std::size_t elements, std::size_t bucket_elements, std::vector<std::size_t> widths);
 
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
@@ -22,12 +22,12 @@ class BucketLayout {
   [[nodiscard]] std::size_t begin(std::size_t bucket) const noexcept { return bucket * bucket_elements_; }
   [[nodiscard]] std::size_t end(std::size_t bucket) const noexcept;
 
-  /// Where a record lies in its region, how long it is, and where in it an array begins.
+  /// Offset of a record in its region, its size, and the offset of an array in it.
   [[nodiscard]] std::size_t record_offset(std::size_t bucket) const noexcept;
   [[nodiscard]] std::size_t record_bytes(std::size_t bucket) const noexcept;
   [[nodiscard]] std::size_t array_offset(std::size_t bucket, std::size_t array) const noexcept;
 
-  /// Of a slot that any record fits in, and of a region for all of them.
+  /// Bytes of a slot that fits any record, and of a region for all records.
   [[nodiscard]] std::size_t slot_bytes() const noexcept;
   [[nodiscard]] std::size_t region_bytes() const noexcept;
 

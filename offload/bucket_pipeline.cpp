@@ -21,7 +21,7 @@ struct BucketPipeline::State {
 
   State(runtime::EventLoop& event_loop, const BucketPipelineOptions& pipeline_options, BucketStages bucket_stages)
       : loop(event_loop), options(pipeline_options), stages(std::move(bucket_stages)) {
-    expect(options.depth > 0, "a pipeline of {} buckets without a slot", options.buckets);
+    expect(options.depth > 0, "a pipeline of {} buckets has no slot", options.buckets);
     for (std::size_t slot = options.depth; slot-- > 0;) free_slots.push_back(slot);
   }
 
@@ -104,7 +104,7 @@ BucketPipeline::~BucketPipeline() = default;
 void BucketPipeline::begin(std::function<void(bool counted)> done) {
   State& state = *state_;
   expect(!state.done && state.buckets.empty(),
-         "a step of the bucket pipeline begins before the last one has ended");
+         "a step of the bucket pipeline starts before the previous one has ended");
   state.done = std::move(done);
   state.buckets.assign(state.options.buckets, {});
   state.counts = state.options.commit_mode == CommitMode::always ? std::optional(true) : std::nullopt;
@@ -125,7 +125,7 @@ void BucketPipeline::ready(std::size_t bucket) {
 
 void BucketPipeline::resolve(bool counts) {
   State& state = *state_;
-  expect(state.done && !state.counts, "an answer for a step of the bucket pipeline that waits for none");
+  expect(state.done && !state.counts, "the bucket pipeline does not wait for a decision");
   state.counts = counts;
   for (std::size_t bucket = 0; bucket < state.buckets.size(); ++bucket) {
     if (counts) {

@@ -1,6 +1,6 @@
-// The optimizer's step bucket by bucket (Myelin §V-C): as soon as the gradient of a bucket is reduced its states
-// pass through fetch → compute → store and refresh, while other buckets are in other stages and the next chunk is
-// being reduced. What the stages do is the caller's; here is when.
+// Runs the optimizer's step bucket by bucket (Myelin §V-C). When a bucket's gradient is reduced, its states pass
+// through fetch → compute → store and refresh, while other buckets are in other stages and the next chunk is reduced.
+// The caller implements the stages.
 //
 //   fetch     the bucket's states into a slot, from a tier
 //   compute   the step, in the slot
@@ -11,8 +11,8 @@
 //   pipeline.ready(bucket);                      // each bucket once, as its gradient comes
 //   pipeline.answer(true);                       // where a step must wait for a global answer
 //
-// Buckets are fetched in the order of their numbers, ahead of their gradients, as far as there are slots: number
-// them as they become ready. That they become ready must not depend on this pipeline. Loop thread only.
+// Buckets are fetched in order of their numbers, ahead of their gradients, while slots are free: number them in the
+// order in which they become ready. This order must not depend on the pipeline. Loop thread only.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -23,23 +23,25 @@
 
 namespace ranvier::offload {
 
-/// No step takes effect before the whole job knows that it counts: finite gradients, the factor to clip by.
+/// When a step takes effect: only after all ranks agree to commit it (finite gradients, clipping factor).
 enum class CommitMode {
-  always,      ///< every step counts; nobody answers
-  on_resolve,  ///< fetches go ahead, compute waits for the answer (it needs the factor). No more memory; what is
-               ///< left of fetch, compute and store comes after the reduction
-  by_flip,  ///< all stages go ahead, into spare copies that the caller has count once the step does. Twice the states
-            ///< in the tier, and whatever else refresh writes
+  always,  ///< every step is committed without a decision
+  /// Fetch runs ahead; compute waits for the decision (it needs the clipping factor). No extra memory; the rest of
+  /// fetch, compute and store follows the reduction.
+  on_resolve,
+  /// All stages run ahead, into spare copies that the caller commits with the step. Doubles the states in the tier,
+  /// and everything else that refresh writes.
+  by_flip,
 };
 
-/// One bucket's way through a step.
+/// A bucket's pass through a step.
 struct BucketPass {
   std::size_t bucket = 0;
-  std::size_t slot = 0;  ///< of `depth`
+  std::size_t slot = 0;  ///< slot index, below `depth`
 };
 
 struct BucketStages {
-  /// Starts its work and returns; calls `done` once, on the loop, later or at once.
+  /// Starts the work and returns; calls `done` once on the loop, also during the call.
   using Stage = std::function<void(const BucketPass& pass, runtime::Handler done)>;
 
   Stage fetch;
@@ -50,29 +52,30 @@ struct BucketStages {
 
 struct BucketPipelineOptions {
   std::size_t buckets = 0;
-  std::size_t depth = 3;  ///< slots: one bucket each to fetch, compute and store at a time
+  std::size_t depth = 3;  ///< slots: one bucket each in fetch, compute and store
   CommitMode commit_mode = CommitMode::always;
 };
 
 class BucketPipeline {
  public:
-  /// The loop outlives the pipeline, the pipeline the loop's last run.
+  /// The loop must outlive the pipeline; the pipeline must outlive the loop's last run.
   BucketPipeline(runtime::EventLoop& loop, const BucketPipelineOptions& options, BucketStages stages);
   ~BucketPipeline();
 
-  /// Begins a step and starts to fetch. Calls `done` on the loop, after this returned, when every bucket was
-  /// announced as ready and has left, and says whether the step counted; then the next may begin. Nothing of a step
-  /// that does not count is stored or refreshed, but by_flip.
+  /// Starts a step and fetching. Calls `done(committed)` on the loop, after this returned, when every bucket was
+  /// ready and has left the pipeline; then the next step may start. A step that is not committed stores and refreshes
+  /// nothing, except by_flip.
   void begin(std::function<void(bool counted)> done);
 
-  /// The gradient of `bucket` is there. Each bucket once in a step, in any order, whatever the answer.
+  /// Reports that the gradient of `bucket` is reduced. Once per bucket and step, in any order, before or after the
+  /// decision.
   void ready(std::size_t bucket);
 
-  /// Whether the step counts; once in a step, unless counting is always. A step that does not stops as soon as its
-  /// stages at work are done.
+  /// Reports whether the step is committed; once per step, unless counting is `always`. A step that is not committed
+  /// ends when its running stages are done.
   void resolve(bool counts);
 
-  /// Slots in use at most so far.
+  /// Maximum number of slots in use so far.
   [[nodiscard]] std::size_t max_slots() const noexcept;
 
  private:

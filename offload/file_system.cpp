@@ -54,7 +54,7 @@ OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& fi
     return result >= 0;
   };
   opened.file = system.open(file, direct);
-  if (attempt("open", opened.file) && attempt("take the space for", system.allocate(opened.file, bytes)) &&
+  if (attempt("open", opened.file) && attempt("allocate space for", system.allocate(opened.file, bytes)) &&
       bytes > 0)
     static_cast<void>(attempt("write", system.write_zero_block(opened.file)));
   if (opened.file < 0) opened.file = -1;

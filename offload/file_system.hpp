@@ -1,5 +1,5 @@
-// What files of whole blocks ask of the operating system, as it is; tests derive from it and break one thing or
-// another. Errors are negative errno values. Any thread.
+// Operating system calls of block files; tests override them to inject faults. Errors are negative errno values. Any
+// thread.
 #pragma once
 
 #include "offload/io_queue.hpp"
@@ -14,39 +14,39 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  /// Bytes that an unprivileged process may still write in the file system of `folder`.
+  /// Bytes that an unprivileged process may still write on the file system of `folder`.
   [[nodiscard]] virtual std::int64_t free_bytes(const std::filesystem::path& folder) const;
 
-  /// Makes, or opens, a file for reading and writing, past the system's cache if `direct`. A descriptor.
+  /// Creates or opens a file for reading and writing, with O_DIRECT if `direct`. Returns a descriptor.
   [[nodiscard]] virtual int open(const std::filesystem::path& file, bool direct) const;
 
-  /// Takes `bytes` of disk for the file, which then has that size and holds zeros. Where a file system has no way
-  /// to do that the size is set, and space is taken as it is written.
+  /// Allocates `bytes` of disk space for the file, which then reads as zeros. If the file system cannot allocate,
+  /// only the size is set.
   [[nodiscard]] virtual int allocate(int file, std::uint64_t bytes) const;
 
-  /// Writes a block of zeros at the beginning: whether the file system takes what open() promised.
+  /// Writes a block of zeros at the start, to test whether the file system supports what open() requested.
   [[nodiscard]] virtual int write_zero_block(int file) const;
 
-  /// Only the error of a close after which everything is on disk says anything.
+  /// The error matters only if the data is not synced yet.
   virtual int close(int file) const;
 
   [[nodiscard]] virtual UringOutcome make_uring(int depth) const { return make_uring_queue(depth); }
   [[nodiscard]] virtual std::unique_ptr<IoQueue> make_threads(int depth) const { return make_thread_queue(depth); }
 };
 
-/// A file that open_blocks() made, or what it could not do for it.
+/// Result of open_blocks(): a file, or the failed call.
 struct OpenedFile {
-  int file = -1;            ///< descriptor; stays the caller's after an error, too
-  int direct_refused = 0;   ///< errno with which the file system refused to be written past the system's cache
+  int file = -1;            ///< descriptor; owned by the caller, also after an error
+  int direct_refused = 0;   ///< errno with which O_DIRECT was refused
   int error = 0;            ///< errno
-  const char* failed = "";  ///< "open", "take the space for", "write"
+  const char* failed = "";  ///< "open", "allocate space for", "write"
 };
 
-/// Makes a file of `bytes` whose space is taken, past the system's cache where `direct` is asked for and granted.
+/// Creates a file of `bytes` with allocated space, with O_DIRECT if `direct` and supported.
 [[nodiscard]] OpenedFile open_blocks(const FileSystem& system, const std::filesystem::path& file,
                                      std::uint64_t bytes, bool direct);
 
-/// A queue on io_uring if `uring`, or else, and where that is refused with `error`, on threads.
+/// Creates a queue on io_uring if `uring` and available; otherwise on threads, with the `error` of io_uring.
 [[nodiscard]] UringOutcome make_queue(const FileSystem& system, int depth, bool uring);
 
 }  // namespace ranvier::offload

@@ -19,13 +19,13 @@ using runtime::format_bytes;
 
 void check_options(const FileTierOptions& options) {
   if (options.directories.empty())
-    fail(ErrorCode::usage, "--nvme names no directory: give one for each disk, separated by commas");
+    fail(ErrorCode::usage, "--nvme has no directory; use one per disk, separated by commas");
   if (options.depth < 1 || options.depth > 4096)
-    fail(ErrorCode::usage, "{} requests in flight: choose 1 to 4096", options.depth);
+    fail(ErrorCode::usage, "requests in flight are out of range: {}; use 1 to 4096", options.depth);
   if (options.request_bytes == 0 || options.request_bytes % Tier::block_bytes != 0 ||
       options.request_bytes > (std::size_t{1} << 30))
-    fail(ErrorCode::usage, "requests of {} bytes: choose a multiple of {}, 1 GiB at most", options.request_bytes,
-         Tier::block_bytes);
+    fail(ErrorCode::usage, "request size is invalid: {}; use a multiple of {}, at most 1 GiB",
+         options.request_bytes, Tier::block_bytes);
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ struct FileTier::State {
   const FileTierOptions options;
   const std::unique_ptr<FileSystem> system;
   const Stripes stripes;
-  std::vector<std::uint64_t> begins;  // of the regions, in the address space that is striped
+  std::vector<std::uint64_t> begins;  // start of each region in the striped address space
   std::vector<Store> stores;
   int uring_refused = 0;                   // errno
   std::unique_ptr<TransferEngine> engine;  // stops before the stores close
@@ -72,8 +72,8 @@ struct FileTier::State {
 void FileTier::State::refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
                                    std::int64_t free) const {
   fail(ErrorCode::io,
-       "{}: rank {} needs {} there and {} are free: remove what is not needed, add a directory on another disk to "
-       "--nvme, or keep less of the model there",
+       "{}: not enough space for rank {}: {} needed, {} free; remove files, add a directory on another disk to "
+       "--nvme, or store fewer states there",
        directory.string(), options.rank, format_bytes(bytes), format_bytes(free < 0 ? 0 : free));
 }
 
@@ -91,8 +91,8 @@ Store FileTier::State::make_store(const std::filesystem::path& directory, std::u
   if (opened.error == ENOSPC || opened.error == EDQUOT)
     refuse_space(directory, bytes, system->free_bytes(directory));
   if (opened.error != 0)
-    fail(ErrorCode::io, "{}: cannot {} it: {}; check that --nvme names a folder that you may write", path.string(),
-         opened.failed, std::strerror(opened.error));
+    fail(ErrorCode::io, "{}: cannot {} it: {}; use --nvme with a writable folder", path.string(), opened.failed,
+         std::strerror(opened.error));
   return store;
 }
 
@@ -157,7 +157,7 @@ std::string FileTier::description() const {
   const State& state = *state_;
   std::string text = "io_uring";
   if (state.uring_refused != 0) {
-    text = fmt::format("pread and pwrite on threads (io_uring is refused: {})", std::strerror(state.uring_refused));
+    text = fmt::format("pread and pwrite on threads (io_uring refused: {})", std::strerror(state.uring_refused));
   } else if (!state.options.uring) {
     text = "pread and pwrite on threads";
   }
@@ -165,9 +165,9 @@ std::string FileTier::description() const {
                       state.options.checksums ? ", checksums" : "");
   for (std::size_t i = 0; i < state.stores.size(); ++i) {
     const Store& store = state.stores[i];
-    const char* how = store.direct_refused != 0 ? "through the system's cache, as it refuses O_DIRECT"
+    const char* how = store.direct_refused != 0 ? "through the page cache (O_DIRECT refused)"
                       : state.options.direct    ? "O_DIRECT"
-                                                : "through the system's cache";
+                                                : "through the page cache";
     text += fmt::format(", {} ({}, {})", state.options.directories[i].string(), format_bytes(store.bytes), how);
   }
   return text;

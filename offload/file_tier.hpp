@@ -1,13 +1,13 @@
-// A tier in files on one or more disks (`--nvme DIR[,DIR…]`): asynchronous, past the system's cache where the file
-// system allows, large transfers cut into requests that go on beside each other and round the directories
-// (ZeRO-Infinity §6.3). Each rank has folders of its own, which go with the tier.
+// Tier in files on one or more disks (`--nvme DIR[,DIR…]`): asynchronous, with O_DIRECT if possible. Large transfers
+// are split into parallel requests, striped over the directories (ZeRO-Infinity §6.3). Each rank has separate
+// folders, removed with the tier.
 //
-// A thread of the tier submits requests and waits for them, so the loop never blocks (the kernel may block while
-// it takes a request), need not poll, and learns of a completion by a post at once.
+// A thread submits requests and waits for them, so the loop neither blocks (the kernel may block in a submission) nor
+// polls; completions are posted to it.
 //
-// Transfers go to and from memory of the host: pinned slots beside a GPU, anything on the `cpu` device.
+// Transfers use host memory: pinned slots for a GPU, any memory on the `cpu` device.
 //
-// io_uring and O_DIRECT are used where the system grants them; description() says what was refused and why.
+// Uses io_uring and O_DIRECT if available; description() names what was refused and why.
 #pragma once
 
 #include "offload/file_system.hpp"
@@ -23,46 +23,46 @@
 namespace ranvier::offload {
 
 struct FileTierOptions {
-  std::vector<std::filesystem::path> directories;    ///< one for each disk, at least one
-  int rank = 0;                                      ///< part of the folders' names
+  std::vector<std::filesystem::path> directories;    ///< one per disk, at least one
+  int rank = 0;                                      ///< part of the folder names
   int depth = 32;                                    ///< requests in flight
-  std::size_t request_bytes = std::size_t{1} << 20;  ///< of the largest request; also what is striped
-  bool uring = true;                                 ///< ask for io_uring
-  bool direct = true;                                ///< ask for O_DIRECT
-  bool checksums = false;  ///< compare what is read back with what was written (block_checksums.hpp)
+  std::size_t request_bytes = std::size_t{1} << 20;  ///< size of the largest request and of a stripe
+  bool uring = true;                                 ///< request io_uring
+  bool direct = true;                                ///< request O_DIRECT
+  bool checksums = false;                            ///< verify read data with checksums (block_checksums.hpp)
 };
 
 class FileTier final : public NvmeTier {
  public:
-  /// Throws ErrorCode::usage for options that make no sense. The loop outlives the tier.
+  /// Throws ErrorCode::usage for invalid options. The loop must outlive the tier.
   FileTier(runtime::EventLoop& loop, FileTierOptions options,
            std::unique_ptr<FileSystem> system = std::make_unique<FileSystem>());
-  /// Waits for the requests in flight, drops the others, removes the folders.
+  /// Waits for requests in flight, drops the others, removes the folders.
   ~FileTier() override;
 
-  /// What checksums of regions of these sizes take, whole blocks each, of an item of a plan.
+  /// Bytes of checksums for regions of these sizes (complete blocks each).
   [[nodiscard]] static std::size_t checksum_bytes(std::span<const std::size_t> regions,
                                                   std::size_t request_bytes = FileTierOptions{}.request_bytes);
 
   void plan(runtime::MemoryPlan& plan) override;
-  /// Makes the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, when they do not fit.
+  /// Creates the folders and files. Throws ErrorCode::io, naming folder, needed and free bytes, if they do not fit.
   void start(const runtime::Arena& arena) override { start(arena, sums_); }
   void start(const runtime::Arena& arena, runtime::MemoryId sums) override;
-  /// Without checksums no memory is needed.
+  /// Starts without memory for checksums.
   void start();
 
   [[nodiscard]] std::string description() const override;
 
-  /// As TransferEngine::lose_next(); started.
+  /// Like TransferEngine::lose_next(); only after start().
   void lose_next_request() noexcept override;
-  /// The oldest request in flight.
+  /// Description of the oldest request in flight.
   [[nodiscard]] std::string place() const override;
-  /// Requests.
+  /// Number of completed requests.
   [[nodiscard]] std::uint64_t done() const noexcept override;
 
   [[nodiscard]] int cleared() const override;
 
-  /// One for each directory, once started.
+  /// One file per directory, after start().
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
 
  protected:

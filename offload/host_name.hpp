@@ -1,4 +1,4 @@
-// The name of this machine, by which folders and locks that jobs leave are told apart. Any thread.
+// Host name, which distinguishes folders and locks of jobs. Any thread.
 #pragma once
 
 #include <unistd.h>

@@ -1,9 +1,8 @@
-// Reads and writes of files that go on beside each other: submitted by one thread, which then waits for
-// completions. Two kinds, by file: uring_queue.cpp (io_uring) and thread_queue.cpp (pread and pwrite on threads,
-// where io_uring is refused).
+// Queue of parallel file reads and writes, submitted by one thread, which then waits for completions. Two kinds:
+// uring_queue.cpp (io_uring) and thread_queue.cpp (pread and pwrite on threads, if io_uring is refused).
 //
-// A completion says what the system said, and no more: short counts and errors are for the caller to handle.
-// Owner thread only, but for wake().
+// Completions contain the system's raw result; callers handle short counts and errors. Owner thread only, except
+// wake().
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@ struct IoRequest {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   std::uint64_t offset = 0;
-  std::uint64_t id = 0;  ///< comes back with the completion
+  std::uint64_t id = 0;  ///< returned with the completion
 };
 
 struct IoCompletion {
@@ -32,28 +31,27 @@ struct IoCompletion {
 
 class IoQueue {
  public:
-  /// Nothing may be outstanding.
+  /// No request may be outstanding.
   virtual ~IoQueue() = default;
 
-  /// Starts the requests; at most `depth` may be outstanding, which was given when the queue was made.
+  /// Starts the requests; at most `depth` (from construction) may be outstanding.
   virtual void submit(std::span<const IoRequest> requests) = 0;
 
-  /// Blocks until something completed or wake() was called since the last wait, and appends what completed.
+  /// Blocks until a request completes or wake() was called since the last wait; appends completions.
   virtual void wait(std::vector<IoCompletion>& completed) = 0;
 
-  /// Ends a wait, the present or the next one. Any thread.
+  /// Ends the current or next wait. Any thread.
   virtual void wake() = 0;
 };
 
-/// A queue on io_uring, or a null queue and the errno with which the system refused one (EPERM in many containers,
-/// ENOSYS in old kernels).
+/// A queue on io_uring, or null and the errno of the refusal (EPERM in many containers, ENOSYS in old kernels).
 struct UringOutcome {
   std::unique_ptr<IoQueue> queue;
   int error = 0;
 };
 [[nodiscard]] UringOutcome make_uring_queue(int depth);
 
-/// A queue on threads, of which there are `depth`, but no more than sixteen.
+/// Creates a queue on min(`depth`, 16) threads.
 [[nodiscard]] std::unique_ptr<IoQueue> make_thread_queue(int depth);
 
 }  // namespace ranvier::offload

@@ -1,4 +1,4 @@
-// How long the system is asked again that answers a request with EINTR or EAGAIN, or moves less than a block of it.
+// Retry limits for requests that return EINTR or EAGAIN, or transfer less than a block.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,10 @@
 
 namespace ranvier::offload {
 
-/// A request that was answered this often in a row without a byte moved has failed: after a good second, where it
-/// was put off each time.
+/// Attempts without a transferred byte before a request fails: over a second if each was delayed.
 inline constexpr int max_attempts = 60;
 
-/// How long to wait before requests are submitted once more that the system put off (EAGAIN).
+/// Delay before requests that returned EAGAIN are submitted again.
 [[nodiscard]] inline std::chrono::microseconds pause_before(int attempt) {
   return std::chrono::microseconds(std::min(20'000, 100 << std::min(attempt, 8)));
 }

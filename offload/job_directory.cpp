@@ -96,8 +96,8 @@ int clear_leftovers(const fs::path& parent) {
 JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_leftovers(parent)) {
   std::error_code error;
   if (!fs::is_directory(parent, error))
-    fail(ErrorCode::io, "{}: {}; make it, or give --nvme another folder", parent.string(),
-         error ? error.message() : "it is not a folder");
+    fail(ErrorCode::io, "{}: {}; create it, or use --nvme with another folder", parent.string(),
+         error ? error.message() : "not a folder");
   constexpr int attempts = 100;  // each lost to somebody who cleared the folder before it was locked
   for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
     std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host_name(), rank)).string();
@@ -107,7 +107,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
     if (folder.get() >= 0) lock_ = lock(folder.get(), true);
   }
   if (lock_ < 0)
-    fail(ErrorCode::io, "{}: cannot make a folder for rank {} there: {}; give --nvme a folder that you may write",
+    fail(ErrorCode::io, "{}: cannot create a folder for rank {}: {}; use --nvme with a writable folder",
          parent.string(), rank, std::strerror(errno));
 }
 

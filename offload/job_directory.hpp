@@ -1,6 +1,5 @@
-// A folder of its own for one rank of one job, on a disk that others use too. A lock on a file in it lasts as long
-// as the process, however that ends; so the next job tells the folders that dead jobs left behind from those in
-// use, and removes the former, of the same user on the same host only.
+// Folder for one rank of one job, on a shared disk. A lock on a file in it lasts as long as the process. So the next
+// job can detect folders of dead jobs, and removes them if user and host are the same.
 //
 //   PARENT/ranvier-offload.HOST.rank3.k2Jx9a/lock, /states
 //
@@ -13,10 +12,10 @@ namespace ranvier::offload {
 
 class JobDirectory {
  public:
-  /// The one file that may be kept in it, besides the lock.
+  /// The only file it may contain besides the lock.
   static constexpr const char* file_name = "states";
 
-  /// Clears leftovers in `parent`, then makes a folder there. Throws ErrorCode::io when that cannot be done.
+  /// Clears leftovers in `parent`, then creates a folder there. Throws ErrorCode::io on failure.
   JobDirectory(const std::filesystem::path& parent, int rank);
   /// Removes the folder with its file.
   ~JobDirectory();
@@ -26,7 +25,7 @@ class JobDirectory {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::filesystem::path file() const { return path_ / file_name; }
 
-  /// Folders of dead jobs that were removed.
+  /// Number of removed folders of dead jobs.
   [[nodiscard]] int cleared() const noexcept { return cleared_; }
 
  private:

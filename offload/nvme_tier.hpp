@@ -1,5 +1,4 @@
-// What Tiers ask of a tier whose regions are in files: FileTier, or VirtualFiles where time is virtual. Loop thread
-// only.
+// Interface of tiers in files: FileTier, or VirtualFiles in virtual time. Loop thread only.
 #pragma once
 
 #include "offload/tier.hpp"
@@ -13,16 +12,16 @@ namespace ranvier::offload {
 class NvmeTier : public Tier, public runtime::ProgressSource {
  public:
   using Tier::start;
-  /// Where checksums are an item of the plan that somebody else added.
+  /// For checksums that another object added to the plan as `sums`.
   virtual void start(const runtime::Arena& arena, runtime::MemoryId sums) = 0;
 
-  /// Test only: the next request does not come back.
+  /// Test only: the next request never completes.
   virtual void lose_next_request() noexcept = 0;
-  /// Folders that dead jobs had left in the directories, and start() removed.
+  /// Number of leftover folders of dead jobs that start() removed.
   [[nodiscard]] virtual int cleared() const = 0;
 };
 
-/// Makes the one of a rank. The loop outlives it.
+/// Creates the tier of a rank. The loop must outlive it.
 using MakeNvmeTier = std::function<std::unique_ptr<NvmeTier>(runtime::EventLoop& loop, int rank)>;
 
 }  // namespace ranvier::offload

@@ -9,7 +9,7 @@ namespace ranvier::offload {
 
 StagingPool::StagingPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots)
     : loop_(loop), name_(std::move(name)), slot_bytes_(Tier::whole_blocks(slot_bytes)), taken_(slots, false) {
-  expect(slots > 0, "the pool {} has no slots: nobody would ever get one", name_);
+  expect(slots > 0, "the pool {} has no slots", name_);
   for (std::size_t slot = slots; slot-- > 0;) free_.push_back(slot);
 }
 
@@ -28,7 +28,7 @@ void StagingPool::acquire(Granted granted) {
 }
 
 void StagingPool::release(std::size_t slot) {
-  expect(slot < slots() && taken_[slot], "slot {} of the pool {} is released, and nobody has it", slot, name_);
+  expect(slot < slots() && taken_[slot], "slot {} of the pool {} is released, but not taken", slot, name_);
   taken_[slot] = false;
   free_.push_back(slot);
   grant();
@@ -46,7 +46,7 @@ void StagingPool::grant() {
 }
 
 std::span<std::byte> StagingPool::slot(std::size_t index) const {
-  expect(arena_ != nullptr, "a slot of the pool {} before it has started", name_);
+  expect(arena_ != nullptr, "the pool {} has not started", name_);
   return {arena_->slot(item_, index), slot_bytes_};
 }
 

@@ -1,5 +1,5 @@
-// Staging memory of fixed size: equal slots of pinned host memory that transfers of any amount pass through
-// (ZeRO-Infinity §6.3, "pinned memory management layer"). Who wants a slot waits in line; nothing is allocated.
+// Pool of equal slots of pinned host memory, through which transfers of any size pass (ZeRO-Infinity §6.3, "pinned
+// memory management layer"). Requests for a slot queue up; nothing is allocated.
 //
 //   StagingPool pool(loop, "staging", bytes, 4);
 //   pool.plan(plan);
@@ -7,7 +7,7 @@
 //   pool.acquire([&](std::size_t slot) { tier.fetch(region, 0, pool.slot(slot), [&, slot] { …; pool.release(slot);
 //   }); });
 //
-// Loop thread only. The pool outlives the loop's last run.
+// Loop thread only. The pool must outlive the loop's last run.
 #pragma once
 
 #include "offload/tier.hpp"
@@ -27,24 +27,24 @@ class StagingPool {
  public:
   using Granted = std::function<void(std::size_t slot)>;
 
-  /// Slots of Tier::whole_blocks(slot_bytes).
+  /// Creates slots of Tier::whole_blocks(slot_bytes).
   StagingPool(runtime::EventLoop& loop, std::string name, std::size_t slot_bytes, std::size_t slots);
 
   void plan(runtime::MemoryPlan& plan);
-  /// `arena` is made from the plan and outlives the pool.
+  /// `arena` belongs to the plan and must outlive the pool.
   void start(const runtime::Arena& arena) { start(arena, item_); }
-  /// Where the slots are an item of the plan that somebody else added.
+  /// For slots that another object added to the plan as `item`.
   void start(const runtime::Arena& arena, runtime::MemoryId item);
 
-  /// Calls `granted` on the loop, after this returned, when a slot is free and who asked before has one.
+  /// Calls `granted` on the loop, after this returned, when a slot is free; in the order of the calls.
   void acquire(Granted granted);
-  /// Gives a slot to the next in line.
+  /// Passes a slot to the next request.
   void release(std::size_t slot);
 
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] std::size_t slots() const noexcept { return taken_.size(); }
   [[nodiscard]] std::size_t waiting() const noexcept { return line_.size(); }
-  /// The most slots that were taken at a time so far: whether fewer would do.
+  /// Maximum number of slots taken at the same time so far.
   [[nodiscard]] std::size_t max_taken() const noexcept { return max_taken_; }
 
  private:

@@ -11,7 +11,7 @@ namespace ranvier::offload {
 /// Part of a transfer that one request can do.
 struct StripeRange {
   std::size_t directory = 0;
-  std::uint64_t offset = 0;  ///< in that directory's file
+  std::uint64_t offset = 0;  ///< offset in that directory's file
   std::size_t bytes = 0;
 };
 
@@ -20,7 +20,7 @@ class Stripes {
   Stripes(std::size_t directories, std::size_t stripe_bytes)
       : directories_(directories), stripe_bytes_(stripe_bytes) {}
 
-  /// The first piece of the range that begins at `address`; the next begins where it ends.
+  /// First part of the range starting at `address`; the next starts at its end.
   [[nodiscard]] StripeRange first_piece(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t stripe = address / stripe_bytes_, inside = address % stripe_bytes_;
     const std::uint64_t length = bytes < stripe_bytes_ - inside ? bytes : stripe_bytes_ - inside;
@@ -28,19 +28,19 @@ class Stripes {
             static_cast<std::size_t>(length)};
   }
 
-  /// Size of the file of a directory that holds its part of [0, end).
+  /// Size of a directory's file for the addresses [0, end).
   [[nodiscard]] std::uint64_t file_bytes(std::size_t directory, std::uint64_t end) const {
     const std::uint64_t whole = end / stripe_bytes_, rest = end % stripe_bytes_;
     const std::uint64_t mine = whole / directories_ + (directory < whole % directories_ ? 1 : 0);
     return mine * stripe_bytes_ + (directory == whole % directories_ ? rest : 0);
   }
 
-  /// Where a region of `bytes` begins at or after `address`: large ones on a stripe, so that they are cut least.
+  /// Start of a region of `bytes` at or after `address`; large regions start on a stripe, to be split least.
   [[nodiscard]] std::uint64_t align(std::uint64_t address, std::uint64_t bytes) const {
     return bytes < stripe_bytes_ ? address : (address + stripe_bytes_ - 1) / stripe_bytes_ * stripe_bytes_;
   }
 
-  /// Where regions of these sizes begin, one behind the other; the last number is where they end.
+  /// Start offsets of consecutive regions of these sizes; the last number is their end.
   [[nodiscard]] std::vector<std::uint64_t> begins(std::span<const std::size_t> regions) const {
     std::vector<std::uint64_t> begins;
     std::uint64_t end = 0;

@@ -1,5 +1,5 @@
-// A tier keeps bytes that have left the device (file_tier.hpp). Regions are reserved before the first step, as the rest
-// of a run's memory is; then ranges of them are fetched and stored.
+// A tier stores bytes outside the device (file_tier.hpp). Regions are reserved before the first step, like all memory
+// of a run; then ranges of them are fetched and stored.
 //
 //   const Region states = tier.reserve(MemoryKind::optimizer, "optimizer states", bytes);
 //   tier.plan(plan);                                   // the memory that the tier itself needs
@@ -28,9 +28,8 @@ struct Region {
 
 class Tier {
  public:
-  /// Bytes move in whole blocks, which is what files ask for that are read past the system's cache: offsets, addresses
-  /// and lengths are multiples of it. Plan slots with whole_blocks(): an item of a plan whose slots are whole blocks
-  /// starts on one.
+  /// Transfers move complete blocks, as O_DIRECT requires: offsets, addresses and lengths are multiples of
+  /// block_bytes. Plan slots with whole_blocks(), so each starts on a block.
   static constexpr std::size_t block_bytes = 4096;
   [[nodiscard]] static constexpr std::size_t whole_blocks(std::size_t bytes) {
     return (bytes + block_bytes - 1) / block_bytes * block_bytes;
@@ -40,44 +39,44 @@ class Tier {
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
 
-  /// Takes whole_blocks(bytes) when the tier starts; only before that. `name` is what people read in errors.
+  /// Reserves whole_blocks(bytes), only before the tier starts. `name` appears in errors.
   Region reserve(runtime::MemoryKind kind, std::string name, std::size_t bytes);
 
-  /// What all regions take.
+  /// Bytes of all regions.
   [[nodiscard]] std::size_t reserved_bytes() const noexcept;
 
-  /// Adds the memory that this tier needs to a plan, once everything is reserved.
+  /// Adds the tier's own memory to a plan, after all reservations.
   virtual void plan(runtime::MemoryPlan& plan) = 0;
-  /// Takes the space. `arena` is made from the plan and outlives the tier.
+  /// Allocates the space. `arena` belongs to the plan and must outlive the tier.
   virtual void start(const runtime::Arena& arena) = 0;
 
-  // Several transfers may run at a time, in any order. Those that overlap in a region or in memory must not: wait for
-  // `done`. Memory stays valid until `done` was called or the tier is gone. A region holds zeros at first. A transfer
-  // that fails stops the loop with ErrorCode::io and never calls its `done`.
+  // Several transfers may run at the same time, in any order, unless they overlap in a region or in memory: wait for
+  // `done` then. Memory must stay valid until `done` or the tier's end. Regions are zero at first. A failed transfer
+  // stops the loop with ErrorCode::io and never calls `done`.
 
-  /// Brings to.size() bytes from `offset` of the region; calls `done` on the loop, after this returned.
+  /// Reads to.size() bytes at `offset` of the region; calls `done` on the loop, after this returned.
   void fetch(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done);
-  /// Puts from.size() bytes there, likewise. `from` may change once `done` was called, not before.
+  /// Writes from.size() bytes at `offset`; like fetch(). `from` must not change until `done`.
   void store(Region region, std::size_t offset, std::span<const std::byte> from, runtime::Handler done);
 
-  /// Bytes of all fetches, and of all stores, so far, with those under way.
+  /// Bytes of all fetches and all stores so far, including running ones.
   [[nodiscard]] std::uint64_t fetched_bytes() const noexcept { return fetched_; }
   [[nodiscard]] std::uint64_t stored_bytes() const noexcept { return stored_; }
 
-  /// For people, once started: "io_uring, O_DIRECT, 32 × 1.0 MiB, /nvme0, /nvme1".
+  /// Description for the user, after start(): "io_uring, O_DIRECT, 32 × 1.0 MiB, /nvme0, /nvme1".
   [[nodiscard]] virtual std::string description() const = 0;
 
  protected:
   struct Reserved {
     runtime::MemoryKind kind;
     std::string name;
-    std::size_t bytes;  ///< whole blocks
+    std::size_t bytes;  ///< complete blocks
   };
 
   Tier() = default;
   [[nodiscard]] const std::vector<Reserved>& regions() const noexcept { return regions_; }
 
-  /// A tier calls this at the beginning of its start().
+  /// A tier calls this at the start of its start().
   void close_reservations() noexcept { started_ = true; }
 
   virtual void fetch_blocks(Region region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) = 0;

@@ -52,7 +52,7 @@ const char* to_string(TierKind kind) noexcept {
 
 TierRegion TierPlan::reserve(TierKind kind, runtime::MemoryKind memory_kind, const std::string& name,
                              std::size_t bytes, runtime::MemoryPlan& plan) {
-  expect(kind != TierKind::device, "{} is reserved in a tier, and stays on the device", name);
+  expect(kind != TierKind::device, "{} is reserved in a tier, but stays on the device", name);
   const std::size_t whole = Tier::whole_blocks(bytes);
   const auto space = kind == TierKind::host ? runtime::MemorySpace::pinned : runtime::MemorySpace::nvme;
   items_.push_back({kind, memory_kind, name, whole, plan.add({memory_kind, space, name, whole, 1})});
@@ -158,7 +158,7 @@ void Tiers::store_file(Region region, std::size_t offset, std::span<const std::b
 void Tiers::fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done) {
   const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(to) <= place.bytes,
-         "a fetch of {} bytes at {} from a region of {}", bytes_of(to), offset, place.bytes);
+         "fetch is out of range: {} bytes at {} of a region of {}", bytes_of(to), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, to, true, std::move(done));
   done = traced(region, std::move(done));
   if (direct(to)) return fetch_file(place.region, offset, to.front(), std::move(done));
@@ -168,7 +168,7 @@ void Tiers::fetch(TierRegion region, std::size_t offset, StridedLayout to, runti
 void Tiers::store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done) {
   const Holding& place = places_.at(region.index);
   expect(offset % Tier::block_bytes == 0 && offset + bytes_of(from) <= place.bytes,
-         "a store of {} bytes at {} to a region of {}", bytes_of(from), offset, place.bytes);
+         "store is out of range: {} bytes at {} of a region of {}", bytes_of(from), offset, place.bytes);
   if (place.kind == TierKind::host) return copy_runs(region, offset, from, false, std::move(done));
   done = traced(region, std::move(done));
   if (direct(from)) return store_file(place.region, offset, from.front(), std::move(done));
@@ -251,15 +251,15 @@ void Tiers::stage_piece(const std::shared_ptr<Staged>& staged, std::size_t begin
       staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
         runtime::copy(*fetch_stream_, run, blocks.data() + at, count);
       });
-      loop_->after_work(*fetch_stream_, {"tiers", "a copy of what was read"}, over);
+      loop_->after_work(*fetch_stream_, {"tiers", "a copy after a read"}, over);
     });
   }
   staged->for_runs(begin, bytes, [&](std::byte* run, std::size_t count, std::size_t at) {
     runtime::copy(*store_stream_, blocks.data() + at, run, count);
   });
-  loop_->after_work(
-      *store_stream_, {"tiers", "a copy of what is to be written"},
-      [this, staged, begin, blocks, over] { store_file(staged->region, staged->offset + begin, blocks, over); });
+  loop_->after_work(*store_stream_, {"tiers", "a copy before a write"}, [this, staged, begin, blocks, over] {
+    store_file(staged->region, staged->offset + begin, blocks, over);
+  });
 }
 
 FileBytes Tiers::file_bytes() const noexcept {

@@ -194,9 +194,9 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
     const std::size_t moved = static_cast<std::size_t>(completion.result) / Tier::block_bytes * Tier::block_bytes;
     request.attempts = moved == 0 ? request.attempts + 1 : 0;
     if (completion.result == 0 && request.of->transfer.kind == IoKind::read)
-      return fail_with(completion.id, "the file ends there: somebody has shortened it");
+      return fail_with(completion.id, "the file was truncated by another process");
     if (request.attempts == max_attempts)
-      return fail_with(completion.id, "the system moves less than a block at a time");
+      return fail_with(completion.id, "the system transfers less than a block per call");
     request.moved += moved;
   }
   again.push_back(completion.id);
@@ -226,10 +226,11 @@ bool TransferEngine::State::is_as_written(const Request& request) {
     file.sums->record(request.piece.offset, blocks);
   } else if (const auto damaged = file.sums->first_damaged(request.piece.offset, blocks)) {
     failed = true;
-    loop.stop(std::make_exception_ptr(Error(
-        ErrorCode::data, fmt::format("{}: the {} bytes at offset {} are not what was written there: the disk, or "
-                                     "somebody else, has changed them; check the disk's health",
-                                     file.path.string(), Tier::block_bytes, *damaged))));
+    loop.stop(std::make_exception_ptr(
+        Error(ErrorCode::data,
+              fmt::format("{}: the {} bytes at offset {} have changed since they were written, by the disk "
+                          "or another process; check the disk's health",
+                          file.path.string(), Tier::block_bytes, *damaged))));
     return false;
   }
   return true;
@@ -289,7 +290,7 @@ std::string TransferEngine::oldest() const {
   for (const State::Request& request : state_->requests) {
     if (request.order > 0 && (oldest == nullptr || request.order < oldest->order)) oldest = &request;
   }
-  if (oldest == nullptr) return "files, where nothing is in flight";
+  if (oldest == nullptr) return "files, nothing in flight";
   return fmt::format("a {} of {} bytes at offset {} of {}",
                      oldest->of->transfer.kind == IoKind::read ? "read" : "write",
                      oldest->piece.bytes - oldest->moved, oldest->piece.offset + oldest->moved,

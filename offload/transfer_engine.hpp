@@ -1,6 +1,6 @@
-// Carries out transfers of a striped address space over files: cuts them into requests, keeps up to `depth` of them
-// in flight on an IoQueue, checks each completion's count, goes on after a short one, asks again after EINTR and
-// EAGAIN. Transfers are begun in the order of start(); a thread of its own does all of it and posts what is done.
+// Executes transfers of a striped address space over files. Splits them into requests, keeps up to `depth` in flight
+// on an IoQueue, checks each count, continues after short ones and retries after EINTR and EAGAIN. Transfers start in
+// the order of start(), on a separate thread that posts completions.
 #pragma once
 
 #include "offload/block_checksums.hpp"
@@ -20,12 +20,11 @@ namespace ranvier::offload {
 
 struct Transfer {
   IoKind kind = IoKind::read;
-  std::uint64_t address = 0;  ///< in the striped space
-  std::byte* data = nullptr;  ///< only read when kind is write
+  std::uint64_t address = 0;  ///< address in the striped space
+  std::byte* data = nullptr;  ///< not written if kind is write
   std::size_t bytes = 0;
   runtime::Handler done;
-  /// Who can do without the transfer: what is posted, instead of `done`, when it fails, once none of its memory is used
-  /// any more.
+  /// For transfers that may fail: posted instead of `done` on failure, when none of its memory is in use.
   std::function<void(const std::string& failure)> failed = nullptr;
 };
 
@@ -33,30 +32,30 @@ class TransferEngine {
  public:
   struct File {
     int descriptor = -1;
-    std::filesystem::path path;          ///< what an error names
-    std::optional<BlockChecksums> sums;  ///< what is read back is checked with, if anything
+    std::filesystem::path path;          ///< path for errors
+    std::optional<BlockChecksums> sums;  ///< checksums to verify read data, if any
   };
 
-  /// One file for each directory of `stripes`. The loop and the descriptors outlive the engine.
+  /// One file per directory of `stripes`. The loop and the descriptors must outlive the engine.
   TransferEngine(runtime::EventLoop& loop, std::unique_ptr<IoQueue> queue, std::vector<File> files, Stripes stripes,
                  int depth);
-  /// Waits for requests in flight: the kernel may write to their memory until then. Drops all other transfers.
+  /// Waits for requests in flight, since the kernel may write to their memory. Drops all other transfers.
   ~TransferEngine();
 
-  /// Posts `done` when all of it has been transferred. The first failure of a transfer without `failed` stops the loop
-  /// with ErrorCode::io, or ::data for blocks that are not what was written, which names file, offset and cause; from
-  /// then on nothing is transferred. Any thread.
+  /// Posts `done` when everything is transferred. The first failure without `failed` stops the loop with
+  /// ErrorCode::io, or ::data for changed blocks, naming file, offset and cause; then no further transfer runs. Any
+  /// thread.
   void start(Transfer transfer);
 
-  /// Other files from now on, when no transfer is under way; they outlive the engine, or their transfers. Any thread.
+  /// Replaces the files while no transfer runs; they must outlive the engine or their transfers. Any thread.
   void reopen(std::vector<File> files);
 
-  /// To see what becomes of a disk that does not answer: the next request is never carried out. Any thread.
+  /// Test only: the next request is never executed, like on a hung disk. Any thread.
   void lose_next() noexcept;
 
-  /// The oldest request in flight, for people: "a read of 1.0 MiB at offset 4096 of FILE". Any thread.
+  /// Oldest request in flight, for the user: "a read of 1.0 MiB at offset 4096 of FILE". Any thread.
   [[nodiscard]] std::string oldest() const;
-  /// Requests that have been carried out, in part or whole, so far. Any thread.
+  /// Requests executed so far, completely or in part. Any thread.
   [[nodiscard]] std::uint64_t done() const noexcept;
 
  private:

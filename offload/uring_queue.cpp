@@ -78,7 +78,7 @@ class UringQueue final : public IoQueue {
   /// The ring has an entry for each of `depth` requests and for listen(), and all are submitted at once.
   io_uring_sqe* next_entry() {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    expect(entry != nullptr, "io_uring: more requests at a time than the depth that was asked for");
+    expect(entry != nullptr, "io_uring: more requests in flight than its depth");
     return entry;
   }
 

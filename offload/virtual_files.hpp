@@ -1,5 +1,5 @@
-// A tier in files that are not there, in virtual time: transfers end when the node's disk would have done them
-// (virtual_disk.hpp), and memory stays as it is. Beside phantom devices. Loop thread only.
+// Simulated file tier in virtual time: transfers end when the node's disk would finish them (virtual_disk.hpp), and
+// memory stays unchanged. For phantom devices. Loop thread only.
 #pragma once
 
 #include "offload/nvme_tier.hpp"
@@ -12,7 +12,7 @@ namespace ranvier::offload {
 
 class VirtualFiles final : public NvmeTier {
  public:
-  /// Both outlive it.
+  /// Loop and disk must outlive it.
   VirtualFiles(runtime::EventLoop& loop, runtime::VirtualDisk& disk) : loop_(&loop), disk_(&disk) {}
 
   void plan(runtime::MemoryPlan&) override {}
@@ -30,7 +30,7 @@ class VirtualFiles final : public NvmeTier {
                     runtime::Handler done) override;
 
  private:
-  /// What the disk calls when it has done a request.
+  /// Handler for the disk's completion of a request.
   [[nodiscard]] runtime::Handler over(runtime::Handler done);
 
   runtime::EventLoop* loop_;

@@ -146,8 +146,7 @@ void AtomicFile::keep(int error) {
   kept += fmt::format(".{}.whole", ::getpid());
   if (::rename(partial_.c_str(), kept.c_str()) != 0) kept = partial_;
   ::close(std::exchange(file_, -1));
-  fail(ErrorCode::io,
-       "{}: cannot replace it: {}; the new file is whole and lies in {}: move it to where it belongs",
+  fail(ErrorCode::io, "{}: cannot replace it: {}; the new file is complete in {}: move it to its destination",
        path_.string(), std::strerror(error), kept.string());
 }
 

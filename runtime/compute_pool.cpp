@@ -110,7 +110,7 @@ struct ComputePool::Workers {
 };
 
 ComputePool::ComputePool(int threads) : threads_(threads) {
-  expect(threads >= 1, "a compute pool of {} threads", threads);
+  expect(threads >= 1, "a compute pool needs at least one thread, not {}", threads);
   if (threads > 1) workers_ = std::make_unique<Workers>(threads);
 }
 

@@ -16,7 +16,7 @@ StandardOutput::StandardOutput() : before_(stdout) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::fflush(before_);
   through_ = ::fopencookie(this, "w", {.read = nullptr, .write = write, .seek = nullptr, .close = nullptr});
-  if (through_ == nullptr) fail(ErrorCode::io, "the standard output cannot be opened: {}", std::strerror(errno));
+  if (through_ == nullptr) fail(ErrorCode::io, "cannot open standard output: {}", std::strerror(errno));
   if (::isatty(STDOUT_FILENO) != 0) std::setvbuf(through_, nullptr, _IOLBF, BUFSIZ);
   stdout = through_;
 }

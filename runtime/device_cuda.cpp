@@ -41,7 +41,7 @@ const char* remedy(cudaError_t result) {
       return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute "
              "capability>";
     case cudaErrorMemoryAllocation:
-      return "; somebody else may use this GPU: plan for less, or lower --device-memory";
+      return "; another process may use this GPU; plan for less, or decrease --device-memory";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
@@ -335,8 +335,7 @@ cudaDeviceProp driver_properties(int ordinal) {
   const int count = cuda_device_count();
   if (ordinal < 0 || ordinal >= count) {
     fail(ErrorCode::device, "cuda:{}: this process sees {} GPU{}, numbered from 0{}", ordinal, count,
-         count == 1 ? "" : "s",
-         std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? ", as CUDA_VISIBLE_DEVICES says" : "");
+         count == 1 ? "" : "s", std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? " (CUDA_VISIBLE_DEVICES)" : "");
   }
   cudaDeviceProp properties{};
   cuda::check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");

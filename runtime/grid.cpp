@@ -10,7 +10,7 @@ Grid::Grid(GridShape shape, int ranks) : shape_(shape) {
   const long long product = static_cast<long long>(shape.g_inter) * shape.g_data;
   if (product != ranks)
     fail(ErrorCode::usage,
-         "--g-inter {} × --g-data {} is a grid of {} ranks, and {} were started: use mpirun -n {}, or a grid whose "
+         "--g-inter {} × --g-data {} is a grid of {} ranks, but {} were started; use mpirun -n {}, or a grid whose "
          "product is {}",
          shape.g_inter, shape.g_data, product, ranks, product, ranks);
 }

@@ -251,8 +251,8 @@ class Reader {
 
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorCode::usage, "{}: {}; ranvier-bench profile --write-profile FILE writes a whole one", source_,
-         fmt::format(format, std::forward<Args>(args)...));
+    fail(ErrorCode::usage, "{}: {}; create a complete profile with ranvier-bench profile --write-profile FILE",
+         source_, fmt::format(format, std::forward<Args>(args)...));
   }
 
   std::string_view source_;

@@ -51,7 +51,7 @@ MemoryLimit of_machine(const fs::path& root) {
   const fs::path info = root / "proc/meminfo";
   const std::size_t available = number_after(info, "MemAvailable:") * kibibyte;
   const std::size_t swap = number_after(info, "SwapFree:") * kibibyte;
-  if (available == 0) return {std::numeric_limits<std::size_t>::max(), "nothing says what the machine has"};
+  if (available == 0) return {std::numeric_limits<std::size_t>::max(), "the machine's memory is unknown"};
   return {available + swap,
           fmt::format("the machine has {}, of which {} are available{}",
                       format_bytes(number_after(info, "MemTotal:") * kibibyte), format_bytes(available),

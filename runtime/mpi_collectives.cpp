@@ -27,7 +27,7 @@ MPI_Datatype type_of(DType dtype) {
     case DType::f16:
       return MPI_UINT16_T;
   }
-  fail(ErrorCode::internal, "there is no element type of number {}", static_cast<int>(dtype));
+  fail(ErrorCode::internal, "unknown element type: number {}", static_cast<int>(dtype));
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
     if (first == std::string::npos || line.find('=') != std::string::npos) continue;
     const auto last = line.find_last_not_of(blanks);
     if (line[first] == '[' && line[last] == ']') continue;
-    fail(ErrorCode::usage, "--config {}: line {} is '{}': every line is key = value, with # before comments", path,
-         number, line.substr(first, last - first + 1));
+    fail(ErrorCode::usage, "--config {}: line {} is not key = value: '{}'; start comments with #", path, number,
+         line.substr(first, last - first + 1));
   }
 }
 
@@ -167,14 +167,14 @@ void OptionTable::read_file(const std::string& path) {
     fail(ErrorCode::usage, "--config {}: the file cannot be read or is empty", path);
   const std::string lines{std::istreambuf_iterator<char>(file), {}};
   if (const auto zero = lines.find('\0'); zero != std::string::npos)
-    fail(ErrorCode::usage, "--config {}: a zero byte at offset {}: give a text file", path, zero);
+    fail(ErrorCode::usage, "--config {}: zero byte at offset {}; use a text file", path, zero);
   expect_keys_and_values(lines, path);
   std::istringstream text(lines);
   try {
     const auto parsed = po::parse_config_file(text, po::options_description(), true);
     for (const auto& found : parsed.options) {
       if (found.string_key == "config")
-        fail(ErrorCode::usage, "key 'config' in {}: a config file names no other: put all keys into one file",
+        fail(ErrorCode::usage, "key 'config' in {}: config files cannot be nested; put all keys into one file",
              path);
       if (!knows(found.string_key))
         fail(ErrorCode::usage, "unknown key '{}' in {}: {}", found.string_key, path,
@@ -190,7 +190,7 @@ void OptionTable::read_file(const std::string& path) {
 void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
   for (auto& declared : options_) {
     if (declared.option.name != name) continue;
-    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice: keep one", origin);
+    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice; remove one", origin);
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);

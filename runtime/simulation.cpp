@@ -292,7 +292,7 @@ void Simulation::State::run() {
     }
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
   }
-  if (running()) fail(ErrorCode::transport, "nothing can happen any more, and ranks wait:{}", waiting());
+  if (running()) fail(ErrorCode::transport, "deadlock: no event is pending, but ranks wait:{}", waiting());
   for (Loop& loop : loops) loop.stopped = false;
 }
 

@@ -289,7 +289,7 @@ bool VirtualCluster::State::run(const std::function<bool()>& goes_on) {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
     if (goes_on && time.steps() % steps_between == 0 && !goes_on()) return false;
   }
-  if (running > 0) fail(ErrorCode::transport, "nothing can happen any more, and ranks wait:{}", waiting());
+  if (running > 0) fail(ErrorCode::transport, "deadlock: no event is pending, but ranks wait:{}", waiting());
   for (Loop& loop : loops) loop.stopped = false;
   running = loops.size();
   return true;

@@ -23,7 +23,7 @@ double seconds_of(double bytes, double bytes_per_second) {
 VirtualNetwork::VirtualNetwork(std::vector<int> node_of, const Links& links, std::vector<double> slowness)
     : node_of_(std::move(node_of)), links_(links), slowness_(std::move(slowness)) {
   for (const int node : node_of_) {
-    expect(node >= 0, "there is no node {}", node);
+    expect(node >= 0, "node is out of range: {}", node);
     nodes_ = std::max(nodes_, node + 1);
   }
   ranks_.resize(node_of_.size());

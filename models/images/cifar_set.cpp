@@ -30,11 +30,11 @@ CifarSet::CifarSet(std::vector<fs::path> files, int classes) {
     const std::size_t bytes = file.bytes().size(), labels = label_bytes_of(bytes);
     if (labels == 0)
       fail(ErrorCode::data,
-           "{}: its {} bytes are no records of {} or {}, one class or two and an image of 32 × 32 pixels: give the "
+           "{}: {} bytes are not records of {} or {} bytes (labels and an image of 32 × 32 pixels); use the "
            "binary version of CIFAR-10 or CIFAR-100",
            path.string(), bytes, 1 + image_bytes, 2 + image_bytes);
     if (files_.size() > 1 && labels != label_bytes_)
-      fail(ErrorCode::data, "{} is of CIFAR-{}, and {} of CIFAR-{}: give files of one of them",
+      fail(ErrorCode::data, "{} belongs to CIFAR-{}, but {} to CIFAR-{}; use files of one of them",
            files.front().string(), label_bytes_ == 1 ? 10 : 100, path.string(), labels == 1 ? 10 : 100);
     label_bytes_ = labels;
     const std::size_t record_bytes = labels + image_bytes;
@@ -42,8 +42,8 @@ CifarSet::CifarSet(std::vector<fs::path> files, int classes) {
       const auto label = std::to_integer<int>(file.bytes()[at + labels - 1]);
       if (label >= classes)
         fail(ErrorCode::data,
-             "{}: image {} is of class {}, and the model knows {}: raise --classes to {}, or give {}",
-             path.string(), at / record_bytes, label, classes, std::max(label + 1, labels == 1 ? 10 : 100),
+             "{}: image {} has class {}, but the model has {} classes; use --classes {}, or use {}", path.string(),
+             at / record_bytes, label, classes, std::max(label + 1, labels == 1 ? 10 : 100),
              labels == 1 ? "CIFAR-10, whose classes are below 10" : "CIFAR-100, whose classes are below 100");
     }
     images_ += static_cast<std::int64_t>(bytes / record_bytes);
@@ -58,7 +58,7 @@ const std::byte* CifarSet::image(std::int64_t n) const {
     if (in_file < records) return file.bytes().data() + in_file * record_bytes + label_bytes_;
     in_file -= records;
   }
-  fail(ErrorCode::internal, "image {} of {}", n, images_);
+  fail(ErrorCode::internal, "image is out of range: {} of {}", n, images_);
 }
 
 void CifarSet::read(std::int64_t n, std::uint8_t* to) const { std::memcpy(to, image(n), image_bytes); }
@@ -78,7 +78,7 @@ std::vector<fs::path> cifar_files(const fs::path& path) {
   std::vector<fs::path>& files = training.empty() ? all : training;
   if (files.empty())
     fail(ErrorCode::data,
-         "{}: there are no files of images: give a folder with the binary version of CIFAR-10 (data_batch_1.bin …) "
+         "{}: no image files found; use a folder with the binary version of CIFAR-10 (data_batch_1.bin …) "
          "or "
          "CIFAR-100 (train.bin), or one of its files",
          path.string());

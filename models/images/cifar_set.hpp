@@ -14,8 +14,8 @@ class CifarSet final : public ImageSet {
  public:
   static constexpr int image_size = 32;
 
-  /// Files in this order. Which set a file is of follows from its length. Throws ErrorCode::data for one that has no
-  /// such records, or classes from `classes` on, and for files of both sets; ErrorCode::io for one that cannot be read.
+  /// Reads files in this order; their size tells CIFAR-10 from CIFAR-100. Throws ErrorCode::data for invalid records,
+  /// classes from `classes` upward, or files of both sets, ErrorCode::io for an unreadable file.
   CifarSet(std::vector<std::filesystem::path> files, int classes);
 
   [[nodiscard]] std::int64_t images() const override { return images_; }
@@ -31,8 +31,8 @@ class CifarSet final : public ImageSet {
   std::int64_t images_ = 0;
 };
 
-/// The files of a path: itself, or of a folder those for training (data_batch_1.bin …, or train.bin), or else all that
-/// end with ".bin", in the order of their names. Throws ErrorCode::data where there are none.
+/// Files of a path: the path itself, or a folder's training files (data_batch_1.bin … or train.bin), otherwise all
+/// *.bin in the order of their names. Throws ErrorCode::data if there are none.
 [[nodiscard]] std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& path);
 
 }  // namespace ranvier::models

@@ -12,7 +12,7 @@ class ImageSet {
 
   [[nodiscard]] virtual std::int64_t images() const = 0;
   [[nodiscard]] virtual int size() const = 0;  ///< S, pixels across and down
-  [[nodiscard]] std::size_t bytes() const {    ///< of an image
+  [[nodiscard]] std::size_t bytes() const {    ///< per image
     return 3 * static_cast<std::size_t>(size()) * static_cast<std::size_t>(size());
   }
 

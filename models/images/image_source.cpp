@@ -12,8 +12,8 @@ namespace ranvier::models {
 ImageSource::ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
                          std::optional<std::uint64_t> shuffle_seed, std::optional<std::uint64_t> augment_seed)
     : set_(std::move(set)), first_(first), count_(count), augment_seed_(augment_seed) {
-  expect(first >= 0 && count > 0 && first + count <= set_->images(), "images {} to {} of {}", first, first + count,
-         set_->images());
+  expect(first >= 0 && count > 0 && first + count <= set_->images(), "images are out of range: {} to {} of {}",
+         first, first + count, set_->images());
   if (shuffle_seed) order_.emplace(count, *shuffle_seed);
 }
 

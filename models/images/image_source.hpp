@@ -1,4 +1,4 @@
-// A part of a set of images as samples: the image's bytes are the input, its class is the target. Any thread.
+// Part of an image set as samples: input is the image's bytes, target is its class. Any thread.
 #pragma once
 
 #include "models/images/image_set.hpp"
@@ -12,8 +12,8 @@ namespace ranvier::models {
 
 class ImageSource final : public SampleSource {
  public:
-  /// `count` images from `first` on, in their order, or with a seed in a random one, a new one each epoch; with another
-  /// seed each a crop of the image (augment.hpp), a new one each epoch, too.
+  /// `count` images starting at `first`, in order. With a shuffle seed: in random order, different in each epoch.
+  /// With an augmentation seed: as random crops (augment.hpp), different in each epoch.
   ImageSource(std::shared_ptr<const ImageSet> set, std::int64_t first, std::int64_t count,
               std::optional<std::uint64_t> shuffle_seed, std::optional<std::uint64_t> augment_seed = std::nullopt);
 

@@ -1,5 +1,5 @@
-// Images that nobody took, for measuring (MiCS §5.1.4): noise around a shade that the class decides. Computed from the
-// image's number, so that they are the same on every rank and nothing is read. Any thread.
+// Synthetic images for measurements (MiCS §5.1.4): noise around a brightness that depends on the class. Computed from
+// the image's number, so identical on all ranks without reading. Any thread.
 #pragma once
 
 #include "models/images/image_set.hpp"

@@ -1,5 +1,5 @@
-// Tokens that text spells as they are, before words are cut: the longest of those that begin somewhere, from left to
-// right, as the tokenizers package finds them. Data alone; any thread.
+// Finds tokens that are matched in text before words are cut: the longest match first, from left to right, like the
+// tokenizers package. Data only; any thread.
 #pragma once
 
 #include "models/text/special_token_policy.hpp"
@@ -17,33 +17,34 @@ namespace ranvier::models {
 struct AddedToken {
   std::string content;
   std::int32_t token = 0;
-  bool special = false;                            ///< for what is no text: found only where that is asked for
+  bool special = false;                            ///< not text: found only if the policy allows special tokens
   bool single_word = false;                        ///< not inside a word
-  bool strips_left = false, strips_right = false;  ///< with the white space beside it
+  bool strips_left = false, strips_right = false;  ///< removes adjacent white space
 };
 
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Of contents that are not empty.
+  /// Takes tokens with non-empty contents.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Whether anything may be found.
+  /// Whether find() can find any token.
   [[nodiscard]] bool finds(SpecialTokenPolicy specials) const noexcept {
     return specials == SpecialTokenPolicy::tokenizer ? !tokens_.empty() : some_ordinary_;
   }
   [[nodiscard]] bool has_special() const noexcept { return some_special_; }
-  /// Whether a token may contain, end at or strip the place `at` before the end of the text, or more text would show.
+  /// Whether a token may contain, end at or strip position `at` (before the end of the text), or only more text can
+  /// tell.
   [[nodiscard]] bool may_touch(std::string_view text, std::size_t at) const;
-  /// Whether a text that is cut before a space, behind another character, has all of its tokens in the parts.
-  /// `normalized`: it was, and U+2581 may stand for spaces.
+  /// Whether no token spans a cut before a space that follows another character. `normalized`: the text is normalized
+  /// and U+2581 may stand for spaces.
   [[nodiscard]] bool is_local(SpecialTokenPolicy specials, bool normalized) const;
 
   struct Found {
     std::size_t begin = 0, end = 0;
     std::int32_t token = 0;
   };
-  /// The first from `from` on, where the one before ended.
+  /// First token at or after `from`, the end of the previous match.
   [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from,
                                           SpecialTokenPolicy specials) const;
 

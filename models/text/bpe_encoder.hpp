@@ -1,5 +1,5 @@
-// Text to the tokens of GPT-2's byte-level BPE: WordSplitter cuts words, BpeVocabulary's merges join their bytes, and
-// words that were met are kept with their tokens. One thread at a time; several may share a vocabulary.
+// Encodes text with GPT-2's byte-level BPE: WordSplitter cuts words, BpeVocabulary's merges join their bytes, and a
+// cache keeps the tokens of recent words. One thread at a time; several encoders may share a vocabulary.
 #pragma once
 
 #include "models/text/bpe_vocabulary.hpp"
@@ -19,7 +19,7 @@ class BpeEncoder {
   /// The vocabulary outlives the encoder.
   explicit BpeEncoder(const BpeVocabulary& vocabulary, SpecialTokenPolicy specials = SpecialTokenPolicy::text);
 
-  /// Appends the tokens of any bytes.
+  /// Appends the tokens of `text`, which may be any bytes.
   void encode(std::string_view text, std::vector<std::int32_t>& to);
 
  private:

@@ -34,9 +34,9 @@ class TokenList {
 
   void add(std::int64_t id, std::string bytes) {
     if (id < 0 || id >= max_tokens)
-      fail(ErrorCode::data, "{}: a token has number {}: from 0 to {} are read", file_, id, max_tokens - 1);
+      fail(ErrorCode::data, "{}: token number {} is not between 0 and {}", file_, id, max_tokens - 1);
     if (!by_id_.emplace(static_cast<std::int32_t>(id), std::move(bytes)).second)
-      fail(ErrorCode::data, "{}: two tokens have number {}; the file is damaged", file_, id);
+      fail(ErrorCode::data, "{}: two tokens have number {}; download the file again", file_, id);
   }
   [[nodiscard]] bool has(std::int32_t id) const { return by_id_.contains(id); }
   [[nodiscard]] std::int32_t first_free() const {
@@ -51,7 +51,7 @@ class TokenList {
   [[nodiscard]] std::vector<std::string> all() const {
     const std::int32_t free = first_free();
     if (static_cast<std::size_t>(free) != by_id_.size())
-      fail(ErrorCode::data, "{}: there is no token {} but later ones; the file is damaged", file_, free);
+      fail(ErrorCode::data, "{}: token {} is missing, but later ones exist; download the file again", file_, free);
     std::vector<std::string> tokens;
     for (const auto& [id, bytes] : by_id_) tokens.push_back(bytes);
     return tokens;
@@ -63,7 +63,7 @@ class TokenList {
 };
 
 const json::object& object_in(const json::value* value, const std::string& file, const char* what) {
-  if (value == nullptr || !value->is_object()) fail(ErrorCode::data, "{}: {} is no JSON object", file, what);
+  if (value == nullptr || !value->is_object()) fail(ErrorCode::data, "{}: {} is not a JSON object", file, what);
   return value->get_object();
 }
 
@@ -74,7 +74,7 @@ class NamedTokens {
     ids_.reserve(object.size());
     for (const auto& [key, value] : object) {
       const std::string_view name(key.data(), key.size());
-      if (!value.is_int64()) fail(ErrorCode::data, "{}: token '{}' has no whole number", file_, name);
+      if (!value.is_int64()) fail(ErrorCode::data, "{}: the number of token '{}' is not an integer", file_, name);
       add(name, value.get_int64());
     }
   }
@@ -83,7 +83,7 @@ class NamedTokens {
     const bool ends = name == end_of_text_spelling;
     std::string bytes(name);
     if (!ends && !bytes_of_spelling(name, bytes))
-      fail(ErrorCode::data, "{}: token '{}' is not spelled in GPT-2's alphabet of bytes", file_, name);
+      fail(ErrorCode::data, "{}: token '{}' is not in GPT-2's byte alphabet", file_, name);
     list_.add(id, bytes);
     if (ends) end_of_text_ = static_cast<std::int32_t>(id);
     if (!ends) ids_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
@@ -98,8 +98,7 @@ class NamedTokens {
 
   [[nodiscard]] std::int32_t end_of_text() const {
     if (!end_of_text_)
-      fail(ErrorCode::data, "{}: there is no token '{}': only encodings that have it are read", file_,
-           end_of_text_spelling);
+      fail(ErrorCode::data, "{}: token '{}' is missing; use an encoding that has it", file_, end_of_text_spelling);
     return *end_of_text_;
   }
 
@@ -111,7 +110,8 @@ class NamedTokens {
       std::string bytes;
       const auto found = bytes_of_spelling(name, bytes) ? ids_.find(bytes) : ids_.end();
       if (found == ids_.end())
-        fail(ErrorCode::data, "{}: '{}' + '{}': '{}' is no token of {}", where, left, right, name, file_);
+        fail(ErrorCode::data, "{}: merge of '{}' and '{}': '{}' is not a token of {}", where, left, right, name,
+             file_);
       return found->second;
     };
     merge.left = find(left);
@@ -150,10 +150,12 @@ void check_order(const FileText& file, const std::vector<Merge>& merges, const s
     const Merge& merge = merges[i];
     const auto is_made = [&](std::int32_t token) { return made[static_cast<std::size_t>(token)]; };
     if (!is_made(merge.left) || !is_made(merge.right))
-      fail(ErrorCode::data, "{}: the merge at offset {} joins what none before it makes; the file is damaged",
+      fail(ErrorCode::data,
+           "{}: the merge at offset {} joins a token that no earlier merge creates; download the file again",
            file.name(), offsets[i]);
     if (is_made(merge.token))
-      fail(ErrorCode::data, "{}: the merge at offset {} makes what one before it makes; the file is damaged",
+      fail(ErrorCode::data,
+           "{}: the merge at offset {} creates the same token as an earlier one; download the file again",
            file.name(), offsets[i]);
     made[static_cast<std::size_t>(merge.token)] = true;
   }
@@ -163,7 +165,7 @@ BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_pa
   const FileText names_file(names_path);
   const FileText merges_file(merges_path);
   const json::value parsed = runtime::parse_json(names_file.text(), names_file.name());
-  const NamedTokens names(names_file.name(), object_in(&parsed, names_file.name(), "the whole of it"));
+  const NamedTokens names(names_file.name(), object_in(&parsed, names_file.name(), "the content"));
   const std::vector<std::string> tokens = names.list().all();
   std::vector<Merge> merges;
   std::vector<std::size_t> offsets;
@@ -172,7 +174,7 @@ BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_pa
     const std::string where = fmt::format("{}: line {} at offset {}", merges_file.name(), number, offset);
     const std::size_t blank = line.find(' ');
     if (blank == 0 || blank >= line.size() - 1 || line.find(' ', blank + 1) != std::string_view::npos)
-      fail(ErrorCode::data, "{}: not two tokens with a blank between them", where);
+      fail(ErrorCode::data, "{}: a merge is not two tokens with a space between them", where);
     merges.push_back(names.merge(line.substr(0, blank), line.substr(blank + 1), merges.size(), where));
     offsets.push_back(offset);
   });
@@ -183,7 +185,7 @@ BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_pa
 /// Refuses what would make the reader of a tokenizer.json see other tokens than this one does.
 void check_family(const json::object& root, const json::object& model, const std::string& file) {
   const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::data, "{}: {}: only byte-level BPE that splits text as GPT-2 does is read", file, what);
+    fail(ErrorCode::data, "{}: {}; use byte-level BPE that splits text like GPT-2", file, what);
   };
   const auto is_string = [](const json::value* value, std::string_view text) {
     return value != nullptr && value->is_string() && view(value->get_string()) == text;
@@ -193,30 +195,31 @@ void check_family(const json::object& root, const json::object& model, const std
            !(value->is_string() && value->get_string().empty());
   };
   if (!is_string(model.if_contains("type"), "BPE") && is_set(model.if_contains("type")))
-    refuse("its model is not of type BPE");
+    refuse("model.type is not BPE");
   for (const char* option : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"})
-    if (is_set(model.if_contains(option))) refuse(fmt::format("its model has {}", option));
-  if (is_set(root.if_contains("normalizer"))) refuse("it has a normalizer");
+    if (is_set(model.if_contains(option))) refuse(fmt::format("model.{} is set", option));
+  if (is_set(root.if_contains("normalizer"))) refuse("normalizer is set");
   const auto& split = object_in(root.if_contains("pre_tokenizer"), file, "'pre_tokenizer'");
-  if (!is_string(split.if_contains("type"), "ByteLevel")) refuse("its pre_tokenizer is not of type ByteLevel");
-  if (is_set(split.if_contains("add_prefix_space"))) refuse("its pre_tokenizer has add_prefix_space");
+  if (!is_string(split.if_contains("type"), "ByteLevel")) refuse("pre_tokenizer.type is not ByteLevel");
+  if (is_set(split.if_contains("add_prefix_space"))) refuse("pre_tokenizer.add_prefix_space is set");
   const json::value* expression = split.if_contains("use_regex");
-  if (expression != nullptr && !is_set(expression)) refuse("its pre_tokenizer has use_regex off");
+  if (expression != nullptr && !is_set(expression)) refuse("pre_tokenizer.use_regex is false");
 }
 
 void add_added_tokens(NamedTokens& names, const json::value* added, const std::string& file) {
   if (added == nullptr || added->is_null()) return;
-  if (!added->is_array()) fail(ErrorCode::data, "{}: 'added_tokens' is no JSON list", file);
+  if (!added->is_array()) fail(ErrorCode::data, "{}: 'added_tokens' is not a JSON array", file);
   for (const json::value& one : added->get_array()) {
-    const auto& token = object_in(&one, file, "one of 'added_tokens'");
+    const auto& token = object_in(&one, file, "an entry of 'added_tokens'");
     const json::value* id = token.if_contains("id");
     const json::value* content = token.if_contains("content");
     const json::value* special = token.if_contains("special");
     if (id == nullptr || !id->is_int64() || content == nullptr || !content->is_string())
-      fail(ErrorCode::data, "{}: one of 'added_tokens' lacks its id or content", file);
+      fail(ErrorCode::data, "{}: an entry of 'added_tokens' lacks id or content", file);
     const std::string_view text = view(content->get_string());
     if (special == nullptr || !special->is_bool() || !special->get_bool())
-      fail(ErrorCode::data, "{}: added token '{}' is not special and would change how text is split", file, text);
+      fail(ErrorCode::data, "{}: added token '{}' is not special, so it would change how text is split", file,
+           text);
     const std::int64_t number = id->get_int64();
     const bool known = number >= 0 && number < max_tokens && names.list().has(static_cast<std::int32_t>(number));
     if (!known) names.add_special(text, number);
@@ -226,7 +229,7 @@ void add_added_tokens(NamedTokens& names, const json::value* added, const std::s
 BpeVocabulary read_gpt2_json(const fs::path& path) {
   const FileText file(path);
   const json::value parsed = runtime::parse_json(file.text(), file.name());
-  const auto& root = object_in(&parsed, file.name(), "the whole of it");
+  const auto& root = object_in(&parsed, file.name(), "the content");
   const auto& model = object_in(root.if_contains("model"), file.name(), "'model'");
   check_family(root, model, file.name());
   NamedTokens names(file.name(), object_in(model.if_contains("vocab"), file.name(), "'model.vocab'"));
@@ -234,7 +237,7 @@ BpeVocabulary read_gpt2_json(const fs::path& path) {
 
   const json::value* list = model.if_contains("merges");
   if (list == nullptr || !list->is_array())
-    fail(ErrorCode::data, "{}: 'model.merges' is no JSON list", file.name());
+    fail(ErrorCode::data, "{}: 'model.merges' is not a JSON array", file.name());
   std::vector<Merge> merges;
   for (const json::value& one : list->get_array()) {  // "a b", or ["a", "b"] in newer files
     const std::string where = fmt::format("{}: merge {}", file.name(), merges.size());
@@ -249,7 +252,7 @@ BpeVocabulary read_gpt2_json(const fs::path& path) {
       left = view(one.get_array()[0].get_string());
       right = view(one.get_array()[1].get_string());
     }
-    if (left.empty() || right.empty()) fail(ErrorCode::data, "{}: not two tokens", where);
+    if (left.empty() || right.empty()) fail(ErrorCode::data, "{}: a merge is not two tokens", where);
     merges.push_back(names.merge(left, right, merges.size(), where));
   }
   return {file.name(), names.list().all(), names.end_of_text(), merges};
@@ -286,14 +289,15 @@ BpeVocabulary read_ranks(const fs::path& path) {
     const char* const begin = line.data() + std::min(blank + 1, line.size());
     const auto [end, error] = std::from_chars(begin, line.data() + line.size(), rank);
     if (!bytes || error != std::errc{} || end != line.data() + line.size())
-      fail(ErrorCode::data, "{}: line {} at offset {}: not a token in base64, a blank and its rank", file.name(),
+      fail(ErrorCode::data, "{}: line {} at offset {} is not a base64 token, a space and a rank", file.name(),
            number, offset);
     if (rank >= max_ranks)
-      fail(ErrorCode::data, "{}: rank {}: encodings with more than {} tokens split text in other ways than GPT-2's",
+      fail(ErrorCode::data,
+           "{}: rank {} is too high: encodings with more than {} tokens split text differently from GPT-2",
            file.name(), rank, max_ranks);
     if (bytes->size() > longest_ranked)
-      fail(ErrorCode::data, "{}: line {} at offset {}: a token of {} bytes: up to {} are read", file.name(), number,
-           offset, bytes->size(), longest_ranked);
+      fail(ErrorCode::data, "{}: the token in line {} at offset {} has {} bytes; at most {} are supported",
+           file.name(), number, offset, bytes->size(), longest_ranked);
     list.add(rank, *bytes);
   });
   const std::int32_t end_of_text = list.first_free();
@@ -321,7 +325,7 @@ std::vector<fs::path> rank_files_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error))
     if (entry->path().extension() == ".tiktoken") found.push_back(entry->path());
-  if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
+  if (error) fail(ErrorCode::io, "{}: cannot read the folder: {}", folder.string(), error.message());
   return found;
 }
 
@@ -340,8 +344,7 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
   if (!fs::is_directory(path, ignored)) {
     if (path.extension() == ".tiktoken") return read_ranks(path);
     if (path.extension() == ".json" || is_file(path)) return read_gpt2_json(path);
-    fail(ErrorCode::io, "{}: there is no such folder or file: give a folder with encoder.json and vocab.bpe",
-         path.string());
+    fail(ErrorCode::io, "{}: not found; use a folder with encoder.json and vocab.bpe", path.string());
   }
   for (const auto& [names, merges] : encoder_files)
     if (is_file(path / names) && is_file(path / merges)) return read_encoder(path / names, path / merges);
@@ -349,8 +352,8 @@ BpeVocabulary read_bpe_vocabulary(const fs::path& path) {
   const auto ranks = rank_files_in(path);
   if (ranks.size() == 1) return read_ranks(ranks.front());
   fail(ErrorCode::io,
-       "{}: {}: give a folder with encoder.json and vocab.bpe, or with tokenizer.json, or with one .tiktoken file",
-       path.string(), ranks.empty() ? "no tokenizer is there" : "there are several .tiktoken files");
+       "{}: {}; use a folder with encoder.json and vocab.bpe, with tokenizer.json, or with one .tiktoken file",
+       path.string(), ranks.empty() ? "no tokenizer found" : "several .tiktoken files found");
 }
 
 bool has_bpe_vocabulary(const fs::path& folder) {

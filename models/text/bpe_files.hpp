@@ -1,4 +1,4 @@
-// The files in which GPT-2's tokenizer and its relatives are spread:
+// Reads the files of GPT-2's tokenizer and of related tokenizers:
 //
 //   encoder.json + vocab.bpe    OpenAI's: tokens by name, merges by line; vocab.json + merges.txt are the same
 //   tokenizer.json              Hugging Face's, of a byte-level BPE that splits text as GPT-2 does
@@ -14,12 +14,12 @@
 
 namespace ranvier::models {
 
-/// `path` is a folder with one of these, which are looked for in that order, or a tokenizer.json or *.tiktoken
-/// itself. Throws ErrorCode::io if there is none or it cannot be read, ErrorCode::data if it is damaged, or of a
-/// tokenizer that would read text in another way than GPT-2's; messages name file and offset or token.
+/// Reads `path`: a folder with one of these files (searched in that order), a tokenizer.json or a *.tiktoken. Throws
+/// ErrorCode::io if none is found or readable. Throws ErrorCode::data if it is damaged or splits text differently
+/// from GPT-2. Messages name file and offset or token.
 [[nodiscard]] BpeVocabulary read_bpe_vocabulary(const std::filesystem::path& path);
 
-/// Whether `folder` has one of these.
+/// Whether `folder` has one of these files.
 [[nodiscard]] bool has_bpe_vocabulary(const std::filesystem::path& folder);
 
 }  // namespace ranvier::models

@@ -1,6 +1,6 @@
-// The tokens of a byte-level byte pair encoding (GPT-2, "Language Models are Unsupervised Multitask Learners",
-// §2.2) and the merges that make them: a word starts as its bytes, and of all neighbours that some merge joins,
-// those of the lowest rank are joined first, until none is left. Data alone; any thread.
+// Tokens and merges of a byte-level byte pair encoding (GPT-2, "Language Models are Unsupervised Multitask Learners",
+// §2.2). A word starts as its bytes. The neighbours with the merge of the lowest rank are joined first, until no
+// merge applies. Data only; any thread.
 #pragma once
 
 #include "models/text/merge_table.hpp"
@@ -16,7 +16,7 @@
 
 namespace ranvier::models {
 
-/// The spelling of the token that stands between documents.
+/// Spelling of the token between documents.
 inline constexpr std::string_view end_of_text_spelling = "<|endoftext|>";
 
 class BpeVocabulary {
@@ -25,12 +25,12 @@ class BpeVocabulary {
     std::int32_t left = 0;
     std::int32_t right = 0;
     std::int32_t rank = 0;
-    std::int32_t token = 0;  ///< what the two become
+    std::int32_t token = 0;  ///< token that the pair becomes
   };
 
-  /// `tokens[id]` is what token `id` stands for, and `end_of_text` the one that no text becomes. Throws
-  /// ErrorCode::data, naming `origin`, if one of the 256 bytes is no token, two tokens but the end of text are the
-  /// same bytes, or one is empty. Merges are of tokens; of two that join the same pair the lower rank holds.
+  /// `tokens[id]` has the bytes of token `id`; no text encodes to `end_of_text`. If two merges join the same pair,
+  /// the lower rank applies. Throws ErrorCode::data, naming `origin`, if a byte is not a token, a token is empty, or
+  /// two tokens other than `end_of_text` have the same bytes.
   BpeVocabulary(const std::string& origin, std::span<const std::string> tokens, std::int32_t end_of_text,
                 std::span<const Merge> merges);
 
@@ -38,7 +38,7 @@ class BpeVocabulary {
   [[nodiscard]] std::int32_t end_of_text() const noexcept { return end_of_text_; }
   [[nodiscard]] std::int32_t token_of(std::uint8_t byte) const noexcept { return byte_tokens_[byte]; }
 
-  /// Of a token below size().
+  /// Bytes of a token below size().
   [[nodiscard]] std::string_view bytes_of(std::int32_t token) const noexcept {
     const auto i = static_cast<std::size_t>(token);
     return {bytes_.data() + begins_[i], begins_[i + 1] - begins_[i]};
@@ -46,14 +46,14 @@ class BpeVocabulary {
 
   [[nodiscard]] const MergeTable& merges() const noexcept { return merges_; }
 
-  /// Appends what the tokens stand for: the inverse of encoding, also on bytes that are no UTF-8. Throws
+  /// Appends the bytes of the tokens: the inverse of encoding, also for bytes that are not UTF-8. Throws
   /// ErrorCode::data for a token that is not below size().
   void decode(std::span<const std::int32_t> tokens, std::string& to) const;
 
  private:
   std::string origin_;
-  std::string bytes_;                // of all tokens, one after another
-  std::vector<std::size_t> begins_;  // of each, and the end of the last
+  std::string bytes_;                // bytes of all tokens, concatenated
+  std::vector<std::size_t> begins_;  // start of each token in bytes_, and the end of the last
   std::array<std::int32_t, 256> byte_tokens_{};
   MergeTable merges_;
   std::int32_t end_of_text_ = 0;

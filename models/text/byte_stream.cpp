@@ -41,7 +41,7 @@ class ByteStream::Decoder {
 class ByteStream::GzipDecoder final : public Decoder {
  public:
   explicit GzipDecoder(const ByteStream& stream) {
-    if (inflateInit2(&state_, 16 + MAX_WBITS) != Z_OK) stream.refuse("zlib has no memory");
+    if (inflateInit2(&state_, 16 + MAX_WBITS) != Z_OK) stream.refuse("zlib is out of memory");
   }
   ~GzipDecoder() override { inflateEnd(&state_); }
 
@@ -51,7 +51,7 @@ class ByteStream::GzipDecoder final : public Decoder {
         from.remove_prefix(std::min(from.find_first_not_of('\0'), from.size()));
         return true;
       }
-      if (from.front() != gzip_magic.front()) stream.refuse("bytes that are not gzip's follow what is");
+      if (from.front() != gzip_magic.front()) stream.refuse("bytes after the gzip data are not gzip");
       inflateReset(&state_);
       inside_ = true;
     }
@@ -75,13 +75,13 @@ class ByteStream::GzipDecoder final : public Decoder {
 
  private:
   z_stream state_{};
-  bool inside_ = false;  // of a member
+  bool inside_ = false;  // in the middle of a member
 };
 
 class ByteStream::ZstdDecoder final : public Decoder {
  public:
   explicit ZstdDecoder(const ByteStream& stream) : state_(ZSTD_createDCtx()) {
-    if (state_ == nullptr) stream.refuse("zstd has no memory");
+    if (state_ == nullptr) stream.refuse("zstd is out of memory");
   }
   ~ZstdDecoder() override { ZSTD_freeDCtx(state_); }
   ZstdDecoder(const ZstdDecoder&) = delete;
@@ -103,14 +103,14 @@ class ByteStream::ZstdDecoder final : public Decoder {
 
  private:
   ZSTD_DCtx* state_;
-  bool inside_ = false;  // of a frame
+  bool inside_ = false;  // in the middle of a frame
 };
 
 ByteStream::ByteStream(std::filesystem::path path) : path_(std::move(path)), buffer_(buffer_bytes) {
   struct stat status{};
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
   if (file_ < 0 || ::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string why = file_ < 0 ? std::strerror(errno) : "it is no regular file";
+    const std::string why = file_ < 0 ? std::strerror(errno) : "not a regular file";
     if (file_ >= 0) ::close(file_);
     fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), why);
   }
@@ -136,8 +136,8 @@ std::size_t ByteStream::read_file(char* to, std::size_t bytes) {
     const ssize_t count = ::pread(file_, to + done, wanted, static_cast<off_t>(read_));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0)
-      fail(ErrorCode::io, "{}: cannot be read at offset {}: {}", path_.string(), read_,
-           count < 0 ? std::strerror(errno) : "it was made shorter meanwhile");
+      fail(ErrorCode::io, "{}: cannot read at offset {}: {}", path_.string(), read_,
+           count < 0 ? std::strerror(errno) : "the file was truncated while open");
     done += static_cast<std::size_t>(count);
     read_ += static_cast<std::uint64_t>(count);
   }
@@ -160,7 +160,7 @@ std::size_t ByteStream::read(char* to, std::size_t bytes) {
   while (room > 0) {
     const bool ended = !fill();
     if (decoder_->step(*this, waiting_, to, room) || !ended) continue;
-    if (!decoder_->whole()) refuse("it ends in the middle");
+    if (!decoder_->whole()) refuse("the compressed data is truncated");
     break;
   }
   return bytes - room;
@@ -183,7 +183,7 @@ void ByteStream::skip(std::uint64_t bytes) {
 }
 
 void ByteStream::refuse(std::string_view what) const {
-  fail(ErrorCode::data, "{}: cannot be decompressed ({}) before offset {}: {}: fetch or make the file again",
+  fail(ErrorCode::data, "{}: cannot decompress ({}) before offset {}: {}; download or create the file again",
        path_.string(), compression_ == Compression::gzip ? "gzip" : "zstd", file_position(), what);
 }
 

@@ -1,5 +1,4 @@
-// The bytes of a file from front to back, with what compresses them undone, in memory that does not grow with the file.
-// One thread at a time.
+// Reads a file sequentially and decompresses it, with constant memory. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@ namespace ranvier::models {
 
 enum class Compression { none, gzip, zstd };
 
-/// How a file that begins like this is compressed.
+/// Compression of a file that starts with these bytes.
 [[nodiscard]] Compression compression_of(std::string_view beginning);
 
 class ByteStream {
@@ -26,13 +25,13 @@ class ByteStream {
 
   [[nodiscard]] Compression compression() const noexcept { return compression_; }
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return file_bytes_; }
-  /// Of them, those that were read so far.
+  /// Bytes of the file that were read so far, before decompression.
   [[nodiscard]] std::uint64_t file_position() const noexcept { return read_ - waiting_.size(); }
 
-  /// The next bytes of the content, fewer than `bytes` only at its end. Throws ErrorCode::io if the system refuses,
-  /// ErrorCode::data if what is compressed is damaged or ends too early; messages name the file and its offset.
+  /// Reads the next bytes of the content, fewer than `bytes` only at its end. Throws ErrorCode::io if the system
+  /// refuses, ErrorCode::data if the compressed data is damaged or truncated. Messages name file and offset.
   std::size_t read(char* to, std::size_t bytes);
-  /// Leaves out bytes of the content. Throws likewise.
+  /// Skips bytes of the content. Throws like read().
   void skip(std::uint64_t bytes);
 
  private:
@@ -40,7 +39,7 @@ class ByteStream {
   class GzipDecoder;
   class ZstdDecoder;
 
-  /// Whether waiting_ has bytes; false: the file ended.
+  /// Fills waiting_. False: end of file.
   bool fill();
   std::size_t read_file(char* to, std::size_t bytes);
   [[noreturn]] void refuse(std::string_view what) const;
@@ -50,7 +49,7 @@ class ByteStream {
   std::uint64_t file_bytes_ = 0, read_ = 0;
   Compression compression_ = Compression::none;
   std::vector<char> buffer_;
-  std::string_view waiting_;  // of buffer_: read and not taken yet
+  std::string_view waiting_;  // bytes of buffer_ that were read, but not consumed
   std::unique_ptr<Decoder> decoder_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace ranvier::models {
 
-/// Bytes of text per token with a loss, in the first `samples` of a validation; special tokens stand for no byte. Reads
-/// up to 16 Mi tokens, of more samples some that are spread evenly. 0: no token has a loss.
+/// Mean bytes of text per token with a loss, in the first `samples` of a validation; special tokens count 0 bytes.
+/// Reads up to 16 Mi tokens, from evenly spread samples if there are more. 0: no token has a loss.
 [[nodiscard]] double bytes_per_token(const Tokenizer& tokenizer, const SampleSource& validation,
                                      std::int64_t samples);
 

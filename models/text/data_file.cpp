@@ -101,13 +101,12 @@ std::optional<FormatError> structured_data(const fs::path& path, std::string_vie
                                            const TextReading& reading) {
   const std::string extension = plain_name(path).extension().string(), name = path.string();
   if (extension == ".csv" || extension == ".tsv")
-    return FormatError{
-        fmt::format("a table ({})", extension),
-        fmt::format("convert it, and name the column with the text by --json-field: python3 -c 'import csv, "
-                    "json; [print(json.dumps(row)) for row in csv.DictReader(open(\"{0}\"){1})]' > "
-                    "'{0}.jsonl'",
-                    name, extension == ".tsv" ? ", dialect=\"excel-tab\"" : ""),
-        true};
+    return FormatError{fmt::format("a table ({})", extension),
+                       fmt::format("convert it and use --json-field COLUMN: python3 -c 'import csv, "
+                                   "json; [print(json.dumps(row)) for row in csv.DictReader(open(\"{0}\"){1})]' > "
+                                   "'{0}.jsonl'",
+                                   name, extension == ".tsv" ? ", dialect=\"excel-tab\"" : ""),
+                       true};
   const auto take = [&beginning](std::string_view what) {
     beginning.remove_prefix(std::min(beginning.find_first_not_of(" \t\r\n"), beginning.size()));
     if (!beginning.starts_with(what)) return false;
@@ -124,7 +123,7 @@ std::optional<FormatError> structured_data(const fs::path& path, std::string_vie
     return FormatError{
         "one JSON object, not JSON lines",
         fmt::format(
-            "convert it to an object per line: jq -c . '{0}' > '{0}.jsonl', or jq -c '.data[]' for a list called "
+            "convert it to one object per line: jq -c . '{0}' > '{0}.jsonl', or jq -c '.data[]' for a list named "
             "data; if each line is an object, use {1} jsonl",
             name, reading.format_flag),
         has_field};
@@ -132,11 +131,11 @@ std::optional<FormatError> structured_data(const fs::path& path, std::string_vie
 }
 
 FormatError unknown_tokens(const fs::path& path, std::string_view beginning, const std::string& flag) {
-  return {fmt::format("a .bin that begins with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
-                      "meta.pkl beside it",
+  return {fmt::format("a .bin that starts with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
+                      "meta.pkl next to it",
                       magic_of(beginning), llmc_magic),
-          flag == "--token-format" ? "give --token-format uint16 for tokens without a header, or text"
-                                   : fmt::format("give {} text if {} is text", flag, path.filename().string()),
+          flag == "--token-format" ? "use --token-format uint16 for tokens without a header, or text"
+                                   : fmt::format("use {} text if {} is text", flag, path.filename().string()),
           true};
 }
 
@@ -147,8 +146,8 @@ std::variant<DataFile, FormatError> tokens_of(const fs::path& path, std::string_
   const fs::path meta = path.parent_path() / "meta.pkl";
   if (!is_there(meta)) return unknown_tokens(path, beginning, flag);
   return DataFile{path, TokenFormat::uint16, Compression::none,
-                  fmt::format("{}: taken for tokens of 2 bytes without a header, as nanoGPT writes them, for the "
-                              "meta.pkl beside it",
+                  fmt::format("{}: read as uint16 tokens without a header (nanoGPT), because of the "
+                              "meta.pkl next to it",
                               path.string())};
 }
 
@@ -174,18 +173,17 @@ std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextRea
   if (has_tokens(reading.format)) return DataFile{path, reading.format};
   reading.tell(path);
   ByteStream stream(path);
-  if (stream.file_bytes() == 0) return FormatError{"the file is empty", "give one with tokens or text"};
+  if (stream.file_bytes() == 0) return FormatError{"the file is empty", "use one with tokens or text"};
   std::string content(beginning_bytes, '\0');
   content.resize(stream.read(content.data(), content.size()));
   const Compression compression = stream.compression();
   const bool compressed = compression != Compression::none, automatic = reading.format == TokenFormat::automatic;
-  if (content.empty()) return FormatError{"nothing is compressed in it", "give a file with text"};
+  if (content.empty()) return FormatError{"the compressed file is empty", "use a file with text"};
   if (reading.format == TokenFormat::text) return DataFile{path, TokenFormat::text, compression};
 
-  const std::string anyway = fmt::format("; or {} text, which takes any bytes as they are", reading.format_flag);
+  const std::string anyway = fmt::format("; or use {} text to read any bytes unchanged", reading.format_flag);
   if (compressed && (is_llmc(content) || plain_name(path).extension() == ".bin"))
-    return FormatError{"tokens that are compressed", "decompress them: tokens are read where they lie" + anyway,
-                       true};
+    return FormatError{"compressed tokens", "decompress them: token files are memory-mapped" + anyway, true};
   if (automatic && !compressed && (is_llmc(content) || path.extension() == ".bin"))
     return tokens_of(path, content, reading.format_flag);
   if (const ForeignFormat* const foreign = foreign_format(content))
@@ -200,16 +198,14 @@ std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextRea
   TextSurvey survey;
   survey.add(content);
   if (survey.is_text() && reading.needs_utf8 && survey.is_other_encoding())
-    return FormatError{
-        fmt::format("text in another encoding than UTF-8, such as Latin-1: byte 0x{:02x} at offset {}",
-                    static_cast<unsigned char>(content[survey.first_stray()]), survey.first_stray()),
-        (compressed ? "decompress it and use " : "use ") + conversion_to_utf8(path) + anyway, true};
+    return FormatError{fmt::format("not UTF-8 (Latin-1, for instance): byte 0x{:02x} at offset {}",
+                                   static_cast<unsigned char>(content[survey.first_stray()]), survey.first_stray()),
+                       (compressed ? "decompress it and use " : "use ") + conversion_to_utf8(path) + anyway, true};
   if (survey.is_text()) return DataFile{path, TokenFormat::text, compression};
-  return FormatError{
-      fmt::format("no text: {} of its first {} bytes belong to no UTF-8 text, the first at offset {}",
-                  survey.strange(), survey.bytes(), survey.first().value_or(0)),
-      "convert text to UTF-8 (iconv -f UTF-16 -t UTF-8), or name the format of tokens with " + reading.format_flag +
-          anyway};
+  return FormatError{fmt::format("not text: {} of the first {} bytes are not UTF-8, the first at offset {}",
+                                 survey.strange(), survey.bytes(), survey.first().value_or(0)),
+                     "convert text to UTF-8 (iconv -f UTF-16 -t UTF-8), or name the token format with " +
+                         reading.format_flag + anyway};
 }
 
 DataFile recognise(const fs::path& path, const TextReading& reading) {

@@ -31,7 +31,7 @@ constexpr std::size_t max_named = 5;
 std::optional<std::size_t> zero_byte(const fs::path& path) {
   std::array<char, zero_probe_bytes> start;
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail(ErrorCode::io, "{}: cannot be opened; check its permissions", path.string());
+  if (!file) fail(ErrorCode::io, "{}: cannot open; check its permissions", path.string());
   file.read(start.data(), start.size());
   const auto* const end = start.data() + file.gcount();
   const auto* const zero = std::find(static_cast<const char*>(start.data()), end, '\0');
@@ -41,13 +41,13 @@ std::optional<std::size_t> zero_byte(const fs::path& path) {
 using Taken = std::variant<DataFile, FormatError>;
 
 Taken take_tokens(const fs::path& path, TokenFormat format) {
-  if (path.extension() != ".bin") return FormatError{"not called .bin", {}};
+  if (path.extension() != ".bin") return FormatError{"not named .bin", {}};
   return DataFile{path, format};
 }
 
 Taken take_text(const fs::path& path, const TextReading& reading) {
   if (bytes_of(path) == 0) return FormatError{"empty", {}};
-  const std::string anyway = fmt::format("name their format by {}; {} text takes the other files alone",
+  const std::string anyway = fmt::format("name their format with {}; {} text reads only the other files",
                                          reading.format_flag, reading.format_flag);
   const bool automatic = reading.format == TokenFormat::automatic;
   if (automatic && path.extension() == ".bin") return FormatError{"a .bin with tokens, next to text", anyway, true};
@@ -57,7 +57,7 @@ Taken take_text(const fs::path& path, const TextReading& reading) {
   if (has_tokens(file->format)) return FormatError{"tokens, next to text", anyway, true};
   if (file->compression == Compression::none)
     if (const auto zero = zero_byte(path))
-      return FormatError{fmt::format("no text: a zero byte at offset {}", *zero), {}};
+      return FormatError{fmt::format("not text: zero byte at offset {}", *zero), {}};
   return seen;
 }
 
@@ -142,8 +142,9 @@ void leave_out_held_out(const fs::path& folder, DataFiles& found) {
     if (names[i].split != Split::held_out || counterpart == training.end())
       kept.push_back(std::move(found.files[i]));
     else
-      found.left_out.push_back({found.files[i].path, fmt::format("by its name not for training, unlike {}",
-                                                                 counterpart->second.string())});
+      found.left_out.push_back(
+          {found.files[i].path,
+           fmt::format("name suggests that it is not for training, unlike {}", counterpart->second.string())});
   }
   found.files = std::move(kept);
 }
@@ -171,7 +172,7 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
     }
     entries.push_back(*entry);
   }
-  if (error) fail(ErrorCode::io, "{}: the folder cannot be read: {}", folder.string(), error.message());
+  if (error) fail(ErrorCode::io, "{}: cannot read the folder: {}", folder.string(), error.message());
   std::sort(entries.begin(), entries.end());
   std::vector<std::pair<fs::path, FormatError>> unread_data;
   std::uintmax_t taken_bytes = 0;
@@ -179,7 +180,7 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
     std::error_code ignored;
     if (one.is_directory(ignored) && !one.is_symlink(ignored)) continue;
     if (tokens && belongs_to_tokens(one.path())) continue;
-    Taken taken = !one.is_regular_file(ignored) ? FormatError{"no regular file", {}}
+    Taken taken = !one.is_regular_file(ignored) ? FormatError{"not a regular file", {}}
                   : tokens                      ? take_tokens(one.path(), reading.format)
                                                 : take_text(one.path(), reading);
     if (auto* const refusal = std::get_if<FormatError>(&taken)) {
@@ -194,15 +195,14 @@ DataFiles data_files_in(const fs::path& folder, const TextReading& reading) {
   for (const auto& [path, refusal] : unread_data)
     if (!is_converted(path, found.files)) unread.add(path, refusal);
   if (unread.bytes > taken_bytes)
-    fail(ErrorCode::data,
-         "{}: {} bytes of data are in formats that are not read, and {} bytes are text: {}: {}; {}",
+    fail(ErrorCode::data, "{}: {} bytes have unsupported formats, but only {} bytes are text: {}: {}; {}",
          folder.string(), unread.bytes, taken_bytes, unread.largest.string(), unread.why.what, unread.why.remedy);
   leave_out_held_out(folder, found);
   std::sort(found.left_out.begin(), found.left_out.end(),
             [](const SkippedFile& a, const SkippedFile& b) { return a.path < b.path; });
   if (found.files.empty()) {
     const std::string left_out = left_out_text(folder, found.left_out);
-    fail(ErrorCode::data, "{}: the folder has no {}: give another, or a {}{}{}", folder.string(),
+    fail(ErrorCode::data, "{}: the folder has no {}; use another folder or {}{}{}", folder.string(),
          tokens ? ".bin files" : "text files", reading.format_flag, left_out.empty() ? "" : "; ", left_out);
   }
   return found;
@@ -220,8 +220,8 @@ std::string left_out_text(const fs::path& folder, const std::vector<SkippedFile>
   for (std::size_t i = 0; i < std::min(left_out.size(), max_named); ++i)
     named.push_back(fmt::format("{} ({})", left_out[i].path.lexically_relative(folder).string(), left_out[i].why));
   if (left_out.size() > max_named) named.push_back(fmt::format("and {} more", left_out.size() - max_named));
-  return fmt::format("left out of {}: {} file{}: {}", folder.string(), left_out.size(),
-                     left_out.size() > 1 ? "s" : "", fmt::join(named, ", "));
+  return fmt::format("{}: skipped {} file{}: {}", folder.string(), left_out.size(), left_out.size() > 1 ? "s" : "",
+                     fmt::join(named, ", "));
 }
 
 }  // namespace ranvier::models

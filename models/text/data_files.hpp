@@ -1,5 +1,5 @@
-// Which files of a folder hold data: those in it and in its subfolders, in the order of their paths, and which it has
-// beside them. Any thread.
+// Finds the data files of a folder and its subfolders, in the order of their paths, and the skipped files. Any
+// thread.
 #pragma once
 
 #include "models/text/data_file.hpp"
@@ -10,10 +10,10 @@
 
 namespace ranvier::models {
 
-/// A file, or a hidden folder with all that is in it.
+/// A skipped file, or a hidden folder with its content.
 struct SkippedFile {
   std::filesystem::path path;
-  std::string why;  ///< "an image (PNG)"
+  std::string why;  ///< reason: "an image (PNG)"
 };
 
 struct DataFiles {
@@ -21,17 +21,17 @@ struct DataFiles {
   std::vector<SkippedFile> left_out;  ///< in the order of their paths
 };
 
-/// Of formats that have tokens the files called *.bin, otherwise those that look_at() takes for text or JSON lines and
-/// that have no zero byte in their first 4096. Hidden and empty files are left out, and of files whose names differ by
-/// their split alone (train.jsonl and validation.jsonl, train/a.txt and test/b.txt) those that are not for training.
-/// Throws ErrorCode::io for a folder or file that cannot be read, ErrorCode::data if none is taken. Throws that, too,
-/// if data in formats that are not read outweigh the others.
+/// Finds the files of a folder: for token formats those named *.bin, otherwise those that look_at() accepts as text
+/// or JSON lines without a zero byte in the first 4096. Skips hidden and empty files. If names differ only by their
+/// split (train.jsonl and validation.jsonl, train/a.txt and test/b.txt), only training files are used.
+/// Throws ErrorCode::io for an unreadable folder or file. Throws ErrorCode::data if no file is left, or if data in
+/// unsupported formats outweighs the rest.
 [[nodiscard]] DataFiles data_files_in(const std::filesystem::path& folder, const TextReading& reading);
 
-/// Those of a folder, or the one at `path`. Throws as that and recognise() do.
+/// Data files of a folder, or the file at `path`. Throws like data_files_in() and recognise().
 [[nodiscard]] DataFiles data_files_at(const std::filesystem::path& path, const TextReading& reading);
 
-/// "left out: 12 files of texts/: a.png (an image (PNG)), c.txt (empty), and 10 more"; empty if none was.
+/// "texts/: skipped 12 files: a.png (an image (PNG)), c.txt (empty), and 10 more"; empty if no file was skipped.
 [[nodiscard]] std::string left_out_text(const std::filesystem::path& folder,
                                         const std::vector<SkippedFile>& left_out);
 

@@ -17,8 +17,8 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::size_t longest_uncut = std::size_t{64} << 20;  // text without any blank is cut after so much
-constexpr std::size_t longest_line = std::size_t{256} << 20;  // of JSON
+constexpr std::size_t longest_uncut = std::size_t{64} << 20;  // text without blanks is cut after this many bytes
+constexpr std::size_t longest_line = std::size_t{256} << 20;  // limit of a JSON line
 constexpr std::size_t read_ahead = std::size_t{1} << 20;
 constexpr auto byte_order_mark = "\xef\xbb\xbf"sv;
 /// Names in data sets for more text of the prompt, or of what is classified.
@@ -131,8 +131,8 @@ std::optional<DocumentReader::Document> DocumentReader::next_document() {
         if (whole && end == std::string::npos) end = text_.size();
         if (end == std::string::npos && text_.size() > longest_line)
           fail(ErrorCode::data,
-               "{}: more than {} bytes without a line break: JSON lines have one after each document",
-               name_of_line(), longest_line);
+               "{}: more than {} bytes without a line break; use JSON lines, one document per line", name_of_line(),
+               longest_line);
       }
       if (text_.empty()) return std::nullopt;
     }
@@ -154,11 +154,11 @@ std::vector<std::string> DocumentReader::remarks() const {
   std::vector<std::string> remarks;
   const std::string file = file_.path.string();
   if (empty_rows_ > 0)
-    remarks.push_back(fmt::format("{}: left out, for their field '{}' is empty: {} of {} rows", file, json_field_,
-                                  empty_rows_, rows_));
+    remarks.push_back(
+        fmt::format("{}: skipped rows with an empty field '{}': {} of {}", file, json_field_, empty_rows_, rows_));
   for (const auto& [field, rows] : unread_rows_)
     remarks.push_back(fmt::format(
-        "{}: the field '{}' of {} of {} rows has text that is not read{}", file, field, rows, rows_,
+        "{}: field '{}' of {} of {} rows has text, but is not read{}", file, field, rows, rows_,
         prompt_fields_.empty()
             ? ""
             : fmt::format("; use --prompt-field {},{} to read it", fmt::join(prompt_fields_, ","), field)));
@@ -171,7 +171,7 @@ DocumentReader::Document DocumentReader::document_of(std::string_view line) {
       return runtime::parse_json(line, {});
     } catch (const Error&) {  // which line it is takes a reading of the file, and so waits until it is needed
       if (const std::size_t stray = first_stray_byte(line, 0); stray < line.size())
-        fail(ErrorCode::data, "{}: byte 0x{:02x} at offset {} of the line is no UTF-8: use {}", name_of_line(),
+        fail(ErrorCode::data, "{}: byte 0x{:02x} at offset {} of the line is not UTF-8; use {}", name_of_line(),
              static_cast<unsigned char>(line[stray]), stray, conversion_to_utf8(file_.path));
       return runtime::parse_json(line, name_of_line());
     }
@@ -179,8 +179,7 @@ DocumentReader::Document DocumentReader::document_of(std::string_view line) {
   const boost::json::value value = parsed();
   const auto* const object = value.if_object();
   if (object == nullptr)
-    fail(ErrorCode::data,
-         "{}: no JSON object: each line is one, with a document; use jq -c '.[]' to make lines of an array",
+    fail(ErrorCode::data, "{}: the line is not a JSON object; use jq -c '.[]' to convert an array to lines",
          name_of_line());
   Document document;
   for (const std::string& field : prompt_fields_) {
@@ -213,9 +212,9 @@ void DocumentReader::refuse_chat(const boost::json::object& object) const {
         R"({{prompt: (($all[:.] | map(.{1} + ": " + .{2} + "\n") | add) + "{3}: "), completion: $all[.].{2}}})",
         list, role, text, model);
     fail(ErrorCode::data,
-         "{0}: a chat ('{1}'), which is not read: lines are {{\"text\": …}}, for --json-field text, or "
+         "{0}: chats ('{1}') are not supported; use lines {{\"text\": …}} with --json-field text, or "
          "{{\"prompt\": …, "
-         "\"completion\": …}}, for --prompt-field prompt --json-field completion; convert it to those: jq -c '{2}' "
+         "\"completion\": …}} with --prompt-field prompt --json-field completion; convert: jq -c '{2}' "
          "'{3}' > '{3}.pairs.jsonl'",
          name_of_line(), list, convert, file_.path.string());
   }
@@ -226,8 +225,7 @@ std::string_view DocumentReader::text_of(const boost::json::object& object, cons
   const boost::json::value& text = field_of(object, field, "text", flag);
   if (!text.is_string()) {
     refuse_chat(object);
-    fail(ErrorCode::data, "{}: the field '{}' is no text: name the one with the text by {}", name_of_line(), field,
-         flag);
+    fail(ErrorCode::data, "{}: field '{}' is not text; name the text field with {}", name_of_line(), field, flag);
   }
   return text.get_string();
 }
@@ -237,8 +235,9 @@ std::string DocumentReader::label_of(const boost::json::object& object) const {
   if (label.is_string() && !label.get_string().empty()) return std::string(label.get_string());
   if (label.is_int64()) return std::to_string(label.get_int64());
   if (label.is_bool()) return label.get_bool() ? "true" : "false";
-  fail(ErrorCode::data, "{}: the field '{}' is no label, a text, a whole number, true or false: name one by {}",
-       name_of_line(), label_field_, "--label-field");
+  fail(ErrorCode::data,
+       "{}: field '{}' is not a label (text, integer, true or false); name the label field with {}", name_of_line(),
+       label_field_, "--label-field");
 }
 
 const boost::json::value& DocumentReader::field_of(const boost::json::object& object, const std::string& field,
@@ -247,8 +246,8 @@ const boost::json::value& DocumentReader::field_of(const boost::json::object& ob
   refuse_chat(object);
   std::vector<std::string> fields;
   for (const auto& [name, ignored] : object) fields.emplace_back(name);
-  fail(ErrorCode::data, "{}: no field '{}'; it has {}: name the one with the {} by {}", name_of_line(), field,
-       fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")), what, flag);
+  fail(ErrorCode::data, "{}: field '{}' is missing, found {}; name the field of the {} with {}", name_of_line(),
+       field, fields.empty() ? "none" : fmt::format("'{}'", fmt::join(fields, "', '")), what, flag);
 }
 
 std::string DocumentReader::name_of_line() const {

@@ -17,7 +17,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
   const std::int32_t room = options_.sequence_length - options_.around.count();
   if (room < 1)
     fail(ErrorCode::usage,
-         "--sequence-length {} has no room for a token beside the {} that begin and end a sample: raise it",
+         "--sequence-length {} leaves no position besides the {} that start and end a sample; increase it",
          options_.sequence_length, options_.around.count());
   const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
   std::int64_t filled = 0, cut = 0, empty = 0;
@@ -41,14 +41,14 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
     }
   }
   if (pieces_.empty())
-    fail(ErrorCode::data, "{}: its documents have no tokens: give files with text", tokens_->path().string());
+    fail(ErrorCode::data, "{}: all documents are empty; use files with text", tokens_->path().string());
   const double positions = static_cast<double>(samples()) * options_.sequence_length;
   remark_ = fmt::format("{}: {:.1f}% of all positions are padding", tokens_->path().string(),
                         100 * (1 - static_cast<double>(filled) / positions));
   if (cut > 0)
-    remark_ += fmt::format("; cut into several samples, for --sequence-length {}: {} of {} documents",
-                           options_.sequence_length, cut, begins.size());
-  if (empty > 0) remark_ += fmt::format("; left out, for they are empty: {} of {} documents", empty, begins.size());
+    remark_ += fmt::format("; split at --sequence-length {}: {} of {} documents", options_.sequence_length, cut,
+                           begins.size());
+  if (empty > 0) remark_ += fmt::format("; skipped empty documents: {} of {}", empty, begins.size());
 }
 
 void CutDocuments::read(std::int64_t sample, std::int32_t* to) const {
@@ -69,8 +69,8 @@ void CutDocuments::will_read(std::int64_t sample) const {
 DocumentSource::DocumentSource(std::shared_ptr<const CutDocuments> documents, std::int64_t begin, std::int64_t end,
                                std::optional<std::uint64_t> shuffle_seed)
     : documents_(std::move(documents)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= documents_->samples(), "samples {} to {} of {}", begin, end,
-         documents_->samples());
+  expect(begin >= 0 && begin < end && end <= documents_->samples(), "samples are out of range: {} to {} of {}",
+         begin, end, documents_->samples());
   if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
 }
 

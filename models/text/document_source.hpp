@@ -1,8 +1,8 @@
-// Samples of one document each: a token that begins it, its tokens, a token that ends it, and padding up to T; of a
-// document that is longer, so many samples as it takes, each with the two tokens. So transformers' tokenizers make
-// samples of texts with their special tokens, truncated to T, what overflows as samples of its own, and padded to T.
+// Samples of one document each: start token, the document's tokens, end token, padding up to T. A longer document
+// becomes several samples, each with both tokens. This equals transformers' tokenizers with special tokens,
+// truncation and padding to T, and overflow as extra samples.
 //
-// Positions of padding see nobody and are seen by nobody: each is a document of its own.
+// Padding positions attend to no other position and are attended to by none: each is its own document.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -17,13 +17,13 @@
 
 namespace ranvier::models {
 
-/// Tokens of a sample beside those of its document.
+/// Tokens of a sample besides the document's.
 struct TokensAround {
   std::optional<std::int32_t> begin;  ///< [CLS] or <s>; none: a sample begins with the document
   std::optional<std::int32_t> end;    ///< [SEP] or </s>; none: it ends with the document
   std::int32_t padding = 0;
 
-  /// How many there are without padding.
+  /// Number of these tokens.
   [[nodiscard]] std::int32_t count() const noexcept { return (begin ? 1 : 0) + (end ? 1 : 0); }
 };
 
@@ -31,19 +31,19 @@ struct DocumentSampleOptions {
   int sequence_length = 1;  ///< T
   int vocab_size = 256;
   TokensAround around;
-  std::optional<std::int32_t> document_end;  ///< what documents end with in the data, which does not come along
+  std::optional<std::int32_t> document_end;  ///< end token of documents in the data, which samples do not contain
 };
 
-/// Documents in pieces of a sample each. Any thread.
+/// Documents cut into samples. Any thread.
 class CutDocuments {
  public:
-  /// After TokenSequence::find_documents(). Documents may begin with around.begin already. Reads both ends of each, and
-  /// keeps 16 bytes for each piece. Throws ErrorCode::data where no document has a token, ErrorCode::usage where T has
-  /// no room for one.
+  /// Call after TokenSequence::find_documents(). Documents may already start with around.begin. Reads both ends of
+  /// each document and keeps 16 bytes per sample. Throws ErrorCode::data if all documents are empty, ErrorCode::usage
+  /// if T has no position for their tokens.
   CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options);
 
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(pieces_); }
-  /// Positions that are no padding.
+  /// Positions that are not padding.
   [[nodiscard]] std::int64_t filled(std::int64_t sample) const {
     return pieces_[static_cast<std::size_t>(sample)].tokens + options_.around.count();
   }
@@ -51,7 +51,7 @@ class CutDocuments {
   /// Writes int32 [T]. Throws ErrorCode::data if a token is outside the vocabulary.
   void read(std::int64_t sample, std::int32_t* to) const;
   void will_read(std::int64_t sample) const;
-  /// How much is padding, and how many documents were cut, for people.
+  /// Remark for the user: fraction of padding, number of cut documents.
   [[nodiscard]] const std::string& remark() const noexcept { return remark_; }
 
  private:
@@ -66,11 +66,11 @@ class CutDocuments {
   std::string remark_;
 };
 
-/// Targets are the inputs, no_target in place of padding: what a model that fills masks would have to find
+/// Documents as samples. Targets equal the inputs, no_target for padding: the targets of masked language modelling
 /// (masked_source.hpp) if all tokens were masked.
 class DocumentSource final : public SampleSource {
  public:
-  /// Of samples [begin, end), without a seed in their order.
+  /// Provides samples [begin, end); without a seed in order.
   DocumentSource(std::shared_ptr<const CutDocuments> documents, std::int64_t begin, std::int64_t end,
                  std::optional<std::uint64_t> shuffle_seed);
 

@@ -8,8 +8,7 @@
 
 namespace ranvier::models {
 
-/// A whole file of a tokenizer as text. Throws ErrorCode::io if it cannot be read, ErrorCode::data if no tokenizer can
-/// be so large.
+/// Complete tokenizer file as text. Throws ErrorCode::io if it cannot be read, ErrorCode::data if it is too large.
 class FileText {
  public:
   explicit FileText(const std::filesystem::path& path);

@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr auto decompress = "decompress it, or compress it again with gzip or zstd, which are read"sv;
-constexpr auto unpack = "unpack it and give the folder or the files"sv;
-constexpr auto export_lines = "write its texts as JSON lines, one {\"text\": \"…\"} a line"sv;
+constexpr auto decompress = "decompress it, or recompress it with gzip or zstd"sv;
+constexpr auto unpack = "unpack it and use the folder or the files"sv;
+constexpr auto export_lines = "write its texts as JSON lines, one {\"text\": \"…\"} per line"sv;
 constexpr auto export_table =
     "convert it: python3 -c 'import pandas; pandas.read_parquet(\"FILE\").to_json(\"FILE.jsonl\", "
     "orient=\"records\", "
@@ -28,8 +28,8 @@ constexpr auto export_tokens =
 constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto extract = "extract its text first"sv;
-constexpr auto weights = "weights are no data; --init-from reads safetensors"sv;
-constexpr auto no_text = "give files of text or tokens"sv;
+constexpr auto weights = "weights are not data; convert them to safetensors and use --init-from"sv;
+constexpr auto no_text = "use files of text or tokens"sv;
 
 struct Signature {
   std::size_t offset;
@@ -48,11 +48,11 @@ constexpr Signature signatures[] = {
     {4, "1AY&SY"sv, {"a file compressed with bzip2", decompress}},
     {0, "\x04\x22\x4d\x18"sv, {"a file compressed with lz4", decompress}},
     {0, "\x1f\x9d"sv, {"a file compressed with compress", decompress}},
-    {0, "7z\xbc\xaf\x27\x1c"sv, {"an archive of 7-Zip's", unpack}},
-    {0, "Rar!\x1a\x07"sv, {"an archive of RAR's", unpack}},
+    {0, "7z\xbc\xaf\x27\x1c"sv, {"a 7-Zip archive", unpack}},
+    {0, "Rar!\x1a\x07"sv, {"a RAR archive", unpack}},
     {257, "ustar"sv, {"a tar archive", unpack}},
     {0, "PK\x05\x06"sv, {"an empty zip archive", unpack}},
-    {0, "\x93NUMPY"sv, {"an array of NumPy's (.npy)", export_tokens}},
+    {0, "\x93NUMPY"sv, {"a NumPy array (.npy)", export_tokens}},
     {0, "PAR1"sv, {"a Parquet table", export_table}},
     {0, "ARROW1"sv, {"an Arrow table", export_lines}},
     {0, "\xff\xff\xff\xff"sv, {"an Arrow stream", export_dataset}},
@@ -61,14 +61,12 @@ constexpr Signature signatures[] = {
     {0, "ORC"sv, {"an ORC table", export_lines}},
     {0, "\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", export_tokens}},
     {0, "SQLite format 3\0"sv, {"an SQLite database", export_lines}},
-    {0,
-     "MMIDIDX\0\0"sv,
-     {"an index of Megatron's (.idx)", "give the .bin beside it, with --token-format megatron"}},
-    {0, "\x8a\xd8\x34\x01"sv, {"llm.c's file of questions", "give it to --hellaswag"}},
+    {0, "MMIDIDX\0\0"sv, {"a Megatron index (.idx)", "use the .bin next to it with --token-format megatron"}},
+    {0, "\x8a\xd8\x34\x01"sv, {"an llm.c question file", "use it with --hellaswag"}},
     {0, "GGUF"sv, {"weights in GGUF", weights}},
     {0, "%PDF-"sv, {"a PDF", extract}},
-    {0, "{\\rtf"sv, {"a document in RTF", extract}},
-    {0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, {"a document of an office program", extract}},
+    {0, "{\\rtf"sv, {"an RTF document", extract}},
+    {0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, {"an office document", extract}},
     {0,
      "\x7f"
      "ELF"sv,
@@ -86,10 +84,10 @@ constexpr Signature signatures[] = {
 };
 
 constexpr ForeignFormat zip{"a zip archive", unpack};
-constexpr ForeignFormat numpy_archive{"arrays of NumPy's (.npz)", export_tokens};
-constexpr ForeignFormat torch_archive{"a file of PyTorch's (.pt)", weights};
-constexpr ForeignFormat pickle{"a pickle of Python's", export_lines};
-constexpr ForeignFormat safetensors{"weights in safetensors", "weights are no data: give them to --init-from"};
+constexpr ForeignFormat numpy_archive{"NumPy arrays (.npz)", export_tokens};
+constexpr ForeignFormat torch_archive{"a PyTorch file (.pt)", weights};
+constexpr ForeignFormat pickle{"a Python pickle", export_lines};
+constexpr ForeignFormat safetensors{"weights in safetensors", "weights are not data; use them with --init-from"};
 
 /// By the name of the first member.
 const ForeignFormat& kind_of_zip(std::string_view beginning) {

@@ -1,4 +1,4 @@
-// Files that are neither text nor tokens, by how they begin, and what to make of them instead. Pure; any thread.
+// Recognises files that are neither text nor tokens by their first bytes, with a remedy. Pure; any thread.
 #pragma once
 
 #include <string_view>
@@ -6,17 +6,17 @@
 namespace ranvier::models {
 
 struct ForeignFormat {
-  std::string_view name;    ///< "an array of NumPy's (.npy)"
+  std::string_view name;    ///< "a NumPy array (.npy)"
   std::string_view remedy;  ///< "write …"
 
-  /// Whether the remedy makes data of it.
+  /// Whether the remedy converts it to data.
   [[nodiscard]] bool holds_data() const;
 };
 
-/// Bytes that foreign_format() wants to see, if the file has so many.
+/// Bytes that foreign_format() needs, if the file has as many.
 inline constexpr std::size_t foreign_format_bytes = 512;
 
-/// What a file that begins like this is; null: none of the known formats. Lasts.
+/// Format of a file that starts with these bytes; null if unknown. Static lifetime.
 [[nodiscard]] const ForeignFormat* foreign_format(std::string_view beginning);
 
 }  // namespace ranvier::models

@@ -12,9 +12,9 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // bytes of text per rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
-constexpr std::int32_t padding_token = 0;  // of every vocabulary
+constexpr std::int32_t padding_token = 0;  // valid in every vocabulary
 
 }  // namespace
 
@@ -26,8 +26,8 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: no JSON lines, of which --prompt-field {} names a field: give such files, with names that end in "
-           ".jsonl, or leave the flag out",
+           "{}: --prompt-field {} needs JSON lines; use files whose names end in "
+           ".jsonl, or remove the flag",
            file.path.string(), reading.prompt_field);
     if (!file.remark.empty()) remarks_.push_back(file.remark);
     files_.push_back(file.path);
@@ -35,14 +35,14 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
   }
   const auto most = std::max_element(tokens_.begin(), tokens_.end());
   if (most != tokens_.end() && *most >= vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside the vocabulary of --vocab-size {}: give at least {}",
-         path.string(), *most, vocab_size, *most + 1);
+    fail(ErrorCode::data, "{}: token {} is outside --vocab-size {}; use at least {}", path.string(), *most,
+         vocab_size, *most + 1);
   if (documents_.empty())
-    fail(ErrorCode::data, "{}: no answer of {} is left within --sequence-length {}: {}", path.string(), lost_,
-         sequence_length, lost_ > 0 ? "raise it" : "give lines with an answer");
+    fail(ErrorCode::data, "{}: none of {} completions fits --sequence-length {}; {}", path.string(), lost_,
+         sequence_length, lost_ > 0 ? "increase it" : "use lines with a completion");
   if (cut_ > 0 || lost_ > 0)
     remarks_.push_back(fmt::format(
-        "{}: of {} answers {} are cut at --sequence-length {}, and {} are left out, whose prompts are as long",
+        "{}: of {} completions {} are truncated at --sequence-length {}, and {} skipped (prompt too long)",
         path.string(), documents() + lost_, cut_, sequence_length, lost_));
   pack();
 }
@@ -64,7 +64,8 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
       passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
     }
     if (bytes_read_ > max_held_bytes)
-      fail(ErrorCode::data, "{}: more than {} bytes of prompts and answers, which every rank keeps: give less",
+      fail(ErrorCode::data,
+           "{}: prompts and completions exceed {} bytes, which each rank keeps in memory; use fewer",
            path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {
@@ -126,8 +127,8 @@ std::span<const PackedInstructions::Document> PackedInstructions::documents_of(s
 InstructionSource::InstructionSource(std::shared_ptr<const PackedInstructions> packed, std::int64_t begin,
                                      std::int64_t end, std::optional<std::uint64_t> shuffle_seed)
     : packed_(std::move(packed)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= packed_->samples(), "samples {} to {} of {}", begin, end,
-         packed_->samples());
+  expect(begin >= 0 && begin < end && end <= packed_->samples(), "samples are out of range: {} to {} of {}", begin,
+         end, packed_->samples());
   if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
 }
 

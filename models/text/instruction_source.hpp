@@ -1,12 +1,10 @@
-// Samples for learning answers to prompts: documents of JSON lines with a prompt and an answer, which the model is to
-// say after it. A document is its prompt, its answer and what ends it, the tokenizer's end of text or, of bytes, a new
-// line; prompt and answer are encoded apart, as a model that is asked sees the prompt's tokens alone. The prompt begins
-// with the tokens of the tokenizer's template. Answer and end have losses, the prompt none.
+// Samples for instruction tuning, from JSON lines with a prompt and a completion. A document is prompt, completion
+// and end (the end-of-text token; for bytes a new line). Both are encoded separately, as in generation. The prompt
+// starts with the tokenizer's template. Only completion and end have losses.
 //
-// Samples are packed of whole documents in the order of the files: as many of those that follow as there is room for in
-// T positions, of which a document takes one less than it has tokens. Positions do not see other documents and count
-// from zero in each; those behind the last are padding, which has no loss. A document longer than T + 1 tokens is cut
-// there; one of which no answer is left is left out.
+// A sample packs as many complete documents, in file order, as fit T positions. Positions attend only to their own
+// document and count from zero in each. The rest is padding without loss. Longer documents are truncated to T + 1
+// tokens, and skipped if no completion is left.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -23,18 +21,18 @@
 
 namespace ranvier::models {
 
-/// The documents, in memory, and which of them are together a sample. Any thread.
+/// The documents in memory, packed into samples. Any thread.
 class PackedInstructions {
  public:
-  /// Of the files that data_files_at() finds, all JSON lines. Throws as that and DocumentReader do, and ErrorCode::data
-  /// for other files, more than is kept in memory, a token outside the vocabulary, and where no answer is left.
+  /// Reads the files of data_files_at(), all JSON lines. Throws like data_files_at() and DocumentReader. Throws
+  /// ErrorCode::data for other files, too much data for memory, a token outside the vocabulary, or no completion.
   PackedInstructions(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                      int sequence_length, int vocab_size);
 
   struct Document {
     std::int64_t first = 0;   ///< token
-    std::int32_t tokens = 0;  ///< one more than it has positions
-    std::int32_t prompt = 0;  ///< of them
+    std::int32_t tokens = 0;  ///< number of tokens, one more than positions
+    std::int32_t prompt = 0;  ///< number of prompt tokens
   };
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(losses_); }
   [[nodiscard]] std::int64_t losses(std::int64_t sample) const { return losses_[static_cast<std::size_t>(sample)]; }
@@ -52,7 +50,7 @@ class PackedInstructions {
 
  private:
   void read(const DataFile& file, const TextReading& reading, const TextTokens& text);
-  /// The last `tokens` tokens are a document, of which `prompt` are its prompt.
+  /// Adds the last `tokens` tokens as a document, of which the first `prompt` are the prompt.
   void add(std::int64_t prompt, std::int64_t tokens);
   void pack();
 
@@ -61,8 +59,8 @@ class PackedInstructions {
   std::vector<std::filesystem::path> files_;
   std::vector<std::int32_t> tokens_;
   std::vector<Document> documents_;
-  std::vector<std::int64_t> firsts_;  // of each sample, its first document, and the end of the last
-  std::vector<std::int32_t> losses_;  // of each sample
+  std::vector<std::int64_t> firsts_;  // first document of each sample, and the end of the last
+  std::vector<std::int32_t> losses_;  // positions with a loss per sample
   std::int64_t bytes_read_ = 0, cut_ = 0, lost_ = 0;
   std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
@@ -70,7 +68,7 @@ class PackedInstructions {
 
 class InstructionSource final : public SampleSource {
  public:
-  /// Of samples [begin, end), without a seed in their order.
+  /// Provides samples [begin, end); without a seed in order.
   InstructionSource(std::shared_ptr<const PackedInstructions> packed, std::int64_t begin, std::int64_t end,
                     std::optional<std::uint64_t> shuffle_seed);
 
@@ -88,12 +86,12 @@ class InstructionSource final : public SampleSource {
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
 
  private:
-  /// Which of the packed ones.
+  /// Index of the packed sample.
   [[nodiscard]] std::int64_t packed_sample(std::int64_t n) const {
     return begin_ + (order_ ? (*order_)(n) : n % samples_);
   }
-  /// For each sample calls f(document, where its positions are in `to`, its first one) for its documents, then
-  /// pad(where those behind them are, their end, the first one).
+  /// For each sample calls f(document, its offset in `to`, offset of the sample) for its documents, then pad(start of
+  /// the padding, its end, offset of the sample).
   template <typename F, typename Pad>
   void for_each_document(std::int64_t first, int count, std::int32_t* to, F&& f, Pad&& pad) const;
 

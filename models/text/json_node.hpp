@@ -1,4 +1,4 @@
-// A value of a JSON file that is read key by key, so that errors name the key. Any thread.
+// A JSON value that is read key by key, so that errors name the key. Any thread.
 #pragma once
 
 #include "runtime/error.hpp"
@@ -16,8 +16,8 @@ namespace ranvier::models {
 
 [[nodiscard]] inline std::string_view view(const boost::json::string& text) { return {text.data(), text.size()}; }
 
-/// With the key that leads to it. Members throw ErrorCode::data, naming file and key, for what is not as they need it.
-/// File and value outlive it.
+/// A value with its key path. Members throw ErrorCode::data, naming file and key, if the value has another type. File
+/// and value must outlive it.
 class JsonNode {
  public:
   JsonNode(const std::string& file, std::string key, const boost::json::value* value)
@@ -26,9 +26,9 @@ class JsonNode {
   [[noreturn]] void refuse(std::string_view what) const {
     fail(ErrorCode::data, "{}: '{}' {}", *file_, key_, what);
   }
-  /// Of a part that this program has not.
+  /// Throws for an unsupported type.
   [[noreturn]] void unknown_type(std::string_view remedy) const {
-    refuse(fmt::format("is of type '{}', which is not read: {}", type(), remedy));
+    refuse(fmt::format("has unsupported type '{}'; {}", type(), remedy));
   }
   [[nodiscard]] bool there() const { return value_ != nullptr && !value_->is_null(); }
   [[nodiscard]] const std::string& key() const { return key_; }
@@ -40,11 +40,11 @@ class JsonNode {
             object == nullptr ? nullptr : object->if_contains(boost::json::string_view(name.data(), name.size()))};
   }
   [[nodiscard]] const boost::json::object& object() const {
-    if (!there() || !value_->is_object()) refuse("is no JSON object");
+    if (!there() || !value_->is_object()) refuse("is not a JSON object");
     return value_->get_object();
   }
   [[nodiscard]] std::vector<JsonNode> list() const {
-    if (!there() || !value_->is_array()) refuse("is no JSON list");
+    if (!there() || !value_->is_array()) refuse("is not a JSON array");
     std::vector<JsonNode> nodes;
     nodes.reserve(value_->get_array().size());
     for (const boost::json::value& one : value_->get_array())
@@ -53,7 +53,7 @@ class JsonNode {
   }
   [[nodiscard]] const boost::json::value* value() const { return value_; }
   [[nodiscard]] std::string text() const {
-    if (!there() || !value_->is_string()) refuse("is no text");
+    if (!there() || !value_->is_string()) refuse("is not a string");
     return std::string(view(value_->get_string()));
   }
   [[nodiscard]] std::string text_or(std::string otherwise) const { return there() ? text() : otherwise; }
@@ -64,7 +64,7 @@ class JsonNode {
   }
   [[nodiscard]] std::int64_t whole(std::int64_t least, std::int64_t most) const {
     if (!there() || !value_->is_int64() || value_->get_int64() < least || value_->get_int64() > most)
-      refuse(fmt::format("is no whole number from {} to {}", least, most));
+      refuse(fmt::format("is not an integer from {} to {}", least, most));
     return value_->get_int64();
   }
   [[nodiscard]] std::string type() const { return (*this)["type"].text(); }

@@ -15,7 +15,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // of text, by every rank
+constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // bytes of text per rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
 /// The files with labelled texts.
@@ -24,8 +24,8 @@ DataFiles labelled_files(const std::filesystem::path& path, const TextReading& r
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: no JSON lines, of which --label-field {} names a field: give such files, with names that end in "
-           ".jsonl, or leave the flag out",
+           "{}: --label-field {} needs JSON lines; use files whose names end in "
+           ".jsonl, or remove the flag",
            file.path.string(), reading.label_field);
   }
   return found;
@@ -63,8 +63,8 @@ std::vector<std::string> labels_in(const std::filesystem::path& path, const Text
         if (!labels.contains(piece.label)) labels.emplace(piece.label);
       if (labels.size() > most)
         fail(ErrorCode::data,
-             "{}: the field '{}' has more than {} different labels, '{}' and '{}' among them: name the one with "
-             "labels by --label-field",
+             "{}: field '{}' has more than {} different labels, for example '{}' and '{}'; name the label "
+             "field with --label-field",
              path.string(), reading.label_field, most, *labels.begin(), *labels.rbegin());
     }
   }
@@ -92,7 +92,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
     : path_(path), options_(std::move(options)) {
   if (options_.sequence_length <= options_.around.count())
     fail(ErrorCode::usage,
-         "--sequence-length {} has no room for a token beside the {} that begin and end a sample: raise it",
+         "--sequence-length {} leaves no position besides the {} that start and end a sample; increase it",
          options_.sequence_length, options_.around.count());
   DataFiles found = labelled_files(path, reading);
   left_out_ = std::move(found.left_out);
@@ -101,11 +101,11 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
     files_.push_back(file.path);
     read_file(file, reading, text);
   }
-  if (texts_.empty()) fail(ErrorCode::data, "{}: no line has a text: give such files", path.string());
+  if (texts_.empty()) fail(ErrorCode::data, "{}: no line has text; use files with text", path.string());
   if (const auto most = std::max_element(tokens_.begin(), tokens_.end());
       most != tokens_.end() && *most >= options_.vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside the vocabulary of --vocab-size {}: give at least {}",
-         path.string(), *most, options_.vocab_size, *most + 1);
+    fail(ErrorCode::data, "{}: token {} is outside --vocab-size {}; use at least {}", path.string(), *most,
+         options_.vocab_size, *most + 1);
   report();
 }
 
@@ -118,7 +118,7 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
     reading.tell(file.path);
     for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
     if (bytes_read_ > max_held_bytes)
-      fail(ErrorCode::data, "{}: more than {} bytes of labelled texts, which every rank keeps: give less",
+      fail(ErrorCode::data, "{}: labelled texts exceed {} bytes, which each rank keeps in memory; use fewer",
            path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {
@@ -145,8 +145,8 @@ void LabelledTexts::add(std::int64_t tokens, std::string_view label) {
   const auto number = class_of(label, options_.labels);
   if (!number)
     fail(ErrorCode::data,
-         "{}: the label '{}' is none of the model's {} classes, {}: mend the data, or leave out "
-         "--classes and begin with other weights",
+         "{}: label '{}' is not one of the model's {} classes, {}; correct the data, or remove "
+         "--classes and use other weights",
          path_.string(), label, options_.labels.size(), listed(options_.labels));
   const std::int64_t kept = std::min<std::int64_t>(tokens, options_.sequence_length - options_.around.count());
   if (kept < tokens) ++cut_;
@@ -166,12 +166,12 @@ void LabelledTexts::report() {
   std::vector<std::string> counted;
   for (std::size_t k = 0; k < std::min(counts.size(), max_counted); ++k)
     counted.push_back(fmt::format("{} {}", options_.labels[k], counts[k]));
-  remarks_.push_back(fmt::format("{}: of {} classes: {}{}", path_.string(), counts.size(), fmt::join(counted, ", "),
-                                 counts.size() > max_counted ? ", …" : ""));
+  remarks_.push_back(fmt::format("{}: texts of {} classes: {}{}", path_.string(), counts.size(),
+                                 fmt::join(counted, ", "), counts.size() > max_counted ? ", …" : ""));
   const double positions = static_cast<double>(samples()) * options_.sequence_length;
   remarks_.push_back(fmt::format("{}: {:.1f}% of all positions are padding{}", path_.string(),
                                  100 * (1 - static_cast<double>(all_filled) / positions),
-                                 cut_ > 0 ? fmt::format("; cut at --sequence-length {}: {} of {} texts",
+                                 cut_ > 0 ? fmt::format("; truncated at --sequence-length {}: {} of {} texts",
                                                         options_.sequence_length, cut_, samples())
                                           : ""));
 }
@@ -188,8 +188,8 @@ void LabelledTexts::read(std::int64_t sample, std::int32_t* to) const {
 LabelledSource::LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
                                std::optional<std::uint64_t> shuffle_seed)
     : texts_(std::move(texts)), begin_(begin), samples_(end - begin) {
-  expect(begin >= 0 && begin < end && end <= texts_->samples(), "samples {} to {} of {}", begin, end,
-         texts_->samples());
+  expect(begin >= 0 && begin < end && end <= texts_->samples(), "samples are out of range: {} to {} of {}", begin,
+         end, texts_->samples());
   if (shuffle_seed) order_.emplace(samples_, *shuffle_seed);
 }
 

@@ -1,9 +1,8 @@
-// Samples for telling which class a text is of: JSON lines with a text and a label. A sample is a token that begins it,
-// the text's tokens, cut where T ends, a token that ends it, and padding, as transformers' tokenizers make them with
-// special tokens, truncated and padded to T; its target is the number of its class. Positions of padding see nobody and
-// are seen by nobody: each is a document of its own.
+// Samples for text classification, from JSON lines with a text and a label. A sample is a start token, the text's
+// tokens (truncated to T), an end token and padding, as transformers' tokenizers make them. Its target is the class
+// number. Padding positions attend to no other position and are attended to by none.
 //
-// Labels are names, or numbers of classes.
+// Labels are class names or class numbers.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -22,39 +21,37 @@
 
 namespace ranvier::models {
 
-/// What a class without a name is called, as transformers does: "LABEL_2".
+/// Name of an unnamed class, as in transformers: "LABEL_2".
 [[nodiscard]] std::string unnamed_label(int label);
 
-/// The labels of these files' texts as names of classes, by number: in alphabetical order, or where all of them are
-/// whole numbers from 0 on unnamed ones, up to the greatest. Throws as LabelledTexts does, and ErrorCode::data for more
-/// than `most`.
+/// Class names of the labels in these files, by number: in alphabetical order, or unnamed classes up to the largest
+/// if all labels are integers. Throws like LabelledTexts, and ErrorCode::data for more than `most` labels.
 [[nodiscard]] std::vector<std::string> labels_in(const std::filesystem::path& path, const TextReading& reading,
                                                  std::size_t most);
 
-/// Which of these classes a label is: the one of that name, or of that number. None: it is none of them.
+/// Number of the class with this name or number; none if there is no such class.
 [[nodiscard]] std::optional<std::int32_t> class_of(std::string_view label, std::span<const std::string> labels);
 
 struct LabelledTextOptions {
   int sequence_length = 1;  ///< T
   int vocab_size = 256;
   TokensAround around;
-  std::vector<std::string> labels;  ///< names of the classes
+  std::vector<std::string> labels;  ///< class names
 };
 
-/// The texts, in memory. Any thread.
+/// Labelled texts in memory. Any thread.
 class LabelledTexts {
  public:
-  /// Of the files that data_files_at() finds, all JSON lines. Lines without text are left out. Throws as that and
-  /// DocumentReader do, ErrorCode::usage where T has no room for a token, and ErrorCode::data for other files, more
-  /// than is kept in memory, a token outside the vocabulary, a label that is none of the classes, and where there is no
-  /// text.
+  /// Reads the files of data_files_at(), all JSON lines. Skips lines without text. Throws like data_files_at() and
+  /// DocumentReader, and ErrorCode::usage if T has no position for a token. Throws ErrorCode::data for other files,
+  /// too much data for memory, a token outside the vocabulary, an unknown label, or no text.
   LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                 LabelledTextOptions options);
 
   [[nodiscard]] std::int64_t samples() const noexcept { return std::ssize(texts_); }
   [[nodiscard]] int sequence_length() const noexcept { return options_.sequence_length; }
   [[nodiscard]] std::int32_t label(std::int64_t sample) const { return text(sample).label; }
-  /// Positions that are no padding.
+  /// Positions that are not padding.
   [[nodiscard]] std::int32_t filled(std::int64_t sample) const {
     return text(sample).tokens + options_.around.count();
   }
@@ -74,7 +71,7 @@ class LabelledTexts {
 
   [[nodiscard]] const Text& text(std::int64_t sample) const { return texts_[static_cast<std::size_t>(sample)]; }
   void read_file(const DataFile& file, const TextReading& reading, const TextTokens& text);
-  /// The last `tokens` tokens are a text of this label.
+  /// Adds the last `tokens` tokens as a text with this label.
   void add(std::int64_t tokens, std::string_view label);
   void report();
 
@@ -90,7 +87,7 @@ class LabelledTexts {
 
 class LabelledSource final : public SampleSource {
  public:
-  /// Of samples [begin, end), without a seed in their order.
+  /// Provides samples [begin, end); without a seed in order.
   LabelledSource(std::shared_ptr<const LabelledTexts> texts, std::int64_t begin, std::int64_t end,
                  std::optional<std::uint64_t> shuffle_seed);
 
@@ -109,7 +106,7 @@ class LabelledSource final : public SampleSource {
   void read_document_starts(std::int64_t first, int count, std::int32_t* to) const override;
 
  private:
-  /// Which of the texts.
+  /// Index of the text.
   [[nodiscard]] std::int64_t text_of(std::int64_t n) const {
     return begin_ + (order_ ? (*order_)(n) : n % samples_);
   }

@@ -20,8 +20,8 @@ MaskedSource::MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions opt
       length_(static_cast<std::int64_t>(all_->input_bytes() / sizeof(std::int32_t))),
       chosen_(tokens_to_find(options_.probability, length_)) {
   expect(chosen_ <= length_ && options_.mask_token >= 0 && options_.tokens > 0,
-         "{} of {} tokens are to be masked by {} or one of {}", chosen_, length_, options_.mask_token,
-         options_.tokens);
+         "masking is out of range: {} of {} tokens, by token {} or one of {}", chosen_, length_,
+         options_.mask_token, options_.tokens);
 }
 
 std::int64_t MaskedSource::losses(std::int64_t first, std::int64_t count) const {

@@ -1,9 +1,9 @@
-// Samples for masked language modelling (Devlin et al. 2018, §3.1): the inputs of another source of tokens, of which
-// some are chosen, and as targets the tokens that those were; no_target elsewhere.
+// Samples for masked language modelling (Devlin et al. 2018, §3.1). Some tokens of another source are chosen; their
+// originals are the targets, no_target elsewhere.
 //
-// Of the T tokens of a sample, without padding, exactly max(1, round(probability · T)) are chosen, special tokens only
-// where the others are too few. Of those that are, 80 % become the mask token, 10 % any token, and 10 % stay. Choice
-// and change are drawn by counter from seed, sample number and position: the same on any grid, others in each epoch.
+// Exactly max(1, round(probability · T)) of the T tokens without padding are chosen; special tokens only if the
+// others are too few. 80 % of them become the mask token, 10 % a random token, 10 % stay. Choice and change are drawn
+// by counter from seed, sample number and position: identical on any grid, different in each epoch.
 #pragma once
 
 #include "models/ops/cross_entropy.hpp"
@@ -19,18 +19,18 @@ namespace ranvier::models {
 struct MaskingOptions {
   double probability = 0.15;
   std::int32_t mask_token = 0;
-  std::int32_t tokens = 1;                   ///< those below this one may come in place of a token
-  std::vector<std::int32_t> special_tokens;  ///< that are not to be found
+  std::int32_t tokens = 1;                   ///< upper bound of random tokens
+  std::vector<std::int32_t> special_tokens;  ///< tokens that are not chosen if possible
   std::uint64_t seed = 0;
-  bool validation = false;  ///< draws of its own
+  bool validation = false;  ///< separate random draws for validation
 };
 
-/// How many of so many tokens are chosen.
+/// Number of chosen tokens per `tokens`.
 [[nodiscard]] std::int64_t tokens_to_find(double probability, std::int64_t tokens);
 
 class MaskedSource final : public SampleSource {
  public:
-  /// Of a source whose inputs are tokens, int32 [T], not all of them padding.
+  /// `all` has int32 [T] tokens as inputs, not all of them padding.
   MaskedSource(std::unique_ptr<SampleSource> all, MaskingOptions options);
 
   [[nodiscard]] std::int64_t samples() const override { return all_->samples(); }
@@ -48,24 +48,24 @@ class MaskedSource final : public SampleSource {
   void will_read(std::int64_t first, int count) const override { all_->will_read(first, count); }
 
  private:
-  /// A position that may be chosen; those that come first are.
+  /// Candidate position, in the order of choice.
   struct Draw {
     bool special = false;
     std::uint64_t place = 0;
     std::uint32_t position = 0;
-    std::uint32_t change = 0, token = 0;  ///< random bits: what becomes of it, and the token instead
+    std::uint32_t change = 0, token = 0;  ///< random bits: the kind of change, and the random token
     friend auto operator<=>(const Draw&, const Draw&) = default;
   };
-  /// Tokens of sample n that are no padding.
+  /// Tokens of sample n that are not padding.
   [[nodiscard]] std::int64_t tokens(std::int64_t n) const { return length_ - all_->padding(n); }
-  /// Calls f(tokens of the sample, its chosen positions).
+  /// Calls f(tokens of the sample, chosen positions).
   template <typename F>
   void for_each_sample(std::int64_t first, int count, std::byte* to, F&& f) const;
 
   std::unique_ptr<SampleSource> all_;
   MaskingOptions options_;
   runtime::PhiloxKey key_;
-  std::int64_t length_, chosen_;  ///< of a sample without padding
+  std::int64_t length_, chosen_;  ///< tokens and chosen tokens of a sample without padding
 };
 
 }  // namespace ranvier::models

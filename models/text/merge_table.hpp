@@ -1,4 +1,4 @@
-// The merges of a byte pair encoding: what two neighbouring tokens become, and how early. Data alone; any thread.
+// Merges of a byte pair encoding: the token that two neighbours become, and the rank. Data only; any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ class MergeTable {
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// For up to so many merges.
+  /// Allocates space for at most `merges` merges.
   explicit MergeTable(std::size_t merges);
 
-  /// Of two merges of a pair the lower rank holds. Tokens are not negative.
+  /// If two merges join the same pair, the lower rank applies. Tokens are not negative.
   void add(std::int32_t left, std::int32_t right, Joined joined);
 
-  /// What two neighbours become; of rank none if they stay apart.
+  /// Result of joining two neighbours; rank none if no merge exists.
   [[nodiscard]] Joined join(std::int32_t left, std::int32_t right) const noexcept {
     const std::uint64_t pair = key(left, right);
     for (std::size_t i = slot(pair);; i = (i + 1) & mask_) {

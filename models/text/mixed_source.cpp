@@ -35,7 +35,7 @@ std::vector<std::int64_t> quotas_of(const std::vector<WeightedSource>& sources) 
   for (std::size_t i = 0; i < quotas.size(); ++i)
     if (quotas[i] == 0)
       fail(ErrorCode::usage,
-           "--data: weight {} of {} in all is less than one of {} samples: raise it, or leave the file out",
+           "--data: weight {} (total {}) is less than one of {} samples; increase it or remove the file",
            sources[i].weight, sum, round_places);
   return quotas;
 }
@@ -47,7 +47,7 @@ MixedSource::MixedSource(std::vector<WeightedSource> sources, std::optional<std:
   for (const auto& one : sources_) {
     expect(one.source->input_bytes() == input_bytes() && one.source->target_bytes() == target_bytes() &&
                one.source->document_positions() == document_positions(),
-           "sources with samples of different sizes");
+           "mixed sources have samples of different sizes");
     samples_ += one.source->samples();
   }
   std::vector<std::uint32_t> owners;
@@ -134,26 +134,26 @@ std::vector<WeightedPath> parse_weighted_paths(const std::string& text) {
       continue;
     }
     if (error == std::errc::result_out_of_range)
-      fail(ErrorCode::usage, "--data {}: weight {} of {} is out of range: give a number such as 0.7", text, number,
+      fail(ErrorCode::usage, "--data {}: weight {} of {} is out of range; use a number such as 0.7", text, number,
            part.substr(0, colon));
     ++weighted;
     paths.push_back({part.substr(0, colon), weight});
     if (!(weight > 0) || !std::isfinite(weight))
-      fail(ErrorCode::usage, "--data {}: weight {} of {}: give a number above 0", text, weight, paths.back().path);
+      fail(ErrorCode::usage, "--data {}: weight {} of {} is not positive; use a number above 0", text, weight,
+           paths.back().path);
   }
   if (weighted == 0) {
     std::error_code ignored;
     if (paths.size() > 1 && !fs::exists(text, ignored) && fs::exists(paths.front().path, ignored))
-      fail(ErrorCode::usage, "--data {}: there is no such file: of several each needs a weight, as in {}:1,{}:1",
+      fail(ErrorCode::usage, "--data {}: file not found; to use several files, add a weight to each: {}:1,{}:1",
            text, paths[0].path, paths[1].path);
     return {{text}};
   }
   for (const auto& one : paths)
     if (one.path.empty())
-      fail(ErrorCode::usage, "--data {}: a weight without a file: write FILE:WEIGHT,FILE:WEIGHT", text);
+      fail(ErrorCode::usage, "--data {}: a weight has no file; use FILE:WEIGHT,FILE:WEIGHT", text);
   if (weighted < paths.size())
-    fail(ErrorCode::usage, "--data {}: some files have weights and some have none: write FILE:WEIGHT,FILE:WEIGHT",
-         text);
+    fail(ErrorCode::usage, "--data {}: some files have no weight; use FILE:WEIGHT,FILE:WEIGHT", text);
   return paths;
 }
 

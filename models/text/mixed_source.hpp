@@ -1,11 +1,10 @@
-// Samples of several sources by weight. Which source a sample comes from follows from its number alone, so that it
-// is the same on any grid: samples come in rounds of 2^16, in each of which source s has q_s places, its share of the
-// weights rounded to whole places. Sample n is in round r = n / 2^16 at place p = n mod 2^16; if p is the k-th place
-// (from 0) of source s, sample n is that source's sample r·q_s + k. So every source gives its samples in its own
-// order, none twice before all others of its epoch.
+// Mixes samples of several sources by weight. A sample's source follows from its number, so it is the same on any
+// grid. A round has 2^16 positions; source s gets q_s of them, its rounded fraction of the weights. Sample n is
+// position p = n mod 2^16 of round r = n / 2^16. If p is the k-th position (from 0) of source s, it is that source's
+// sample r·q_s + k. So each source keeps its own order.
 //
-// Shuffled, places are drawn once by counter from the seed. In file order a place goes to the source that is furthest
-// behind its share of the places so far, the first of those that are equally far. Any thread.
+// Shuffled: positions are drawn once by counter from the seed. In file order: a position goes to the source furthest
+// behind its fraction (the first of equals). Any thread.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -20,16 +19,16 @@ namespace ranvier::models {
 
 struct WeightedSource {
   std::unique_ptr<SampleSource> source;
-  double weight = 1;  ///< above 0, relative to the others'
+  double weight = 1;  ///< positive, relative to the other weights
 };
 
 class MixedSource final : public SampleSource {
  public:
-  /// Of at least one source, all with samples of the same size. Throws ErrorCode::usage for a weight too small for a
-  /// single place.
+  /// Takes at least one source; all have samples of the same size. Throws ErrorCode::usage for a weight below one
+  /// position.
   MixedSource(std::vector<WeightedSource> sources, std::optional<std::uint64_t> shuffle_seed);
 
-  [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< of all sources together
+  [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< total of all sources
   [[nodiscard]] std::size_t input_bytes() const override { return sources_.front().source->input_bytes(); }
   [[nodiscard]] std::size_t target_bytes() const override { return sources_.front().source->target_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override {
@@ -59,11 +58,11 @@ class MixedSource final : public SampleSource {
  private:
   struct Turn {
     std::uint32_t source = 0;
-    std::int32_t before = 0;  // places of that source before it
+    std::int32_t before = 0;  // earlier positions of that source
   };
 
   std::vector<WeightedSource> sources_;
-  std::vector<std::int64_t> quotas_;  // places of a source in a round
+  std::vector<std::int64_t> quotas_;  // positions of each source per round
   std::vector<Turn> places_;
   std::int64_t samples_ = 0;
 };
@@ -73,9 +72,9 @@ struct WeightedPath {
   double weight = 1;
 };
 
-/// "a.bin:0.7,b.bin:0.3". Text of which no part ends in a colon and a number is one path, commas included. Throws
-/// ErrorCode::usage if only some parts have a weight, one is out of range or not above 0, or such a path is of no
-/// file while its first part is.
+/// Parses "a.bin:0.7,b.bin:0.3". If no part ends in a colon and a number, the text is a single path, commas included.
+/// Throws ErrorCode::usage if only some parts have a weight, or a weight is out of range or not positive. Throws it,
+/// too, if such a path does not exist but its first part does.
 [[nodiscard]] std::vector<WeightedPath> parse_weighted_paths(const std::string& text);
 
 }  // namespace ranvier::models

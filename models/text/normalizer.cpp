@@ -145,7 +145,7 @@ struct Bert final : Normalizer {
         }
         if (what.clean_text) {
           if (is_white_space(c)) {
-            if (c != '\v' && c != '\f' && c != 0x85) to += ' ';  // those are control characters
+            if (c != '\v' && c != '\f' && c != 0x85) to += ' ';  // control characters
             return;
           }
           if (c == 0xfffd || is_control(c)) return;

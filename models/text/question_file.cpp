@@ -26,7 +26,7 @@ class Words {
   /// What follows lies in the next `words`, counted from `begin`.
   void enter(std::size_t begin, std::size_t words, std::size_t example) {
     if (words < at_ - begin || words > words_.size() - begin)
-      refuse(begin + 1, fmt::format("example {} has {} bytes, which do not fit into the file", example, 2 * words));
+      refuse(begin + 1, fmt::format("example {} has {} bytes, more than the rest of the file", example, 2 * words));
     end_ = begin + words;
   }
   void leave(std::size_t example) {
@@ -49,7 +49,8 @@ class Words {
         std::find_if(found.begin(), found.end(), [this](std::uint16_t token) { return token >= vocab_size_; });
     if (bad != found.end())
       refuse(at_ + static_cast<std::size_t>(bad - found.begin()),
-             fmt::format("token {}, and the model knows {}: it is of another tokenizer", *bad, vocab_size_));
+             fmt::format("token {} is outside the model's vocabulary of {}; use a file of the model's tokenizer",
+                         *bad, vocab_size_));
     at_ += count;
     return found;
   }
@@ -72,29 +73,31 @@ QuestionFile::QuestionFile(std::filesystem::path path, int vocab_size) : path_(s
   const auto bytes = file_.bytes();
   std::int32_t header[4] = {};
   if (bytes.size() < header_bytes || bytes.size() % sizeof(std::uint16_t) != 0)
-    fail(ErrorCode::data, "{}: {} bytes are no file of examples: a header of {} bytes and words of 2 are",
-         path_.string(), bytes.size(), header_bytes);
+    fail(ErrorCode::data, "{}: size {} is not a header of {} bytes and words of 2 bytes", path_.string(),
+         bytes.size(), header_bytes);
   std::memcpy(header, bytes.data(), sizeof header);
   if (header[0] != magic)
-    fail(ErrorCode::data, "{}: at offset 0: {} where llm.c's files of examples have {}", path_.string(), header[0],
+    fail(ErrorCode::data, "{}: wrong magic number at offset 0: {}, llm.c's is {}", path_.string(), header[0],
          magic);
   if (header[1] != version)
-    fail(ErrorCode::data, "{}: at offset 4: version {}, and only {} is known", path_.string(), header[1], version);
+    fail(ErrorCode::data, "{}: unsupported version at offset 4: {}; only {} is supported", path_.string(),
+         header[1], version);
 
   const auto* const begin = reinterpret_cast<const std::uint16_t*>(bytes.data() + header_bytes);
   Words words(path_, {begin, (bytes.size() - header_bytes) / sizeof(std::uint16_t)}, vocab_size);
   while (!words.whole()) {
     const std::size_t number = examples_.size(), at = words.position();
     if (words.next("an example") != example_mark)
-      words.refuse(at, fmt::format("example {} does not begin with {}", number, example_mark));
+      words.refuse(at, fmt::format("example {} does not start with {}", number, example_mark));
     const std::size_t example_bytes = words.next("the size of an example");
     words.enter(at, example_bytes / sizeof(std::uint16_t), number);
     if (words.next("the number of an example") != static_cast<std::uint16_t>(number))
-      words.refuse(at + 2, fmt::format("another number where example {} is", number));
+      words.refuse(at + 2, fmt::format("example {} has another number", number));
     Example example{.first = answers_.size(), .right = words.next("the right completion")};
     example.answers = words.next("the number of completions");
     if (example.right >= example.answers)
-      words.refuse(at + 3, fmt::format("of {} completions number {} is right", example.answers, example.right));
+      words.refuse(at + 3, fmt::format("the index of the right completion is not below {}: {}", example.answers,
+                                       example.right));
     const auto context = words.tokens("a context");
     for (std::size_t c = 0; c < example.answers; ++c)
       answers_.push_back({number, context, words.tokens("a completion")});
@@ -102,7 +105,7 @@ QuestionFile::QuestionFile(std::filesystem::path path, int vocab_size) : path_(s
     examples_.push_back(example);
   }
   if (header[2] < 1 || examples_.size() != static_cast<std::size_t>(header[2]))
-    fail(ErrorCode::data, "{}: at offset 8: {} examples, and there are {}", path_.string(), header[2],
+    fail(ErrorCode::data, "{}: wrong number of examples at offset 8: {}, found {}", path_.string(), header[2],
          examples_.size());
 }
 

@@ -1,4 +1,4 @@
-// Questions with several answers of which one is right (HellaSwag, MMLU), in the layout that llm.c evaluates:
+// Multiple-choice questions (HellaSwag, MMLU) in llm.c's file format:
 //
 //   256 int32            magic 20240522, version 1, number of examples, bytes of the longest; zeros
 //   uint16 per example   65535, its bytes, its number, the right completion, number of completions, tokens of the
@@ -19,26 +19,26 @@ namespace ranvier::models {
 
 class QuestionFile {
  public:
-  /// A completion after its example's context.
+  /// A completion, with its example's context.
   struct Answer {
     std::size_t example = 0;
     std::span<const std::uint16_t> context;
     std::span<const std::uint16_t> completion;
   };
 
-  /// Looks at the whole file. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and offset, if it
-  /// is damaged, or a token is not below `vocab_size`.
+  /// Reads and checks the complete file. Throws ErrorCode::io if it cannot be read. Throws ErrorCode::data, naming
+  /// file and offset, if it is damaged or a token is not below `vocab_size`.
   QuestionFile(std::filesystem::path path, int vocab_size);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] std::size_t examples() const noexcept { return examples_.size(); }
-  /// Of all examples, one example's after another.
+  /// Number of completions of all examples, grouped by example.
   [[nodiscard]] std::size_t answers() const noexcept { return answers_.size(); }
   [[nodiscard]] const Answer& answer(std::size_t n) const { return answers_[n]; }
-  /// Number among answers() of an example's first one.
+  /// Index of an example's first completion.
   [[nodiscard]] std::size_t first_answer(std::size_t example) const { return examples_[example].first; }
   [[nodiscard]] std::size_t answers_of(std::size_t example) const { return examples_[example].answers; }
-  /// Which of them is right, from 0.
+  /// Index of the right completion within its example, from 0.
   [[nodiscard]] std::size_t right_answer(std::size_t example) const { return examples_[example].right; }
 
  private:

@@ -1,7 +1,7 @@
-// The answers of a QuestionFile as samples: context and completion, padded. A completion is scored by the losses of its
-// tokens, which are those of a part of the sample's positions.
+// Completions of a QuestionFile as samples: context and completion, padded. A completion is scored by the losses of
+// its own tokens.
 //
-// An answer longer than the model's context loses the beginning of its own.
+// If a completion is longer than the model's context, its first tokens are cut.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -19,12 +19,12 @@ class QuestionSource final : public SampleSource {
 
   [[nodiscard]] const QuestionFile& file() const noexcept { return *file_; }
 
-  /// How many positions samples first … first+count-1 need, rounded up so that few sizes occur.
+  /// Positions that samples first … first+count-1 need, rounded up so that few sizes occur.
   [[nodiscard]] int positions_of(std::int64_t first, int count) const;
-  /// Samples have so many from now on. Nobody reads meanwhile.
+  /// Sets the positions per sample. No other thread may read at the same time.
   void set_positions(int positions) { positions_ = positions; }
 
-  /// Positions of a sample whose targets are its completion: [begin, end).
+  /// Positions whose targets are the completion: [begin, end).
   struct Scored {
     std::size_t begin = 0, end = 0;
   };
@@ -43,7 +43,7 @@ class QuestionSource final : public SampleSource {
   [[nodiscard]] const QuestionFile::Answer& answer(std::int64_t sample) const {
     return file_->answer(static_cast<std::size_t>(sample % samples()));
   }
-  /// Tokens of an answer that do not fit: one more than the positions does, as the last is a target only.
+  /// Tokens of a completion that do not fit: one more than positions, because the last token is only a target.
   [[nodiscard]] std::size_t left_out(const QuestionFile::Answer& answer) const;
   void read(std::int64_t first, int count, std::size_t shift, std::byte* to) const;
 

@@ -13,7 +13,7 @@ constexpr std::uint32_t rounds = 6;
 
 SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed)
     : samples_(samples), key_(runtime::philox_key(seed, runtime::RandomPurpose::sample_order)) {
-  expect(samples >= 1, "an order of {} samples", samples);
+  expect(samples >= 1, "sample order is empty: {} samples", samples);
   half_bits_ = (std::bit_width(static_cast<std::uint64_t>(samples) - 1) + 1) / 2;
 }
 

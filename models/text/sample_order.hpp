@@ -1,7 +1,6 @@
-// In which order the samples of a data set are seen: a pseudo-random permutation, a new one for every epoch,
-// computed from the sample number alone, so that it is the same on any grid and nothing is stored. A Feistel
-// network over Philox permutes the next power of four; numbers that fall outside walk on until they are
-// inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). Any thread.
+// Pseudo-random order of samples, different in every epoch. It is computed from the sample number only, so it is the
+// same on any grid and needs no memory. A Feistel network over Philox permutes the next power of four; numbers
+// outside the range are permuted again (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). Any thread.
 #pragma once
 
 #include "runtime/philox.hpp"
@@ -12,10 +11,10 @@ namespace ranvier::models {
 
 class SampleOrder {
  public:
-  /// Of `samples` samples, at least 1.
+  /// `samples` is at least 1.
   SampleOrder(std::int64_t samples, std::uint64_t seed);
 
-  /// Which sample is seen as number `n`, from 0: the numbers of one epoch give each sample once.
+  /// Sample at position `n`, from 0: one epoch contains each sample once.
   [[nodiscard]] std::int64_t operator()(std::int64_t n) const;
 
  private:
@@ -23,7 +22,7 @@ class SampleOrder {
 
   std::int64_t samples_;
   runtime::PhiloxKey key_;
-  int half_bits_ = 0;  // the network works on twice as many
+  int half_bits_ = 0;  // half of the network's bits
 };
 
 }  // namespace ranvier::models

@@ -51,38 +51,38 @@ class Message {
         take(4);
         break;
       default:
-        refuse("a field of no known kind");
+        refuse("a field of unknown kind");
     }
     kind_ = key & 7;
     return true;
   }
   [[nodiscard]] std::uint64_t field() const { return field_; }
   [[nodiscard]] std::uint64_t number() const {
-    if (kind_ != 0) refuse("a field that is no number");
+    if (kind_ != 0) refuse("a field that is not a number");
     return number_;
   }
   [[nodiscard]] bool flag() const { return number() != 0; }
   [[nodiscard]] float real() const {
-    if (kind_ != 5) refuse("a field that is no float");
+    if (kind_ != 5) refuse("a field that is not a float");
     std::uint32_t bits = 0;
     for (std::size_t i = 0; i < 4; ++i) bits |= std::uint32_t{static_cast<std::uint8_t>(content_[i])} << (8 * i);
     return std::bit_cast<float>(bits);
   }
   [[nodiscard]] std::string_view text() const {
-    if (kind_ != 2) refuse("a field that is no text");
+    if (kind_ != 2) refuse("a field that is not text");
     return content_;
   }
   [[nodiscard]] Message message() const { return {*file_, text(), offset_ + at_ - content_.size()}; }
   [[noreturn]] void refuse(std::string_view what) const {
-    fail(ErrorCode::data, "{}: at offset {}: {}; it is no SentencePiece model, or damaged", *file_, offset_ + at_,
-         what);
+    fail(ErrorCode::data, "{}: not a SentencePiece model, or damaged: {} at offset {}; use another file", *file_,
+         what, offset_ + at_);
   }
 
  private:
   std::uint64_t varint() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (at_ == bytes_.size()) refuse("a number that has no end");
+      if (at_ == bytes_.size()) refuse("a truncated number");
       const auto byte = static_cast<std::uint8_t>(bytes_[at_++]);
       value |= std::uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) return value;
@@ -113,7 +113,7 @@ struct Piece {
 
 struct Model {
   std::vector<Piece> pieces;
-  std::uint64_t type = 1;  // of TrainerSpec: 1 unigram, 2 BPE
+  std::uint64_t type = 1;  // TrainerSpec.model_type: 1 unigram, 2 BPE
   bool suffixes = false, byte_fallback = false;
   std::int64_t begin = 1, end = 2, padding = -1;
   SentencePieceNormalization normalization;
@@ -130,14 +130,14 @@ Model parse(const FileText& file) {
         if (one.field() == 1) piece.text = one.text();
         if (one.field() == 2) piece.score = one.real();
         if (one.field() == 3) {
-          if (one.number() < 1 || one.number() > 6) one.refuse("a piece of no known type");
+          if (one.number() < 1 || one.number() > 6) one.refuse("a piece of unknown type");
           piece.kind = static_cast<Kind>(one.number());
         }
       }
       if (piece.text.empty() || first_stray_byte(piece.text, 0) < piece.text.size() || !std::isfinite(piece.score))
-        root.refuse("a piece that is no text, or its score no number");
+        root.refuse("a piece without text or score");
       if (piece.text.size() > longest_piece) root.refuse("a piece that is too long");
-      if (piece.kind == Kind::unused) root.refuse("a piece of type UNUSED, which is not read");
+      if (piece.kind == Kind::unused) root.refuse("a piece of the unsupported type UNUSED");
       if (model.pieces.size() == max_pieces) root.refuse("too many pieces");
       model.pieces.push_back(std::move(piece));
     } else if (root.field() == 2) {
@@ -161,7 +161,7 @@ Model parse(const FileText& file) {
       }
     }
   }
-  if (model.pieces.empty()) root.refuse("there are no pieces");
+  if (model.pieces.empty()) root.refuse("no pieces");
   return model;
 }
 
@@ -173,7 +173,7 @@ class CharacterMap final : public Normalizer {
   CharacterMap(const std::string& file, std::string_view blob, AddedTokens kept, bool is_local)
       : kept_(std::move(kept)), is_local_(is_local) {
     const auto refuse = [&] {
-      fail(ErrorCode::data, "{}: its normalizer_spec.precompiled_charsmap is damaged", file);
+      fail(ErrorCode::data, "{}: normalizer_spec.precompiled_charsmap is damaged; download the file again", file);
     };
     const auto word = [&](std::size_t at) {
       std::uint32_t bits = 0;
@@ -281,12 +281,12 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
   Model model = parse(file);
   if (model.type != 2)
     fail(ErrorCode::data,
-         "{}: its trainer_spec.model_type is {}, which is not read: only BPE (2) is; make tokens with "
+         "{}: unsupported trainer_spec.model_type (only BPE, 2): {}; tokenize with "
          "SentencePiece, "
-         "and give those",
+         "and use those tokens",
          file.name(), model.type == 1 ? "UNIGRAM (1)" : fmt::format("{}", model.type));
   if (model.suffixes)
-    fail(ErrorCode::data, "{}: its trainer_spec.treat_whitespace_as_suffix is set, which is not read", file.name());
+    fail(ErrorCode::data, "{}: unsupported trainer_spec.treat_whitespace_as_suffix is set", file.name());
 
   auto pipeline = std::make_shared<TokenizerPipeline>();
   pipeline->origin = file.name();
@@ -302,7 +302,7 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
     spellings.push_back(piece.text);
     silent.push_back(piece.kind == Kind::unknown || piece.kind == Kind::control);
     if (all.find(piece.text) >= 0)
-      fail(ErrorCode::data, "{}: pieces {} and {} are both '{}'; the file is damaged", file.name(),
+      fail(ErrorCode::data, "{}: pieces {} and {} are both '{}'; download the file again", file.name(),
            all.find(piece.text), id, piece.text);
     all.add(piece.text, id);
     switch (piece.kind) {
@@ -320,14 +320,15 @@ std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const fs::path
         break;
       case Kind::byte:
         if (spelled_byte(piece.text) < 0)
-          fail(ErrorCode::data, "{}: piece {} is a byte and called '{}'", file.name(), id, piece.text);
+          fail(ErrorCode::data, "{}: piece {} has type BYTE but is not spelled like one: '{}'", file.name(), id,
+               piece.text);
         bpe.bytes[static_cast<std::size_t>(spelled_byte(piece.text))] = id;
         break;
       case Kind::unused:
         break;
     }
   }
-  if (bpe.unknown < 0) fail(ErrorCode::data, "{}: no piece is of type UNKNOWN; the file is damaged", file.name());
+  if (bpe.unknown < 0) fail(ErrorCode::data, "{}: no piece has type UNKNOWN; download the file again", file.name());
   bpe.merges = merges_of(model.pieces, bpe.pieces);
 
   if (!model.characters.empty()) {

@@ -1,6 +1,6 @@
-// SentencePiece's tokenizer.model (sentencepiece_model.proto) of type BPE, as LLaMA 1 and 2 and Mistral have: pieces
-// with scores, of which neighbours become the one with the highest score first, their kinds, bytes for what is no
-// piece, and how text is normalised, characters by a table included. Any thread.
+// Reads SentencePiece's tokenizer.model (sentencepiece_model.proto) of type BPE (LLaMA 1 and 2, Mistral): pieces with
+// scores and kinds, byte fallback, and the normalization with its character table. Neighbours that form the piece
+// with the highest score are joined first. Any thread.
 #pragma once
 
 #include "models/text/tokenizer_pipeline.hpp"
@@ -10,8 +10,8 @@
 
 namespace ranvier::models {
 
-/// Throws ErrorCode::io if the file cannot be read, ErrorCode::data, naming file and offset or field, if it is damaged,
-/// of another type, or has pieces of a kind that is not read.
+/// Throws ErrorCode::io if the file cannot be read. Throws ErrorCode::data, naming file and offset or field, if it is
+/// damaged, of another type, or has unsupported pieces.
 [[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_sentencepiece_model(const std::filesystem::path& path);
 
 }  // namespace ranvier::models

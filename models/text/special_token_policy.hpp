@@ -2,11 +2,11 @@
 
 namespace ranvier::models {
 
-/// Special tokens (<s>, <|user|>, [MASK]) of text that is encoded.
+/// Treatment of special tokens (<s>, <|user|>, [MASK]) when encoding text.
 enum class SpecialTokenPolicy {
-  tokenizer,  ///< as in transformers: text that spells one becomes it, and the template's stand around texts
-  text,       ///< text that spells one stays text, so that no text can end a document; the template's stand around
-  none,       ///< text that spells one stays text, and none stand around
+  tokenizer,  ///< as in transformers: spellings become tokens; the template's tokens are added around texts
+  text,       ///< spellings stay text, so text cannot end a document; the template's tokens are added
+  none,       ///< spellings stay text; no tokens are added
 };
 
 }  // namespace ranvier::models

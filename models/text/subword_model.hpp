@@ -1,6 +1,5 @@
-// How the words of a tokenizer become tokens: byte pair encoding of bytes or of characters, or WordPiece (Google's
-// BERT, tokenization.py: the longest piece first, again and again). Models are data alone, for any thread; what encodes
-// with one is for one thread at a time.
+// Encodes words as tokens: byte pair encoding over bytes or characters, or WordPiece (BERT's tokenization.py:
+// repeatedly the longest piece). Models are data, for any thread; an encoder is for one thread at a time.
 #pragma once
 
 #include "models/text/merge_table.hpp"
@@ -19,11 +18,11 @@
 
 namespace ranvier::models {
 
-/// Tokens by what they stand for in words.
+/// Tokens by their text in words.
 class PieceTable {
  public:
   void add(std::string piece, std::int32_t token);
-  /// Negative: there is none.
+  /// Negative: not found.
   [[nodiscard]] std::int32_t find(std::string_view piece) const {
     const auto found = tokens_.find(piece);
     return found == tokens_.end() ? -1 : found->second;
@@ -40,7 +39,7 @@ class PieceTable {
   std::size_t longest_ = 0;
 };
 
-/// Whether `mark` is a piece and none has it behind something else: no merge can then join what is before one.
+/// Whether `mark` is a piece and all other pieces have it only at the start: merges cannot cross it.
 [[nodiscard]] bool joins_nothing_before(const PieceTable& pieces, std::string_view mark);
 
 class SubwordModel {
@@ -48,25 +47,25 @@ class SubwordModel {
   class Encoder {
    public:
     virtual ~Encoder() = default;
-    /// Appends the tokens of a word, which is not empty.
+    /// Appends the tokens of a non-empty word.
     virtual void encode(std::string_view word, std::vector<std::int32_t>& to) = 0;
-    /// Those of a byte that belongs to no character.
+    /// Appends the tokens of a byte that belongs to no character.
     virtual void encode_stray(std::uint8_t byte, std::vector<std::int32_t>& to) = 0;
   };
   virtual ~SubwordModel() = default;
-  /// The model outlives it.
+  /// The model must outlive the encoder.
   [[nodiscard]] virtual std::unique_ptr<Encoder> encoder() const = 0;
 };
 
 struct BpeModel {
-  bool of_bytes = false;       ///< symbols are bytes, or else characters
-  bool ignore_merges = false;  ///< a word that is a token becomes that
-  bool byte_fallback = false;  ///< characters that are no tokens become their bytes'
-  bool fuse_unknown = false;   ///< neighbours that are no tokens become one unknown token
-  std::int32_t unknown = -1;   ///< negative: what is no token is left out
+  bool of_bytes = false;       ///< symbols are bytes, otherwise characters
+  bool ignore_merges = false;  ///< a word that is a token becomes that token
+  bool byte_fallback = false;  ///< unknown characters become byte tokens
+  bool fuse_unknown = false;   ///< adjacent unknown characters become one unknown token
+  std::int32_t unknown = -1;   ///< negative: unknown characters are dropped
   PieceTable pieces;
   MergeTable merges{0};
-  std::array<std::int32_t, 256> bytes{};  ///< the tokens that byte_fallback means; negative: none
+  std::array<std::int32_t, 256> bytes{};  ///< tokens for byte_fallback; negative: none
 };
 [[nodiscard]] std::unique_ptr<const SubwordModel> bpe_model(BpeModel model);
 

@@ -33,7 +33,7 @@ void TextEncoder::encode(std::span<const Passage> passages, std::vector<std::int
     return;
   }
   std::vector<Passage> pieces;
-  std::vector<std::size_t> piece_ends;  // of each passage
+  std::vector<std::size_t> piece_ends;  // end of each passage
   for (auto [text, begins] : passages) {
     while (text.size() > piece_bytes) {
       std::size_t cut = last_cut(text, piece_bytes, cuts_);

@@ -15,12 +15,12 @@ namespace ranvier::models {
 TextSource::TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSourceOptions& options)
     : tokens_(std::move(tokens)), options_(options), length_(static_cast<std::size_t>(options.sequence_length)) {
   const auto [begin, end] = options_.range;
-  expect(begin >= 0 && begin <= end && end <= tokens_->tokens(), "tokens {} to {} of {}", begin, end,
-         tokens_->tokens());
+  expect(begin >= 0 && begin <= end && end <= tokens_->tokens(), "tokens are out of range: {} to {} of {}", begin,
+         end, tokens_->tokens());
   samples_ = (end - begin - 1) / options_.sequence_length;
   if (samples_ < 1)
     fail(ErrorCode::data,
-         "{}: {} tokens are too few for --sequence-length {}, which needs {}: shorten it or give "
+         "{}: {} tokens are too few for --sequence-length {}, which needs {}; decrease it or use "
          "more data",
          tokens_->path().string(), end - begin, options_.sequence_length,
          std::int64_t{options_.sequence_length} + 1);
@@ -140,8 +140,8 @@ void split_samples(TextData& data, const TextDataOptions& options, const std::sh
   if (options.validation_split > 0 && (kept < 1 || kept == all))
     fail(
         ErrorCode::data,
-        "{}: --validation-split {} of {} samples leaves {} for training and {} for validation: change the split or "
-        "give more data",
+        "{}: --validation-split {} of {} samples leaves {} for training and {} for validation; change the split or "
+        "use more data",
         options.path.string(), options.validation_split, all, all - kept, kept);
   if (kept > 0 || options.validates_all)
     data.validation = std::make_unique<Source>(shared, options.validates_all ? 0 : all - kept, all, std::nullopt);
@@ -156,12 +156,12 @@ void check_width(const TokenSequence& tokens, const std::optional<Tokenizer>& to
   if (file.format() != TokenFormat::uint16) return;
   if (tokenizer && tokenizer->size() > of_uint16)
     fail(ErrorCode::data,
-         "{}: uint16 holds 65536 tokens, and the --tokenizer has {}: make a token file with ranvier-tokenize "
+         "{}: --tokenizer has more than the 65536 tokens of uint16: {}; write a token file with ranvier-tokenize "
          "--output-format megatron",
          file.path().string(), tokenizer->size());
   if (vocab_size > of_uint16)
     remarks.push_back(
-        fmt::format("warning: {}: uint16 tokens are below {}, and the model has {}: are they its tokens?",
+        fmt::format("warning: {}: uint16 tokens are below {}, but the model has {}; check that they are its tokens",
                     file.path().string(), of_uint16, vocab_size));
 }
 
@@ -174,7 +174,7 @@ TokensAround around_of(const Tokenizer* tokenizer, std::int64_t vocab_size) {
   for (const std::int32_t token : {around.begin.value_or(0), around.end.value_or(0), around.padding})
     if (token >= vocab_size)
       fail(ErrorCode::usage,
-           "the tokenizer's special token {} is not in the model's vocabulary of {} tokens; use the model's "
+           "the tokenizer's special token {} is outside the model's vocabulary of {} tokens; use the model's "
            "tokenizer",
            token, vocab_size);
   return around;
@@ -241,7 +241,7 @@ TextData open_text_data(const TextDataOptions& options) {
   std::vector<std::string> remarks = tokens->remarks();
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
-         "{}: text, which --tokenizer none does not read: give --tokenizer bytes or PATH, or token files",
+         "{}: --tokenizer none does not read text; use --tokenizer bytes, --tokenizer PATH or token files",
          options.path.string());
   check_width(*tokens, tokenizer, options.vocab_size, remarks);
   tokens->check_vocabulary(options.vocab_size);
@@ -276,8 +276,8 @@ TextData open_text_data(const TextDataOptions& options) {
     const std::int64_t needed = std::int64_t{options.sequence_length} + 1;
     if (std::min(kept, cut) < needed)
       fail(ErrorCode::data,
-           "{}: --validation-split {} cuts {} tokens into {} for training and {} for validation, but "
-           "--sequence-length {} needs {} of each: change the split or shorten the sequences",
+           "{}: --validation-split {} splits {} tokens into {} for training and {} for validation, but "
+           "--sequence-length {} needs {} of each; change the split or decrease --sequence-length",
            options.path.string(), options.validation_split, data.tokens, cut, kept, options.sequence_length,
            needed);
     source.range = {cut, data.tokens};

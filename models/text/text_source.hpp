@@ -1,13 +1,9 @@
-// Samples for language models: T tokens as inputs, and the T tokens that follow each of them as targets, both
-// int32. With Documents::mask positions of a sample belong to documents, and nothing is to be predicted across the end
-// of one: the first token of the next has no loss (Megatron-LM's --eod-mask-loss, where documents end with a token).
+// Samples for language modelling: T input tokens, and the next tokens as targets, both int32. With Documents::mask,
+// the first token of a document has no loss (Megatron-LM's --eod-mask-loss, if documents end with a token).
 //
-// Window w of a range of L tokens covers tokens w·T … w·T+T of it, every index modulo L: a window that reaches
-// over the end goes on at the start, and w may be any number. An epoch is the floor((L-1)/T) windows that do
-// not reach over the end.
-//
-// In file order sample n is window n, on and on. Shuffled, sample n is the window that SampleOrder gives, so
-// every epoch has each of its windows once.
+// Window w of L tokens covers tokens w·T … w·T+T modulo L, for any w. An epoch has the floor((L-1)/T) windows
+// that do not wrap. In file order sample n is window n. Shuffled, SampleOrder maps n to a window, so each epoch
+// contains each of its windows once.
 #pragma once
 
 #include "models/sample_source.hpp"
@@ -31,11 +27,11 @@ struct TokenRange {
   std::int64_t end = 0;
 };
 
-/// What documents of a sample are to each other.
+/// Relation of the documents of a sample.
 enum class Documents {
   join,  ///< one text
-  mask,  ///< positions do not see those of others, and count from zero in each
-  pad,   ///< each has samples of its own (document_source.hpp)
+  mask,  ///< positions attend only to their own document and count from zero in each
+  pad,   ///< each document has separate samples (document_source.hpp)
 };
 
 struct TextSourceOptions {
@@ -51,7 +47,7 @@ class TextSource final : public SampleSource {
   /// Throws ErrorCode::data if the range is too short for one window.
   TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSourceOptions& options);
 
-  [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< of an epoch
+  [[nodiscard]] std::int64_t samples() const override { return samples_; }  ///< per epoch
   [[nodiscard]] std::size_t input_bytes() const override { return length_ * sizeof(std::int32_t); }
   [[nodiscard]] std::size_t target_bytes() const override { return input_bytes(); }
   [[nodiscard]] std::int64_t losses_per_sample() const override { return options_.sequence_length; }
@@ -67,11 +63,11 @@ class TextSource final : public SampleSource {
  private:
   [[nodiscard]] bool masks() const { return options_.documents == Documents::mask; }
   void read(std::int64_t first, int count, std::int64_t shift, std::byte* to) const;
-  /// Calls f(first, count) for the parts of the data that hold `count` tokens of sample n from its token `from` on.
+  /// Calls f(first, count) for the parts of the data that hold `count` tokens of sample n starting at token `from`.
   template <typename F>
   void for_each_part(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
-  /// Calls f(i) for those of `count` tokens of sample n from its token `from` on, the i-th of them, that begin a
-  /// document, in order. What is before the range's first token is of another one.
+  /// Calls f(i), in order, for the tokens that start a document among `count` tokens of sample n starting at `from`.
+  /// Text before the range's first token belongs to another document.
   template <typename F>
   void for_each_begin(std::int64_t n, std::int64_t from, std::int64_t count, F&& f) const;
 
@@ -84,35 +80,36 @@ class TextSource final : public SampleSource {
 
 struct TextDataOptions {
   std::filesystem::path path;
-  std::vector<WeightedPath> mixture;  ///< where there are several; `path` is not used then
-  std::filesystem::path tokenizer;    ///< read_tokenizer()'s, for text; empty: bytes are tokens
-  int threads = 1;                    ///< that encode text
+  std::vector<WeightedPath> mixture;  ///< several files; `path` is unused then
+  std::filesystem::path tokenizer;    ///< argument of read_tokenizer() for text; empty: bytes are tokens
+  int threads = 1;                    ///< threads for encoding text
   TokenFormat format = TokenFormat::automatic;
-  std::string json_field = "text";  ///< of JSON lines
-  std::string prompt_field;         ///< their fields for prompts (instruction_source.hpp), "a,b"; empty: none
-  std::string label_field;          ///< likewise: they are texts of a class each (labelled_source.hpp); empty: not
-  std::vector<std::string> labels;  ///< of the classes, by number
-  SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer;  ///< in text
-  bool text_allowed = true;                                     ///< false: the data have to be tokens already
+  std::string json_field = "text";  ///< text field of JSON lines
+  std::string prompt_field;         ///< prompt fields (instruction_source.hpp), "a,b"; empty: none
+  std::string label_field;          ///< label field for classification (labelled_source.hpp); empty: none
+  std::vector<std::string> labels;  ///< class names by number
+  SpecialTokenPolicy specials = SpecialTokenPolicy::tokenizer;  ///< policy for text
+  bool text_allowed = true;                                     ///< false: only token files are allowed
   int sequence_length = 1;
   int vocab_size = 256;
-  std::optional<std::uint64_t> shuffle_seed;  ///< of the training samples
+  std::optional<std::uint64_t> shuffle_seed;  ///< for training samples; none: file order
   Documents documents = Documents::join;
-  std::optional<std::int32_t> document_end;  ///< of token files that do not say; none: the tokenizer's end of text
-  double validation_split = 0;               ///< share of the tokens, at the end, that is not trained on
-  bool validates_all = false;                ///< all of the tokens, instead of a share
-  std::function<void(const std::filesystem::path&)> reads = nullptr;  ///< as TextReading has it
+  std::optional<std::int32_t>
+      document_end;  ///< end-of-document token for files without document bounds; none: the tokenizer's end of text
+  double validation_split = 0;  ///< fraction of the tokens, at the end, for validation
+  bool validates_all = false;   ///< validate on all tokens instead of a fraction
+  std::function<void(const std::filesystem::path&)> reads = nullptr;  ///< see TextReading::reads
 };
 
-/// One of the paths of the data, as people are told of it.
+/// Description of one data path for the user.
 struct TextOrigin {
   std::string path;
-  double share = 1;  ///< of the samples
+  double share = 1;  ///< fraction of the samples
   std::int64_t files = 0;
   std::int64_t documents = 0;  ///< 0: unknown
   std::int64_t tokens = 0;
   std::int64_t samples = 0;                ///< per training epoch
-  std::vector<std::int32_t> first_sample;  ///< tokens of the first one in file order, and the last to be predicted
+  std::vector<std::int32_t> first_sample;  ///< tokens of the first sample in file order, and its last target
   std::vector<SkippedFile> left_out;
   std::vector<std::string> remarks;
 };
@@ -122,7 +119,7 @@ struct TextData {
   std::unique_ptr<SampleSource> validation;  ///< in file order; null without a split
   std::int64_t tokens = 0;
   std::vector<TextOrigin> origins;
-  std::vector<std::filesystem::path> files;  ///< that were read
+  std::vector<std::filesystem::path> files;  ///< files that were read
 };
 
 /// Opens and checks the data of a run. Throws ErrorCode::io or ::data.

@@ -79,13 +79,13 @@ void TextSurvey::add(std::string_view piece) {
 }
 
 std::string conversion_to_utf8(const std::filesystem::path& file) {
-  return fmt::format("iconv -f WINDOWS-1252 -t UTF-8 '{0}' > '{0}.utf8', with its own encoding after -f",
+  return fmt::format("iconv -f WINDOWS-1252 -t UTF-8 '{0}' > '{0}.utf8', with the file's encoding after -f",
                      file.string());
 }
 
 std::string remark_on(const TextSurvey& survey, const std::filesystem::path& file) {
-  return fmt::format("{}: {} of the {} bytes looked at belong to no UTF-8 text, the first at offset {}{}",
-                     file.string(), survey.strange(), survey.bytes(), survey.first().value_or(0),
+  return fmt::format("{}: {} of the {} bytes examined are not UTF-8, the first at offset {}{}", file.string(),
+                     survey.strange(), survey.bytes(), survey.first().value_or(0),
                      survey.is_other_encoding()
                          ? "; if the file has another encoding, such as Latin-1, use " + conversion_to_utf8(file)
                          : "");

@@ -126,9 +126,9 @@ void TokenFile::for_each_part(std::int64_t first, std::int64_t count, F&& f) con
 TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), format_(file.format) {
   expect(
       format_ != TokenFormat::automatic && format_ != TokenFormat::jsonl && file.compression == Compression::none,
-      "{}: text that has to be read first", path_.string());
+      "{}: text is not a token file", path_.string());
   const auto bytes = file_.bytes();
-  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty: give one with tokens or text", path_.string());
+  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty; use one with tokens or text", path_.string());
   data_ = bytes.data();
   if (format_ == TokenFormat::llmc) open_llmc();
   if (format_ == TokenFormat::megatron) open_megatron();
@@ -138,14 +138,14 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
   tokens_ = static_cast<std::int64_t>(bytes.size() / bytes_of(type_));
   if (bytes.size() % bytes_of(type_) != 0)
     fail(ErrorCode::data,
-         "{}: {} bytes are no whole number of uint16 tokens: the file is truncated, or give the right "
+         "{}: {} bytes are not a multiple of 2 (uint16): the file is truncated, or it needs another "
          "--token-format",
          path_.string(), bytes.size());
   if (format_ == TokenFormat::uint16 && is_of_wider_tokens(data_, bytes.size() / sizeof(std::uint32_t)))
     fail(ErrorCode::data,
-         "{}: tokens of 32 bits or more, read as uint16: their upper halves are almost 0; write them as uint16 if "
+         "{}: tokens have 32 bits or more, not 16: their upper halves are almost 0; write uint16 if "
          "all "
-         "are below 65536, or else as Megatron's .bin and .idx",
+         "are below 65536, otherwise Megatron's .bin and .idx",
          path_.string());
 }
 
@@ -185,26 +185,28 @@ void TokenFile::open_llmc() {
   const auto bytes = file_.bytes();
   const std::string file = path_.string();
   if (bytes.size() < llmc_header_bytes)
-    fail(ErrorCode::data, "{}: {} bytes are too few for llm.c's header of {}: the file is truncated", file,
+    fail(ErrorCode::data, "{}: {} bytes are fewer than llm.c's header of {}; the file is truncated", file,
          bytes.size(), llmc_header_bytes);
   const std::int32_t magic = header_word(bytes, 0);
   const std::int32_t version = header_word(bytes, 1);
   const std::int32_t count = header_word(bytes, 2);
   const bool wide = magic == llmc_wide_magic;
   if (magic != llmc_magic && !wide)
-    fail(ErrorCode::data, "{}: magic number {} at offset 0, not llm.c's {} or {}: give the right --token-format",
-         file, magic, llmc_magic, llmc_wide_magic);
+    fail(ErrorCode::data,
+         "{}: wrong magic number at offset 0: {}, llm.c's are {} and {}; use another --token-format", file, magic,
+         llmc_magic, llmc_wide_magic);
   const std::int32_t known = wide ? llmc_wide_version : llmc_version;
   if (version != known)
     fail(ErrorCode::data,
-         "{}: version {} at offset 4 of llm.c's header: only version {} is known of magic number {}", file, version,
-         known, magic);
+         "{}: unsupported version at offset 4 of llm.c's header: {}; only {} exists with magic number {}", file,
+         version, known, magic);
   if (count <= 0)
-    fail(ErrorCode::data, "{}: {} tokens at offset 8 of llm.c's header: at least 1 is needed", file, count);
+    fail(ErrorCode::data, "{}: {} tokens at offset 8 of llm.c's header; at least 1 is needed", file, count);
   type_ = wide ? Type::u32 : Type::u16;
   const std::size_t expected = llmc_header_bytes + static_cast<std::size_t>(count) * bytes_of(type_);
   if (bytes.size() != expected)
-    fail(ErrorCode::data, "{}: {} bytes, but {} tokens (offset 8 of the header) need {}: the file is damaged", file,
+    fail(ErrorCode::data,
+         "{}: wrong size: {} bytes, but {} tokens (offset 8 of the header) need {}; download the file again", file,
          bytes.size(), count, expected);
   runs_ = {{0, llmc_header_bytes}};
   tokens_ = count;
@@ -215,18 +217,18 @@ void TokenFile::open_megatron() {
   const auto bytes = map.bytes();
   const std::string file = index_path().string();
   const auto refuse = [&](std::size_t offset, const std::string& what) {
-    fail(ErrorCode::data, "{}: {} at offset {}: {}", file, what, offset, "not a whole index of Megatron's");
+    fail(ErrorCode::data, "{}: incomplete Megatron index: {} at offset {}; create it again", file, what, offset);
   };
   if (bytes.size() < megatron_header_bytes) refuse(bytes.size(), "the file ends");
-  if (std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) != 0) refuse(0, "no magic MMIDIDX");
+  if (std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) != 0)
+    refuse(0, "magic MMIDIDX is missing");
   const auto version = value_at<std::uint64_t>(bytes.data() + 9, 0);
-  if (version != megatron_version)
-    refuse(9, fmt::format("version {}, of which only {} is known,", version, megatron_version));
+  if (version != megatron_version) refuse(9, fmt::format("version {} instead of {}", version, megatron_version));
   const auto code = value_at<std::uint8_t>(bytes.data() + 17, 0);
   static constexpr Type types[] = {Type::u8, Type::i8, Type::i16, Type::i32, Type::i64};
   if (code == 6 || code == 7)
-    fail(ErrorCode::data, "{}: type code {} at offset 17: the .bin has floating-point numbers, which are no tokens",
-         file, code);
+    fail(ErrorCode::data, "{}: type code {} at offset 17: the .bin has floating-point numbers, not tokens", file,
+         code);
   if (code == 0 || code > megatron_uint16) refuse(17, fmt::format("type code {}", code));
   type_ = code == megatron_uint16 ? Type::u16 : types[code - 1];
 
@@ -235,7 +237,7 @@ void TokenFile::open_megatron() {
   const std::uint64_t rest = bytes.size() - megatron_header_bytes;
   if (sequences == 0 || sequences > rest / 12) refuse(18, fmt::format("{} sequences", sequences));
   if (bounds > (rest - 12 * sequences) / 8 || 12 * sequences + 8 * bounds != rest)
-    refuse(26, fmt::format("{} sequences and {} document bounds, which are not {} bytes,", sequences, bounds,
+    refuse(26, fmt::format("{} sequences and {} document bounds do not match {} bytes", sequences, bounds,
                            bytes.size()));
   const std::byte* const sizes = bytes.data() + megatron_header_bytes;
   const std::byte* const begins = sizes + 4 * sequences;
@@ -253,7 +255,7 @@ void TokenFile::open_megatron() {
     previous = bound;
   }
   if (static_cast<std::uint64_t>(previous) != sequences)
-    refuse(26, fmt::format("documents of {} sequences, of {},", previous, sequences));
+    refuse(26, fmt::format("documents cover {} of {} sequences", previous, sequences));
 
   const std::size_t width = bytes_of(type_);
   const std::size_t data_bytes = file_.bytes().size();
@@ -294,7 +296,7 @@ std::vector<std::int64_t> TokenFile::megatron_begins() const {
     if (begin && (begins.empty() || begins.back() < token)) begins.push_back(token);
     token += value_at<std::int32_t>(sizes, sequence);
   }
-  while (!begins.empty() && begins.back() >= tokens_) begins.pop_back();  // of documents without a token
+  while (!begins.empty() && begins.back() >= tokens_) begins.pop_back();  // documents without a token
   return begins;
 }
 
@@ -319,24 +321,24 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
       const std::size_t outside = first_outside<Token>(data_ + offset, n, vocab_size);
       if (outside == n) return;
       const auto token = static_cast<std::int64_t>(value_at<Token>(data_ + offset, outside));
-      constexpr std::string_view damaged = "the data are damaged, or give the right --token-format";
+      constexpr std::string_view damaged = "the data is damaged, or needs another --token-format";
       const std::string remedy =
-          token < 0                                           ? fmt::format("tokens count from 0: {}", damaged)
-          : token >= std::numeric_limits<std::int32_t>::max() ? fmt::format("no vocabulary has it: {}", damaged)
-          : made_.empty()                                     ? fmt::format("give at least {}", token + 1)
-                          : fmt::format("give the --tokenizer of the model's training, or at least {}", token + 1);
+          token < 0 ? fmt::format("tokens are not negative: {}", damaged)
+          : token >= std::numeric_limits<std::int32_t>::max()
+              ? fmt::format("no vocabulary is that large: {}", damaged)
+          : made_.empty() ? fmt::format("use at least {}", token + 1)
+                          : fmt::format("use the --tokenizer of the model's training, or at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
-      fail(ErrorCode::data, "{}: token {} at {} {} is outside the vocabulary of --vocab-size {}: {}",
-           path_.string(), token, mapped ? "offset" : "place", mapped ? at : at / sizeof(Token), vocab_size,
-           remedy);
+      fail(ErrorCode::data, "{}: token {} at {} {} is outside --vocab-size {}; {}", path_.string(), token,
+           mapped ? "offset" : "position", mapped ? at : at / sizeof(Token), vocab_size, remedy);
     });
   });
 }
 
 void TokenFile::read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const {
-  expect(first >= 0 && count >= 0 && count <= tokens_ - first, "{}: tokens {} to {} of {}", path_.string(), first,
-         first + count, tokens_);
+  expect(first >= 0 && count >= 0 && count <= tokens_ - first, "{}: tokens are out of range: {} to {} of {}",
+         path_.string(), first, first + count, tokens_);
   check_vocabulary(first, count, vocab_size);
   for_each_part(first, count, [&](std::size_t offset, std::int64_t, std::size_t n) {
     with_type(type_, [&](auto zero) {

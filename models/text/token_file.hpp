@@ -1,16 +1,13 @@
-// One file of tokens, mapped into memory:
+// A file of tokens, mapped into memory:
 //
-//   text       any bytes; each is a token, so the vocabulary is 256. Compressed text, and JSON lines, are read into
-//              memory instead; a new line ends each line's document
-//   llmc       llm.c's .bin: 256 int32 of header, then the tokens: magic 20240520 and version 1 for uint16, magic
-//              20240801 and version 7 for uint32
+//   text       any bytes, each a token (vocabulary 256); compressed text and JSON lines are read into memory
+//   llmc       llm.c's .bin: header of 256 int32 (magic 20240520, version 1: uint16; 20240801, 7: uint32), then
+// tokens
 //   uint16     tokens without a header (nanoGPT's .bin)
-//   megatron   .bin with the tokens, of any integer type, and .idx beside it: the tokens are those of the index's
-//              sequences, one after another in its order, wherever they lie in the .bin. As for Megatron, what ends
-//              a document is a token like others, which is there if the file was made with it (--append-eod)
+//   megatron   .bin with integer tokens and .idx with the order of its sequences; an end-of-document token exists
+//              only if the file was made with --append-eod
 //
-// All are little-endian. Headers, indices and sizes are checked on opening, tokens by check_vocabulary() and again
-// whenever they are read. Any thread.
+// Little-endian. Opening checks headers, indices and sizes; check_vocabulary() and read() check tokens. Any thread.
 #pragma once
 
 #include "models/text/data_file.hpp"
@@ -26,48 +23,48 @@ namespace ranvier::models {
 
 class TokenFile {
  public:
-  /// Tokens, or text that is not compressed. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
-  /// empty, damaged or of another format.
+  /// Opens tokens or uncompressed text. Throws ErrorCode::io if the file cannot be read, ErrorCode::data if it is
+  /// empty, damaged or has another format.
   explicit TokenFile(const DataFile& file);
 
-  /// Tokens in memory that were made of the text at `path`, at least one, and where documents begin among them.
+  /// Takes tokens of the text at `path` (at least one), and the starts of its documents.
   TokenFile(std::filesystem::path path, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins);
-  /// Text in memory that was read of the file at `path`, at least one byte.
+  /// Takes the text of the file at `path` (at least one byte), and the starts of its documents.
   TokenFile(std::filesystem::path path, std::vector<char> text, std::vector<std::int64_t> begins);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] TokenFormat format() const noexcept { return format_; }  ///< never automatic
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
-  /// That its tokens are known to be of; 0: nothing says.
+  /// Number of documents; 0: unknown.
   [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
-  /// Whether the file says where documents begin; the first token of another one is all that is known.
+  /// Whether the file itself contains the starts of documents.
   [[nodiscard]] bool knows_documents() const noexcept {
     return format_ == TokenFormat::text || format_ == TokenFormat::megatron;
   }
-  /// Where they begin, in order, if the file says so; else at its first token and after each token `end`, of those
-  /// below `vocab_size`. Reads Megatron's index again, or all tokens: throws as opening and read() do.
+  /// Starts of the documents, in order: from the file if known, otherwise its first token and the tokens after each
+  /// `end`. Reads Megatron's index again or all tokens. Throws like the constructor and read().
   [[nodiscard]] std::vector<std::int64_t> document_begins(std::int32_t end, int vocab_size) const;
-  /// The file and those that were read with it.
+  /// The file and its companions.
   [[nodiscard]] std::vector<std::filesystem::path> paths() const;
-  /// Of text that is mapped; otherwise empty.
+  /// Text of a mapped text file; otherwise empty.
   [[nodiscard]] std::string_view text() const;
 
-  /// Throws ErrorCode::data, naming file, token and offset, if one of `count` tokens from `first` on is not
+  /// Checks `count` tokens starting at `first`. Throws ErrorCode::data, naming file, token and offset, if one is not
   /// below `vocab_size`.
   void check_vocabulary(std::int64_t first, std::int64_t count, int vocab_size) const;
 
-  /// Copies `count` tokens from `first` on, which lie inside the file. Throws as check_vocabulary() does.
+  /// Copies `count` tokens starting at `first`; the range must be inside the file. Throws like check_vocabulary().
   void read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const;
 
-  /// Says that these tokens will be read soon, so that the system may fetch them meanwhile.
+  /// Advises the system to prefetch these tokens.
   void will_read(std::int64_t first, std::int64_t count) const;
 
  private:
   enum class Type : std::uint8_t { u8, i8, u16, i16, u32, i32, i64 };
-  /// Tokens that lie one after another, up to those of the next run.
+  /// Contiguous tokens, up to the start of the next run.
   struct Run {
     std::int64_t first = 0;
-    std::size_t offset = 0;  // of the bytes
+    std::size_t offset = 0;  // byte offset in the data
   };
 
   void open_llmc();
@@ -75,7 +72,7 @@ class TokenFile {
   [[nodiscard]] std::vector<std::int64_t> megatron_begins() const;
   [[nodiscard]] std::filesystem::path index_path() const;
   [[nodiscard]] static std::size_t bytes_of(Type type);
-  /// Calls f(token of the type, value-initialised).
+  /// Calls f with a value of the token type.
   template <typename F>
   static void with_type(Type type, F&& f);
   /// Calls f(offset, first, count) for the parts of the runs that the range covers.
@@ -84,12 +81,12 @@ class TokenFile {
 
   std::filesystem::path path_;
   runtime::MemoryMap file_;
-  std::vector<std::int32_t> made_;    // of text; the file is not mapped then
-  std::vector<char> read_;            // text; likewise
-  std::vector<std::int64_t> begins_;  // of documents in text
+  std::vector<std::int32_t> made_;    // tokens of text; the file is not mapped then
+  std::vector<char> read_;            // text in memory; the file is not mapped then
+  std::vector<std::int64_t> begins_;  // starts of documents in text
   TokenFormat format_;
   Type type_ = Type::u8;
-  const std::byte* data_ = nullptr;  // of the file, of made_ or of read_
+  const std::byte* data_ = nullptr;  // data of the file, made_ or read_
   std::vector<Run> runs_{Run{}};
   std::int64_t tokens_ = 0, documents_ = 0;
 };

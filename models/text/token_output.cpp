@@ -34,8 +34,8 @@ fs::path with(const fs::path& name, const char* extension) {
 
 [[noreturn]] void refuse(const fs::path& name, const char* what) {
   fail(ErrorCode::io,
-       "{}: cannot {} it: {}; check the folder's space and permissions, then start again: what is "
-       "done is kept",
+       "{}: cannot {} it: {}; check the folder's space and permissions, then restart: finished files "
+       "are kept",
        name.string(), what, std::strerror(errno));
 }
 
@@ -76,13 +76,13 @@ TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) 
     sizes_partial_ = with(name, ".sizes.partial");
     if (options.vocab_size >= min_wide_vocabulary) token_bytes_ = 4;
   } else if (options.vocab_size > 1 << 16) {
-    fail(ErrorCode::usage, "{}: a vocabulary of {} has no room in llm.c's uint16: write Megatron's files",
+    fail(ErrorCode::usage, "{}: a vocabulary of {} does not fit llm.c's uint16; use --output-format megatron",
          tokens_path_.string(), options.vocab_size);
   }
   tokens_file_ = open_file(tokens_partial_);
   if (!owns(tokens_file_, tokens_partial_)) {
     ::close(tokens_file_);
-    fail(ErrorCode::io, "{}: another process is writing it: wait for it, or give another path",
+    fail(ErrorCode::io, "{}: another process is writing it; wait for it or use another path",
          tokens_path_.string());
   }
   try {
@@ -148,8 +148,8 @@ void TokenOutput::append(std::span<const std::int32_t> tokens) {
   document_tokens_ += std::ssize(tokens);
   if (options_.format == TokenOutputFormat::llmc && tokens_ > max_counted)
     fail(ErrorCode::data,
-         "{}: more than the {} tokens that llm.c's header counts: give fewer files at a time, or "
-         "write Megatron's files",
+         "{}: more than the {} tokens that llm.c's header can count; use fewer files per run, or "
+         "use --output-format megatron",
          tokens_path_.string(), max_counted);
   if (token_bytes_ == 4) return write(tokens_file_, tokens.data(), tokens.size_bytes(), tokens_partial_);
   narrow_.assign(tokens.begin(), tokens.end());
@@ -158,7 +158,8 @@ void TokenOutput::append(std::span<const std::int32_t> tokens) {
 
 void TokenOutput::end_document() {
   if (document_tokens_ > max_counted)
-    fail(ErrorCode::data, "{}: a document of {} tokens, more than the {} that Megatron's index counts: cut it",
+    fail(ErrorCode::data,
+         "{}: a document has {} tokens, more than the {} that Megatron's index can count; split it",
          tokens_path_.string(), document_tokens_, max_counted);
   const auto size = static_cast<std::int32_t>(document_tokens_);
   if (sizes_file_ >= 0) write(sizes_file_, &size, sizeof size, sizes_partial_);
@@ -215,7 +216,7 @@ void TokenOutput::write_index() const {
 
 void TokenOutput::commit() {
   if (tokens_ == 0)
-    fail(ErrorCode::data, "{}: the text has no tokens: give files that are not empty", tokens_path_.string());
+    fail(ErrorCode::data, "{}: the text has no tokens; use files that are not empty", tokens_path_.string());
   if (sizes_file_ >= 0) {
     write_index();
   } else {

@@ -1,13 +1,10 @@
-// Tokens on their way to a file, so that nobody ever takes half a file for a whole one and an interrupted run need
-// not begin anew.
+// Writes tokens to a file atomically; an interrupted run resumes where it stopped:
 //
 //   llmc       NAME.bin: llm.c's header (256 int32: magic 20240520, version 1, count, zeros), then uint16
-//   megatron   NAME.bin with the tokens alone, uint16 or int32 as Megatron chooses, and NAME.idx with the documents
+//   megatron   NAME.bin with uint16 or int32 tokens as Megatron chooses, and NAME.idx with the documents
 //
-// Until commit() all of it lies in files of other names beside them (*.partial), where llm.c's header is zeros, and
-// what was at NAME stays. checkpoint() makes durable what was appended and notes it in NAME.bin.progress; a later
-// output of the same name and job goes on from there, and one of another job begins anew. One thread at a time, and
-// one process: a second is refused.
+// Until commit(), data is in *.partial files and NAME stays unchanged. checkpoint() syncs the data and records it in
+// NAME.bin.progress, for a later output with the same name and job. One thread; a second process is refused.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +21,7 @@ struct TokenOutputOptions {
   std::filesystem::path path;  ///< NAME, with or without its extension
   TokenOutputFormat format = TokenOutputFormat::llmc;
   std::int32_t vocab_size = 1;
-  std::uint64_t job = 0;  ///< of what the tokens are made, and how
+  std::uint64_t job = 0;  ///< hash of the inputs and options
 };
 
 /// NAME.bin of the NAME in TokenOutputOptions.
@@ -32,33 +29,32 @@ struct TokenOutputOptions {
 
 class TokenOutput {
  public:
-  /// How much of the text has become tokens.
+  /// Position in the text up to which it is tokenized.
   struct Position {
     std::uint64_t file = 0;
     std::uint64_t offset = 0;
     friend bool operator==(const Position&, const Position&) = default;
   };
 
-  /// Throws ErrorCode::usage if the format has no room for the vocabulary, ErrorCode::io if the files cannot be
-  /// made.
+  /// Throws ErrorCode::usage if the vocabulary does not fit the format, ErrorCode::io if the files cannot be created.
   explicit TokenOutput(const TokenOutputOptions& options);
-  /// Keeps what checkpoint() noted.
+  /// Keeps the data of the last checkpoint().
   ~TokenOutput();
   TokenOutput(const TokenOutput&) = delete;
   TokenOutput& operator=(const TokenOutput&) = delete;
 
-  /// Where the text goes on: the start, unless an earlier run was interrupted.
+  /// Position at which to resume: the start, unless an earlier run was interrupted.
   [[nodiscard]] Position start() const noexcept { return start_; }
   [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
-  /// That were ended.
+  /// Number of completed documents.
   [[nodiscard]] std::int64_t documents() const noexcept { return documents_; }
-  /// Of the document that was not ended yet.
+  /// Tokens of the current document.
   [[nodiscard]] std::int64_t document_tokens() const noexcept { return document_tokens_; }
 
-  /// Throw ErrorCode::io if the system does not take it, ErrorCode::data if it is more than the format can count.
+  /// Throw ErrorCode::io if writing fails, ErrorCode::data if the format's counters overflow.
   void append(std::span<const std::int32_t> tokens);
   void end_document();
-  /// All text before `position` was appended.
+  /// All text before `position` must have been appended.
   void checkpoint(Position position);
   void commit();
 
@@ -70,7 +66,7 @@ class TokenOutput {
   TokenOutputOptions options_;
   std::filesystem::path tokens_path_, tokens_partial_;
   std::filesystem::path index_path_, index_partial_;
-  std::filesystem::path sizes_partial_;  // of documents, int32
+  std::filesystem::path sizes_partial_;  // sizes of documents, int32
   std::filesystem::path progress_path_;
   std::size_t token_bytes_ = 2;
   int tokens_file_ = -1, sizes_file_ = -1;

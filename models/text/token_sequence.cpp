@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t max_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
 constexpr std::size_t max_held_bytes = std::size_t{1} << 28;        // by every rank
-constexpr std::size_t max_surveyed_bytes = std::size_t{1} << 28;    // of a file
+constexpr std::size_t max_surveyed_bytes = std::size_t{1} << 28;    // bytes per file
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
 
@@ -43,9 +43,9 @@ void TokenSequence::hold(std::size_t bytes) {
   held_bytes_ += bytes;
   if (held_bytes_ <= max_held_bytes) return;
   fail(ErrorCode::data,
-       "{}: more than {} bytes of text: every rank would keep what is encoded, compressed or in JSON lines, which "
-       "ends "
-       "there: make a token file with ranvier-tokenize and give that",
+       "{}: text to encode exceeds {} bytes, which each rank keeps in memory; use ranvier-tokenize to "
+       "write "
+       "a token file",
        path_.string(), max_held_bytes);
 }
 
@@ -66,7 +66,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
       DocumentReader reader(file, reading.json_field, 0, cuts);
       std::vector<char> bytes;
       std::vector<std::int32_t> tokens;
-      std::vector<std::int64_t> begins;  // of documents
+      std::vector<std::int64_t> begins;  // starts of documents
       std::vector<TextEncoder::Passage> texts;
       std::vector<std::int32_t> of_texts;
       std::vector<std::size_t> ends;
@@ -109,8 +109,7 @@ void TokenSequence::read_text(const std::vector<DataFile>& files, const TextRead
     }
     if (survey.strange() > 0) remarks_.push_back(remark_on(survey, file.path));
   }
-  if (files_.empty())
-    fail(ErrorCode::data, "{}: there is no text in it: give files that are not empty", path_.string());
+  if (files_.empty()) fail(ErrorCode::data, "{}: no text found; use files that are not empty", path_.string());
 }
 
 void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_size) {
@@ -120,11 +119,10 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
   for (std::size_t f = 0; f < files_.size(); ++f) {
     const TokenFile& file = files_[f];
     if (!file.knows_documents() && !end)
-      fail(
-          ErrorCode::data,
-          "{}: nothing says where documents end, whose positions --documents mask keeps apart: give the token that "
-          "ends them, as --document-end 50256 is GPT-2's, a --tokenizer that has one, or --documents join",
-          file.path().string());
+      fail(ErrorCode::data,
+           "{}: --documents mask needs to know where documents end; add --document-end with the token that "
+           "ends them (GPT-2: 50256), add a --tokenizer that has one, or use --documents join",
+           file.path().string());
     reading_.tell(file.path());
     const std::vector<std::int64_t> begins = file.document_begins(end.value_or(0), vocab_size);
     known = known || file.knows_documents() || begins.size() > 1;
@@ -133,7 +131,7 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
   }
   if (!known)
     fail(ErrorCode::data,
-         "{}: token {}, which would end documents, comes before none of {} tokens in {} file{}: give the right "
+         "{}: end-of-document token {} is missing in {} tokens of {} file{}; use another "
          "--document-end, or --documents join",
          path_.string(), *end, tokens(), unknown_files, unknown_files == 1 ? "" : "s");
   documents_ = std::ssize(begins_);
@@ -174,8 +172,8 @@ void TokenSequence::will_read(std::int64_t first, std::int64_t count) const {
 }
 
 void TokenSequence::read(std::int64_t first, std::int64_t count, int vocab_size, std::int32_t* to) const {
-  expect(first >= 0 && count >= 0 && count <= tokens() - first, "{}: tokens {} to {} of {}", path_.string(), first,
-         first + count, tokens());
+  expect(first >= 0 && count >= 0 && count <= tokens() - first, "{}: tokens are out of range: {} to {} of {}",
+         path_.string(), first, first + count, tokens());
   for_each_part(first, count, [&](const TokenFile& file, std::int64_t at, std::int64_t part) {
     file.read(at, part, vocab_size, to);
     to += part;

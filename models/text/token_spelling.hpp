@@ -1,4 +1,4 @@
-// What tokens stand for in text, as the decoders of tokenizer.json make it of their spelling. Data alone; any thread.
+// Text of tokens: applies the decoders of tokenizer.json to their spelling. Data only; any thread.
 #pragma once
 
 #include "models/text/unicode_pattern.hpp"
@@ -12,39 +12,39 @@
 
 namespace ranvier::models {
 
-/// GPT-2 spells bytes as characters that can be printed: those of Latin-1 that can as themselves, the others as
-/// U+0100 and on in their order. Empty text where a character stands for no byte; false is then returned.
+/// Decodes GPT-2's spelling of bytes as printable characters: printable Latin-1 as itself, the others as U+0100 and
+/// above in order. Returns false, with empty text, if a character stands for no byte.
 [[nodiscard]] bool bytes_of_spelling(std::string_view spelling, std::string& to);
 
-/// The byte that a spelling such as <0x0A> means; negative: none.
+/// Byte of a spelling such as <0x0A>; negative: none.
 [[nodiscard]] int spelled_byte(std::string_view spelling);
 
 class TokenSpelling {
  public:
-  /// One decoder: edits what a token stands for; `is_first`: of all tokens that are decoded.
+  /// A decoder: edits the text of a token; `is_first`: the first token of the text.
   using Step = std::function<void(std::string& token, bool is_first)>;
 
-  /// `tokens[id]` as the vocabulary spells it; `silent[id]`: it stands for nothing, as special tokens do. In the end as
-  /// many `stripped` characters as there are, up to `strips`, go from the beginning of all text.
+  /// `tokens[id]`: spelling in the vocabulary; `silent[id]`: the token has no text (special tokens). Finally removes
+  /// up to `strips` leading `stripped` characters of the complete text.
   TokenSpelling(const std::vector<std::string>& tokens, const std::vector<bool>& silent,
                 const std::vector<Step>& steps, char stripped = ' ', int strips = 0);
 
   [[nodiscard]] std::int32_t size() const noexcept { return static_cast<std::int32_t>(later_begins_.size()) - 1; }
 
-  /// Where in a text the next token is decoded.
+  /// Decoding state at a position in a text.
   struct Position {
-    bool is_first = true;  ///< nothing was decoded before
-    int strips = 0;        ///< that may still go
+    bool is_first = true;  ///< no token was decoded yet
+    int strips = 0;        ///< characters that may still be removed
   };
   [[nodiscard]] Position beginning() const noexcept { return {true, strips_}; }
 
-  /// The text of a token below size() inside a text, as if no token were silent.
+  /// Text of a token below size() inside a text, also if it is silent.
   [[nodiscard]] std::string_view spelled(std::int32_t token) const {
     const auto i = static_cast<std::size_t>(token);
     return std::string_view(later_).substr(later_begins_[i], later_begins_[i + 1] - later_begins_[i]);
   }
 
-  /// Appends what a token below size() stands for.
+  /// Appends the text of a token below size().
   void append(std::int32_t token, Position& position, std::string& to) const;
 
  private:

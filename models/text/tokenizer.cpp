@@ -47,7 +47,8 @@ const TextTemplate& Tokenizer::around() const noexcept {
 
 std::int32_t Tokenizer::required_end_of_text() const {
   if (const auto token = end_of_text()) return *token;
-  fail(ErrorCode::data, "{}: no token ends a text: name one as eos_token in the tokenizer_config.json beside it",
+  fail(ErrorCode::data,
+       "{}: the tokenizer has no end-of-text token; set eos_token in the tokenizer_config.json next to it",
        pipeline_ ? pipeline_->origin : "bytes");
 }
 
@@ -76,13 +77,13 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokenP
 }
 
 std::string Tokenizer::spelled(std::int32_t token) const {
-  expect(token >= 0 && token < size(), "token {} of {}", token, size());
+  expect(token >= 0 && token < size(), "token is out of range: {} of {}", token, size());
   if (pipeline_) return std::string(pipeline_->spelling->spelled(token));
   return vocabulary_ ? std::string(vocabulary_->bytes_of(token)) : std::string(1, static_cast<char>(token));
 }
 
 void Tokenizer::decode(std::int32_t token, std::string& to) const {
-  expect(token >= 0 && token < size(), "token {} of {}", token, size());
+  expect(token >= 0 && token < size(), "token is out of range: {} of {}", token, size());
   if (pipeline_) {
     TokenSpelling::Position inside{.is_first = false, .strips = 0};
     pipeline_->spelling->append(token, inside, to);
@@ -101,7 +102,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   const std::int32_t silent = vocabulary_ ? vocabulary_->end_of_text() : -1;
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= known)
-      fail(ErrorCode::data, "token {} is not one of the {} of the tokenizer: the tokens are another's", token,
+      fail(ErrorCode::data, "token {} is not one of the tokenizer's {}; use the tokenizer that wrote them", token,
            known);
     if (pipeline_) {
       pipeline_->spelling->append(token, position, text);

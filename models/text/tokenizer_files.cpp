@@ -55,7 +55,7 @@ Tokenizer read_tokenizer(const fs::path& path) {
       return read_tokenizer(path / (is_file(path / "tokenizer.model") ? "tokenizer.model" : "vocab.txt"));
     if (!has_bpe_vocabulary(path))
       fail(ErrorCode::io,
-           "{}: no tokenizer is there: give a folder with tokenizer.json, encoder.json and vocab.bpe, "
+           "{}: no tokenizer found; use a folder with tokenizer.json, encoder.json and vocab.bpe, "
            "tokenizer.model, "
            "vocab.txt, or one .tiktoken file",
            path.string());

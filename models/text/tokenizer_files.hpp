@@ -1,4 +1,4 @@
-// The files in which tokenizers are spread:
+// Finds and reads the files of a tokenizer:
 //
 //   tokenizer.json              Hugging Face's (tokenizer_json.hpp; what GPT-2 does by bpe_files.hpp)
 //   encoder.json + vocab.bpe    GPT-2's; vocab.json + merges.txt are the same (bpe_files.hpp)
@@ -17,20 +17,20 @@
 
 namespace ranvier::models {
 
-/// `path` is a folder with one of these, which are looked for in that order, or such a file. Throws ErrorCode::io if
-/// there is none or it cannot be read, ErrorCode::data if it is damaged or of a kind that is not read; messages name
-/// file and key, offset or token.
+/// Reads `path`: a folder with one of these files (searched in that order), or such a file. Throws ErrorCode::io if
+/// none is found or readable, ErrorCode::data if it is damaged or unsupported. Messages name file and key, offset or
+/// token.
 [[nodiscard]] Tokenizer read_tokenizer(const std::filesystem::path& path);
 
-/// Whether `folder` has one of these.
+/// Whether `folder` has one of these files.
 [[nodiscard]] bool has_tokenizer(const std::filesystem::path& folder);
 
-/// Files of the tokenizer at such a path, by the names under which transformers' AutoTokenizer finds them in a model's
-/// folder: all kinds that exist, with their companions (tokenizer_config.json, chat_template.jinja, …). GPT-2's
-/// encoder.json and vocab.bpe become vocab.json and merges.txt.
+/// Files of the tokenizer at `path`, by the names that transformers' AutoTokenizer expects in a model folder: all
+/// existing kinds, with companions (tokenizer_config.json, chat_template.jinja, …). GPT-2's encoder.json and
+/// vocab.bpe become vocab.json and merges.txt.
 [[nodiscard]] std::map<std::string, std::filesystem::path> tokenizer_files(const std::filesystem::path& path);
 
-/// Whether a file of this name may belong to a tokenizer.
+/// Whether a file with this name may belong to a tokenizer.
 [[nodiscard]] bool is_tokenizer_file(const std::string& name);
 
 }  // namespace ranvier::models

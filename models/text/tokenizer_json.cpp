@@ -138,8 +138,8 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
   const std::string type = model_type(model);
   if (type != "BPE" && type != "WordPiece")
     model.refuse(
-        fmt::format("is of type '{}', which is not read: BPE and WordPiece are; make tokens with the program "
-                    "that this tokenizer is from, and give those",
+        fmt::format("has unsupported type '{}'; supported are BPE and WordPiece; tokenize with the program "
+                    "of this tokenizer and use those tokens",
                     type));
   TokenNames tokens(model["vocab"]);
   if (tokens.ids().empty()) model["vocab"].refuse("has no tokens");
@@ -160,7 +160,7 @@ std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& pat
     }
     pipeline->model = bpe_model(std::move(bpe));
   } else {
-    if (words.of_bytes) model.refuse("is a WordPiece behind a ByteLevel, which is not read");
+    if (words.of_bytes) model.refuse("is a WordPiece after a ByteLevel, which is not supported");
     pipeline->model = word_piece_model(read_word_piece(model, tokens));
   }
   AddedTokenLists added = read_added(root["added_tokens"], tokens, pipeline->normalizers);
@@ -186,8 +186,9 @@ std::shared_ptr<const TokenizerPipeline> read_vocab_txt(const fs::path& path) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     const auto number = static_cast<std::int64_t>(vocabulary.size());
     if (!vocabulary.emplace(json::string_view(line.data(), line.size()), number).second)
-      fail(ErrorCode::data, "{}: line {} at offset {}: a piece that an earlier line has; the file is damaged",
-           file.name(), number + 1, begin);
+      fail(ErrorCode::data,
+           "{}: line {} at offset {} repeats the piece of an earlier line; download the file again", file.name(),
+           number + 1, begin);
     begin = end + 1;
   }
   BertNormalization normalization;

@@ -1,5 +1,5 @@
-// A tokenizer from parts: tokens that text spells, normalisers, cuts into words, a model of words, and the way back.
-// Data alone; any thread.
+// A tokenizer as a pipeline: added tokens, normalizers, pre-tokenizers, a model of words, and decoders. Data only;
+// any thread.
 #pragma once
 
 #include "models/text/added_tokens.hpp"
@@ -19,36 +19,36 @@
 
 namespace ranvier::models {
 
-/// Numbers of the tokens that stand for no text.
+/// Numbers of the tokens without text.
 struct SpecialTokens {
   std::optional<std::int32_t> begin_of_text, end_of_text, unknown, separator, padding, classifier, mask;
 };
 
 struct TokenizerPipeline {
-  std::string origin;                     ///< the file, for messages
-  std::uint64_t fingerprint = 0;          ///< of which text becomes which token; not of the special tokens' roles
-  AddedTokens spelled, spelled_normally;  ///< looked for before and after the text is normalised
+  std::string origin;                     ///< file name, for messages
+  std::uint64_t fingerprint = 0;          ///< hash of the encoding, without the roles of special tokens
+  AddedTokens spelled, spelled_normally;  ///< added tokens found before and after normalization
   Normalizers normalizers;
   PreTokenizers pre_tokenizers;
   std::unique_ptr<const SubwordModel> model;
   std::unique_ptr<const TokenSpelling> spelling;
   SpecialTokens specials;
-  TextTemplate around;  ///< which encoders leave to their callers
+  TextTemplate around;  ///< template, which encoders do not add
   bool cuts_before_spaces =
       false;  ///< the words do: the pre-tokenizers, or what they leave whole is never joined there
 
-  /// Where any text can be cut and its parts encoded one by one.
+  /// Positions at which any text may be cut and encoded separately.
   [[nodiscard]] TextCuts cuts(SpecialTokenPolicy special_tokens) const;
 };
 
-/// Text to tokens, one thread at a time.
+/// Encodes text. One thread at a time.
 class PipelineEncoder {
  public:
-  /// The pipeline outlives the encoder.
+  /// The pipeline must outlive the encoder.
   PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials);
 
-  /// Appends the tokens of any bytes. What belongs to no UTF-8 character stands apart from what is around it, each
-  /// byte by itself. `begins`: the text is the beginning of a document, or else what follows where it was cut.
+  /// Appends the tokens of any bytes. Bytes outside UTF-8 characters are encoded one by one. `begins`: the text
+  /// starts a document; otherwise it follows a cut.
   void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to);
 
  private:

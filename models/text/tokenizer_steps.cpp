@@ -39,7 +39,7 @@ SplitBehavior behavior_of(const JsonNode& node, const char* otherwise) {
   if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
   if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
   if (name == "Contiguous") return SplitBehavior::contiguous;
-  node.refuse(fmt::format("is '{}', which no behavior is called", name));
+  node.refuse(fmt::format("is an unknown behavior: '{}'", name));
 }
 
 Metaspace metaspace_of(const JsonNode& node) {
@@ -47,7 +47,7 @@ Metaspace metaspace_of(const JsonNode& node) {
   const std::string scheme =
       node["prepend_scheme"].text_or(node["add_prefix_space"].flag(true) ? "always" : "never");
   if (scheme != "always" && scheme != "never" && scheme != "first")
-    node["prepend_scheme"].refuse(fmt::format("is '{}': always, never and first are read", scheme));
+    node["prepend_scheme"].refuse(fmt::format("is '{}', not always, never or first", scheme));
   what.prepend = scheme == "always"  ? Metaspace::Prepend::always
                  : scheme == "first" ? Metaspace::Prepend::first
                                      : Metaspace::Prepend::never;
@@ -102,15 +102,16 @@ void add_normalizer(const JsonNode& node, Normalizers& to) {
     to.push_back(bert_normalizer(what));
   } else {
     node.unknown_type(
-        "BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip and StripAccents are; "
-        "make tokens with the program that this tokenizer is from, and give those");
+        "supported are BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip and "
+        "StripAccents; "
+        "tokenize with the program of this tokenizer and use those tokens");
   }
 }
 
 void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to) {
   if (!node.there()) return;
   const std::string type = node.type();
-  if (to.of_bytes) node.refuse(fmt::format("is a {} behind a ByteLevel, which is not read", type));
+  if (to.of_bytes) node.refuse(fmt::format("is a {} after a ByteLevel, which is not supported", type));
   if (type == "Sequence") {
     for (const JsonNode& one : node["pretokenizers"].list()) add_pre_tokenizer(one, to);
   } else if (type == "ByteLevel") {
@@ -143,16 +144,17 @@ void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to) {
         split_by(UnicodePattern::literal(one_character(node["delimiter"])), node.where(), SplitBehavior::removed));
   } else {
     node.unknown_type(
-        "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, Split, "
+        "supported are BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, "
+        "Split, "
         "Whitespace "
-        "and WhitespaceSplit are; make tokens with the program that this tokenizer is from, and give those");
+        "and WhitespaceSplit; tokenize with the program of this tokenizer and use those tokens");
   }
 }
 
 void add_decoder(const JsonNode& node, DecodingSteps& to) {
   const std::string type = node.type();
   const auto per_token = [&] {
-    if (to.fused) node.refuse(fmt::format("is a {} behind a Fuse, which is not read", type));
+    if (to.fused) node.refuse(fmt::format("is a {} after a Fuse, which is not supported", type));
   };
   if (type == "Sequence") {
     for (const JsonNode& one : node["decoders"].list()) add_decoder(one, to);
@@ -173,7 +175,7 @@ void add_decoder(const JsonNode& node, DecodingSteps& to) {
   } else if (type == "Replace") {
     const Pattern from = pattern_of(node["pattern"]);
     if (from.is_expression || (to.fused && from.text.size() != character_bytes(from.text, 0)))
-      node.refuse("replaces what is not one text of a token, which is not read");
+      node.refuse("replaces more than one token's text, which is not supported");
     to.steps.push_back([from = from.text, content = node["content"].text()](std::string& token, bool) {
       replace_all(token, from, content);
     });
@@ -183,7 +185,7 @@ void add_decoder(const JsonNode& node, DecodingSteps& to) {
     const auto stop = static_cast<int>(node["stop"].whole(0, 1000));
     if (to.fused) {
       if (stop > 0 || content.size() > 1 || to.strips > 0)
-        node.refuse("strips the end of text, or more than one ASCII character, which is not read");
+        node.refuse("strips the end of text, or more than one ASCII character, which is not supported");
       to.stripped = content.front();
       to.strips = start;
       return;
@@ -208,9 +210,10 @@ void add_decoder(const JsonNode& node, DecodingSteps& to) {
     });
   } else {
     node.unknown_type(
-        "ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece are; the tokens cannot "
+        "supported are ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip and WordPiece; the "
+        "tokens cannot "
         "be "
-        "made text again");
+        "decoded to text");
   }
 }
 

@@ -1,5 +1,5 @@
-// The steps of a tokenizer as tokenizer.json writes them. All throw ErrorCode::data, naming file and key, for what is
-// damaged or not read. Any thread.
+// Creates the steps of a tokenizer from tokenizer.json. All functions throw ErrorCode::data, naming file and key, for
+// damaged or unsupported parts. Any thread.
 #pragma once
 
 #include "models/text/json_node.hpp"
@@ -11,12 +11,12 @@
 
 namespace ranvier::models {
 
-/// Appends what the node describes: nothing, a step, or a sequence of them.
+/// Appends the steps of the node: none, one, or a sequence.
 void add_normalizer(const JsonNode& node, Normalizers& to);
 
 struct PreTokenizingSteps {
   PreTokenizers steps;
-  bool of_bytes = false;  ///< a ByteLevel was met: nothing may follow
+  bool of_bytes = false;  ///< after a ByteLevel, which must be the last step
 };
 
 void add_pre_tokenizer(const JsonNode& node, PreTokenizingSteps& to);

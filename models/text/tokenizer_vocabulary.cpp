@@ -46,10 +46,10 @@ TokenNames::TokenNames(const JsonNode& vocabulary) {
     const std::string_view spelling(name.data(), name.size());
     const std::int64_t most = largest_of(object.size());
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > most)
-      vocabulary.refuse(fmt::format("gives token '{}' no whole number from 0 to {}", spelling, most));
+      vocabulary.refuse(fmt::format("does not give token '{}' an integer from 0 to {}", spelling, most));
     const auto number = static_cast<std::int32_t>(id.get_int64());
     if (!taken.insert(number).second)
-      vocabulary.refuse(fmt::format("has two tokens with number {}; the file is damaged", number));
+      vocabulary.refuse(fmt::format("has two tokens with number {}; download the file again", number));
     ids_.emplace(std::string(spelling), number);
     note(number, spelling);
   }
@@ -59,7 +59,7 @@ std::int32_t TokenNames::add(const std::string& content, std::int32_t id, const 
   const auto [found, is_new] = ids_.emplace(content, id);
   if (!is_new) return found->second;
   if (const auto i = static_cast<std::size_t>(id); i < spellings_.size() && !spellings_[i].empty())
-    of.refuse(fmt::format("is {}, which is the number of '{}' already; the file is damaged", id, spellings_[i]));
+    of.refuse(fmt::format("is {}, already the number of '{}'; download the file again", id, spellings_[i]));
   note(id, content);
   return id;
 }
@@ -78,14 +78,14 @@ bool is_set(const JsonNode& node) {
 BpeModel read_bpe(const JsonNode& model, const TokenNames& tokens, bool of_bytes) {
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
     if (is_set(model[key]))
-      model[key].refuse("is set, which is not read: make tokens with the program that this tokenizer is from");
+      model[key].refuse("is set, but not supported; tokenize with the program of this tokenizer");
   BpeModel bpe{.of_bytes = of_bytes,
                .ignore_merges = model["ignore_merges"].flag(false),
                .byte_fallback = model["byte_fallback"].flag(false) && !of_bytes,
                .fuse_unknown = model["fuse_unk"].flag(false)};
   if (const JsonNode unknown = model["unk_token"]; unknown.there()) {
     const auto id = tokens.find(unknown.text());
-    if (!id) unknown.refuse(fmt::format("is '{}', which is no token", unknown.text()));
+    if (!id) unknown.refuse(fmt::format("is not a token: '{}'", unknown.text()));
     bpe.unknown = *id;
   }
   bpe.bytes.fill(-1);
@@ -105,7 +105,7 @@ BpeModel read_bpe(const JsonNode& model, const TokenNames& tokens, bool of_bytes
     const std::string &left = both.first, &right = both.second;
     const auto find = [&](const std::string& name) {
       const auto id = tokens.find(name);
-      if (!id) merges[rank].refuse(fmt::format("joins '{}' and '{}', and '{}' is no token", left, right, name));
+      if (!id) merges[rank].refuse(fmt::format("joins '{}' and '{}', but '{}' is not a token", left, right, name));
       return *id;
     };
     bpe.merges.add(find(left), find(right), {static_cast<std::uint32_t>(rank), find(left + right)});
@@ -117,7 +117,7 @@ WordPieceModel read_word_piece(const JsonNode& model, const TokenNames& tokens) 
   WordPieceModel pieces{.continuing_prefix = model["continuing_subword_prefix"].text_or("##")};
   const JsonNode unknown = model["unk_token"];
   const auto id = tokens.find(unknown.text_or("[UNK]"));
-  if (!id) unknown.refuse(fmt::format("is '{}', which is no token", unknown.text_or("[UNK]")));
+  if (!id) unknown.refuse(fmt::format("is not a token: '{}'", unknown.text_or("[UNK]")));
   pieces.unknown = *id;
   if (const JsonNode longest = model["max_input_chars_per_word"]; longest.there())
     pieces.longest_word = static_cast<std::size_t>(longest.whole(0, 1 << 30));

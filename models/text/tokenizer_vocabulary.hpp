@@ -1,5 +1,5 @@
-// Tokens and merges as tokenizer.json writes them. All throw ErrorCode::data, naming file and key, for what is damaged
-// or not read. Any thread.
+// Reads tokens and merges from tokenizer.json. All functions throw ErrorCode::data, naming file and key, for damaged
+// or unsupported parts. Any thread.
 #pragma once
 
 #include "models/text/added_tokens.hpp"
@@ -16,7 +16,7 @@
 
 namespace ranvier::models {
 
-/// The tokens by name and by number.
+/// Tokens by name and by number.
 class TokenNames {
  public:
   explicit TokenNames(const JsonNode& vocabulary);
@@ -25,7 +25,7 @@ class TokenNames {
     const auto found = ids_.find(name);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
-  /// A token that is not in the vocabulary, or is and keeps its number; `id` is the value that `of` has.
+  /// Adds a token; one of the vocabulary must keep its number. `id` is the value of `of`.
   std::int32_t add(const std::string& content, std::int32_t id, const JsonNode& of);
 
   [[nodiscard]] const std::unordered_map<std::string, std::int32_t>& ids() const { return ids_; }
@@ -35,13 +35,13 @@ class TokenNames {
   void note(std::int32_t id, std::string_view spelling);
 
   std::unordered_map<std::string, std::int32_t> ids_;
-  std::vector<std::string> spellings_;  // by number; some may be of no token
+  std::vector<std::string> spellings_;  // by number; some numbers may be unused
 };
 
 /// Whether a key has a value that is neither empty nor zero.
 [[nodiscard]] bool is_set(const JsonNode& node);
 
-/// `of_bytes`: its pieces are bytes in the spelling of GPT-2.
+/// `of_bytes`: pieces are bytes in GPT-2's spelling.
 [[nodiscard]] BpeModel read_bpe(const JsonNode& model, const TokenNames& tokens, bool of_bytes);
 [[nodiscard]] WordPieceModel read_word_piece(const JsonNode& model, const TokenNames& tokens);
 
@@ -50,7 +50,7 @@ struct AddedTokenLists {
   std::vector<std::int32_t> special;
 };
 
-/// Those of a list, whose numbers are added to `tokens`.
+/// Reads a list of added tokens; adds their numbers to `tokens`.
 [[nodiscard]] AddedTokenLists read_added(const JsonNode& list, TokenNames& tokens, const Normalizers& normalizers);
 
 }  // namespace ranvier::models

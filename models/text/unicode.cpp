@@ -42,9 +42,9 @@ void append_normalized(std::string_view text, NormalForm form, std::vector<utf8p
     characters.resize(static_cast<std::size_t>(count));
     count = decompose();
   }
-  expect(count >= 0, "text has no normal form: {}", utf8proc_errmsg(count));
+  expect(count >= 0, "cannot normalize text: {}", utf8proc_errmsg(count));
   count = utf8proc_normalize_utf32(characters.data(), count, options);
-  expect(count >= 0, "text has no normal form: {}", utf8proc_errmsg(count));
+  expect(count >= 0, "cannot normalize text: {}", utf8proc_errmsg(count));
   for (utf8proc_ssize_t i = 0; i < count; ++i)
     append_utf8(static_cast<char32_t>(characters[static_cast<std::size_t>(i)]), to);
 }

@@ -1,4 +1,4 @@
-// What Unicode says of characters, and its normal forms (UAX #15). Pure; any thread.
+// Unicode properties of characters, and normal forms (UAX #15). Pure; any thread.
 #pragma once
 
 #include "models/text/utf8.hpp"
@@ -10,26 +10,26 @@ namespace ranvier::models {
 
 enum class NormalForm { composed, decomposed, compatibly_composed, compatibly_decomposed };
 
-/// Text, which is UTF-8, in a normal form: NFC, NFD, NFKC, NFKD.
+/// Normalizes UTF-8 text: NFC, NFD, NFKC or NFKD.
 [[nodiscard]] std::string normalized(std::string_view text, NormalForm form);
 
-/// In small letters, appended; of most characters that is one, of U+0130 two.
+/// Appends the lower case: one character, or two for U+0130.
 void append_lowercase(char32_t character, std::string& to);
 
-/// White_Space.
+/// Property White_Space.
 [[nodiscard]] bool is_white_space(char32_t character);
-/// Of a category M…
+/// Category M…
 [[nodiscard]] bool is_mark(char32_t character);
-/// Of category Mn.
+/// Category Mn.
 [[nodiscard]] bool is_nonspacing_mark(char32_t character);
-/// Of a category P…
+/// Category P…
 [[nodiscard]] bool is_punctuation(char32_t character);
-/// Of category Cc, Cf or Co.
+/// Category Cc, Cf or Co.
 [[nodiscard]] bool is_control(char32_t character);
-/// A letter, mark, digit, joiner or connecting punctuation, as regular expressions mean by \w (UTS #18).
+/// Letter, mark, digit, joiner or connecting punctuation: \w of regular expressions (UTS #18).
 [[nodiscard]] bool is_of_word(char32_t character);
 
-/// Calls f(character, its bytes) for all characters of a text, which is UTF-8.
+/// Calls f(character, its bytes) for each character of a UTF-8 text.
 template <typename F>
 void for_each_character(std::string_view text, F&& f) {
   for (std::size_t at = 0; at < text.size();) {

@@ -24,8 +24,8 @@ std::string translated(std::string_view from, const std::string& where) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     const char c = from[i];
     const auto refuse = [&](std::string_view what) {
-      fail(ErrorCode::data, "{}: the expression {} has {} at its character {}, which is not read", where, from,
-           what, i + 1);
+      fail(ErrorCode::data, "{}: unsupported regular expression: {} has {} at character {}", where, from, what,
+           i + 1);
     };
     if (c == '\\' && i + 1 < from.size()) {
       const char kind = from[++i];
@@ -87,8 +87,7 @@ UnicodePattern::UnicodePattern(const std::string& expression, const std::string&
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
   if (compiled->code == nullptr)
-    fail(ErrorCode::data, "{}: {} is no regular expression that is read: {}", where, expression,
-         pattern_error(error));
+    fail(ErrorCode::data, "{}: invalid regular expression: {}: {}", where, expression, pattern_error(error));
   compiled->to_machine_code = pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE) == 0;
   compiled_ = compiled;
 }
@@ -112,7 +111,7 @@ struct UnicodePattern::Finder::Storage {
 UnicodePattern::Finder::Finder(const UnicodePattern& pattern)
     : pattern_(pattern), storage_(std::make_unique<Storage>()) {
   storage_->match = pcre2_match_data_create(1, nullptr);
-  expect(storage_->match != nullptr, "PCRE2 has no memory for a match");
+  expect(storage_->match != nullptr, "PCRE2 is out of memory");
 }
 
 UnicodePattern::Finder::~Finder() = default;
@@ -128,8 +127,8 @@ bool UnicodePattern::Finder::find(std::string_view text, std::size_t from, Match
         pcre2_match(code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, storage_->match, nullptr);
   if (groups == PCRE2_ERROR_NOMATCH) return false;
   if (groups < 0)
-    fail(ErrorCode::data, "{}: {} at byte {} of a text of {}: its expression is too hard to match", pattern_.where_,
-         pattern_error(groups), from, text.size());
+    fail(ErrorCode::data, "{}: {} at byte {} of {} bytes of text; its regular expression is too hard to match",
+         pattern_.where_, pattern_error(groups), from, text.size());
   const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(storage_->match);
   match = {ends[0], ends[1]};
   return true;

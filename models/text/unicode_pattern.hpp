@@ -1,6 +1,6 @@
-// A regular expression on UTF-8, as tokenizers are described by: Oniguruma's, whose matches PCRE2 is brought to find.
-// \s is Unicode's White_Space, \w its letters, marks, digits and connecting punctuation, \h a hexadecimal digit, and ^
-// and $ are beside every line break. Any thread.
+// Regular expression of a tokenizer on UTF-8, in Oniguruma's syntax, matched by PCRE2. \s is Unicode's White_Space;
+// \w letters, marks, digits and connecting punctuation; \h a hexadecimal digit. ^ and $ match at every line break.
+// Any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ class UnicodePattern {
     std::size_t begin = 0, end = 0;
   };
 
-  /// Throws ErrorCode::data, saying `where` and what is wrong at which place, if `expression` is none, or has what
-  /// PCRE2 reads otherwise.
+  /// Throws ErrorCode::data, naming `where`, the error and its position, if `expression` is invalid or has another
+  /// meaning in PCRE2.
   UnicodePattern(const std::string& expression, const std::string& where);
 
-  /// One that no character of `text`, literally, has a meaning in.
+  /// Expression that matches `text` literally.
   [[nodiscard]] static std::string literal(std::string_view text);
 
-  /// Finds matches in text that is UTF-8. One thread at a time.
+  /// Finds matches in UTF-8 text. One thread at a time.
   class Finder {
    public:
     explicit Finder(const UnicodePattern& pattern);
@@ -32,8 +32,8 @@ class UnicodePattern {
     Finder(const Finder&) = delete;
     Finder& operator=(const Finder&) = delete;
 
-    /// Sets `match` to the first that begins at `from` or later; false: there is none. Throws ErrorCode::data, saying
-    /// where the expression is from, if it goes back and forth for too long.
+    /// Sets `match` to the first match at or after `from`; false: there is none. Throws ErrorCode::data, naming the
+    /// source of the expression, if it backtracks too long.
     [[nodiscard]] bool find(std::string_view text, std::size_t from, Match& match);
 
    private:
@@ -42,7 +42,7 @@ class UnicodePattern {
     std::unique_ptr<Storage> storage_;
   };
 
-  /// Calls f(match) for all matches, from left to right; one of no characters is none right behind another.
+  /// Calls f(match) for all matches, from left to right. An empty match directly after another one is skipped.
   template <typename F>
   static void for_each(Finder& finder, std::string_view text, F&& f) {
     Match match;

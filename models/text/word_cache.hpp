@@ -1,5 +1,5 @@
-// Words that were met, with their tokens, in a table of fixed size in which a later word may take the place of an
-// earlier one: common words cost a look, and nothing is allocated per word. One thread at a time.
+// Cache of words and their tokens, in a table of fixed size; a new word may replace an old one. Common words cost one
+// lookup, without allocation. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class WordCache {
  public:
   WordCache() : known_(known_words) {}
 
-  /// Appends the tokens of a word, not empty: those that it had before, or what encode(word, to) appends.
+  /// Appends the tokens of a non-empty word: cached ones, or those that encode(word, to) appends.
   template <typename Encode>
   void append(std::string_view word, std::vector<std::int32_t>& to, Encode&& encode) {
     if (word.size() > KnownWord::longest) return encode(word, to);
@@ -35,11 +35,12 @@ class WordCache {
   }
 
  private:
-  static constexpr std::size_t known_words = std::size_t{1} << 15;  // 2 MiB: beside other data in a core's cache
+  static constexpr std::size_t known_words = std::size_t{1}
+                                             << 15;  // 2 MiB: fits a core's cache together with other data
 
   struct KnownWord {
     static constexpr std::size_t longest = 38, most = 6;
-    std::uint8_t length = 0;  // 0: nothing is here
+    std::uint8_t length = 0;  // 0: empty
     std::uint8_t count = 0;
     char word[longest];
     std::int32_t tokens[most];

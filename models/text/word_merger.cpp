@@ -44,7 +44,7 @@ void WordMerger::merge_short(std::vector<std::int32_t>& to) {
 
 /// A queue by rank, then by place; what it says of parts that have changed since is passed over.
 void WordMerger::merge_long(std::vector<std::int32_t>& to) {
-  expect(parts_.size() < ~std::uint32_t{0}, "a word of {} bytes", parts_.size());
+  expect(parts_.size() < ~std::uint32_t{0}, "word is too long: {} bytes", parts_.size());
   const auto count = static_cast<std::uint32_t>(parts_.size());
   const auto later = std::greater<>();
   const auto entry = [this](std::uint32_t i) { return std::uint64_t{parts_[i].joined.rank} << 32 | i; };

@@ -1,5 +1,5 @@
-// A word's tokens by a byte pair encoding: of all neighbours that some merge joins, those of the lowest rank are joined
-// first, the leftmost of several, until none is left. One thread at a time; several may share the merges.
+// Merges the symbols of a word by byte pair encoding: the pair with the lowest rank first, the leftmost of equals,
+// until no merge applies. One thread at a time; several mergers may share the merges.
 //
 //   for (symbol of the word) merger.add(symbol);
 //   merger.finish(tokens);
@@ -14,18 +14,18 @@ namespace ranvier::models {
 
 class WordMerger {
  public:
-  /// The merges outlive the merger.
+  /// The merges must outlive the merger.
   explicit WordMerger(const MergeTable& merges) : merges_(merges) {}
 
   void add(std::int32_t symbol) { parts_.push_back({symbol, {}, 0, 0}); }
-  /// Appends what the symbols since the last call become.
+  /// Appends the tokens of the symbols since the last call.
   void finish(std::vector<std::int32_t>& to);
 
  private:
-  /// A token while its neighbours are joined, or nothing any more once it was joined to the one before.
+  /// A token of the current word; unused once it is joined to its predecessor.
   struct Link {
     std::int32_t token = 0;
-    MergeTable::Joined joined;  // with the part that follows
+    MergeTable::Joined joined;  // merge with the next link
     std::uint32_t before = 0, after = 0;
   };
 

@@ -64,7 +64,7 @@ struct WordSplitter::Pattern {
     const int groups = compiled_to_machine_code
                            ? pcre2_jit_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match, nullptr)
                            : pcre2_match(code, subject, text.size(), at, PCRE2_NO_UTF_CHECK, match, nullptr);
-    expect(groups > 0, "PCRE2 answers {} where a word begins, at byte {} of {}", groups, at, text.size());
+    expect(groups > 0, "PCRE2 returned {} at the start of a word, byte {} of {}", groups, at, text.size());
     blanks = groups > 1;
     return pcre2_get_ovector_pointer(match)[1];
   }
@@ -75,10 +75,10 @@ WordSplitter::WordSplitter() : pattern_(std::make_unique<Pattern>()) {
   std::size_t offset = 0;
   pattern_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression), PCRE2_ZERO_TERMINATED,
                                  PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &offset, nullptr);
-  expect(pattern_->code != nullptr, "PCRE2 refuses GPT-2's expression at {}: error {}", offset, error);
+  expect(pattern_->code != nullptr, "PCRE2 rejects GPT-2's expression at character {}: error {}", offset, error);
   pattern_->compiled_to_machine_code = pcre2_jit_compile(pattern_->code, PCRE2_JIT_COMPLETE) == 0;
   pattern_->match = pcre2_match_data_create_from_pattern(pattern_->code, nullptr);
-  expect(pattern_->match != nullptr, "PCRE2 has no memory for a match");
+  expect(pattern_->match != nullptr, "PCRE2 is out of memory");
 }
 
 WordSplitter::~WordSplitter() = default;

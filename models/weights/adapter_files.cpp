@@ -31,7 +31,7 @@ std::vector<std::string> names_in(const ConfigFile& config, const char* key) {
   const auto* const list = value->if_array();
   if (list == nullptr ||
       !std::all_of(list->begin(), list->end(), [](const json::value& name) { return name.is_string(); }))
-    config.refuse(key, "a list of modules' names");
+    config.refuse(key, "a list of module names");
   for (const json::value& name : *list) names.emplace_back(name.get_string());
   sort_targets(names);
   return names;
@@ -53,15 +53,14 @@ void expect_same_base(const Safetensors& file, std::span<const UnitSpec> adapter
   for (const TensorToStore& tensor : wanted) {
     const StoredTensor* const stored = file.find(tensor.name);
     if (stored == nullptr || stored->shape != tensor.shape)
-      fail(ErrorCode::data,
-           "{}: this adapter is of another base than this model, for which '{}' has shape {}: it has {}",
+      fail(ErrorCode::data, "{}: the adapter belongs to another base model: '{}' needs shape {}, the file has {}",
            file.path().string(), tensor.name, shape_text(tensor.shape),
            stored == nullptr ? "no such tensor" : "shape " + shape_text(stored->shape));
   }
   for (const StoredTensor& stored : file.tensors()) {
     const auto same = [&](const TensorToStore& tensor) { return tensor.name == stored.name; };
     if (std::none_of(wanted.begin(), wanted.end(), same))
-      fail(ErrorCode::data, "{}: this adapter is of another base than this model, which has no place for '{}'",
+      fail(ErrorCode::data, "{}: the adapter belongs to another base model: this one does not have '{}'",
            file.path().string(), stored.name);
   }
 }
@@ -74,7 +73,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   std::ifstream stream;
   if (fs::is_regular_file(path, ignored)) stream.open(path, std::ios::binary);  // a pipe must not block here
   if (!stream.is_open())
-    fail(ErrorCode::data, "{}: it cannot be read: give the folder of an adapter as PEFT saves them", path.string());
+    fail(ErrorCode::data, "{}: cannot read; use the folder of an adapter in PEFT's format", path.string());
   const ConfigFile config(std::string{std::istreambuf_iterator<char>(stream), {}}, path);
   config.require("peft_type", "LORA", "low-rank adapters");
   config.require("bias", "none", "adapters without biases");
@@ -89,7 +88,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
                                       {"alora_invocation_tokens", "adapters at all positions"},
                                       {"target_parameters", "adapters of modules"}})
     config.require(key, is_nothing, computed);
-  config.require("init_lora_weights", keeps_base, "adapters beside an unchanged base");
+  config.require("init_lora_weights", keeps_base, "adapters of an unchanged base");
   LoraOptions lora;
   lora.origin = path.string();
   lora.rank = config.size("r");
@@ -97,7 +96,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   lora.alpha = static_cast<float>(config.number("lora_alpha"));
   lora.dropout = config.rate("lora_dropout", 0);
   lora.targets = names_in(config, "target_modules");
-  if (lora.targets.empty()) config.refuse("target_modules", "a list of modules' names");
+  if (lora.targets.empty()) config.refuse("target_modules", "a list of module names");
   lora.whole = names_in(config, "modules_to_save");
   return lora;
 }

@@ -1,7 +1,7 @@
-// Adapters (models/lora.hpp) in PEFT's files: a folder with adapter_config.json and adapter_model.safetensors, whose
-// tensors are called "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight". Modules of a head for classes
-// that are trained as a whole (PEFT's modules_to_save) are in the file as well: "base_model.model.classifier.weight".
-// Any thread.
+// Reads and writes adapters (models/lora.hpp) in PEFT's format: a folder with adapter_config.json and
+// adapter_model.safetensors, with tensors like "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+// Fully trained modules of a classification head (PEFT's modules_to_save) are included:
+// "base_model.model.classifier.weight". Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -22,36 +22,36 @@ namespace ranvier::models {
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 inline constexpr const char* adapter_config_name = "adapter_config.json";
 
-/// What its config.json says of the adapter in a folder. Throws ErrorCode::data, naming file, key and value, for what
-/// is computed otherwise here.
+/// Reads adapter_config.json of the adapter in a folder. Throws ErrorCode::data, naming file, key and value, for
+/// unsupported values.
 [[nodiscard]] LoraOptions read_adapter_config(const std::filesystem::path& folder);
-/// `base`: the weights that it was trained beside. `sizes`: of the model that they make.
+/// `base`: weights of the base model. `sizes`: sizes of the model.
 [[nodiscard]] std::string adapter_config_json(const LoraOptions& lora, const std::string& base,
                                               const ModelSizes& sizes);
 
-/// What an adapter's file has of these units: adapters, and what is trained beside them. None where none has adapters.
+/// Units of an adapter file: adapters, and modules trained next to them. Empty if no unit has adapters.
 [[nodiscard]] std::vector<UnitSpec> adapter_units(std::span<const UnitSpec> units);
-/// What weights have of them: all but adapters.
+/// Units of the base weights: all but adapters.
 [[nodiscard]] std::vector<UnitSpec> base_units(std::span<const UnitSpec> units);
-/// Whether it is of adapters, which weights do not have.
+/// Whether the unit has adapters, which weights files do not contain.
 [[nodiscard]] bool has_adapters(const UnitSpec& unit);
-/// The same unit, its parameters called as in PEFT's files; GPT-2's blocks are in the `transformer` of its class there.
+/// The same unit with PEFT's parameter names; GPT-2's blocks are in the `transformer` of its class.
 [[nodiscard]] UnitSpec in_peft_names(UnitSpec unit);
 
-/// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has them and nothing else.
+/// Reads the adapters of these units. Throws ErrorCode::data unless the folder's file has exactly these.
 [[nodiscard]] UnitSource open_adapter(const std::filesystem::path& folder, std::span<const UnitSpec> adapters);
 
-/// Adds adapters to the weights beside them: W + alpha / rank · B · A, or (B · A)ᵀ where W is stored [in, out]. Modules
-/// that were trained as a whole are not its concern.
+/// Merges adapters into the base weights: W + alpha / rank · B · A, or (B · A)ᵀ if W is stored [in, out]. Ignores
+/// fully trained modules.
 class AdapterMerge {
  public:
-  /// Holds all adapters.
+  /// Reads all adapters into memory.
   AdapterMerge(const LoraOptions& lora, const ModelSizes& sizes, std::span<const UnitSpec> adapters,
                const UnitSource& read);
 
   /// Whether it changes this parameter of the base.
   [[nodiscard]] bool changes(const std::string& parameter) const;
-  /// `values` are those of elements [begin, …) of a unit of the base.
+  /// `values` are elements [begin, …) of a unit of the base.
   void add(const UnitSpec& unit, std::size_t begin, std::span<float> values) const;
 
  private:

@@ -55,7 +55,7 @@ BertConfig read_bert_config(const ConfigFile& config) {
   const int rows = config.size("max_position_embeddings", 512);
   if (rows - 1 <= options.padding_token && options.roberta)
     fail(ErrorCode::data,
-         "{}: 'max_position_embeddings' is {}: positions begin after 'pad_token_id' {}, so none are left",
+         "{}: 'max_position_embeddings' leaves no positions: {}; positions start after 'pad_token_id' {}",
          config.path().string(), rows, options.padding_token);
   options.sequence_length = rows - options.first_position();
   if (const auto problem = size_problem(
@@ -66,12 +66,11 @@ BertConfig read_bert_config(const ConfigFile& config) {
   if (tells_classes(config)) {
     options.classes = static_cast<int>(read_labels(config).size());
     if (options.classes < 2)
-      fail(ErrorCode::data,
-           "{}: 'id2label' has one class, whose number is to be told: models are of two or more here",
+      fail(ErrorCode::data, "{}: 'id2label' has only one class (regression); use a model with two or more",
            config.path().string());
     config.require(
         "problem_type", [](const auto& value) { return is_text(value, {"single_label_classification"}); },
-        "one of several classes, \"single_label_classification\"");
+        "\"single_label_classification\"");
     if (config.find("classifier_dropout") != nullptr)
       result.dropout["classifier_dropout"] = config.rate("classifier_dropout", absent_dropout);
   }

@@ -24,7 +24,8 @@ std::string shown(const json::value* value) { return value == nullptr ? "missing
 
 ConfigFile::ConfigFile(std::string_view text, std::filesystem::path path) : path_(std::move(path)) {
   if (text.size() > longest_config)
-    fail(ErrorCode::data, "{}: {} bytes are too many for a model's configuration", path_.string(), text.size());
+    fail(ErrorCode::data, "{}: the file is too large for a model configuration: {} bytes", path_.string(),
+         text.size());
   text_ = text;
   const json::value value = runtime::parse_json(text_, path_.string());
   if (!value.is_object()) fail(ErrorCode::data, "{}: not a JSON object", path_.string());
@@ -45,7 +46,7 @@ int ConfigFile::size(std::string_view key, std::optional<int> otherwise, int lea
   if (value == nullptr && otherwise) return *otherwise;
   if (value == nullptr) fail(ErrorCode::data, "{}: '{}' is missing", path_.string(), key);
   if (!value->is_int64() || value->as_int64() < least || value->as_int64() > std::numeric_limits<int>::max())
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be a whole number from {} on", path_.string(), key, shown(value),
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be an integer of at least {}", path_.string(), key, shown(value),
          least);
   return static_cast<int>(value->as_int64());
 }
@@ -55,7 +56,7 @@ double ConfigFile::number(std::string_view key, std::optional<double> otherwise)
   if (value == nullptr && otherwise) return *otherwise;
   const double number = value != nullptr && value->is_number() ? value->to_number<double>() : 0.0;
   if (!(number > 0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be a number above 0", path_.string(), key, shown(value));
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be a number above 0", path_.string(), key, shown(value));
   return number;
 }
 
@@ -65,7 +66,7 @@ float ConfigFile::rate(std::string_view key, float otherwise) const {
   const double given = value->is_number() ? value->to_number<double>() : -1.0;
   const float rate = given >= 0 && given <= 1 ? static_cast<float>(given) : -1.0f;
   if (!(rate >= 0 && rate < 1))
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be a number from 0 to 1 (excluded)", path_.string(), key,
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be a number from 0 to 1 (excluded)", path_.string(), key,
          shown(value));
   return rate;
 }
@@ -74,7 +75,7 @@ bool ConfigFile::flag(std::string_view key, bool otherwise) const {
   const json::value* const value = find(key);
   if (value == nullptr) return otherwise;
   if (!value->is_bool())
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be true or false", path_.string(), key, shown(value));
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be true or false", path_.string(), key, shown(value));
   return value->as_bool();
 }
 
@@ -82,7 +83,7 @@ std::string ConfigFile::word(std::string_view key) const {
   const json::value* const value = find(key);
   if (value == nullptr) return {};
   if (!value->is_string())
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be a text", path_.string(), key, shown(value));
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be a string", path_.string(), key, shown(value));
   return std::string(value->as_string());
 }
 
@@ -90,7 +91,7 @@ std::optional<ConfigFile> ConfigFile::object(std::string_view key) const {
   const json::value* const value = find(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_object())
-    fail(ErrorCode::data, "{}: '{}' is {}: it must be an object", path_.string(), key, shown(value));
+    fail(ErrorCode::data, "{}: '{}' is {}; it must be an object", path_.string(), key, shown(value));
   return ConfigFile(value->as_object(), path_);
 }
 
@@ -111,15 +112,15 @@ void ConfigFile::require_unquantized() const {
     const auto* const object = value->if_object();
     const json::value* const method = object == nullptr ? nullptr : object->if_contains("quant_method");
     fail(ErrorCode::data,
-         "{}: the weights are quantized: '{}' has quant_method {}; use the original weights, or save what "
-         "transformers' model.dequantize() returns",
+         "{}: the weights are quantized: '{}' has quant_method {}; use the original weights, or save the result of "
+         "transformers' model.dequantize()",
          path_.string(), key, shown(method));
   }
 }
 
 void ConfigFile::refuse(std::string_view key, const std::string& computed) const {
-  fail(ErrorCode::data, "{}: '{}' is {}, and models are computed with {} here: these weights cannot be used",
-       path_.string(), key, shown(find(key)), computed);
+  fail(ErrorCode::data, "{}: unsupported '{}': {}; only {} is supported, so use other weights", path_.string(), key,
+       shown(find(key)), computed);
 }
 
 JsonMembers::JsonMembers(std::string_view text) : text_(text) {

@@ -1,5 +1,5 @@
-// The config.json of a model in a Hugging Face folder: reading its values with errors that name file and key, and
-// writing it again with all that is not ours left as it was. Any thread.
+// The config.json of a model in a Hugging Face folder. Reads values with errors that name file and key, and writes
+// the file again with all other keys unchanged. Any thread.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -19,42 +19,43 @@ namespace ranvier::models {
 
 class ConfigFile {
  public:
-  /// `text` of the file at `path`. Throws ErrorCode::data, naming it, for what is no JSON object, or too long.
+  /// `text` is the content of the file at `path`. Throws ErrorCode::data, naming it, if it is not a JSON object or
+  /// too large.
   ConfigFile(std::string_view text, std::filesystem::path path);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// Whether the key is there, even with the value null.
+  /// Whether the key exists, even with the value null.
   [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
-  /// Null also for keys that are there with the value null.
+  /// Null if the key is missing or its value is null.
   [[nodiscard]] const boost::json::value* find(std::string_view key) const;
 
-  // Each throws ErrorCode::data, naming file, key and value, for a value of another kind.
+  // Each throws ErrorCode::data, naming file, key and value, for a value of another type.
 
-  /// A whole number from `least` on; `otherwise` where the key is missing or null, and an error where there is none.
+  /// An integer of at least `least`; `otherwise` if the key is missing or null, and an error without `otherwise`.
   [[nodiscard]] int size(std::string_view key, std::optional<int> otherwise = {}, int least = 1) const;
-  /// A number above 0, likewise.
+  /// A number above 0; `otherwise` as for size().
   [[nodiscard]] double number(std::string_view key, std::optional<double> otherwise = {}) const;
-  /// From 0 to 1 (excluded), likewise.
+  /// A number from 0 to 1 (excluded); `otherwise` as for size().
   [[nodiscard]] float rate(std::string_view key, float otherwise) const;
   [[nodiscard]] bool flag(std::string_view key, bool otherwise) const;
-  /// "" where the key is missing or null.
+  /// "" if the key is missing or null.
   [[nodiscard]] std::string word(std::string_view key) const;
-  /// Whether any key has an object.
+  /// Whether any value is an object.
   [[nodiscard]] bool has_objects() const;
-  /// The object under this key as a file of its own; none where it is missing or null.
+  /// The object at this key as a separate file; none if it is missing or null.
   [[nodiscard]] std::optional<ConfigFile> object(std::string_view key) const;
 
-  /// Fails unless the key is missing, null, or has a value that `accepts`; `computed` says what that would be.
+  /// Throws unless the key is missing or null, or `accepts` its value; `computed` describes the supported values.
   void require(std::string_view key, const std::function<bool(const boost::json::value&)>& accepts,
                const std::string& computed) const;
   void require(std::string_view key, const boost::json::value& value, const std::string& computed) const;
 
-  /// Refuses quantized weights, whose tensors are not the model's.
+  /// Throws for quantized weights, whose tensors are not the model's.
   void require_unquantized() const;
 
-  /// That these weights cannot be used.
+  /// Throws that the value is not supported.
   [[noreturn]] void refuse(std::string_view key, const std::string& computed) const;
 
  private:
@@ -66,16 +67,16 @@ class ConfigFile {
   boost::json::object object_;
 };
 
-/// Keys and values of a JSON object in their order, the values as they are written.
+/// Keys and values of a JSON object in their order; values as written.
 class JsonMembers {
  public:
-  /// `text` is known to be a JSON object and outlives this.
+  /// `text` must be a JSON object and outlive this.
   explicit JsonMembers(std::string_view text);
 
   [[nodiscard]] bool has(const std::string& key) const { return places_.contains(key); }
-  /// In its place, or at the end.
+  /// Replaces the value, or appends the key.
   void set(const std::string& key, std::string value);
-  /// Sets fp32, which trained tensors are, as the type in which transformers loads all of them.
+  /// Sets fp32, the type of trained tensors, as the dtype in which transformers loads all tensors.
   void set_fp32();
   [[nodiscard]] std::string json() const;
 
@@ -87,10 +88,10 @@ class JsonMembers {
   std::string_view text_;
   std::size_t at_ = 0;
   std::vector<std::pair<std::string, std::string>> members_;
-  std::map<std::string, std::size_t> places_;  // of keys
+  std::map<std::string, std::size_t> places_;  // indices of keys
 };
 
-/// Whether `value` is one of these texts.
+/// Whether `value` is one of these strings.
 [[nodiscard]] bool is_text(const boost::json::value& value, std::initializer_list<std::string_view> texts);
 
 }  // namespace ranvier::models

@@ -37,12 +37,11 @@ constexpr float absent_dropout = 0.1f;  // transformers' own default
 const StoredTensor& matrix(const Safetensors& weights, const char* name) {
   const StoredTensor* const tensor = weights.find(name);
   if (tensor == nullptr)
-    fail(ErrorCode::data, "{}: no tensor '{}': these are not the weights of a GPT-2", weights.path().string(),
-         name);
+    fail(ErrorCode::data, "{}: tensor '{}' is missing; use the weights of a GPT-2", weights.path().string(), name);
   const auto& shape = tensor->shape;
   constexpr std::size_t most = 1 << 30;
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] > most || shape[1] > most)
-    fail(ErrorCode::data, "{}: tensor '{}' has shape {}, which is not that of a GPT-2's table",
+    fail(ErrorCode::data, "{}: tensor '{}' has shape {}, unlike a GPT-2 embedding; use the weights of a GPT-2",
          weights.path().string(), name, shape_text(shape));
   return *tensor;
 }
@@ -64,8 +63,8 @@ int blocks_of(const Safetensors& weights) {
   }
   for (int block = 0; block <= last; ++block) {
     if (weights.find(fmt::format("h.{}.ln_1.weight", block)) != nullptr) continue;
-    fail(ErrorCode::data, "{}: no tensor 'h.{}.ln_1.weight'{}", weights.path().string(), block,
-         block == 0 ? ": these are not the weights of a GPT-2" : fmt::format(", but '{}'", of_last->name));
+    fail(ErrorCode::data, "{}: tensor 'h.{}.ln_1.weight' is missing{}", weights.path().string(), block,
+         block == 0 ? "; use the weights of a GPT-2" : fmt::format(", but '{}' exists", of_last->name));
   }
   return last + 1;
 }
@@ -149,29 +148,29 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
     const GptOptions& said = stored.config->sizes;
     if (said.layers < options.layers)
       fail(ErrorCode::data,
-           "{}: 'n_layer' is {}, but {} has a tensor 'h.{}.ln_1.weight', too: they are of different models, or "
-           "leave tensors out by --ignore-tensors",
+           "{}: 'n_layer' is {}, but {} also has tensor 'h.{}.ln_1.weight'; use files of one model, or "
+           "add --ignore-tensors REGEX",
            config_file, said.layers, file, said.layers);
     for (const SizeKey& size : sizes) {
       if (size.field == &GptOptions::heads || options.*size.field == said.*size.field) continue;
-      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}: they are of different models",
-           config_file, size.key, said.*size.field, file, options.*size.field);
+      fail(ErrorCode::data, "{}: '{}' is {}, but the tensors of {} have {}; use files of one model", config_file,
+           size.key, said.*size.field, file, options.*size.field);
     }
     if (heads && *heads != said.heads)
-      fail(ErrorCode::usage, "--heads {}: {} says {}: leave the flag out", *heads, config_file, said.heads);
+      fail(ErrorCode::usage, "--heads {} differs from {}: {}; remove the flag", *heads, config_file, said.heads);
     options.heads = said.heads;
     return stored;
   }
   if (!heads)
     fail(ErrorCode::usage,
-         "{}: the shapes of its tensors do not show the number of attention heads, and there is no config.json "
-         "beside it: give --heads",
+         "{}: the number of attention heads is unknown: there is no config.json "
+         "next to it; add --heads H",
          file);
   options.heads = *heads;
   if (size_problem(options))
     fail(ErrorCode::usage,
-         "--heads {} does not divide the {} channels of {}: give the heads that it was trained with", *heads,
-         options.hidden, file);
+         "--heads {} does not divide the {} channels of {}; use the number of heads that it was trained with",
+         *heads, options.hidden, file);
   return stored;
 }
 

@@ -1,5 +1,5 @@
-// The config.json that stands beside the weights of a GPT-2 in a Hugging Face folder: its sizes, among them the one
-// that no tensor's shape shows, the number of heads; and what transformers trains and writes text with. Any thread.
+// The config.json of a GPT-2 in a Hugging Face folder: sizes (the number of heads appears only here), and
+// transformers' options for training and generation. Any thread.
 #pragma once
 
 #include "models/gpt.hpp"
@@ -16,29 +16,29 @@ namespace ranvier::models {
 struct GptConfig {
   GptOptions sizes;                      ///< layers, hidden, heads, vocab_size, sequence_length
   std::map<std::string, float> dropout;  ///< rates: embd_pdrop, attn_pdrop and resid_pdrop
-  std::string text;                      ///< the whole file
+  std::string text;                      ///< content of the file
 };
 
-/// What `folder`/config.json says. Empty if there is no such file. A dropout that it does not name is 0.1, as for
-/// transformers. Throws ErrorCode::io if it cannot be read, ErrorCode::data, naming file and key, if it is damaged
-/// or of a model that is computed in another way than gpt.hpp's.
+/// Reads `folder`/config.json; none if it does not exist. Missing dropout rates are 0.1, as in transformers. Throws
+/// ErrorCode::io if it cannot be read, ErrorCode::data, naming file and key, if it is damaged or unsupported by
+/// gpt.hpp.
 [[nodiscard]] std::optional<GptConfig> read_gpt_config(const std::filesystem::path& folder);
 
-/// The same of a file's content; messages name `path`.
+/// Parses the content of a file; messages name `path`.
 [[nodiscard]] GptConfig parse_gpt_config(std::string_view text, const std::filesystem::path& path);
 
-/// As transformers' GPT2LMHeadModel reads it, beside a model.safetensors of fp32. `like` is GptConfig::text of the
-/// model that this one was made of: all else that it says stays as it is written there. Empty: there is none.
+/// The config.json for transformers' GPT2LMHeadModel with fp32 weights. `like` is GptConfig::text of the original
+/// model, whose other keys are kept; empty: none.
 [[nodiscard]] std::string gpt_config_json(const GptOptions& options, const std::string& like = {});
 
 struct StoredGpt {
   GptOptions sizes;                 ///< layers, hidden, heads, vocab_size, sequence_length
-  std::optional<GptConfig> config;  ///< none: there is no config.json
+  std::optional<GptConfig> config;  ///< none: no config.json
 };
 
-/// The GPT whose weights these are: sizes from the shapes of its tensors; heads are `heads` or, without, those of
-/// the config.json beside the weights. Throws ErrorCode::data, naming what contradicts what, if the tensors are not
-/// a GPT's or the config is another model's, and ErrorCode::usage if nothing says how many heads there are.
+/// Sizes of the GPT with these weights: from the shapes of its tensors. The number of heads is `heads` or comes from
+/// config.json. Throws ErrorCode::data, naming the contradiction, if the tensors are not a GPT's or the config
+/// belongs to another model. Throws ErrorCode::usage if the number of heads is unknown.
 [[nodiscard]] StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads);
 
 }  // namespace ranvier::models

@@ -89,7 +89,7 @@ void read_rope(const ConfigFile& config, LlamaOptions& options) {
   const bool same_base = base == options.rope_base || !(older || config.find("rope_theta") != nullptr);
   if (!same_base || (older && scaling != options.rope_scaling))
     fail(ErrorCode::data,
-         "{}: 'rope_parameters' and '{}' give different rotary frequencies; remove the one that the weights were "
+         "{}: 'rope_parameters' and '{}' have different rotary frequencies; remove the one that the weights were "
          "not trained with",
          config.path().string(), older ? "rope_scaling" : "rope_theta");
   options.rope_base = base;
@@ -108,12 +108,12 @@ int read_window(const ConfigFile& config, const Type& type, int layers) {
                                               [&](const json::value& kind) { return is_text(kind, {word}); });
     };
     if (all("full_attention")) return 0;
-    if (!all("sliding_attention")) config.refuse("layer_types", "attention alike in all layers");
+    if (!all("sliding_attention")) config.refuse("layer_types", "the same attention in all layers");
     return window;
   }
   if (!type.windows_begin) return window;
   const int first = config.size("max_window_layers", first_window_layer, 0);
-  if (first > 0 && first < layers) config.refuse("max_window_layers", "attention alike in all layers");
+  if (first > 0 && first < layers) config.refuse("max_window_layers", "the same attention in all layers");
   return first == 0 ? window : 0;
 }
 
@@ -170,7 +170,7 @@ LlamaOptions read_llama_config(const ConfigFile& config) {
                                                   .head_size = "'head_dim'"}))
     fail(ErrorCode::data, "{}: {}", config.path().string(), *problem);
   config.require("hidden_act", [](const auto& value) { return is_text(value, {"silu", "swish"}); }, "silu");
-  config.require("is_causal", true, "attention to earlier positions");
+  config.require("is_causal", true, "causal attention");
   config.require("mlp_bias", false, "no biases in the MLP");
   config.require("attention_dropout", [](const auto& value) { return value == 0 || value == 0.0; }, "no dropout");
   config.require("partial_rotary_factor", is_one, "1");

@@ -1,4 +1,4 @@
-// The config.json of a LLaMA, Mistral, Qwen2 or Qwen3 in a Hugging Face folder. Any thread.
+// Reads and writes the config.json of a LLaMA, Mistral, Qwen2 or Qwen3 in a Hugging Face folder. Any thread.
 #pragma once
 
 #include "models/llama.hpp"
@@ -9,14 +9,14 @@
 
 namespace ranvier::models {
 
-/// Whether it is of one of these families, by its model_type.
+/// Whether this model_type belongs to one of these families.
 [[nodiscard]] bool is_llama_type(std::string_view model_type);
 
-/// Its sizes; the sequence length is the largest one that the model is for. Throws ErrorCode::data, naming file and
-/// key, where it is damaged or says what llama.hpp does not compute.
+/// Sizes of the model; the sequence length is its maximum. Throws ErrorCode::data, naming file and key, if it is
+/// damaged or has values that llama.hpp does not support.
 [[nodiscard]] LlamaOptions read_llama_config(const ConfigFile& config);
 
-/// As transformers' class of that family reads it; `like` as in model_config_json().
+/// The config.json for transformers' class of that family; `like` as in model_config_json().
 [[nodiscard]] std::string llama_config_json(const LlamaOptions& options, const std::string& like);
 
 }  // namespace ranvier::models

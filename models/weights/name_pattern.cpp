@@ -33,7 +33,7 @@ NamePattern::NamePattern(const std::string& expression, const std::string& flag)
   compiled->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at, nullptr);
   if (compiled->code == nullptr)
-    fail(ErrorCode::usage, "{} is no regular expression: {} at its character {}", given_, pattern_error(error),
+    fail(ErrorCode::usage, "{} is not a regular expression: {} at character {}", given_, pattern_error(error),
          at + 1);
   compiled->limits = pcre2_match_context_create(nullptr);
   pcre2_set_match_limit(compiled->limits, max_trials);
@@ -46,7 +46,7 @@ bool NamePattern::matches_in(std::string_view name) const {
   const int groups = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, 0,
                                  match.get(), compiled_->limits);
   if (groups < 0 && groups != PCRE2_ERROR_NOMATCH)
-    fail(ErrorCode::usage, "{}: {} in the name '{}': give a simpler expression", given_, pattern_error(groups),
+    fail(ErrorCode::usage, "{}: {} when matching '{}'; use a simpler expression", given_, pattern_error(groups),
          name);
   return groups != PCRE2_ERROR_NOMATCH;
 }

@@ -1,4 +1,4 @@
-// A regular expression (PCRE2's) for names of tensors. Any thread.
+// Regular expression (PCRE2) for tensor names. Any thread.
 //
 //   NamePattern("attn\\.(q|k)_norm", "--ignore-tensors").matches_in("h.0.attn.q_norm.weight")
 #pragma once
@@ -11,11 +11,11 @@ namespace ranvier::models {
 
 class NamePattern {
  public:
-  /// Throws ErrorCode::usage, naming `flag` and what is wrong at which place, if `expression` is none.
+  /// Throws ErrorCode::usage, naming `flag`, the error and its position, if `expression` is invalid.
   NamePattern(const std::string& expression, const std::string& flag);
 
-  /// Whether some part of the name matches. Throws ErrorCode::usage, naming the flag, if the expression goes back
-  /// and forth in it so often that it would take long.
+  /// Whether a part of the name matches. Throws ErrorCode::usage, naming the flag, if the expression backtracks too
+  /// long.
   [[nodiscard]] bool matches_in(std::string_view name) const;
 
  private:

@@ -62,7 +62,7 @@ void sync_path(const fs::path& path, int flags) {
   const int error = errno;
   if (file >= 0) ::close(file);
   if (!synced)
-    fail(ErrorCode::io, "{}: cannot be made durable: {}; check the disk", path.string(), std::strerror(error));
+    fail(ErrorCode::io, "{}: cannot sync to disk: {}; check the disk", path.string(), std::strerror(error));
 }
 
 /// The files of the index in `folder`, none where it is damaged or not there.
@@ -86,7 +86,8 @@ std::vector<std::byte> exactly(runtime::DType dtype, std::span<const float> valu
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const T value = runtime::from_float<T>(values[i]);
-      expect(runtime::to_float(value) == values[i], "{} of '{}' is no {}", values[i], unit.name, to_string(dtype));
+      expect(runtime::to_float(value) == values[i], "{} of '{}' is not representable as {}", values[i], unit.name,
+             to_string(dtype));
       std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
     }
     return bytes;
@@ -128,8 +129,8 @@ PartialWeights::PartialWeights(fs::path place, Kind kind, fs::path path, const W
       path_(std::move(path)),
       layout_(&layout),
       retry_(std::move(retry)) {
-  expect(kind == Kind::folder || layout.files().size() == 1, "{}: one file for weights of {}", place_.string(),
-         layout.files().size());
+  expect(kind == Kind::folder || layout.files().size() == 1, "{}: one file for weights of {} files",
+         place_.string(), layout.files().size());
   if (!place_.has_filename()) place_ = place_.parent_path();  // "model/"
   remove_leftovers(parent_of(path_));
   try {
@@ -235,7 +236,7 @@ void PartialWeights::write_beside(const fs::path& folder, const FilesBeside& bes
     }
   } catch (const Error& error) {
     if (folder == path_) throw;
-    fail(error.code(), "the weights are saved in {}, but not all that goes beside them: {}", folder.string(),
+    fail(error.code(), "the weights are saved in {}, but other files of the model are not: {}", folder.string(),
          error.what());
   }
 }
@@ -323,8 +324,8 @@ void PartialWeights::keep(const fs::path& refused, int error) {
   if (::rename(path_.c_str(), kept.c_str()) != 0) kept = path_;
   path_.clear();
   fail(ErrorCode::io,
-       "{}: cannot have its name: {}; the new weights are whole and lie in {}: move them to where they "
-       "belong",
+       "{}: cannot rename: {}; the new weights are complete in {}: move them to their "
+       "destination",
        refused.string(), std::strerror(error), kept.string());
 }
 
@@ -342,8 +343,8 @@ int WeightWriter::open(std::size_t file) {
     files_[file] = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (files_[file] < 0 && errno == ENOENT)
       fail(ErrorCode::io,
-           "{}: it is not there, or this machine does not share its folder: weights are written by all "
-           "ranks at once: save in a folder that all of them have",
+           "{}: not found, because the folder is missing or not shared: weights are written by all "
+           "ranks; use a folder that all nodes share",
            path.string());
     if (files_[file] < 0) refuse("open", file);
   }

@@ -1,16 +1,15 @@
-// Weights files while they are written, by any number of processes at once: they lie in a hidden folder until they are
-// whole and on disk, and then get their names all or nothing. Until then, and after any error or crash, a reader finds
-// the weights that were there before.
+// Writes weights files from any number of processes and publishes them atomically. The files stay in a hidden folder
+// until they are complete and synced. Until then, and after any error or crash, readers find the previous weights.
 //
-//   const auto path = partial_path(folder, "weights", job);       // known to all
+//   const auto path = partial_path(folder, "weights", job);       // all processes
 //   PartialWeights partial(folder, Kind::folder, path, layout);   // one process
-//   WeightWriter writer(layout, path);                            // it and others that share its disk
-//   writer.put(unit, begin, values);                              // each its own parts
+//   WeightWriter writer(layout, path);                            // each process that shares the disk
+//   writer.put(unit, begin, values);                              // separate elements per process
 //   writer.close();
-//   partial.commit(beside);                                       // the first one, when all have closed
+//   partial.commit(beside);                                       // the first process, after all have closed
 //
-// A killed process leaves a folder .NAME.JOB.partial; one of its files is locked as long as it is written, so that a
-// later process can tell it from what nobody writes any more, and removes that. Both classes: one thread at a time.
+// A killed process leaves a folder .NAME.JOB.partial. One of its files is locked while it is written, so a later
+// process can detect and remove leftovers. Both classes: one thread at a time.
 #pragma once
 
 #include "models/weights/weight_layout.hpp"
@@ -26,42 +25,41 @@
 
 namespace ranvier::models {
 
-/// Small files that go beside weights: names and contents.
+/// Small files written next to the weights: names and contents.
 using FilesBeside = std::map<std::string, std::string>;
 
-/// The hidden folder in `parent`. `job`: 16 hexadecimal digits, others for every job.
+/// The hidden folder in `parent`. `job`: 16 hexadecimal digits, unique per job.
 [[nodiscard]] std::filesystem::path partial_path(const std::filesystem::path& parent, const std::string& name,
                                                  const std::string& job);
-/// Such digits.
+/// Random digits for `job`.
 [[nodiscard]] std::string random_job();
 
 class PartialWeights {
  public:
-  /// What `place` is.
+  /// Kind of the destination.
   enum class Kind {
-    folder,  ///< a model's folder: weights there are replaced, tokenizer and configurations of the old model removed
-    file,    ///< the one file of the layout, under a name of its own
+    folder,  ///< a model folder: weights are replaced; tokenizer and configuration of the old model are removed
+    file,    ///< the only file of the layout, with its own name
   };
 
-  /// Makes all files in their size, with their headers, in `path`, which is in or beside `place`. `retry` as for
-  /// AtomicFile. Throws ErrorCode::io.
+  /// Creates all files in `path` (in the folder of `place` or next to it), with their sizes and headers. `retry` as
+  /// for AtomicFile. Throws ErrorCode::io.
   PartialWeights(std::filesystem::path place, Kind kind, std::filesystem::path path, const WeightLayout& layout,
                  runtime::AtomicFile::Retry retry = nullptr);
-  /// Removes what was not committed.
+  /// Removes uncommitted files.
   ~PartialWeights();
   PartialWeights(const PartialWeights&) = delete;
   PartialWeights& operator=(const PartialWeights&) = delete;
 
-  /// The folder where the files lie.
+  /// Folder of the files.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// Makes the files durable and names them. In a folder that is there, new files come under names that nobody has
-  /// heard of, then the one that readers look for first, then what it replaces goes, then `beside` comes; a folder that
-  /// is not there gets its name when all is in it. Throws ErrorCode::io: where the weights are whole, but cannot have
-  /// their names, they are kept, and the message says where.
+  /// Syncs the files and renames them. In an existing folder: new files under unused names, then the file that
+  /// readers open first, then removal of replaced files, then `beside`. A new folder is renamed when it is complete.
+  /// Throws ErrorCode::io; if complete weights cannot be renamed, they are kept, and the message names their folder.
   void commit(const FilesBeside& beside = {});
 
-  /// Removes what killed processes left in `folder`. The constructor does so where it makes its own.
+  /// Removes leftovers of killed processes in `folder`. The constructor does so in its own folder.
   static void remove_leftovers(const std::filesystem::path& folder);
 
  private:
@@ -71,38 +69,38 @@ class PartialWeights {
   [[noreturn]] void refuse(const char* what, const std::filesystem::path& path, int error) const;
   void sync() const;
   void write_beside(const std::filesystem::path& folder, const FilesBeside& beside) const;
-  /// Puts the files into a folder that is there. What they replace, in the order in which it has to go.
+  /// Moves the files into an existing folder. Returns the replaced files, in the order of removal.
   [[nodiscard]] std::vector<std::filesystem::path> replace_weights();
-  /// From names in the hidden folder; all or none.
+  /// Renames files of the hidden folder; all or none.
   void rename_all(const std::vector<std::pair<std::string, std::filesystem::path>>& names);
   void discard();
   [[noreturn]] void keep(const std::filesystem::path& refused, int error);
 
   std::filesystem::path place_;
   Kind kind_;
-  std::filesystem::path path_;  // empty: it has its name
+  std::filesystem::path path_;  // empty: renamed
   const WeightLayout* layout_;
   runtime::AtomicFile::Retry retry_;
-  int lock_ = -1;  // the first file
+  int lock_ = -1;  // descriptor of the locked first file
 };
 
-/// One process's share of the values.
+/// Writes the elements of one process.
 class WeightWriter {
  public:
-  /// `path` is that of the PartialWeights. The layout outlives it.
+  /// `path` is PartialWeights::path(). The layout must outlive this.
   WeightWriter(const WeightLayout& layout, std::filesystem::path path, runtime::AtomicFile::Retry retry = nullptr);
   ~WeightWriter();
   WeightWriter(const WeightWriter&) = delete;
   WeightWriter& operator=(const WeightWriter&) = delete;
 
-  /// Writes what elements [begin, begin + values.size()) of a unit have for the files. The types of their tensors
-  /// hold them exactly. Throws ErrorCode::io.
+  /// Writes elements [begin, begin + values.size()) of a unit. The types of their tensors must represent them
+  /// exactly. Throws ErrorCode::io.
   void put(const UnitSpec& unit, std::size_t begin, std::span<const float> values);
 
-  /// Makes what was put durable. Throws ErrorCode::io.
+  /// Syncs the written data. Throws ErrorCode::io.
   void close();
 
-  /// Bytes that were put, gaps and padding apart: over all processes they have to be WeightLayout::value_bytes().
+  /// Bytes written, without gaps and padding; the sum over all processes must be WeightLayout::value_bytes().
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

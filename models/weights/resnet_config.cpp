@@ -26,8 +26,8 @@ int extent(const Safetensors& weights, const std::string& name, std::size_t dime
                     tensor->shape[which] < (std::size_t{1} << 30);
   if (!fits)
     fail(ErrorCode::data,
-         "{}: there is no tensor '{}' of {} dimensions, as a wide residual network has it: only networks of "
-         "bottleneck blocks are known here",
+         "{}: tensor '{}' with {} dimensions is missing; use a wide residual network with "
+         "bottleneck blocks",
          weights.path().string(), name, dimensions);
   return static_cast<int>(tensor->shape[which]);
 }
@@ -41,11 +41,11 @@ ResnetOptions read_resnet_config(const ConfigFile& config) {
   const boost::json::value* const blocks = config.find("blocks");
   const auto* const counts = blocks == nullptr ? nullptr : blocks->if_array();
   if (counts == nullptr || counts->size() != options.blocks.size())
-    config.refuse("blocks", "four rows of blocks, as in [3, 4, 6, 3]");
+    config.refuse("blocks", "four block groups, as in [3, 4, 6, 3]");
   for (std::size_t row = 0; row < options.blocks.size(); ++row) {
     const auto* const count = (*counts)[row].if_int64();
     if (count == nullptr || *count < 1 || *count > 1 << 30)
-      config.refuse("blocks", "four rows of blocks, as in [3, 4, 6, 3]");
+      config.refuse("blocks", "four block groups, as in [3, 4, 6, 3]");
     options.blocks[row] = static_cast<int>(*count);
   }
   options.channels = config.size("hidden_size");
@@ -79,8 +79,8 @@ std::optional<ResnetOptions> stored_resnet(const Safetensors& weights) {
   const int inner = extent(weights, "layer1.0.conv2.weight", 4, 0);
   if (inner % options.channels != 0)
     fail(ErrorCode::data,
-         "{}: 'layer1.0.conv2.weight' has {} channels, which are no multiple of the {} of 'conv1.weight': residual "
-         "networks with such a width are not known here",
+         "{}: unsupported width: 'layer1.0.conv2.weight' has {} channels, not a multiple of the {} of "
+         "'conv1.weight'",
          weights.path().string(), inner, options.channels);
   options.width = inner / options.channels;
   options.image_size = extent(weights, "conv1.weight", 4, 2) == 3 ? 32 : 224;

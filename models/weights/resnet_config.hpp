@@ -1,5 +1,5 @@
-// The config.json of wide residual networks. torchvision, whose weights they are, writes none, so that the keys are our
-// own, and what tensors show needs no file. Any thread.
+// The config.json of wide residual networks. torchvision writes none, so its keys are Ranvier's own; sizes that
+// tensors show need no file. Any thread.
 #pragma once
 
 #include "models/resnet.hpp"
@@ -14,14 +14,15 @@ namespace ranvier::models {
 
 [[nodiscard]] bool is_resnet_type(std::string_view model_type);
 
-/// Throws ErrorCode::data, naming file and key, for values that make no model.
+/// Throws ErrorCode::data, naming file and key, for invalid values.
 [[nodiscard]] ResnetOptions read_resnet_config(const ConfigFile& config);
 
-/// As read_resnet_config() reads it. `like`: a file of the same model, whose other keys stay; empty: none.
+/// The config.json for read_resnet_config(). `like`: config of the same model, whose other keys are kept; empty:
+/// none.
 [[nodiscard]] std::string resnet_config_json(const ResnetOptions& options, const std::string& like);
 
-/// The sizes that tensors with torchvision's names show; none where they are of another model. Images are taken for 224
-/// pixels across, or for 32 behind a 3 × 3 stem. Throws ErrorCode::data for shapes that no such model has.
+/// Sizes from the shapes of tensors with torchvision's names; none if they belong to another model. Assumes images of
+/// 224 pixels, or 32 with a 3 × 3 stem. Throws ErrorCode::data for impossible shapes.
 [[nodiscard]] std::optional<ResnetOptions> stored_resnet(const Safetensors& weights);
 
 }  // namespace ranvier::models

@@ -67,7 +67,7 @@ class HeaderHandler {
   bool on_document_end(Code&) { return true; }
 
   bool on_object_begin(Code&) {
-    if (level_ == 2 || (level_ == 1 && in_list())) refuse("has an object where a value belongs");
+    if (level_ == 2 || (level_ == 1 && in_list())) refuse("has an object instead of a value");
     ++level_;
     return true;
   }
@@ -77,9 +77,9 @@ class HeaderHandler {
     return true;
   }
   bool on_array_begin(Code&) {
-    if (level_ != 2 || in_metadata_ || list_ != nullptr) refuse("has a list where none belongs");
+    if (level_ != 2 || in_metadata_ || list_ != nullptr) refuse("has an unexpected list");
     Entry& entry = entries_.back();
-    if (key_ != "shape" && key_ != "data_offsets") refuse("has a list where none belongs");
+    if (key_ != "shape" && key_ != "data_offsets") refuse("has an unexpected list");
     auto& list = key_ == "shape" ? entry.shape : entry.offsets;
     if (list) refuse("says '" + key_ + "' twice");
     list_ = &list.emplace();
@@ -109,8 +109,8 @@ class HeaderHandler {
     part_.append(text.data(), text.size());
     const std::string value = std::exchange(part_, {});
     if (level_ == 2 && in_metadata_) return true;
-    if (level_ != 2 || key_ != "dtype" || in_list()) refuse("has a string where none belongs");
-    if (entries_.back().dtype) refuse("says 'dtype' twice");
+    if (level_ != 2 || key_ != "dtype" || in_list()) refuse("has an unexpected string");
+    if (entries_.back().dtype) refuse("has 'dtype' twice");
     entries_.back().dtype = value;
     return true;
   }
@@ -120,9 +120,9 @@ class HeaderHandler {
     return number(static_cast<std::uint64_t>(value));
   }
   bool on_uint64(std::uint64_t value, Text, Code&) { return number(value); }
-  bool on_double(double, Text, Code&) { refuse("has a number that is not whole"); }
-  bool on_bool(bool, Code&) { refuse("has a truth value where none belongs"); }
-  bool on_null(Code&) { refuse("has a null where none belongs"); }
+  bool on_double(double, Text, Code&) { refuse("has a number that is not an integer"); }
+  bool on_bool(bool, Code&) { refuse("has an unexpected boolean"); }
+  bool on_null(Code&) { refuse("has an unexpected null"); }
   bool on_comment_part(Text, Code&) { return true; }
   bool on_comment(Text, Code&) { return true; }
 
@@ -130,7 +130,7 @@ class HeaderHandler {
   [[nodiscard]] bool in_list() const { return list_ != nullptr; }
 
   bool number(std::uint64_t value) {
-    if (!in_list()) refuse("has a number where none belongs");
+    if (!in_list()) refuse("has an unexpected number");
     list_->push_back(value);
     return true;
   }
@@ -167,7 +167,7 @@ std::vector<Entry> parse_header(const std::string& file, std::string_view header
 
 StoredTensor checked(const std::string& file, const Entry& entry, std::size_t data_begin, std::size_t data_bytes) {
   const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::data, "{}: tensor '{}' {}; the file is damaged", file, entry.name, what);
+    fail(ErrorCode::data, "{}: tensor '{}' {}; download the file again", file, entry.name, what);
   };
   if (!entry.dtype || !entry.shape || !entry.offsets) refuse("lacks its dtype, shape or data_offsets");
   if (entry.offsets->size() != 2) refuse("has data_offsets that are not two numbers");
@@ -178,13 +178,13 @@ StoredTensor checked(const std::string& file, const Entry& entry, std::size_t da
   const std::uint64_t begin = entry.offsets->at(0);
   const std::uint64_t end = entry.offsets->at(1);
   if (begin > end || end > data_bytes)
-    refuse(fmt::format("lies at offsets {} to {} of {} bytes of data", begin, end, data_bytes));
+    refuse(fmt::format("is stored at offsets {} to {} of {} bytes of data", begin, end, data_bytes));
   std::uint64_t bytes = known->bytes;
   bool overflows = false;
   for (const auto size : *entry.shape) overflows = __builtin_mul_overflow(bytes, size, &bytes) || overflows;
   std::vector<std::size_t> shape(entry.shape->begin(), entry.shape->end());
   if (overflows || bytes != end - begin)
-    refuse(fmt::format("has {} bytes at offset {}, which do not hold {} of shape {}", end - begin, begin,
+    refuse(fmt::format("has {} bytes at offset {}, which do not match {} of shape {}", end - begin, begin,
                        *entry.dtype, shape_text(shape)));
   return {entry.name, *entry.dtype, known->dtype, std::move(shape), data_begin + begin, data_begin + end};
 }
@@ -205,18 +205,18 @@ std::map<std::string, std::set<std::string>> files_of_index(const std::filesyste
   const runtime::MemoryMap file(index);
   const auto bytes = file.bytes();
   if (bytes.size() > longest_header)
-    fail(ErrorCode::data, "{}: {} bytes are too many for an index of weights", where, bytes.size());
+    fail(ErrorCode::data, "{}: the file is too large for an index of weights: {} bytes", where, bytes.size());
   const auto value = runtime::parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, where);
   const auto* const object = value.if_object();
   const auto* const map = object == nullptr ? nullptr : object->if_contains("weight_map");
   if (map == nullptr || !map->is_object() || map->as_object().empty())
-    fail(ErrorCode::data, "{}: not an index of weights: it has no 'weight_map' of tensors and files", where);
+    fail(ErrorCode::data, "{}: not an index of weights: 'weight_map' is missing", where);
   std::map<std::string, std::set<std::string>> files;
   for (const auto& [tensor, name] : map->as_object()) {
     const auto* const text = name.if_string();
     const std::filesystem::path path(text == nullptr ? "" : std::string(*text));
     if (!path.has_filename() || path.has_parent_path() || path == ".." || path == ".")
-      fail(ErrorCode::data, "{}: tensor '{}' is in {}, which is not the name of a file beside the index", where,
+      fail(ErrorCode::data, "{}: tensor '{}' is in {}, which is not a file name in the index's folder", where,
            std::string(tensor), boost::json::serialize(name));
     files[path.string()].insert(std::string(tensor));
   }
@@ -247,7 +247,7 @@ Safetensors::Safetensors(const std::filesystem::path& path, const std::string& i
   if (!ignored.empty()) ignore(ignored);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!by_name_.emplace(tensors_[i].name, i).second)
-      fail(ErrorCode::data, "{}: two tensors are called '{}'; the file is damaged", path.string(),
+      fail(ErrorCode::data, "{}: two tensors have the name '{}'; download the file again", path.string(),
            tensors_[i].name);
   }
 }
@@ -265,8 +265,9 @@ void Safetensors::open_all(const std::filesystem::path& index) {
     for (auto tensor = begin; tensor != end; ++tensor) there.insert(tensor->name);
     for (const auto& tensor : tensors) {
       if (!there.contains(tensor))
-        fail(ErrorCode::data, "{}: says that tensor '{}' is in {}, which has none of that name", index.string(),
-             tensor, name);
+        fail(ErrorCode::data,
+             "{}: the index lists tensor '{}' in {}, but the file does not have it; download both again",
+             index.string(), tensor, name);
     }
     tensors_.erase(end, tensors_.end());
   }
@@ -278,13 +279,13 @@ void Safetensors::open(const std::filesystem::path& path) {
   std::vector<StoredTensor> tensors;
   constexpr std::string_view pointer = "version https://git-lfs.github.com/spec/";
   if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(pointer))
-    fail(ErrorCode::data, "{}: it is git-LFS's pointer to the weights; run 'git lfs pull' in its folder", file);
+    fail(ErrorCode::data, "{}: a git-LFS pointer, not the weights; run 'git lfs pull' in its folder", file);
   if (bytes.size() < length_bytes)
     fail(ErrorCode::data, "{}: not a safetensors file: {} bytes, too short for a header", file, bytes.size());
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), length_bytes);
   if (header_bytes > longest_header || header_bytes > bytes.size() - length_bytes)
-    fail(ErrorCode::data, "{}: not a whole safetensors file: a header of {} bytes in a file of {}", file,
+    fail(ErrorCode::data, "{}: incomplete safetensors file: a header of {} bytes in a file of {}", file,
          header_bytes, bytes.size());
 
   const std::size_t data_begin = length_bytes + header_bytes;
@@ -301,13 +302,14 @@ void Safetensors::open(const std::filesystem::path& path) {
     tensor.file = files_.size() - 1;
     if (tensor.begin != expected)
       fail(ErrorCode::data,
-           "{}: tensor '{}' begins at offset {} of the data, {} the end of the one before; the file is "
-           "damaged",
+           "{}: tensor '{}' starts at offset {} of the data, {} the end of the previous one; download the file "
+           "again",
            file, tensor.name, tensor.begin - data_begin, tensor.begin < expected ? "before" : "after");
     expected = tensor.end;
   }
   if (expected != bytes.size())
-    fail(ErrorCode::data, "{}: {} bytes after the last tensor; the file is damaged", file, bytes.size() - expected);
+    fail(ErrorCode::data, "{}: {} bytes after the last tensor; download the file again", file,
+         bytes.size() - expected);
   std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
 }
 
@@ -319,7 +321,7 @@ void Safetensors::ignore(const std::string& expression) {
     return true;
   });
   if (ignored_.empty())
-    fail(ErrorCode::usage, "--ignore-tensors {}: {} has no tensor of such a name: leave the flag out", expression,
+    fail(ErrorCode::usage, "--ignore-tensors {} matches no tensor of {}; remove the flag", expression,
          path_.string());
 }
 
@@ -330,11 +332,12 @@ const StoredTensor* Safetensors::find(std::string_view name) const {
 }
 
 void Safetensors::read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const {
-  expect(begin <= end && end <= tensor.elements(), "{}: elements {} to {} of tensor '{}' of shape {}",
-         path_.string(), begin, end, tensor.name, shape_text(tensor.shape));
+  expect(begin <= end && end <= tensor.elements(),
+         "{}: elements are out of range: {} to {} of tensor '{}' of shape {}", path_.string(), begin, end,
+         tensor.name, shape_text(tensor.shape));
   if (!tensor.dtype)
-    fail(ErrorCode::data, "{}: tensor '{}' is {}: weights are read from F32, BF16 or F16", path_.string(),
-         tensor.name, tensor.dtype_name);
+    fail(ErrorCode::data, "{}: tensor '{}' has unsupported dtype {}; convert it to F32, BF16 or F16",
+         path_.string(), tensor.name, tensor.dtype_name);
   const std::byte* const from = bytes_of(tensor).data() + begin * size_of(*tensor.dtype);
   runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
 }
@@ -355,7 +358,7 @@ std::filesystem::path find_weights(const std::filesystem::path& given, const cha
   if (is_folder ? std::filesystem::exists(given / "adapter_config.json")
                 : given.filename() == "adapter_model.safetensors")
     fail(ErrorCode::usage,
-         "{} {}: it is an adapter without its model; use the model here and the adapter's folder with "
+         "{} {}: the folder has an adapter, not a model; use the model here and the adapter's folder with "
          "--init-adapter "
          "(ranvier-generate: --adapter)",
          flag, given.string());

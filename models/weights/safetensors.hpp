@@ -1,12 +1,10 @@
-// Reading weights from a safetensors file: eight bytes with the length of a JSON header, the header with name,
-// dtype, shape and place of every tensor, then the tensors one after another, little-endian.
+// Reads weights from a safetensors file: 8 bytes with the length of the JSON header, the header with name, dtype,
+// shape and offsets of each tensor, then the tensors, little-endian.
 //
-// The whole header is checked when the file is opened: every tensor lies inside the file, has the bytes that
-// its shape needs, and begins where the one before it ended; no name comes twice. After that nothing that the
-// file says can lead a read astray. Any thread.
+// Opening checks the complete header: each tensor is inside the file, has the size of its shape and starts at the end
+// of its predecessor; names are unique. So later reads cannot leave the file. Any thread.
 //
-// Weights that Hugging Face has cut into several such files are read as one, through the index beside them
-// (model.safetensors.index.json: which tensor is in which file).
+// Several files with an index (model.safetensors.index.json) are read as one.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -31,39 +29,39 @@ struct StoredTensor {
   std::vector<std::size_t> shape;
   std::size_t begin = 0;  ///< bytes from the start of its file
   std::size_t end = 0;
-  std::size_t file = 0;  ///< which of several
+  std::size_t file = 0;  ///< index of its file
 
   [[nodiscard]] std::size_t elements() const;
 };
 
-/// Whether a path that does not exist yet names a file of weights, not a folder: it ends with an extension that files
-/// of weights have. A dot elsewhere ("llama-3.1-ft") does not count.
+/// Whether a path that does not exist yet names a weights file, not a folder: it ends with an extension of weights
+/// files. Other dots ("llama-3.1-ft") do not count.
 [[nodiscard]] bool has_weights_extension(const std::filesystem::path& path);
 
-/// What the names of tensors may begin with.
+/// Optional prefix of tensor names.
 inline constexpr std::string_view stored_prefix = "transformer.";
 
 class Safetensors {
  public:
-  /// A safetensors file, or an index of several (.json). Tensors of a name in which the regular expression
-  /// `ignored` (NamePattern) matches are as if they were not there; empty: all are. Throws ErrorCode::io if a file
-  /// cannot be read, ErrorCode::data if one is not a whole safetensors file, or lacks what the index says is in it,
-  /// ErrorCode::usage for an expression that is none, or matches nowhere.
+  /// Opens a safetensors file, or an index of several (.json). Hides tensors whose names match the regular expression
+  /// `ignored` (NamePattern); empty: none. Throws ErrorCode::io if a file cannot be read, ErrorCode::data if one is
+  /// incomplete or lacks a tensor of the index. Throws ErrorCode::usage for an expression that is invalid or matches
+  /// nothing.
   explicit Safetensors(const std::filesystem::path& path, const std::string& ignored = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// In the order of their bytes, file by file.
+  /// Tensors in the order of their bytes, file by file.
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const noexcept { return tensors_; }
-  /// Names of those that `ignored` left out.
+  /// Names of the tensors hidden by `ignored`.
   [[nodiscard]] const std::vector<std::string>& ignored() const noexcept { return ignored_; }
-  /// The tensor of that name, or of that name after stored_prefix; null if there is none.
+  /// Tensor with that name, with or without stored_prefix; null if there is none.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
 
-  /// Writes elements [begin, end) of one of tensors() as floats. Throws ErrorCode::data for a dtype that
-  /// cannot be read, ErrorCode::internal for a range outside the tensor.
+  /// Reads elements [begin, end) of one of tensors() as floats. Throws ErrorCode::data for an unsupported dtype,
+  /// ErrorCode::internal for a range outside the tensor.
   void read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const;
 
-  /// Whether two of tensors() are alike in dtype, shape and every bit.
+  /// Whether two of tensors() have the same dtype, shape and bits.
   [[nodiscard]] bool equal(const StoredTensor& a, const StoredTensor& b) const;
 
  private:
@@ -79,11 +77,11 @@ class Safetensors {
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 
-/// The file of the weights that `given` means: itself or, of a folder, its model.safetensors or the index of
-/// several. Throws ErrorCode::io if there is none; the message names `flag`.
+/// Path of the weights file for `given`: itself or, for a folder, its model.safetensors or index. Throws
+/// ErrorCode::io if there is none; the message names `flag`.
 [[nodiscard]] std::filesystem::path find_weights(const std::filesystem::path& given, const char* flag);
 
-/// What an index says: the tensors that are in each of the files beside it. Throws ErrorCode::io and ErrorCode::data.
+/// Tensors per file of an index. Throws ErrorCode::io and ErrorCode::data.
 [[nodiscard]] std::map<std::string, std::set<std::string>> files_of_index(const std::filesystem::path& index);
 
 /// "[768, 2304]".

@@ -22,7 +22,7 @@ const char* name_of(runtime::DType dtype) {
     case runtime::DType::f16:
       return "F16";
     default:
-      fail(ErrorCode::internal, "weights are not stored as {}", to_string(dtype));
+      fail(ErrorCode::internal, "unsupported dtype of weights: {}", to_string(dtype));
   }
 }
 

@@ -1,4 +1,4 @@
-// How a safetensors file begins (safetensors.hpp): what its tensors are and where they lie. Any thread.
+// Header of a safetensors file (safetensors.hpp): its tensors and their offsets. Any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -21,10 +21,10 @@ struct TensorToStore {
   [[nodiscard]] std::size_t bytes() const { return elements() * runtime::size_of(dtype); }
 };
 
-/// Types of tensors by name; a tensor without an entry is fp32.
+/// Tensor dtypes by name; fp32 if missing.
 using TensorTypes = std::map<std::string, runtime::DType, std::less<>>;
 
-/// All that comes before the values of the first tensor, whose bytes the others' follow in order.
+/// Everything before the values of the first tensor; the tensors follow in order without gaps.
 [[nodiscard]] std::string safetensors_header(std::span<const TensorToStore> tensors);
 
 }  // namespace ranvier::models

@@ -37,15 +37,15 @@ const StoredTensor* find(const Safetensors& file, std::string_view name) {
 const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& parameter) {
   const StoredTensor* const tensor = find(file, parameter.name);
   if (tensor == nullptr)
-    fail(ErrorCode::data, "{}: no tensor '{}' of shape {}: choose the model's sizes as in the file",
+    fail(ErrorCode::data, "{}: tensor '{}' of shape {} is missing; use the file's model sizes",
          file.path().string(), parameter.name, shape_text(parameter.tensor_shape()));
   if (!fits(tensor->shape, parameter))
     fail(ErrorCode::data,
-         "{}: tensor '{}' has shape {}, but the model needs {}: choose the model's sizes as in "
-         "the file",
+         "{}: tensor '{}' has shape {}, but the model needs {}; use the file's model "
+         "sizes",
          file.path().string(), tensor->name, shape_text(tensor->shape), shape_text(parameter.tensor_shape()));
   if (!tensor->dtype)
-    fail(ErrorCode::data, "{}: tensor '{}' has dtype {}: weights are read from F32, BF16 or F16",
+    fail(ErrorCode::data, "{}: tensor '{}' has unsupported dtype {}; convert it to F32, BF16 or F16",
          file.path().string(), tensor->name, tensor->dtype_name);
   return *tensor;
 }
@@ -55,11 +55,10 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
                   std::span<const float> values) {
   const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
   if (bad == values.end()) return;
-  fail(
-      ErrorCode::data,
-      "{}: tensor '{}' has {} at element {}: the file is damaged, or of a training that diverged; start from other "
-      "weights",
-      file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
+  fail(ErrorCode::data,
+       "{}: tensor '{}' has {} at element {}: damaged or from a diverged run; start from other "
+       "weights",
+       file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 
 /// "h.0.attn.bias", "transformer.h.11.attn.masked_bias": constants of transformers' causal mask.
@@ -103,11 +102,10 @@ bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
     const StoredTensor* const same = tensor.name == name ? file.find(original) : nullptr;
     if (same == nullptr) continue;
     if (file.equal(tensor, *same)) return true;
-    fail(
-        ErrorCode::data,
-        "{}: tensor '{}' differs from '{}', and models have one for both here: these weights are of another model, "
-        "or leave it out by --ignore-tensors {}",
-        file.path().string(), tensor.name, same->name, tensor.name);
+    fail(ErrorCode::data,
+         "{}: tensor '{}' differs from '{}', but this model ties them; use weights of this model, "
+         "or add --ignore-tensors {}",
+         file.path().string(), tensor.name, same->name, tensor.name);
   }
   return false;
 }
@@ -146,11 +144,10 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units, con
     if (unknown == nullptr) unknown = &tensor;
   }
   if (unknown == nullptr) return;
-  fail(
-      ErrorCode::data,
-      "{}: tensor '{}'{} no part of this model: the weights are of another one, or leave out what is not needed by "
-      "--ignore-tensors REGEX",
-      file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
+  fail(ErrorCode::data,
+       "{}: tensor '{}'{} not part of this model; use weights of this model, or add "
+       "--ignore-tensors REGEX",
+       file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to,

@@ -1,7 +1,6 @@
-// Between units, as ranks hold them, and weights files. A unit is its parameters flattened one after another,
-// with gaps between them and padding inside them that files do not have: read as zeros, never written. Files have
-// whole tensors, however they are cut into tiles.
-// Any thread.
+// Converts between units, as ranks store them, and weights files. A unit is its parameters, flattened in order, with
+// gaps and padding that files do not contain: zeros when read, never written. Files contain complete tensors,
+// regardless of tiling. Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -19,40 +18,42 @@
 
 namespace ranvier::models {
 
-/// Tensors by name that a file may lack.
+/// Names of tensors that a file may lack.
 using AbsentTensors = std::set<std::string, std::less<>>;
 
-/// Those of a head for classes that the file has nothing of: a product that weights for masks lack, or BERT's pooler.
+/// Tensors of a classification head that the file lacks completely: a matrix that weights for masked language
+/// modelling do not have, or BERT's pooler.
 [[nodiscard]] AbsentTensors absent_head(const Safetensors& file, std::span<const UnitSpec> units);
 
-/// Throws ErrorCode::data, naming file, tensor, what is there and what is wanted, unless the file has every
-/// parameter of `units` with its shape (of positions at least so many rows: the first are taken) and a dtype that can
-/// be read. Likewise for a tensor that no unit names: a model that needs it is another one. Those that transformers
-/// makes itself may be there: attention masks, rotary frequencies, numbers of positions, an `lm_head.weight` or a
-/// decoder's weight and bias that equal the others bit by bit; and what a BERT has for other tasks, its pooler and
-/// `cls.seq_relationship`, or beside classes the head for masks. Of the units' parameters those of `absent` may be
-/// missing.
+/// Checks that the file has every parameter of `units` with its shape and a supported dtype; position tables may have
+/// more rows, of which the first are used. Parameters in `absent` may be missing. Throws ErrorCode::data, naming
+/// file, tensor, actual and expected shape.
+///
+/// Throws, too, for a tensor that no unit uses, with exceptions. These are tensors that transformers creates itself:
+/// attention masks, rotary frequencies, position numbers, and an `lm_head.weight` or decoder weight and bias equal to
+/// the tied ones. Also a BERT's pooler and `cls.seq_relationship`, and its masked-language head next to a
+/// classification head.
 void check_weights(const Safetensors& file, std::span<const UnitSpec> units, const AbsentTensors& absent = {});
 
-/// Writes elements [begin, end) of the flattened unit, but for those of `absent` parameters and, where there are such,
-/// the gaps. Throws like check_weights(), and ErrorCode::data, naming the tensor, for a value that is infinite or none.
+/// Reads elements [begin, end) of the flattened unit, except `absent` parameters and, if there are any, the gaps.
+/// Throws like check_weights(), and ErrorCode::data, naming the tensor, for an infinite or NaN value.
 void read_unit(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::size_t end, float* to,
                const AbsentTensors& absent = {});
 
-/// Types in the file of the tensors of units that are not trained.
+/// Dtypes in the file of tensors in frozen units.
 [[nodiscard]] TensorTypes untrained_types(const Safetensors& file, std::span<const UnitSpec> units);
 
-/// Undoes the rounding to `held` of elements [begin, …) of a unit that is not trained: takes those values of the file
-/// that round to the ones here.
+/// Undoes the rounding to `held` of elements [begin, …) of a frozen unit: restores the file's values that round to
+/// the given ones.
 void restore_values(const Safetensors& file, const UnitSpec& unit, std::size_t begin, std::span<float> values,
                     runtime::DType held);
 
-/// What a file with these units has, each tensor where the first of its parameters comes.
+/// Tensors of a file with these units, in the order of their first parameters.
 [[nodiscard]] std::vector<TensorToStore> tensors_of(std::span<const UnitSpec> units,
                                                     runtime::DType dtype = runtime::DType::f32);
 
-/// Calls f(parameter, first, count, at) for what [begin, end) of the unit covers, in runs that are `count` elements of
-/// the parameter's tensor from `first` on; `at` is the place of `first` in the unit.
+/// Calls f(parameter, first, count, at) for the parts of [begin, end): `count` elements of the parameter's tensor
+/// starting at `first`; `at` is the position of `first` in the unit.
 template <typename F>
 void for_each_part(const UnitSpec& unit, std::size_t begin, std::size_t end, F&& f) {
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {

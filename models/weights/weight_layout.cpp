@@ -61,7 +61,7 @@ std::vector<WeightLayout::Run> WeightLayout::runs(const UnitSpec& unit, std::siz
   for_each_part(
       unit, begin, end, [&](const ParameterSpec& parameter, std::size_t first, std::size_t count, std::size_t at) {
         const auto place = places_.find(parameter.name);
-        expect(place != places_.end(), "no file has a place for tensor '{}'", parameter.name);
+        expect(place != places_.end(), "no file contains tensor '{}'", parameter.name);
         const FileOffset& start = place->second;
         const std::size_t element = runtime::size_of(start.dtype);
         const Run run{start.file, start.offset + first * element, at, count, start.dtype};

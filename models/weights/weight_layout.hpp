@@ -1,8 +1,8 @@
-// Where every element of a model's units lies in its weights files: one file, or several of a limited size beside an
-// index, as transformers cuts them. Everyone who knows the model knows all headers, names and offsets, so that any
-// number of processes write their parts at once without a word between them. Pure data; any thread.
+// Position of every element of a model's units in its weights files: one file, or several of limited size with an
+// index, like transformers. Any process that knows the model computes all headers, names and offsets, so processes
+// can write in parallel without communication. Pure data; any thread.
 //
-// A unit's gaps and padding are in no file. Values are fp32 unless a tensor has another type.
+// Files contain no gaps and padding of units. Values are fp32 unless a tensor has another type.
 #pragma once
 
 #include "models/layer.hpp"
@@ -26,40 +26,40 @@ class WeightLayout {
 
   struct File {
     std::string header;
-    std::uint64_t bytes = 0;  ///< of all of it
+    std::uint64_t bytes = 0;  ///< bytes of the complete file
   };
 
-  /// Neighbours in a unit that are neighbours in a file.
+  /// Elements that are contiguous in a unit and in a file.
   struct Run {
     std::size_t file = 0;
-    std::uint64_t offset = 0;  ///< bytes from the file's start
-    std::size_t begin = 0;     ///< of the unit
+    std::uint64_t offset = 0;  ///< bytes from the start of the file
+    std::size_t begin = 0;     ///< first element in the unit
     std::size_t count = 0;
-    runtime::DType dtype = runtime::DType::f32;  ///< in the file
+    runtime::DType dtype = runtime::DType::f32;  ///< dtype in the file
 
     friend bool operator==(const Run&, const Run&) = default;
   };
 
-  /// Tensors come in the order of the units, each where the first of its parameters does; in a file, 2-byte types
-  /// follow fp32, so that every value is aligned. A file ends before the tensor whose values would make it larger
-  /// than `max_bytes`; a tensor that is larger itself has a file of its own. `single` is the name of the only file.
+  /// Tensors are ordered by the units' first parameters; in a file, 2-byte types follow fp32, so every value is
+  /// aligned. A file ends before the tensor that would make it larger than `max_bytes`; a larger tensor gets a
+  /// separate file. `single` is the name of the only file.
   explicit WeightLayout(std::span<const UnitSpec> units, std::uint64_t max_bytes = default_file_bytes,
                         std::string single = single_name, const TensorTypes& types = {});
 
   [[nodiscard]] const std::vector<File>& files() const noexcept { return files_; }
-  /// The single one's, or "model-00001-of-00003.safetensors"; `stem` takes the place of "model" in the latter.
+  /// `single`, or "model-00001-of-00003.safetensors"; `stem` replaces "model" in the latter.
   [[nodiscard]] std::string name(std::size_t file, std::string_view stem = "model") const;
-  /// What the index of several files says: which tensor is in which of them.
+  /// Content of the index of several files: the file of each tensor.
   [[nodiscard]] std::string index(std::string_view stem = "model") const;
 
-  /// Of all tensors.
+  /// Elements of all tensors.
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
   /// Bytes of all tensors.
   [[nodiscard]] std::uint64_t value_bytes() const noexcept { return value_bytes_; }
-  /// Of all files, the index apart.
+  /// Bytes of all files, without the index.
   [[nodiscard]] std::uint64_t bytes() const;
 
-  /// What elements [begin, end) of a unit have for the files, in the unit's order.
+  /// Runs of elements [begin, end) of a unit in the files, in the unit's order.
   [[nodiscard]] std::vector<Run> runs(const UnitSpec& unit, std::size_t begin, std::size_t end) const;
 
  private:

@@ -70,8 +70,8 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   std::string failure;                      // the first of this file
   std::optional<int> direct_refused;        // errno, of the last file that was made
   std::size_t writes = 0;                   // under way
-  runtime::AtomicFile::Retry retry;         // of files to come
-  std::function<void(std::string)> closed;  // what close() was given
+  runtime::AtomicFile::Retry retry;         // retry for files to come
+  std::function<void(std::string)> closed;  // outcome of close()
 
   OpenedFile opened;  // the worker's while the stage is opening or closing, else the loop's
 
@@ -155,7 +155,7 @@ std::string CheckpointFileWriter::State::make_file(const runtime::AtomicFile::Re
 CheckpointFileWriter::State::Refusal CheckpointFileWriter::State::try_to_make_file() {
   opened = {};
   const auto no_room = [this](std::int64_t free, int error) {
-    return Refusal{fmt::format("{}: it needs {} and {} are free: remove what is not needed there, or keep fewer "
+    return Refusal{fmt::format("{}: not enough space: {} needed, {} free; remove files there or keep fewer "
                                "checkpoints",
                                path.string(), runtime::format_bytes(bytes),
                                runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free))),
@@ -178,20 +178,19 @@ std::string CheckpointFileWriter::State::bring_to_disk() {
     const int closing = storage.close(std::exchange(opened.file, -1));
     if (result == 0) result = closing;
   }
-  return result == 0
-             ? std::string()
-             : fmt::format("{}: it cannot be brought to the disk: {}", path.string(), std::strerror(-result));
+  return result == 0 ? std::string()
+                     : fmt::format("{}: cannot sync to disk: {}", path.string(), std::strerror(-result));
 }
 
 void CheckpointFileWriter::write(std::uint64_t offset, std::span<const std::byte> blocks, Outcome done) {
   State& state = *state_;
-  expect(state.stage == State::Stage::open, "a write to {}, which is not open", state.path.string());
+  expect(state.stage == State::Stage::open, "write to a file that is not open: {}", state.path.string());
   expect(offset % Tier::block_bytes == 0 && blocks.size() % Tier::block_bytes == 0 &&
              reinterpret_cast<std::uintptr_t>(blocks.data()) % Tier::block_bytes == 0,
-         "{}: a write of {} bytes at offset {}, which are not whole blocks", state.path.string(), blocks.size(),
+         "{}: a write of {} bytes at offset {} is not aligned to blocks", state.path.string(), blocks.size(),
          offset);
   expect(offset <= state.bytes && blocks.size() <= state.bytes - offset,
-         "{}: a write of {} bytes at offset {} of a file of {}", state.path.string(), blocks.size(), offset,
+         "{}: a write of {} bytes at offset {} exceeds the file of {}", state.path.string(), blocks.size(), offset,
          state.bytes);
   ++state.writes;
   const auto ended = [weak = state.weak_from_this(),
@@ -232,11 +231,11 @@ std::string CheckpointFileWriter::description() const {
   const State& state = *state_;
   return fmt::format("{}, {} × {}{}",
                      state.uring_refused == 0 ? std::string("io_uring")
-                                              : fmt::format("pwrite on threads (io_uring is refused: {})",
+                                              : fmt::format("pwrite on threads (io_uring refused: {})",
                                                             std::strerror(state.uring_refused)),
                      state.depth, runtime::format_bytes(request_bytes),
                      !state.direct_refused        ? ""
-                     : *state.direct_refused != 0 ? ", through the system's cache, as it refuses O_DIRECT"
+                     : *state.direct_refused != 0 ? ", through the page cache (O_DIRECT refused)"
                                                   : ", O_DIRECT");
 }
 

@@ -1,13 +1,13 @@
-// Writes a rank's file of a checkpoint beside the loop, past the system's cache where the file system allows, with
-// several requests in flight: one file after the other, made whole or given up.
+// Writes a rank's checkpoint file asynchronously, with O_DIRECT if the file system allows, and several requests in
+// flight. One file at a time; each is completed or abandoned.
 //
 //   writer.open(part / "rank-0003.data", bytes, [](const std::string& failure) { … });
 //   writer.write(offset, blocks, …);      // any number at a time
 //   writer.close(…);                      // it is on disk, if `failure` is empty
 //
-// A checkpoint that fails is not worth a training: what goes wrong is handed to the outcome as text, with the file and
-// the cause, and neither thrown nor given to the loop. After a failure the rest of the file is not written, every
-// outcome says what was first, and close() makes the writer ready for the next file. Loop thread only.
+// A failed checkpoint must not end a run: errors go to the outcome as text with file and cause, not to the loop.
+// After a failure the rest of the file is not written, every outcome reports the first failure, and close() resets
+// the writer. Loop thread only.
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"
@@ -24,35 +24,35 @@
 
 namespace ranvier::offload {
 
-/// Timeouts that a piece of work on a checkpoint may take without a sign of progress. Bringing a large file to a slow
-/// disk gives none, and a run can do without a checkpoint for long.
+/// Timeouts that checkpoint work may take without progress. Syncing a large file to a slow disk shows none, and a run
+/// can continue without a checkpoint.
 inline constexpr int checkpoint_patience = 30;
 
 class CheckpointFileWriter final : public runtime::ProgressSource {
  public:
-  /// Empty where all went well. Called on the loop, after the call that it belongs to returned.
+  /// Empty on success. Called on the loop, after the call returned.
   using Outcome = std::function<void(const std::string& failure)>;
 
-  /// `depth` requests in flight at most. Both outlive the writer.
+  /// At most `depth` requests in flight. Loop and storage must outlive the writer.
   CheckpointFileWriter(runtime::EventLoop& loop, const CheckpointStorage& storage, int depth);
-  /// Waits for what is in flight and closes the file as it is. No outcome is called any more.
+  /// Waits for requests in flight and closes the file unfinished. Calls no further outcome.
   ~CheckpointFileWriter() override;
 
-  /// For files that nothing else comes after: where the system refuses to make those to come, or has no room for them,
-  /// it is asked whether to try again, on a thread of the writer's. Null, as at first: every refusal is final.
+  /// For the last files of a run: if creating a file fails or space is missing, calls `retry` on a thread of the
+  /// writer. Null (default): every failure is final.
   void insist(runtime::AtomicFile::Retry retry);
 
-  /// Makes the file and takes all of its space, so that a full disk is known at once.
+  /// Creates the file and allocates its space, so that a full disk is detected at once.
   void open(const std::filesystem::path& file, std::uint64_t bytes, Outcome done);
 
-  /// Writes whole blocks of 4096, which begin on one in the file and in memory, and stay as they are until `done`. The
-  /// file is open.
+  /// Writes complete blocks of 4096 bytes, aligned in file and memory; they must not change until `done`. The file
+  /// must be open.
   void write(std::uint64_t offset, std::span<const std::byte> blocks, Outcome done);
 
-  /// Waits for all writes, then brings the file to the disk. Nothing to wait for after open() failed.
+  /// Waits for all writes, then syncs the file. Does not wait after a failed open().
   void close(Outcome done);
 
-  /// For people: "io_uring, 16 × 1.0 MiB"; and, once a file was opened, whether past the system's cache.
+  /// Description for the user: "io_uring, 16 × 1.0 MiB", and after the first open() whether O_DIRECT is used.
   [[nodiscard]] std::string description() const;
 
   [[nodiscard]] std::string place() const override;

@@ -78,10 +78,11 @@ void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, c
   for (const CheckpointFile& file : manifest.files) {
     const fs::path path = checkpoint / file.name;
     const std::int64_t size = storage.size(path);
-    if (size == -ENOENT) fail(ErrorCode::data, "{}: it is missing", path.string());
+    if (size == -ENOENT) fail(ErrorCode::data, "{}: file not found; use another checkpoint", path.string());
     if (size < 0) refuse(path, "look at", static_cast<int>(size));
     if (static_cast<std::uint64_t>(size) != file.bytes)
-      fail(ErrorCode::data, "{}: it has {} bytes and should have {}", path.string(), size, file.bytes);
+      fail(ErrorCode::data, "{}: wrong size: {} bytes instead of {}; use another checkpoint", path.string(), size,
+           file.bytes);
   }
 }
 
@@ -136,7 +137,7 @@ Manifest read_manifest(const CheckpointStorage& storage, const fs::path& checkpo
   const fs::path path = checkpoint / Manifest::file_name;
   const OpenFile file(storage, storage.open_to_read(path, false));
   if (file.get() == -ENOENT || file.get() == -ENOTDIR)
-    fail(ErrorCode::data, "{}: it is not there: the folder holds no checkpoint, or a part of one", path.string());
+    fail(ErrorCode::data, "checkpoint manifest not found: {}; use a complete checkpoint", path.string());
   if (file.get() < 0) refuse(path, "open", file.get());
   const std::int64_t size = storage.size(path);
   if (size < 0) refuse(path, "read", static_cast<int>(size));
@@ -162,7 +163,7 @@ CheckpointFolder::~CheckpointFolder() {
 void CheckpointFolder::lock(const std::string& job) {
   if (const std::string holder = try_lock(job); !holder.empty())
     fail(ErrorCode::io,
-         "{}: another job writes its checkpoints there: {}; wait until it ends, or give --checkpoint another "
+         "{}: another job writes checkpoints there: {}; wait until it ends, or use --checkpoint with another "
          "folder",
          folder_.string(), holder);
 }
@@ -174,12 +175,12 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
   const fs::path path = folder_ / "lock";
   OpenFile file(storage_, storage_.open(path, false));
   if (file.get() < 0)
-    fail(ErrorCode::io, "{}: it cannot be made: {}; give --checkpoint a folder that you may write", path.string(),
+    fail(ErrorCode::io, "{}: cannot create it: {}; use --checkpoint with a writable folder", path.string(),
          std::strerror(-file.get()));
   const int result = storage_.lock(file.get());
   if (result == -EWOULDBLOCK) {
     const std::string holder = content_of(storage_, path);
-    return holder.empty() ? "a job that has not said its name" : holder;
+    return holder.empty() ? "a job without a name" : holder;
   }
   const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
   int written = storage_.truncate(file.get(), 0);
@@ -189,8 +190,8 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
   if (written < 0) refuse(path, "write", written);
   if (result < 0) {
     lock_refused_ = fmt::format(
-        "{}: the file system has no locks ({}): see to it that no two jobs write there; what dead "
-        "jobs left in step-*{} stays",
+        "{}: the file system has no locks ({}); let only one job write there; files that dead "
+        "jobs left in step-*{} are kept",
         folder_.string(), std::strerror(-result), part_end);
     return {};
   }
@@ -207,7 +208,7 @@ void CheckpointFolder::make_folders(const fs::path& folder) const {
     return make_folders(folder);
   }
   if (result != -EEXIST)
-    fail(ErrorCode::io, "{}: it cannot be made: {}; give --checkpoint a folder that you may write", folder.string(),
+    fail(ErrorCode::io, "{}: cannot create it: {}; use --checkpoint with a writable folder", folder.string(),
          std::strerror(-result));
 }
 
@@ -237,7 +238,7 @@ fs::path CheckpointFolder::prepare(std::int64_t step, const std::string& job) {
 }
 
 void CheckpointFolder::commit(std::int64_t step, const std::string& job, const Manifest& manifest) {
-  expect(manifest.step == step, "a manifest of step {} for a checkpoint of step {}", manifest.step, step);
+  expect(manifest.step == step, "the manifest has step {}, the checkpoint step {}", manifest.step, step);
   const fs::path part = part_of(step, job);
   const std::string text = to_json(manifest);
   // What could not be read back must not become whole.
@@ -324,14 +325,15 @@ std::optional<CheckpointEntry> CheckpointFolder::newest_whole(std::vector<Entry>
 Manifest CheckpointFolder::open(std::int64_t step) const {
   const std::vector<Name> all = names();
   const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const Name& name) { return name.step == step; });
-  if (newest == all.rend()) fail(ErrorCode::data, "{}: there is no checkpoint of step {}", folder_.string(), step);
+  if (newest == all.rend()) fail(ErrorCode::data, "{}: checkpoint of step {} not found", folder_.string(), step);
   return open(*newest);
 }
 
 Manifest CheckpointFolder::open(const Name& name) const {
   Manifest manifest = open(name.path);
   if (manifest.step != name.step)
-    fail(ErrorCode::data, "{}: it is of step {}", (name.path / Manifest::file_name).string(), manifest.step);
+    fail(ErrorCode::data, "{}: the manifest has another step: {}", (name.path / Manifest::file_name).string(),
+         manifest.step);
   return manifest;
 }
 

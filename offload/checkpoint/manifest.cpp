@@ -84,7 +84,7 @@ class ManifestReading {
     const std::uint64_t sum = checked_sum(text);
     json::value value = runtime::parse_json(text, source_);
     json::object* root = value.if_object();
-    if (root == nullptr) refuse("it is not an object");
+    if (root == nullptr) refuse("not a JSON object");
     check_version(*root);
     Manifest manifest;
     manifest.sum = sum;
@@ -112,28 +112,29 @@ class ManifestReading {
                             ? number_of(tail.substr(sum_begin.size(), sum_digits))
                             : std::nullopt;
     if (!stored || tail.size() != tail_bytes)
-      refuse("it does not end with its checksum: it was cut off or changed after it was written");
+      refuse("no checksum at the end: truncated or changed after it was written; use another checkpoint");
     const std::uint64_t sum = sum_of(text.substr(0, text.size() - tail_bytes));
     if (sum != *stored)
-      refuse("it is not what was written: its checksum is {:016x} and should be {:016x}", sum, *stored);
+      refuse("changed after it was written: checksum {:016x} instead of {:016x}; use another checkpoint", sum,
+             *stored);
     return sum;
   }
 
   void check_version(const json::object& root) const {
     const json::value* format = root.if_contains("format");
     if (format == nullptr || !format->is_string() || format->get_string() != format_name)
-      refuse("it is not the manifest of a checkpoint");
+      refuse("not the manifest of a checkpoint");
     const std::uint64_t version = number(member(root, "version"), "version");
     if (version != Manifest::version)
       refuse(
-          "it has version {} of the format and this program reads version {}: use the program that wrote it, or a "
+          "format version {} is not supported, only {}; use the program that wrote it, or a "
           "newer one",
           version, Manifest::version);
   }
 
   const json::value& member(const json::object& root, std::string_view name) const {
     const json::value* value = root.if_contains(name);
-    if (value == nullptr) refuse("it has no '{}'", name);
+    if (value == nullptr) refuse("'{}' is missing", name);
     return *value;
   }
 
@@ -145,14 +146,14 @@ class ManifestReading {
   std::uint64_t number(const json::value& value, std::string_view what) const {
     const std::int64_t* number = value.if_int64();
     if (number == nullptr || *number < 0 || static_cast<std::uint64_t>(*number) > most)
-      refuse("{} {} is not a whole number from 0 to 2^60", what, json::serialize(value));
+      refuse("{} {} is not an integer from 0 to 2^60", what, json::serialize(value));
     return static_cast<std::uint64_t>(*number);
   }
 
   std::string text(const json::value& value, std::string_view what) const {
     const json::string* string = value.if_string();
     if (string == nullptr || string->empty() || string->size() > longest_name)
-      refuse("{} {} is not a text of 1 to {} bytes", what, json::serialize(value), longest_name);
+      refuse("{} {} is not a string of 1 to {} bytes", what, json::serialize(value), longest_name);
     return std::string(*string);
   }
 
@@ -164,7 +165,7 @@ class ManifestReading {
     for (const json::value& item : *items) {
       const json::array* parts = item.if_array();
       if (parts == nullptr || parts->size() != count)
-        refuse("item {} of '{}' has not {} parts", &item - items->data(), name, count);
+        refuse("item {} of '{}' does not have {} parts", &item - items->data(), name, count);
       use(*parts);
     }
   }
@@ -183,10 +184,10 @@ class ManifestReading {
       array.dtype = *dtype;
       array.elements = number(parts[3], "the number of elements");
       if (array.elements > most / size_of(array.dtype))
-        refuse("{} of {} has {} elements, more than there can be", array.name, array.unit, array.elements);
+        refuse("{} of {} has too many elements: {}", array.name, array.unit, array.elements);
       manifest.arrays.push_back(std::move(array));
       const CheckpointArray& kept = manifest.arrays.back();
-      if (!known.emplace(kept.unit, kept.name).second) refuse("it has {} of {} twice", kept.name, kept.unit);
+      if (!known.emplace(kept.unit, kept.name).second) refuse("{} of {} is listed twice", kept.name, kept.unit);
     });
   }
 
@@ -195,9 +196,8 @@ class ManifestReading {
     for_each(root, "files", 2, [&](const json::array& parts) {
       CheckpointFile file{text(parts[0], "the file"), number(parts[1], "the size of a file")};
       if (!is_file_name(file.name))
-        refuse("{} is not the name of a file of a checkpoint: letters, digits, '.', '-' and '_'",
-               as_json(file.name));
-      if (!known.insert(file.name).second) refuse("it has the file {} twice", file.name);
+        refuse("{} is not the name of a checkpoint file (letters, digits, '.', '-' and '_')", as_json(file.name));
+      if (!known.insert(file.name).second) refuse("file {} is listed twice", file.name);
       manifest.files.push_back(std::move(file));
     });
   }
@@ -205,22 +205,23 @@ class ManifestReading {
   void read_pieces(const json::object& root, Manifest& manifest) const {
     for_each(root, "pieces", 6, [&](const json::array& parts) {
       CheckpointSegment piece;
-      const std::uint64_t array = number(parts[0], "the array of a piece");
-      const std::uint64_t file = number(parts[1], "the file of a piece");
-      if (array >= manifest.arrays.size()) refuse("a piece is of array {} of {}", array, manifest.arrays.size());
-      if (file >= manifest.files.size()) refuse("a piece is in file {} of {}", file, manifest.files.size());
+      const std::uint64_t array = number(parts[0], "the array of a segment");
+      const std::uint64_t file = number(parts[1], "the file of a segment");
+      if (array >= manifest.arrays.size())
+        refuse("array of a segment is out of range: {} of {}", array, manifest.arrays.size());
+      if (file >= manifest.files.size())
+        refuse("file of a segment is out of range: {} of {}", file, manifest.files.size());
       piece.array = static_cast<std::uint32_t>(array);
       piece.file = static_cast<std::uint32_t>(file);
-      piece.begin = number(parts[2], "the begin of a piece");
-      piece.count = number(parts[3], "the length of a piece");
-      piece.offset = number(parts[4], "the offset of a piece");
+      piece.begin = number(parts[2], "the start of a segment");
+      piece.count = number(parts[3], "the length of a segment");
+      piece.offset = number(parts[4], "the offset of a segment");
       const auto hash = parts[5].is_string() ? number_of(parts[5].get_string()) : std::nullopt;
       if (!hash) refuse("{} is not a checksum of 16 digits", json::serialize(parts[5]));
       piece.hash = *hash;
       const std::size_t largest = checkpoint_segment_bytes / size_of(manifest.arrays[piece.array].dtype);
       if (piece.count == 0 || piece.count > largest)
-        refuse("a piece of {} has {} elements; 1 to {} are possible", name_of(manifest, piece), piece.count,
-               largest);
+        refuse("a segment of {} has {} elements, not 1 to {}", name_of(manifest, piece), piece.count, largest);
       manifest.pieces.push_back(piece);
     });
   }
@@ -240,7 +241,7 @@ class ManifestReading {
       if (piece.begin > end)
         refuse("elements {} to {} of {} are missing", end, piece.begin, name_of(manifest, piece));
       if (piece.begin < end)
-        refuse("elements {} to {} of {} are there twice", piece.begin, end, name_of(manifest, piece));
+        refuse("elements {} to {} of {} are listed twice", piece.begin, end, name_of(manifest, piece));
       end = piece.begin + piece.count;
     }
     for (std::size_t i = 0; i < reached.size(); ++i) {
@@ -248,7 +249,7 @@ class ManifestReading {
       if (reached[i] < array.elements)
         refuse("elements {} to {} of {} of {} are missing", reached[i], array.elements, array.name, array.unit);
       if (reached[i] > array.elements)
-        refuse("{} of {} has {} elements, and pieces reach to {}", array.name, array.unit, array.elements,
+        refuse("{} of {} has {} elements, but segments reach {}", array.name, array.unit, array.elements,
                reached[i]);
     }
   }
@@ -261,19 +262,19 @@ class ManifestReading {
       const CheckpointSegment& piece = manifest.pieces[index];
       const CheckpointFile& file = manifest.files[piece.file];
       if (piece.offset % Tier::block_bytes != 0)
-        refuse("a piece lies at offset {} of {}, which is no multiple of {}", piece.offset, file.name,
+        refuse("a segment is stored at offset {} of {}, not a multiple of {}", piece.offset, file.name,
                Tier::block_bytes);
       std::uint64_t& end = reached[piece.file];
-      if (piece.offset < end) refuse("two pieces of {} overlap at offset {}", file.name, piece.offset);
-      if (piece.offset > end) refuse("{} has no piece at offset {}", file.name, end);
+      if (piece.offset < end) refuse("two segments of {} overlap at offset {}", file.name, piece.offset);
+      if (piece.offset > end) refuse("{} has no segment at offset {}", file.name, end);
       end = piece.offset + manifest.block_bytes_of(piece);
       if (end > file.bytes)
-        refuse("a piece at offset {} of {} goes beyond its {} bytes", piece.offset, file.name, file.bytes);
+        refuse("a segment at offset {} of {} exceeds its {} bytes", piece.offset, file.name, file.bytes);
     }
     for (std::size_t i = 0; i < reached.size(); ++i) {
       const CheckpointFile& file = manifest.files[i];
       if (reached[i] < file.bytes)
-        refuse("{} has {} bytes, and pieces reach to {}", file.name, file.bytes, reached[i]);
+        refuse("{} has {} bytes, but segments reach {}", file.name, file.bytes, reached[i]);
     }
   }
 

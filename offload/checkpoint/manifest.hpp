@@ -1,8 +1,5 @@
-// What a checkpoint holds and where it lies, as a file says it: named arrays, files, and pieces of arrays in files. It
-// knows nothing of a grid. Pure data; any thread.
-//
-// Its text ends with the checksum of all bytes before, so that a byte that is not what was written is noticed here as
-// it is in the data; README.md shows one.
+// Content of a checkpoint: named arrays, files, and segments of arrays in files, independent of the grid. The text
+// ends with a checksum of all preceding bytes, to detect changes; README.md shows an example. Pure data; any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -18,10 +15,10 @@
 
 namespace ranvier::offload {
 
-/// Of the largest piece, and so of the memory that it takes to write or to check one.
+/// Bytes of the largest segment, and of the buffer to write or check one.
 inline constexpr std::size_t checkpoint_segment_bytes = std::size_t{2} << 20;
 
-/// A state of a unit: the `weights` of h.0.
+/// A state of a unit: `weights` of h.0.
 struct CheckpointArray {
   std::string unit;
   std::string name;
@@ -38,38 +35,38 @@ struct CheckpointFile {
 struct CheckpointSegment {
   std::uint32_t array = 0, file = 0;  ///< indexes
   std::uint64_t begin = 0, count = 0;
-  std::uint64_t offset = 0;  ///< bytes; a whole number of blocks of 4096
-  std::uint64_t hash = 0;    ///< XXH3 of the whole blocks that it takes, zeros behind its end included
+  std::uint64_t offset = 0;  ///< bytes; a multiple of 4096
+  std::uint64_t hash = 0;    ///< XXH3 of its complete blocks, including zero padding
 };
 
 struct Manifest {
   static constexpr const char* file_name = "manifest.json";
-  static constexpr int version = 1;  ///< the only one that is read
+  static constexpr int version = 1;  ///< only supported version
 
   std::int64_t step = 0;
   std::vector<CheckpointArray> arrays;
   std::vector<CheckpointFile> files;
   std::vector<CheckpointSegment> pieces;
-  boost::json::object training;  ///< scalars that decide the future, by name
-  boost::json::object about;     ///< of the run, for people and tools
-  std::uint64_t sum = 0;         ///< XXH3 of the text that it was parsed from, which ends with it
+  boost::json::object training;  ///< scalars that affect the run, by name
+  boost::json::object about;     ///< information about the run for users and tools
+  std::uint64_t sum = 0;         ///< XXH3 at the end of the parsed text
 
   [[nodiscard]] std::uint64_t bytes_of(const CheckpointSegment& piece) const {
     return piece.count * runtime::size_of(arrays[piece.array].dtype);
   }
-  /// Whole blocks: what a piece takes in its file.
+  /// Bytes of a segment in its file, in complete blocks.
   [[nodiscard]] std::uint64_t block_bytes_of(const CheckpointSegment& piece) const;
-  /// Of all files.
+  /// Bytes of all files.
   [[nodiscard]] std::uint64_t data_bytes() const;
 };
 
-/// Numbers that are not finite, which JSON lacks, become null. Boost.JSON may read a double back with another last bit:
-/// what must come back exactly is an integer or text.
+/// Non-finite numbers become null, because JSON lacks them. Boost.JSON may read a double with another last bit: store
+/// exact values as integers or text.
 [[nodiscard]] std::string to_json(const Manifest& manifest);
 
-/// Throws ErrorCode::data, naming `source`, unless `text` is what to_json() made of a whole checkpoint: its checksum is
-/// right; names are unique, and those of files lie in the folder; every array is covered once by pieces, none larger
-/// than checkpoint_segment_bytes; and every block of every file belongs to one piece.
+/// Parses the text of to_json(). Throws ErrorCode::data, naming `source`, unless the checksum is right and names are
+/// unique and inside the folder. Segments of at most checkpoint_segment_bytes must cover each array once, and every
+/// block of every file must belong to one segment.
 [[nodiscard]] Manifest parse_manifest(std::string_view text, const std::string& source);
 
 }  // namespace ranvier::offload

@@ -64,7 +64,7 @@ struct CheckpointReader::State {
   const CheckpointStorage& storage;
   const Manifest manifest;
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> arrays;
-  std::vector<std::vector<std::uint32_t>> pieces;  // of each array, in order
+  std::vector<std::vector<std::uint32_t>> pieces;  // segments of each array, in order
 
   // The reading thread's.
   std::uint32_t last_array = 0;  // and element, up to which was read
@@ -233,8 +233,8 @@ const CheckpointReader::State::LoadedPiece& CheckpointReader::State::wait_for(
 
 CheckpointReader::CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options,
                                    const CheckpointStorage& storage) {
-  expect(options.threads > 0 && options.ahead >= 0, "{} threads and {} pieces ahead", options.threads,
-         options.ahead);
+  expect(options.threads > 0 && options.ahead >= 0, "invalid options: {} threads, {} segments ahead",
+         options.threads, options.ahead);
   state_ = std::make_unique<State>(std::move(checkpoint), options, storage);
 }
 
@@ -266,15 +266,15 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
   State& state = *state_;
   const auto found = state.arrays.find({unit, array});
   if (found == state.arrays.end())
-    fail(ErrorCode::data, "{}: there is no {} of {}", state.path.string(), array, unit);
+    fail(ErrorCode::data, "{}: {} of {} is missing", state.path.string(), array, unit);
   const CheckpointArray& of = state.manifest.arrays[found->second];
   const std::uint64_t end = begin + to.size();
   if (end > of.elements || end < begin)
-    fail(ErrorCode::data, "{}: {} of {} has {} elements, and {} to {} are asked for", state.path.string(), array,
+    fail(ErrorCode::data, "{}: {} of {} has {} elements, but {} to {} were requested", state.path.string(), array,
          unit, of.elements, begin, end);
   if (of.dtype == runtime::DType::f64 || of.dtype == runtime::DType::i32)
-    fail(ErrorCode::data, "{}: {} of {} has elements of type {}, which are not read as floats", state.path.string(),
-         array, unit, to_string(of.dtype));
+    fail(ErrorCode::data, "{}: {} of {} has elements of type {}, not floats", state.path.string(), array, unit,
+         to_string(of.dtype));
   if (to.empty()) return;
 
   const bool follows = state.last_array == found->second && state.last_end == begin && begin > 0;
@@ -318,17 +318,17 @@ std::vector<CheckpointDamage> damaged_files(const CheckpointStorage& storage,
     const std::int64_t size = storage.size(checkpoint / file.name);
     sizes.push_back(size < 0 ? 0 : static_cast<std::uint64_t>(size));
     if (size < 0) {
-      damages.push_back({file.name, fmt::format("it cannot be read: {}", std::strerror(static_cast<int>(-size)))});
+      damages.push_back({file.name, fmt::format("cannot read: {}", std::strerror(static_cast<int>(-size)))});
     } else if (sizes.back() != file.bytes) {
-      damages.push_back({file.name, fmt::format("it has {} bytes and should have {}", size, file.bytes)});
+      damages.push_back({file.name, fmt::format("wrong size: {} bytes instead of {}", size, file.bytes)});
     }
   }
   std::vector<std::string> names;
   if (const int result = storage.list(checkpoint, names); result < 0)
-    damages.push_back({".", fmt::format("it cannot be read: {}", std::strerror(-result))});
+    damages.push_back({".", fmt::format("cannot read: {}", std::strerror(-result))});
   std::sort(names.begin(), names.end());
   for (const std::string& name : names)
-    if (!known.contains(name)) damages.push_back({name, "it does not belong to the checkpoint"});
+    if (!known.contains(name)) damages.push_back({name, "not part of the checkpoint"});
   return damages;
 }
 

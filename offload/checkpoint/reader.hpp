@@ -1,8 +1,8 @@
-// Reads a whole checkpoint back, ranges of arrays at a time, each piece checked by its checksum before a byte of it is
-// used. Threads read ahead, through a few buffers and at the disk's rate: what will_read() has announced, or else,
-// more and more as long as reads follow each other, what comes next in an array.
+// Reads a complete checkpoint, by ranges of arrays; each segment's checksum is verified before use. Threads read
+// ahead, with a few buffers at the disk's rate: the ranges given to will_read(), otherwise the following segments of
+// an array, increasingly far ahead.
 //
-// Blocks. One thread at a time.
+// Calls block. One thread at a time.
 #pragma once
 
 #include "offload/checkpoint/manifest.hpp"
@@ -21,10 +21,10 @@
 namespace ranvier::offload {
 
 struct CheckpointReaderOptions {
-  int threads = 4;  ///< that read and check pieces
-  int ahead = 8;    ///< pieces kept beside the one that is used: memory is (ahead + 1) of checkpoint_segment_bytes
-  /// Compare the sizes of all files with the manifest before anything is read. One rank of a job does it for all: each
-  /// piece is checked when it is read.
+  int threads = 4;  ///< threads that read and verify segments
+  int ahead = 8;    ///< segments kept ahead of the current one: memory is (ahead + 1) · checkpoint_segment_bytes
+  /// Compare the sizes of all files with the manifest first. One rank does this for all, since each segment is
+  /// verified when it is read.
   bool check_files = true;
 };
 
@@ -36,7 +36,7 @@ struct CheckpointRange {
 
 class CheckpointReader {
  public:
-  /// Throws ErrorCode::data, or ::io, if the folder has no complete checkpoint by its manifest and its files' sizes.
+  /// Throws ErrorCode::data or ::io unless manifest and file sizes show a complete checkpoint.
   explicit CheckpointReader(std::filesystem::path checkpoint, CheckpointReaderOptions options = {},
                             const CheckpointStorage& storage = system_storage());
   ~CheckpointReader();
@@ -46,16 +46,15 @@ class CheckpointReader {
   [[nodiscard]] const Manifest& manifest() const noexcept;
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
 
-  /// Elements of the array, or null.
+  /// The array, or null.
   [[nodiscard]] const CheckpointArray* find(std::string_view unit, std::string_view array) const;
 
-  /// What will be read next, piece after piece in this order. Reads of something else do no harm.
+  /// Announces the next reads, segment by segment in this order. Other reads are allowed.
   void will_read(std::span<const CheckpointRange> ranges);
 
-  /// Elements [begin, begin + to.size()), as floats whatever floating type they are kept in. Throws ErrorCode::data
-  /// where the array lacks them, or where bytes are not what was written, naming file, offset, unit and array;
-  /// ErrorCode::io where they cannot be read; then some of `to` may be written. What is long comes there by several
-  /// threads.
+  /// Reads elements [begin, begin + to.size()) as floats, from any floating-point type, long ranges by several
+  /// threads. Throws ErrorCode::data, naming file, offset, unit and array, if elements are missing or bytes changed,
+  /// ErrorCode::io if they cannot be read. After an error, `to` may be partly written.
   void read(std::string_view unit, std::string_view array, std::uint64_t begin, std::span<float> to);
 
  private:
@@ -63,14 +62,14 @@ class CheckpointReader {
   std::unique_ptr<State> state_;
 };
 
-/// Something that is not as it was written.
+/// A difference from the written checkpoint.
 struct CheckpointDamage {
   std::string file;  ///< its name in the checkpoint's folder
-  std::string what;  ///< "the 2097152 bytes at offset 4096, elements 0 to 524288 of weights of h.0, are not …"
+  std::string what;  ///< "the 2097152 bytes at offset 4096, elements 0 to 524288 of weights of h.0, changed …"
 };
 
-/// Looks at all of a checkpoint: manifest, sizes, each piece's checksum, and whether there is anything else in the
-/// folder. `progress`, if any, is told of bytes that were checked, by any of the threads, one at a time.
+/// Verifies a complete checkpoint: manifest, sizes, each segment's checksum, and unknown files. `progress` (may be
+/// null) gets the number of verified bytes, from any thread, one call at a time.
 [[nodiscard]] std::vector<CheckpointDamage> verify_checkpoint(
     const std::filesystem::path& checkpoint, int threads,
     const std::function<void(std::uint64_t bytes)>& progress = nullptr,

@@ -30,15 +30,15 @@ std::optional<SegmentLoader::Problem> SegmentLoader::load(const CheckpointSegmen
                                piece.offset, piece.begin, piece.begin + piece.count, array.name, array.unit, what)};
   };
   if (const int result = read(piece, blocks); result < 0) {
-    if (result == -ENODATA) return problem(ErrorCode::data, "are not all there: the file ends before");
-    if (result == -ENOENT) return problem(ErrorCode::data, "are missing: there is no such file");
+    if (result == -ENODATA) return problem(ErrorCode::data, "are incomplete: the file is truncated");
+    if (result == -ENOENT) return problem(ErrorCode::data, "are missing: file not found");
     return problem(ErrorCode::io, fmt::format("cannot be read: {}", std::strerror(-result)));
   }
   const std::uint64_t hash = runtime::xxh3(blocks);
   if (hash == piece.hash) return std::nullopt;
   return problem(
       ErrorCode::data,
-      fmt::format("are not what was written: their checksum is {:016x} and should be {:016x}", hash, piece.hash));
+      fmt::format("changed after they were written: checksum {:016x} instead of {:016x}", hash, piece.hash));
 }
 
 int SegmentLoader::read(const CheckpointSegment& piece, std::span<std::byte> to) {

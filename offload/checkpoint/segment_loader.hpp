@@ -1,4 +1,4 @@
-// Reads pieces of a checkpoint and checks them. One thread at a time; each thread that reads has its own.
+// Reads segments of a checkpoint and verifies their checksums. One per reading thread.
 #pragma once
 
 #include "offload/checkpoint/manifest.hpp"
@@ -16,7 +16,7 @@
 
 namespace ranvier::offload {
 
-/// Memory for one piece, on a huge page where the system has them.
+/// Buffer for one segment, on a huge page if available.
 class PieceBuffer {
  public:
   PieceBuffer();
@@ -30,17 +30,17 @@ class SegmentLoader {
  public:
   struct Problem {
     ErrorCode code;
-    std::string what;  ///< "the 4096 bytes at offset 8192, elements 0 to 7 of m of h.0, …"; of the piece's file
+    std::string what;  ///< "the 4096 bytes at offset 8192, elements 0 to 7 of m of h.0, …", for the segment's file
   };
 
-  /// All of it outlives the loader.
+  /// All arguments must outlive the loader.
   SegmentLoader(const CheckpointStorage& storage, const std::filesystem::path& checkpoint, const Manifest& manifest)
       : storage_(storage), checkpoint_(checkpoint), manifest_(manifest) {}
   ~SegmentLoader() { close(); }
   SegmentLoader(const SegmentLoader&) = delete;
   SegmentLoader& operator=(const SegmentLoader&) = delete;
 
-  /// Whole blocks, past the system's cache where the file system allows. Empty where `to` holds what was written.
+  /// Reads complete blocks, with O_DIRECT if possible. Empty: `to` has the written data.
   [[nodiscard]] std::optional<Problem> load(const CheckpointSegment& piece, const PieceBuffer& to);
 
  private:
@@ -51,7 +51,7 @@ class SegmentLoader {
   const CheckpointStorage& storage_;
   const std::filesystem::path& checkpoint_;
   const Manifest& manifest_;
-  std::uint32_t file_ = std::numeric_limits<std::uint32_t>::max();  // the one that is open
+  std::uint32_t file_ = std::numeric_limits<std::uint32_t>::max();  // the open file
   int descriptor_ = -1;
   bool direct_ = true;
 };

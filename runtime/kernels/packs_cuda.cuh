@@ -119,8 +119,8 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   constexpr std::size_t most = 0x7fffffff;
   const std::size_t blocks = ceil_divide(n, per_block);
   if (blocks > most) {
-    fail(ErrorCode::usage, "a kernel would have {} blocks, and a GPU takes {}: use a smaller --microbatch-size",
-         blocks, most);
+    fail(ErrorCode::usage, "a kernel has too many blocks: {}, at most {}; use a smaller --microbatch-size", blocks,
+         most);
   }
   return static_cast<unsigned>(blocks);
 }

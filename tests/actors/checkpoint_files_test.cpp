@@ -70,7 +70,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
       rank.load([&] { loop.stop(); });
       loop.run();
     };
-    CHECK_THROWS_WITH_AS(load(), doctest::Contains("are not what was written"), Error);
+    CHECK_THROWS_WITH_AS(load(), doctest::Contains("changed after they were written"), Error);
   }
   if (from.empty()) {
     rank.load_weights([&](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {

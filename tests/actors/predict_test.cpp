@@ -388,7 +388,7 @@ TEST_CASE("a prediction that makes no sense is refused") {
           run(machine(), {.disturbances = {.no_overlap = true}}, options));
   refused(ErrorCode::usage, "take a number above 0",
           run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
-  refused(ErrorCode::usage, "lacks the class 'intra_node'", run(machine({}), {}, options));
+  refused(ErrorCode::usage, "link class 'intra_node' is missing", run(machine({}), {}, options));
   runtime::MachineProfile gpu = machine();
   gpu.gpu = true;
   refused(ErrorCode::usage, "is of a GPU, and the job is planned for CPUs", run(gpu, {}, options));

@@ -132,7 +132,7 @@ TEST_CASE_FIXTURE(Fixture, "a number of ranks of a node, or of units to prefetch
 }
 
 TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not complete is refused") {
-  check_refused(2, {"--links", file("none.json")}, {"--links", file("none.json"), "cannot be read"});
+  check_refused(2, {"--links", file("none.json")}, {"--links", file("none.json"), "cannot read"});
   const auto check_links_refused = [&](const std::string& content, Words words) {
     const std::string path = folder.write("links.json", content).string();
     words.push_back("--links " + path);
@@ -141,9 +141,10 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
   check_links_refused("{intra", {"is not JSON"});
   check_links_refused(R"({"inter_node": )" + link + "}",
-                      {"lacks the class 'intra_node'", "ranvier-bench --write-links"});
+                      {"link class 'intra_node' is missing", "ranvier-bench --write-links"});
   const std::string inside = folder.write("inside.json", R"({"intra_node": )" + link + "}").string();
-  check_refused(2, {"--links", inside, "--node-size", "1"}, {"--links " + inside, "lacks the class 'inter_node'"});
+  check_refused(2, {"--links", inside, "--node-size", "1"},
+                {"--links " + inside, "link class 'inter_node' is missing"});
   check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }

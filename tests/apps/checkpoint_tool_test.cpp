@@ -88,7 +88,7 @@ TEST_CASE_FIXTURE(Fixture, "a list has what is whole, what is not and why, and w
   const std::string text = run_tool({"list", dir.string()}).text;
   INFO(text);
   CHECK(has_all(text, {"step-00000500", "2.5", "1 x 2", "2026-01-01",
-                       "step-00000600: incomplete: ", "rank-0001.data: it is missing",
+                       "step-00000600: incomplete: ", "rank-0001.data: file not found",
                        "step-00000700.0a1b.part: 2.9 KiB so far", "last locked by job 0a1b, process 7 on node3"}));
 }
 
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(Fixture, "older checkpoints are removed, or would be, but for 
   {
     offload::CheckpointFolder job(dir);
     job.lock("0a1b");
-    CHECK(has_all(refusal(keep_one), {"io", "another job writes its checkpoints there"}));
+    CHECK(has_all(refusal(keep_one), {"io", "another job writes checkpoints there"}));
     CHECK(fs::exists(dir / "step-00000100"));
   }
   CHECK(has_all(run_tool(keep_one).text, {"removed " + (dir / "step-00000300").string()}));

@@ -184,8 +184,7 @@ TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refus
     return start(1, more);
   };
   refused(bert({"--documents", "mask"}), 64, "--documents with --label-field kind");
-  refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64,
-          "has no module 'score' that its head for classes alone has");
+  refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
   refused(bert({"--classes", "2"}), 64, "--classes 2: the field 'kind'");
   refused(bert({"--sample-every", "1"}), 64, "tells classes and writes no text");
   refused(bert({"--json-field", "kind"}), 64, "name the same field");

@@ -73,7 +73,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
         models::Documents::mask);
   refused_train({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
   refused_train({"--model", "bert", "--ffn-size", "100", "--tile", "8"},
-                "--tile 8 does not divide --ffn-size 100: choose a divisor such as 4");
+                "--tile 8 does not divide --ffn-size 100; use a divisor such as 4");
   refused_train({"--model", "bert", "--kv-heads", "2"},
                 "--kv-heads 2: --model bert has no such size; remove the flag");
   refused_train({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");

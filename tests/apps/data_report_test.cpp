@@ -33,10 +33,9 @@ TEST_CASE(
   CHECK(data_report(data, options_of(1500, 4, 10), nullptr) ==
         "data: 2 files, 3 documents, 12k tokens; 1,080 samples of 10 an epoch, 1,500 steps × 4 samples are 5.56 "
         "epochs\n"
-        "kept for validation: 119 samples\n"
-        "left out of " +
-            path + ": 1 file: c.png (an image (PNG))\n" + path +
-            "/b.txt: 1 of the 12001 bytes looked at belong to no UTF-8 text, the first at offset 12000");
+        "kept for validation: 119 samples\n" path +
+            ": skipped 1 file:  c.png (an image (PNG))\n" + path +
+            "/b.txt: 1 of the 12001 bytes examined are not UTF-8, the first at offset 12000");
 }
 
 TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the samples") {

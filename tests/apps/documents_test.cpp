@@ -144,9 +144,9 @@ TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
 
 TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are none, are refused") {
   check_refused({"--data", tokens, "--documents", "mask"},
-                {"tokens.bin: nothing says where documents end", "--document-end 50256", "--documents join"});
+                {"tokens.bin: --documents mask", "--document-end 50256", "--documents join"});
   check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
-                {"tokens.bin: token 99, which would end documents", "give the right --document-end"});
+                {"tokens.bin: end-of-document token 99", "--document-end, or --documents join"});
   check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "add --documents mask"});
   check_refused({"--documents", "mask", "--document-end", "0"}, {"--document-end 0", "leave it out"});
   check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
@@ -154,12 +154,12 @@ TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are 
 
 TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files without any are refused") {
   check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
-                {"lines.jsonl: line 1: no field 'prompt'; it has 'ask', 'say'", "--prompt-field"});
-  check_refused({"--data", lines, "--prompt-field", "ask"}, {"no field 'text'", "--json-field"});
-  check_refused({"--prompt-field", "ask"}, {"text.txt: no JSON lines", "--prompt-field ask"});
+                {"lines.jsonl: line 1: field 'prompt' is missing, found 'ask', 'say'", "--prompt-field"});
+  check_refused({"--data", lines, "--prompt-field", "ask"}, {"field 'text' is missing", "--json-field"});
+  check_refused({"--prompt-field", "ask"}, {"text.txt: --prompt-field", "--prompt-field ask"});
   check_refused({"--data", lines, "--prompt-field", "ask", "--json-field", "say", "--documents", "join"},
                 {"--documents join", "--prompt-field ask"});
   folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
   check_refused({"--data", file("long.jsonl"), "--prompt-field", "ask", "--json-field", "say"},
-                {"long.jsonl: no answer of 1 is left within --sequence-length 16", "raise it"});
+                {"long.jsonl: none of 1 completions fits --sequence-length 16", "increase it"});
 }

@@ -290,10 +290,10 @@ TEST_CASE_FIXTURE(Fixture, "what ranvier-generate cannot do it says in one line"
   CHECK(help.text == generate("--help").text);
   CHECK(has(error("--weights " + file("nothing.safetensors")), "nothing.safetensors"));
   CHECK(has(error("--weights " + folder.path().string()), "has no model.safetensors"));
-  CHECK(has(error("--weights " + model + " --heads 4"), "leave the flag out"));
+  CHECK(has(error("--weights " + model + " --heads 4"), "remove the flag"));
   CHECK(has(error("--weights " + model + " --top-p 0"), "--top-p 0"));
   std::filesystem::copy(model + "/model.safetensors", file("alone.safetensors"));
-  CHECK(has(error("--weights " + file("alone.safetensors")), "give --heads"));
+  CHECK(has(error("--weights " + file("alone.safetensors")), "add --heads"));
   CHECK(has(error("--weights " + file("alone.safetensors") + " --heads 5"), "does not divide"));
   CHECK(generate("--weights " + file("alone.safetensors") + " --heads 2 --tokens 3").status == 0);
 }

@@ -113,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says ot
   CHECK(gpt.sequence_length == 64);
   CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt().layers == 2);
   refused({"--layers", "3"}, {"--layers 3 is not the model of --init-from", "which has 2"});
-  refused({"--heads", "2"}, {"--heads 2", "config.json says 4"});
+  refused({"--heads", "2"}, {"--heads 2", "config.json: 4"});
   refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
 }
 
@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder that has no model is refused with what is t
   folder.write("adapter/adapter_model.safetensors", "");
   for (const char* const name : {"adapter", "adapter/adapter_model.safetensors"}) {
     CHECK(from(name).code() == ErrorCode::usage);
-    CHECK(says(from(name), path(name) + ": it is an adapter without its model"));
+    CHECK(says(from(name), path(name) + ": the folder has an adapter"));
     CHECK(says(from(name), "--init-adapter"));
   }
   folder.write("clone/model.safetensors",
@@ -300,7 +300,7 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--kv-heads", "3"}, {"--kv-heads 3", "which has 2"});
   refuses({"--classes", "3"}, {"--classes 3: --model llama has no such size", "bert, roberta"});
   refuses({"--dropout", "0.1"}, {"--dropout 0.1", "drops nothing"});
-  refuses({"--heads", "2"}, {"--heads 2", "config.json says 4"});
+  refuses({"--heads", "2"}, {"--heads 2", "config.json: 4"});
   refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
   CHECK(taken({"--tile", "2"}).model.size(models::Size::tile) == 2);
   refuses({"--tile", "3"}, {"--tile 3 does not divide --ffn-size 40", "such as 2"});

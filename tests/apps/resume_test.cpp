@@ -268,8 +268,8 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
                  {"--steps", "10000000", "--g-inter", "2", "--time-limit", "20s", "--stop-before", "12s"}));
   REQUIRE(job.wait_for_lines(metrics, 30, limit));
   check_refused(74, 1, with_checkpoints({"--metrics", file("other.jsonl"), "--resume", "auto", "--timeout", "1"}),
-                {"waiting for its end, 2 s at most", "another job writes its checkpoints there",
-                 "give --checkpoint another folder"});
+                {"waiting for its end, 2 s at most", "another job writes checkpoints there",
+                 "use --checkpoint with another folder"});
   const Outcome outcome = job.wait(limit);
   INFO(outcome.output);
   CHECK(outcome.status == 75);
@@ -301,7 +301,7 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and th
   CHECK(read_file(metrics).find("\"failure\":\"") != std::string::npos);
   folder.write("plain", "no folder");
   check_refused(74, 1, small_run(text, {"--checkpoint", file("plain") + "/checkpoints"}),
-                {"give --checkpoint a folder"});
+                {"use --checkpoint with a writable folder"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started again ends with the same bits") {

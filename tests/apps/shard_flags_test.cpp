@@ -45,8 +45,8 @@ TEST_CASE("every row holds everything unless --shard says otherwise, by a name o
   CHECK(parse({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
   CHECK(parse({"--data", "a", "--shard", "zero++"}).trainer.sharding.secondary_parameters);
   CHECK(resolved_map(parse({"--data", "a", "--shard", "INI"}))["shard"] == "INI");
-  refused({"--shard", "zero4"}, "--shard zero4: take ddp, zero1");
-  refused({"--shard", "IXG"}, "three letters of N (whole), I (in a group), G (global)");
+  refused({"--shard", "zero4"}, "--shard is invalid: zero4; use ddp, zero1");
+  refused({"--shard", "IXG"}, "three letters of N");
 }
 
 TEST_CASE("a group is the rows on one node, or a divisor of them all") {
@@ -85,7 +85,7 @@ TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained
   refused(
       {"--parameter-tier-trained", "host"},
       "--parameter-tier-trained host, and all of the model is trained: say it by --parameter-tier host, or name");
-  refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained zero9: take ddp, zero1");
+  refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained is invalid: zero9; use ddp, zero1");
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() == 1);  // one row
   // Places and what is gathered into them are there where either is shared out.
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero3", "--prefetch", "1"}).notes.empty());

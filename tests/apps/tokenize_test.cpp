@@ -228,18 +228,17 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on
 TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or odd is said") {
   const std::string with = " --output out --tokenizer " + tokenizer;
   folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
-  refused("a.npy" + with, "a.npy: an array of NumPy's (.npy): ");
+  refused("a.npy" + with, "a.npy: a NumPy array (.npy): ");
   refused("a.npy" + with, "or --input-format text");
   folder.write("tokens.bin", std::string(100, '\1'));
-  refused("tokens.bin" + with, "give --input-format text if tokens.bin is text");
+  refused("tokens.bin" + with, "--input-format text if tokens.bin is text");
   folder.write("d/a.txt", "the world \xe4");
   folder.write("d/image.png", "\x89PNG\r\n");
   const Outcome outcome = tokenize("d" + with);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
-  CHECK(outcome.output.find("left out of d: 1 file: image.png (an image (PNG))\n") != std::string::npos);
-  CHECK(outcome.output.find(
-            "d/a.txt: 1 of the 11 bytes looked at belong to no UTF-8 text, the first at offset 10\n") !=
+  CHECK(outcome.output.find("d: skipped 1 file: image.png (an image (PNG))\n") != std::string::npos);
+  CHECK(outcome.output.find("d/a.txt: 1 of the 11 bytes examined are not UTF-8, the first at offset 10\n") !=
         std::string::npos);
 }
 
@@ -283,7 +282,7 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be tokenized is refused by one message t
   refused("a.txt --output out", "--tokenizer is missing");
   refused("a.txt" + with, "--output is missing");
   refused("a.txt --output out --tokenizer bytes", "PATH of a tokenizer");
-  refused("a.txt --output out --tokenizer gpt2:nowhere", "nowhere: there is no such folder or file");
+  refused("a.txt --output out --tokenizer gpt2:nowhere", "nowhere: not found");
   refused("a.txt none.txt --output out" + with, "none.txt: cannot be read: No such file");
   refused("empty.txt --output out" + with, "no text in input: empty.txt");
   refused("a.txt --output none/out" + with, "none/out.bin.partial: cannot create it");

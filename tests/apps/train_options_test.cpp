@@ -150,9 +150,9 @@ TEST_CASE("ranks that read other figures of links have another hash") {
   };
   CHECK(hash_with("1e-6") == hash_with("1e-6"));
   CHECK(hash_with("1e-6") != hash_with("2e-6"));
-  refused_train({"--links", (folder.path() / "none.json").c_str()}, "none.json: cannot be read");
+  refused_train({"--links", (folder.path() / "none.json").c_str()}, "none.json: cannot read");
   folder.write("links.json", "{}");
-  refused_train({"--links", path.c_str()}, "has no class of links");
+  refused_train({"--links", path.c_str()}, "has no link class");
 }
 
 TEST_CASE("the batch is divisible by the rows") {
@@ -291,9 +291,9 @@ TEST_CASE("rates outside their ranges are refused") {
   CHECK(parse_train({"--data", "a"}).model.gpt().tile == 1);
   CHECK(parse_train({"--data", "a", "--tile", "8"}).model.gpt().tile == 8);
   CHECK(parse_train({"--data", "a.bin", "--model", "gpt2-small", "--tile", "3"}).model.gpt().tile == 3);
-  refused_train({"--tile", "7"}, "--tile 7 does not divide --hidden 384: choose a divisor such as 6");
+  refused_train({"--tile", "7"}, "--tile 7 does not divide --hidden 384; use a divisor such as 6");
   refused_train({"--tile", "0"}, "--tile");
-  refused_train({"--heads", "7"}, "--heads 7 does not divide --hidden 384: choose a divisor such as 6");
+  refused_train({"--heads", "7"}, "--heads 7 does not divide --hidden 384; use a divisor such as 6");
 }
 
 TEST_CASE("defaults that follow from other flags stay as a checkpoint has them") {

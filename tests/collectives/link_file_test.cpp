@@ -52,7 +52,7 @@ TEST_CASE("what is written is read back") {
 }
 
 TEST_CASE("a links file that lacks something says what") {
-  CHECK(says(refusal("{}"), "has no class of links"));
+  CHECK(says(refusal("{}"), "has no link class"));
   CHECK(says(refusal("{" + intra + R"(, "inter_node": {"latency_seconds": 1, "bytes_per_second": 1}})"),
              "lacks 'node_bytes_per_second' in 'inter_node'"));
 }

@@ -230,7 +230,7 @@ TEST_CASE("an error that NCCL meets later is one message with rank, device and o
   CHECK(message ==
         "rank 1: reduction of the gradients of h.3 on inline, 1 thread: NCCL, with ranks 1, 0: remote process "
         "exited or "
-        "there was a network error; one of them has ended or its network fails, NCCL_DEBUG=WARN says more");
+        "there was a network error; a peer exited or its network failed, NCCL_DEBUG=WARN prints details");
   job.ranks[0].column->close();
   CHECK(job.world.aborted == 1);
   job.ranks[0].column->close();
@@ -290,12 +290,11 @@ TEST_CASE("a rank that does not come to connect is named, or the ranks among whi
     }
     CAPTURE(message);
     if (silent == 0) {
-      CHECK(message.find(
-                "rank 1 has not said how to reach it by NCCL: rank 0 has waited for that for 2 s, to connect "
-                "the column (--timeout)") == 0);
+      CHECK(message.find("rank 1 has not sent its NCCL address: rank 0 has waited 2 s to connect "
+                         "the column (--timeout)") == 0);
     } else {
       CHECK(message.find(
-                "rank 1 on inline, 1 thread: NCCL has tried to connect the column, ranks 1, 0, for 2 s: one of "
+                "rank 1 on inline, 1 thread: NCCL did not connect the column, ranks 1, 0, within 2 s: one of "
                 "them is silent") == 0);
     }
   }
@@ -323,5 +322,5 @@ TEST_CASE("an operation that NCCL cannot be given is refused by name") {
   const Communicator::Operand part{nullptr, 7};
   CHECK_THROWS_WITH_AS(job.ranks[0].communicators[communicator]->run(Collective::all_gather, {&part, 1}, DType::f32,
                                                                      "gather of h.3", [] {}),
-                       doctest::Contains("gather of h.3: 7 elements do not divide by 2 ranks"), ranvier::Error);
+                       doctest::Contains("gather of h.3: 7 elements are not divisible by 2 ranks"), ranvier::Error);
 }

@@ -152,7 +152,7 @@ TEST_CASE("an algorithm's name says how NCCL is asked") {
 TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
   const Communicator::Operand odd{memory, 41};
   CHECK_THROWS_WITH_AS((void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
-                       doctest::Contains("41 elements do not divide by 4"), ranvier::Error);
+                       doctest::Contains("41 elements are not divisible by 4"), ranvier::Error);
   const Communicator::Operand overlapping{memory, 40, 10, 9};
   CHECK_THROWS_WITH_AS(
       (void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),

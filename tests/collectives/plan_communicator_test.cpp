@@ -303,7 +303,7 @@ TEST_CASE("an operation whose staging does not fit, or that needs too many tags,
   CHECK_THROWS_WITH_AS(Pair(1 << 16, 15).run(Collective::all_gather, 1000, "gather of h.3"),
                        doctest::Contains("gather of h.3: 5 chunks"), ranvier::Error);
   CHECK_THROWS_WITH_AS(Pair(1 << 16).run(Collective::all_gather, 999, "gather of h.3"),
-                       doctest::Contains("gather of h.3: 999 elements do not divide by 2"), ranvier::Error);
+                       doctest::Contains("gather of h.3: 999 elements are not divisible by 2"), ranvier::Error);
 }
 
 TEST_CASE("runs that overlap are refused") {

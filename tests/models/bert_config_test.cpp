@@ -75,7 +75,8 @@ TEST_CASE("what a BERT would compute otherwise is refused by its key") {
   refused(config("bert", R"("add_cross_attention": true)"), {"'add_cross_attention'"});
   refused(config("bert", R"("tie_word_embeddings": false)"), {"'tie_word_embeddings'"});
   refused(config("bert", R"("pruned_heads": {"1": [2]})"), {"'pruned_heads'"});
-  refused(config("roberta", R"("pad_token_id": 63)"), {"'max_position_embeddings' is 64", "'pad_token_id' 63"});
+  refused(config("roberta", R"("pad_token_id": 63)"),
+          {"'max_position_embeddings' leaves no positions: 64", "'pad_token_id' 63"});
   refused(config("roberta", R"("pad_token_id": 2147483647)"), {"'max_position_embeddings'"});
   refused(config("roberta", R"("pad_token_id": -1)"), {"'pad_token_id' is -1"});
   refused(config("bert", R"("attention_probs_dropout_prob": 1)"), {"'attention_probs_dropout_prob'"});

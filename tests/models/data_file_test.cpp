@@ -39,13 +39,13 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused by what they are, with what to do") {
-  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "an array of NumPy's (.npy): ");
+  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "a NumPy array (.npy): ");
   refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "--token-format uint16");
   const std::string zip_head("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0", 30);
-  refused("a.npz", zip_head + "arr_0.npy", "arrays of NumPy's (.npz)");
+  refused("a.npz", zip_head + "arr_0.npy", "NumPy arrays (.npz)");
   std::string torch = zip_head + "m/data.pkl";
   torch[26] = 10;
-  refused("a.pt", torch, "a file of PyTorch's (.pt): weights are no data");
+  refused("a.pt", torch, "a PyTorch file (.pt): weights");
   refused("a.docx", zip_head + "word/docu", "a zip archive: unpack it");
   refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table: convert it: python3 -c 'import pandas");
   refused("data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv, "datasets.load_from_disk(\"FOLDER\")");
@@ -56,21 +56,19 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
           "\x7f"
           "ELF\x02\x01\x01\0"sv,
           "a program or library (ELF)");
-  refused("a.pkl", "\x80\x04\x95\x0a\0\0\0"sv, "a pickle of Python's");
-  refused("old.pkl", "\x80\x02}q\0(X"sv, "a pickle of Python's");
+  refused("a.pkl", "\x80\x04\x95\x0a\0\0\0"sv, "a Python pickle");
+  refused("old.pkl", "\x80\x02}q\0(X"sv, "a Python pickle");
   refused("a.png", "\x89PNG\r\n\x1a\n"sv, "an image (PNG)");
   refused("a.wav", "RIFF\x24\x08\0\0WAVEfmt "sv, "a sound (WAV)");
   refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it: iconv -f UTF-16 -t UTF-8");
   refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
-  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv,
-          "weights in safetensors: weights are no data: give them to --init-from");
+  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv, "--init-from");
   refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "--hellaswag");
   refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed: unpack it");
   std::string numbers;
   for (char token = 'a'; token <= 'z'; ++token) numbers += {token, '\0', '\x05', '\0'};
-  refused("numbers.dat", numbers,
-          "no text: 78 of its first 104 bytes belong to no UTF-8 text, the first at offset 1");
-  refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "tokens that are compressed: decompress them");
+  refused("numbers.dat", numbers, "not text: 78 of the first 104 bytes are not UTF-8, the first at offset 1");
+  refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "compressed tokens: decompress them");
 }
 
 TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
@@ -103,7 +101,7 @@ TEST_CASE_FIXTURE(Fixture,
   refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
   refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines: ");
   refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c . '");
-  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv): convert it, and name the column");
+  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv): convert it and use --json-field");
   refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
   refused("a.csv.gz", gzipped("id,text\n"), "decompress it and convert it");
   for (const char* text : {"[section]\nkey = 1\n", "[{x}] is a set", "a,b\n"})
@@ -117,7 +115,7 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
       "ber dem Fluss, \xe4hnlich wie gestern";
   const auto error = error_of([&] { seen("latin.txt", latin, utf8); });
   CHECK(says(error,
-             "latin.txt: text in another encoding than UTF-8, such as Latin-1: byte 0xf6 at offset 3: use "
+             "latin.txt: not UTF-8 (Latin-1, for instance): byte 0xf6 at offset 3: use "
              "iconv -f WINDOWS-1252 -t UTF-8 '"));
   CHECK(says(error, "--token-format text"));
   CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens
@@ -140,7 +138,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   refuses("saved", "data-00000-of-00001.arrow: an Arrow stream; convert the folder that save_to_disk() wrote");
   folder.write("cloned/README.md", "a readme.");
   folder.write("cloned/data/train.parquet", "PAR1" + std::string(100, '\0'));
-  refuses("cloned", "cloned: 104 bytes of data are in formats that are not read, and 9 bytes are text: ");
+  refuses("cloned", "cloned: 104 bytes have unsupported formats, but only 9 bytes are text: ");
   folder.write("cloned/README.md", std::string(200, 'x'));
   CHECK(data_files_in(folder.path() / "cloned", {}).left_out.size() == 1);
   folder.write("nano/input.txt", "text");
@@ -155,7 +153,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   for (const char* name : {"papers", "arrays"}) CHECK(data_files_in(folder.path() / name, {}).files.size() == 1);
   folder.write("objects/README.md", "a readme.");
   folder.write("objects/1.json", "{\n  \"text\": \"a document\"\n}");
-  refuses("objects", "1.json: one JSON object, not JSON lines; convert it to an object per line: jq -c . '");
+  refuses("objects", "1.json: one JSON object, not JSON lines; convert it to one object per line: jq -c . '");
 }
 
 TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a folder with files for training") {
@@ -164,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a fol
     const DataFiles found = data_files_in(folder.path() / name, reading);
     for (const auto& one : found.left_out) {
       names += one.path.lexically_relative(folder.path() / name).string() + ' ';
-      CHECK(one.why.starts_with("by its name not for training, unlike "));
+      CHECK(one.why.starts_with("name suggests that it is not for training, unlike "));
     }
     CHECK(!found.files.empty());
     return names;
@@ -187,12 +185,12 @@ TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a fol
 TEST_CASE_FIXTURE(Fixture, "a .bin is nanoGPT's beside a meta.pkl, which is said, and otherwise has to be named") {
   const std::string tokens("\x01\0\x02\0\x03\0", 6);
   const auto unknown = error_of([&] { seen("train.bin", tokens); });
-  CHECK(says(unknown, "begins with 131073, not with llm.c's magic number 20240520"));
-  CHECK(says(unknown, "give --token-format uint16 for tokens without a header, or text"));
+  CHECK(says(unknown, "starts with 131073, not with llm.c's magic number 20240520"));
+  CHECK(says(unknown, "--token-format uint16"));
   folder.write("meta.pkl", "\x80\x04\x95");
   const DataFile file = seen("train.bin", tokens);
   CHECK(file.format == TokenFormat::uint16);
-  CHECK(file.remark.find("train.bin: taken for tokens of 2 bytes without a header") != std::string::npos);
+  CHECK(file.remark.find("train.bin: read as uint16 tokens") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the reason") {
@@ -210,10 +208,11 @@ TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the re
   CHECK(found.files[1].compression == Compression::gzip);
   REQUIRE(found.left_out.size() == 6);
   CHECK(left_out_text(folder.path() / "d", found.left_out) ==
-        "left out of " + (folder.path() / "d").string() +
-            ": 6 files: .git (hidden), empty.txt (empty), image.png (an image (PNG)), link.txt (no regular file), "
+        (folder.path() / "d").string() +
+            ": skipped 6 files: .git (hidden), empty.txt (empty), image.png (an image (PNG)), link.txt (not a "
+            "regular file), "
             "tokens.bin (a .bin with tokens, next to text), and 1 more");
-  CHECK(found.left_out[5].why == "no text: a zero byte at offset 100");
+  CHECK(found.left_out[5].why == "not text: zero byte at offset 100");
   CHECK(left_out_text("d", {}).empty());
 
   folder.write("tokens/1.bin", "abcd");
@@ -222,7 +221,7 @@ TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the re
   const DataFiles tokens = data_files_in(folder.path() / "tokens", {.format = TokenFormat::uint16});
   CHECK(tokens.files.size() == 1);
   REQUIRE(tokens.left_out.size() == 1);
-  CHECK(tokens.left_out[0].why == "not called .bin");
+  CHECK(tokens.left_out[0].why == "not named .bin");
   folder.write("images/a.png", "\x89PNG\r\n");
   const auto none = error_of([&] { static_cast<void>(data_files_in(folder.path() / "images", {})); });
   CHECK(none.code() == ErrorCode::data);

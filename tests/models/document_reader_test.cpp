@@ -71,12 +71,13 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, but for those with
 TEST_CASE_FIXTURE(Fixture, "a line that is no document is refused by file and number") {
   const std::string good = "{\"text\": \"x\"}\n";
   refused(good + good + "{\"text\": \"x\"\n" + good, "a.jsonl: line 3: not JSON: ");
-  refused(good + "\n[1]\n", "a.jsonl: line 3: no JSON object: each line is one, with a document; use jq -c");
+  refused(good + "\n[1]\n", "a.jsonl: line 3: the line is not a JSON object; use jq -c");
   refused(good + "{\"id\": 1, \"content\": \"x\"}\n",
-          "a.jsonl: line 2: no field 'text'; it has 'id', 'content': name the one with the text by --json-field");
-  refused("{\"text\": null}\n", "a.jsonl: line 1: the field 'text' is no text");
-  refused("{}\n", "it has none");
-  refused("{\"text\": \"\xff\"}\n", "a.jsonl: line 1: byte 0xff at offset 10 of the line is no UTF-8: use iconv");
+          "a.jsonl: line 2: field 'text' is missing, found 'id', 'content'; name the field of the text with "
+          "--json-field");
+  refused("{\"text\": null}\n", "a.jsonl: line 1: field 'text' is not text");
+  refused("{}\n", "found none");
+  refused("{\"text\": \"\xff\"}\n", "a.jsonl: line 1: byte 0xff at offset 10 of the line is not UTF-8; use iconv");
   std::string many;
   for (int i = 0; i < 200'000; ++i) many += good;
   refused(many + "oops\n", "a.jsonl: line 200001: not JSON");
@@ -87,9 +88,8 @@ TEST_CASE_FIXTURE(Fixture, "a chat is refused with what is read instead, and wit
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})";
   for (const char* field : {"text", "messages"}) {
     const auto error = error_of([&] { read("chat.jsonl", chat + '\n', 64, field); });
-    CHECK(says(error, "chat.jsonl: line 1: a chat ('messages'), which is not read: "));
-    CHECK(says(error,
-               "--prompt-field prompt --json-field completion; convert it to those: jq -c '.messages as $all"));
+    CHECK(says(error, "chat.jsonl: line 1: chats ('messages') are not supported; "));
+    CHECK(says(error, "--prompt-field prompt --json-field completion; convert: jq -c '.messages as $all"));
   }
   refused(R"({"conversations": [{"from": "human", "value": "Hi"}]})",
           R"(map(.from + ": " + .value + "\n") | add) + "gpt: "), completion: $all[.].value}')");

@@ -138,17 +138,17 @@ TEST_CASE_FIXTURE(Fixture,
   {
     const auto data = open_text_data(plain);
     CHECK(inputs(*data.training, 0, 3) == Tokens{1, 2, 0, 3, 4, 5, 6, 0, 0});
-    CHECK(data.origins[0].remarks[0].ends_with("padding; left out, for they are empty: 1 of 4 documents"));
+    CHECK(data.origins[0].remarks[0].ends_with("empty documents: 1 of 4"));
   }
   plain.tokenizer = vocabulary;
   const auto data = open_text_data(plain);
   CHECK(inputs(*data.training, 0, 3) == Tokens{2, 1, 3, 2, 2, 3, 2, 3, 3});
   plain.sequence_length = 2;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }),
-             "--sequence-length 2 has no room for a token beside the 2 that begin and end a sample"));
+  CHECK(
+      says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "--sequence-length 2 leaves no position"));
   plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
   plain.sequence_length = 3;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "its documents have no tokens"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "empty"));
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -313,7 +313,6 @@ TEST_CASE("what no grid of a GPU has blocks for is refused with the limit and a 
         "a kernel takes 8388480 rows at most on a GPU, not 8388481: use a shorter --sequence-length", Error);
     CHECK_THROWS_WITH_AS(
         cross_entropy(stream, {std::size_t{1} << 31, 8, 8}, half, {}),
-        "a kernel would have 2147483648 blocks, and a GPU takes 2147483647: use a smaller --microbatch-size",
-        Error);
+        "a kernel has too many blocks: 2147483648, at most 2147483647; use a smaller --microbatch-size", Error);
   });
 }

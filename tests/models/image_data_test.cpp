@@ -123,11 +123,10 @@ TEST_CASE(
   options.path = folder.path().string();
   options.classes = 10;
   CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
-             "image 0 is of class 90, and the model knows 10: raise --classes to 100"));
+             "image 0 has class 90, but the model has 10 classes; use --classes 100"));
   write_records(folder.path() / "data_batch_1.bin", 0, 3);
   options.classes = 100;
-  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
-             "of CIFAR-100: give files of one of them"));
+  CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "to CIFAR-100"));
 }
 
 TEST_CASE("a crop is the image with a border, moved by as much as was drawn, and then mirrored") {
@@ -238,18 +237,18 @@ TEST_CASE("what is no such file, and what the model does not take, is refused wi
     CHECK(error.code() == code);
     CHECK(says(error, words));
   };
-  refused(cifar(folder.path()), ErrorCode::data, "there are no files of images");
+  refused(cifar(folder.path()), ErrorCode::data, "no image files found");
   std::ofstream(path, std::ios::binary) << std::string(3075, 'x');
-  refused(cifar(path), ErrorCode::data, "its 3075 bytes are no records of 3073 or 3074");
+  refused(cifar(path), ErrorCode::data, "3075 bytes are not records of 3073 or 3074");
   std::ofstream(path, std::ios::binary | std::ios::trunc) << "";
   refused(cifar(path), ErrorCode::data, "its 0 bytes");
   write_records(path, 0, 8);
   ImageDataOptions options = cifar(path);
   options.classes = 7;
-  refused(options, ErrorCode::data, "image 7 is of class 7, and the model knows 7: raise --classes to 10");
+  refused(options, ErrorCode::data, "image 7 has class 7, but the model has 7 classes; use --classes 10");
   options = cifar(path);
   options.image_size = 224;
-  refused(options, ErrorCode::usage, "give --image-size 32");
+  refused(options, ErrorCode::usage, "use --image-size 32");
 }
 
 TEST_CASE("synthetic images are the same each time, of all classes, and differ") {

@@ -81,18 +81,17 @@ TEST_CASE("what is longer than a sample is cut, and left out where no answer is 
         Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
   REQUIRE(data.origins[0].remarks.size() == 1);
   CHECK(data.origins[0].remarks[0] == path.string() +
-                                          ": of 3 answers 1 are cut at --sequence-length 4, and 1 are "
-                                          "left out, whose prompts are as long");
+                                          ": of 3 completions 1 are truncated at --sequence-length 4, "
+                                          "and 1 skipped (prompt too long)");
   const auto refused = [&](TextDataOptions options) {
     return error_of([&] { static_cast<void>(open_text_data(options)); });
   };
-  CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "no answer of 1 is left"));
-  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "give lines with an answer"));
-  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)),
-             "d.txt: no JSON lines, of which --prompt-field q"));
+  CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
+  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines"));
+  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)), "d.txt: --prompt-field q needs JSON lines"));
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;
-  CHECK(says(refused(narrow), "token 121 is outside the vocabulary of --vocab-size 100: give at least 122"));
+  CHECK(says(refused(narrow), "token 121 is outside --vocab-size 100; use at least 122"));
   auto split = options_of(path, 4);
   split.validation_split = 0.1;
   CHECK(says(refused(split), "--validation-split 0.1 of 2 samples"));
@@ -109,9 +108,9 @@ TEST_CASE(
                                             "\n");
   auto options = options_of(path, 8);
   using Remarks = std::vector<std::string>;
-  const std::string empty = path.string() + ": left out, for their field 'a' is empty: 1 of 3 rows";
+  const std::string empty = path.string() + ": skipped rows with an empty field 'a': 1 of 3";
   CHECK(open_text_data(options).origins[0].remarks ==
-        Remarks{empty, path.string() + ": the field 'input' of 2 of 3 rows has text that is not read; use "
+        Remarks{empty, path.string() + ": field 'input' of 2 of 3 rows has text, but is not read; use "
                                        "--prompt-field q,input to read it"});
   options.prompt_field = "q,input";
   const auto data = open_text_data(options);

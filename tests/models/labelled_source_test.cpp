@@ -71,10 +71,10 @@ TEST_CASE("labelled texts are a sample each, cut and padded, with the number of 
   CHECK(starts == std::vector<std::int32_t>{0, 0, 0, 3, 4, 5, 0, 0, 0, 0, 0, 0});
   REQUIRE(data.origins.size() == 1);
   REQUIRE(data.origins[0].remarks.size() == 3);
-  CHECK(data.origins[0].remarks[0].ends_with("left out, for their field 'text' is empty: 1 of 4 rows"));
-  CHECK(data.origins[0].remarks[1].find("of 2 classes: calm 1, loud 2") != std::string::npos);
-  CHECK(data.origins[0].remarks[2].find("44.4% of all positions are padding; cut at --sequence-length 6: 1 of 3") !=
-        std::string::npos);
+  CHECK(data.origins[0].remarks[0].ends_with("empty field 'text': 1 of 4"));
+  CHECK(data.origins[0].remarks[1].find("2 classes: calm 1, loud 2") != std::string::npos);
+  CHECK(data.origins[0].remarks[2].find(
+            "44.4% of all positions are padding; truncated at --sequence-length 6: 1 of 3") != std::string::npos);
 }
 
 TEST_CASE("the end of labelled texts is kept for validation, in order, and others are shuffled") {
@@ -135,17 +135,17 @@ TEST_CASE("what are no labelled texts is refused by what is wrong with it") {
     options.sequence_length = length;
     return tests::error_of([&] { static_cast<void>(open_text_data(options)); });
   };
-  CHECK(tests::says(refusal("a.txt", "some words"), "no JSON lines, of which --label-field kind names a field"));
+  CHECK(tests::says(refusal("a.txt", "some words"), "--label-field kind needs JSON lines"));
   const Error unknown = refusal("b.jsonl", R"({"text": "a", "kind": "wild"})");
   CHECK(unknown.code() == ErrorCode::data);
-  CHECK(tests::says(unknown, "the label 'wild' is none of the model's 2 classes, 'calm', 'loud'"));
-  CHECK(
-      tests::says(refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
-                  "line 1: no field 'kind'; it has 'text', 'class': name the one with the label by --label-field"));
+  CHECK(tests::says(unknown, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
+  CHECK(tests::says(
+      refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
+      "line 1: field 'kind' is missing, found 'text', 'class'; name the field of the label with --label-field"));
   for (const char* label : {"null", "1.5", "[]", "\"\""})
     CHECK(tests::says(refusal("d.jsonl", R"({"text": "a", "kind": )" + std::string(label) + "}"),
-                      "line 1: the field 'kind' is no label"));
-  CHECK(tests::says(refusal("e.jsonl", R"({"text": "", "kind": "loud"})"), "no line has a text"));
+                      "line 1: field 'kind' is not a label"));
+  CHECK(tests::says(refusal("e.jsonl", R"({"text": "", "kind": "loud"})"), "no line has text"));
   const auto many = folder.write("f.jsonl", lines);
   CHECK(tests::says(tests::error_of([&] { static_cast<void>(labels_in(many, {.label_field = "kind"}, 1)); }),
                     "more than 1 different labels"));

@@ -189,8 +189,8 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   for (const auto& part : parts.forward) CHECK(part.size() == 2);
   for (const auto& part : parts.backward_weight) CHECK(part.size() == 1);
 
-  for (const auto& [tile, words] : {std::pair{3, "tile 3 does not divide inner 20: choose a divisor such as 2"},
-                                    {5, "tile 5 does not divide hidden 12: choose a divisor such as 4"}}) {
+  for (const auto& [tile, words] : {std::pair{3, "tile 3 does not divide inner 20; use a divisor such as 2"},
+                                    {5, "tile 5 does not divide hidden 12; use a divisor such as 4"}}) {
     options.tile = tile;
     CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), words, Error);
   }

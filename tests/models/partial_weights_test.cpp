@@ -180,7 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole,
     CHECK(says(error, "index.json: cannot have its name: "));
     message = error.what();
   }
-  const std::size_t at = message.find(" and lie in ") + 12;
+  const std::size_t at = message.find(" complete in ") + 12;
   const fs::path kept = message.substr(at, message.find(": move them") - at);
   model = kept;
   CHECK(names() == Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
@@ -211,7 +211,7 @@ TEST_CASE_FIXTURE(Fixture, "a writer that does not see the folder, or a disk tha
   const WeightLayout layout(units);
   WeightWriter elsewhere(layout, folder.path() / "elsewhere");
   const std::vector<float> values(units[0].elements());
-  CHECK(says(error_of([&] { elsewhere.put(units[0], 0, values); }), "save in a folder that all of them have"));
+  CHECK(says(error_of([&] { elsewhere.put(units[0], 0, values); }), "use a folder that all nodes share"));
   int asked = 0;
   std::optional<PartialWeights> partial;
   model = folder.path() / "not yet/model";

@@ -118,9 +118,9 @@ TEST_CASE("in token files without an index documents end with a token, which has
   CHECK(data.origins[0].documents == 5);
   const auto refused = [&] { return error_of([&] { static_cast<void>(open_text_data(options)); }); };
   options.document_end = 8;
-  CHECK(says(refused(), "tokens: token 8, which would end documents, comes before none of 10 tokens in 2 files"));
+  CHECK(says(refused(), "tokens: end-of-document token 8 is missing in 10 tokens of 2 files"));
   options.document_end.reset();
-  CHECK(says(refused(), "a.bin: nothing says where documents end"));
+  CHECK(says(refused(), "a.bin: --documents mask"));
   CHECK(says(refused(), "--document-end 50256"));
 }
 

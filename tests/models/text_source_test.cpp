@@ -190,14 +190,14 @@ TEST_CASE("weights are read from the words of --data, and what makes no sense of
   const auto refused = [](const char* text) {
     return error_of([&] { static_cast<void>(parse_weighted_paths(text)); });
   };
-  CHECK(says(refused("a:1,b"), "some files have weights and some have none"));
-  CHECK(says(refused("a:0,b:1"), "weight 0 of a: give a number above 0"));
-  CHECK(says(refused("a:1,:1"), "a weight without a file"));
+  CHECK(says(refused("a:1,b"), "some files have no weight"));
+  CHECK(says(refused("a:0,b:1"), "weight 0 of a is not positive"));
+  CHECK(says(refused("a:1,:1"), "a weight has no file"));
   CHECK(says(refused("a.bin:1e400,b.bin:0.3"), "weight 1e400 of a.bin is out of range"));
   CHECK(says(refused("a.bin:1e-400,b.bin:0.3"), "weight 1e-400 of a.bin is out of range"));
   const TemporaryFolder folder;
   const auto path = folder.write("a", counting(100)).string();
-  CHECK(says(refused((path + ",b").c_str()), "of several each needs a weight, as in " + path + ":1,b:1"));
+  CHECK(says(refused((path + ",b").c_str()), "add a weight to each: " + path + ":1,b:1"));
   CHECK(parse_weighted_paths(folder.write("a,b", "").string()).size() == 1);
   const auto tiny = error_of(
       [&] { static_cast<void>(open_text_data({.mixture = {{path, 1}, {path, 1e-9}}, .sequence_length = 4})); });
@@ -237,7 +237,7 @@ TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of tex
   CHECK(inputs(*data.training, 0, 1) == expected);
   CHECK(targets(*data.training, 0, 1).back() == last);
   options.vocab_size = small.end_of_text();
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside the vocabulary"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside --vocab-size"));
 }
 
 TEST_CASE(
@@ -300,7 +300,7 @@ TEST_CASE("bytes that belong to no text are said with their number and the first
     const auto data = open_text_data({.path = path, .sequence_length = 4});
     REQUIRE(data.origins[0].remarks.size() == 1);
     CHECK(data.origins[0].remarks[0] ==
-          path.string() + ": 2 of the 202 bytes looked at belong to no UTF-8 text, the first at offset 100");
+          path.string() + ": 2 of the 202 bytes examined are not UTF-8, the first at offset 100");
   }
   CHECK(open_text_data({.path = folder.write("b.txt", "good text"), .sequence_length = 4})
             .origins[0]

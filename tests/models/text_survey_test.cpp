@@ -41,8 +41,7 @@ TEST_CASE("bytes that belong to no character, and control characters, are counte
   CHECK(survey.is_text());
   CHECK(survey_of("abc\xc3").first() == 3);
   CHECK(survey_of("abc\xc3xyz", 4).strange() == 1);
-  CHECK(remark_on(survey, "a.txt") ==
-        "a.txt: 3 of the 200 bytes looked at belong to no UTF-8 text, the first at offset 130");
+  CHECK(remark_on(survey, "a.txt") == "a.txt: 3 of the 200 bytes examined are not UTF-8, the first at offset 130");
 }
 
 TEST_CASE("bytes of another encoding outnumber the characters of UTF-8, and damage does not") {
@@ -55,7 +54,7 @@ TEST_CASE("bytes of another encoding outnumber the characters of UTF-8, and dama
   CHECK(remark_on(survey_of("gr\xfc\xdf"
                             "e \xfc"),
                   "a.txt")
-            .ends_with("'a.txt' > 'a.txt.utf8', with its own encoding after -f"));
+            .ends_with("'a.txt' > 'a.txt.utf8', with the file's encoding after -f"));
 }
 
 TEST_CASE("numbers and random bytes are no text, and damaged text is some") {

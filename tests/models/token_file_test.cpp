@@ -132,7 +132,7 @@ TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer,
     const auto path = folder.write("a.bin", bytes);
     return error_of([&] { static_cast<void>(open_file(path, TokenFormat::uint16)); }).code() == ErrorCode::data;
   };
-  CHECK(says(refusal(folder.write("a.bin", bytes_of(wide)), TokenFormat::uint16), "tokens of 32 bits or more"));
+  CHECK(says(refusal(folder.write("a.bin", bytes_of(wide)), TokenFormat::uint16), "32 bits or more"));
   CHECK(refused(bytes_of(std::vector<std::uint32_t>(characters.begin(), characters.end()))));
   CHECK(refused(bytes_of(std::vector<std::int64_t>(narrow.begin(), narrow.end()))));
   CHECK(refused(bytes_of(std::vector<std::int64_t>(wide.begin(), wide.end()))));
@@ -148,7 +148,7 @@ TEST_CASE("uint16 tokens that are wider ones, or too narrow for their tokenizer,
                                       .vocab_size = 70'002}));
   });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "uint16 holds 65536 tokens, and the --tokenizer has 70002"));
+  CHECK(says(error, "65536 tokens of uint16: 70002"));
 }
 
 TEST_CASE("files that are missing, empty or of another kind are refused by name") {
@@ -199,7 +199,7 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   file.check_vocabulary(0, 150'001, 8);
   const auto error = error_of([&] { file.check_vocabulary(0, file.tokens(), 50257); });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "a.bin: token 50304 at offset 301026 is outside the vocabulary of --vocab-size 50257"));
+  CHECK(says(error, "a.bin: token 50304 at offset 301026 is outside --vocab-size 50257"));
   CHECK(says(error, "at least 50305"));
   CHECK(says(error_of([&] { file.check_vocabulary(0, 200'000, 7); }), "token 7 at offset 1024 "));
 
@@ -246,7 +246,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions told apar
   CHECK(says(error_of([&] { file.check_vocabulary(0, 2, 50257); }), "token 128255 at offset 1028"));
   const auto path = folder.write("b.bin", wide_llmc_file({1, 1u << 31}));
   overwrite(path, 4, 1);
-  CHECK(says(refusal(path), "version 1 at offset 4 of llm.c's header: only version 7 is known"));
+  CHECK(says(refusal(path), "version at offset 4 of llm.c's header: 1; only 7"));
   overwrite(path, 4, 7);
   const TokenFile large = open_file(path);
   CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
@@ -255,7 +255,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions told apar
   const auto error = error_of([&] { read(largest, 0, 2); });
   CHECK(error.code() == ErrorCode::data);
   CHECK(says(error, "token 4294967295 at offset 1028"));
-  CHECK(says(error, "no vocabulary has it: the data are damaged"));
+  CHECK(says(error, "no vocabulary is that large"));
 }
 
 TEST_CASE("Megatron's tokens of every integer type are read in the order of its index") {
@@ -331,8 +331,7 @@ TEST_CASE("an index that is damaged, or of floating-point numbers, is refused wi
     change(index);
     return refused(index.bytes());
   };
-  for (std::uint8_t code : {6, 7})
-    CHECK(says(changed([&](Index& i) { i.code = code; }), "floating-point numbers, which are no tokens"));
+  for (std::uint8_t code : {6, 7}) CHECK(says(changed([&](Index& i) { i.code = code; }), "floating-point"));
   CHECK(says(changed([](Index& i) { i.code = 9; }), "type code 9 at offset 17"));
   CHECK(says(changed([](Index& i) { i.code = 0; }), "type code 0 at offset 17"));
   CHECK(says(changed([](Index& i) { i.sizes[1] = -1; }), "a sequence of -1 tokens at offset 38"));
@@ -341,7 +340,7 @@ TEST_CASE("an index that is damaged, or of floating-point numbers, is refused wi
   CHECK(says(changed([](Index& i) { i.begins[0] = std::int64_t{1} << 62; }), "at offset 42"));
   CHECK(says(changed([](Index& i) { i.documents = {0, 2, 1}; }),
              "document bound 1 of 2 sequences after 2 at offset 74"));
-  CHECK(says(changed([](Index& i) { i.documents = {0, 1}; }), "documents of 1 sequences, of 2,"));
+  CHECK(says(changed([](Index& i) { i.documents = {0, 1}; }), "documents cover 1 of 2 sequences"));
   CHECK(says(changed([](Index& i) { i.documents = {1, 2}; }), "document bound 1"));
   CHECK(says(changed([](Index& i) { i.sizes = {0, 0}; }), "no sequence with a token"));
   const std::string bytes = whole.bytes();

@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "what was left by another job, or is damaged, is not 
 
 TEST_CASE_FIXTURE(Fixture, "outputs that cannot be are refused with the reason") {
   CHECK(says(error_of([&] { TokenOutput output(options(TokenOutputFormat::llmc, 65537)); }),
-             "a vocabulary of 65537 has no room in llm.c's uint16"));
+             "a vocabulary of 65537 does not fit"));
   CHECK(says(error_of([&] { TokenOutput(options(TokenOutputFormat::llmc)).commit(); }), "has no tokens"));
   const TokenOutput one(options(TokenOutputFormat::llmc));
   CHECK(says(error_of([&] { TokenOutput other(options(TokenOutputFormat::llmc)); }),

@@ -236,11 +236,11 @@ TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, place
   openai();
   const auto merges = [&](const std::string& more) { return refusal("gpt2/vocab.bpe", small.vocab_bpe() + more); };
   const std::string line = std::to_string(small.vocab_bpe().size());
-  CHECK(says(merges("a\n"), "vocab.bpe: line 30 at offset " + line + ": not two tokens"));
+  CHECK(says(merges("a\n"), "vocab.bpe: line 30 at offset " + line + ": a merge is not two tokens"));
   CHECK(says(merges("a b c\n"), "not two tokens"));
-  CHECK(says(merges("a b\n"), "'a' + 'b': 'ab' is no token of "));
-  CHECK(says(merges("h e\n"), "at offset " + line + " makes what one before it makes"));
-  CHECK(says(refusal("gpt2/vocab.bpe", "Ġt he\n"), "at offset 0 joins what none before it makes"));
+  CHECK(says(merges("a b\n"), "'ab' is not a token of "));
+  CHECK(says(merges("h e\n"), "at offset " + line + " creates the same token"));
+  CHECK(says(refusal("gpt2/vocab.bpe", "Ġt he\n"), "at offset 0 joins a token that no earlier merge creates"));
   folder.write("gpt2/vocab.bpe", "#version: 0.2\n");
 
   const auto names = [&](const std::string& json) {
@@ -250,15 +250,15 @@ TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, place
   const std::string whole = small.encoder_json();
   CHECK(says(names(whole.substr(0, 100)), "encoder.json: not JSON: incomplete JSON at offset 100"));
   CHECK(says(names(whole + "x"), "extra data at offset"));
-  CHECK(says(names("[]"), "is no JSON object"));
+  CHECK(says(names("[]"), "is not a JSON object"));
   CHECK(says(names(R"({"a": 0, "b": 0})"), "two tokens have number 0"));
-  CHECK(says(names(R"({"a": -1})"), "has number -1"));
-  CHECK(says(names(R"({"a": 1e9})"), "has no whole number"));
-  CHECK(says(names(R"({"a": 999999999})"), "has number 999999999"));
-  CHECK(says(names(R"({"a": 0, "b": 2})"), "no token 1 but later ones"));
-  CHECK(says(names(R"({"\u4e2d": 0})"), "not spelled in GPT-2's alphabet"));
-  CHECK(says(names(R"({"": 0, "b": 1, "<|endoftext|>": 2})"), "stands for nothing"));
-  CHECK(says(names(whole.substr(0, whole.rfind(',')) + "}"), "there is no token '<|endoftext|>'"));
+  CHECK(says(names(R"({"a": -1})"), "number -1 is not between"));
+  CHECK(says(names(R"({"a": 1e9})"), "not an integer"));
+  CHECK(says(names(R"({"a": 999999999})"), "number 999999999 is not between"));
+  CHECK(says(names(R"({"a": 0, "b": 2})"), "token 1 is missing"));
+  CHECK(says(names(R"({"\u4e2d": 0})"), "byte alphabet"));
+  CHECK(says(names(R"({"": 0, "b": 1, "<|endoftext|>": 2})"), "is empty"));
+  CHECK(says(names(whole.substr(0, whole.rfind(',')) + "}"), "token '<|endoftext|>' is missing"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's kind are refused") {
@@ -268,24 +268,24 @@ TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's 
     REQUIRE(at != std::string::npos);
     return refusal("tokenizer.json", json.replace(at, from.size(), to));
   };
-  CHECK(says(changed("\"BPE\"", "\"WordPiece\""), "not of type BPE"));
-  CHECK(says(changed("\"ByteLevel\"", "\"Split\""), "not of type ByteLevel"));
+  CHECK(says(changed("\"BPE\"", "\"WordPiece\""), "model.type"));
+  CHECK(says(changed("\"ByteLevel\"", "\"Split\""), "pre_tokenizer.type"));
   CHECK(says(changed("\"add_prefix_space\": false", "\"add_prefix_space\": true"), "add_prefix_space"));
-  CHECK(says(changed("\"use_regex\": true", "\"use_regex\": false"), "use_regex off"));
+  CHECK(says(changed("\"use_regex\": true", "\"use_regex\": false"), "pre_tokenizer.use_regex"));
   CHECK(says(changed("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}"), "normalizer"));
   CHECK(says(changed("\"special\": true", "\"special\": false"), "is not special"));
-  CHECK(says(changed("\"model\"", "\"other\""), "'model' is no JSON object"));
-  CHECK(says(changed("\"merges\": [", "\"merges\": [1, "), "merge 0: not two tokens"));
+  CHECK(says(changed("\"model\"", "\"other\""), "'model' is not a JSON object"));
+  CHECK(says(changed("\"merges\": [", "\"merges\": [1, "), "merge 0: a merge is not two tokens"));
   CHECK(says(refusal("cl100k_base.tiktoken", "IQ== 100255\n"), "more than 65536 tokens"));
-  CHECK(says(refusal("a.tiktoken", "IQ==\n"), "line 1 at offset 0: not a token in base64"));
+  CHECK(says(refusal("a.tiktoken", "IQ==\n"), "line 1 at offset 0 is not a base64 token"));
   CHECK(says(refusal("a.tiktoken", "I*== 0\n"), "line 1 at offset 0"));
-  CHECK(says(refusal("a.tiktoken", "IQ== 0\n"), "byte 0 is no token"));
+  CHECK(says(refusal("a.tiktoken", "IQ== 0\n"), "byte 0 is not a token"));
   CHECK(says(refusal("a.tiktoken", fmt::format("{}{:A<344} 999\n", small.tiktoken(), "")),
-             "a token of 258 bytes: up to 256 are read"));
+             "has 258 bytes; at most 256"));
   const auto none = refusal_of(folder.path() / "nowhere");
   CHECK(none.code() == ErrorCode::io);
   folder.write("empty/x", "");
-  CHECK(says(refusal_of(folder.path() / "empty"), "no tokenizer is there"));
+  CHECK(says(refusal_of(folder.path() / "empty"), "no tokenizer found"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of its own needs") {

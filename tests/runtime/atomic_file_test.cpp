@@ -101,7 +101,7 @@ TEST_CASE("a whole file that cannot have its name is kept, and the message says 
   std::filesystem::create_directories(folder.path() / "f" / "in the way");
   const auto error = error_of([&] { file.commit(); });
   const std::string kept = fmt::format("f.{}.whole", ::getpid());
-  CHECK(says(error, "the new file is whole and lies in " + (folder.path() / kept).string()));
+  CHECK(says(error, "the new file is complete in " + (folder.path() / kept).string()));
   CHECK(folder.read(kept) == "whole");
   {
     const AtomicFile other(folder.path() / "f");

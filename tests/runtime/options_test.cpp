@@ -123,13 +123,14 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   CHECK(says(refused("stesp = 4\n"), "unknown key 'stesp' in"));
   CHECK(says(refused("stesp = 4\n"), "did you mean steps?"));
   CHECK(says(refused("--steps = 4\n"), "keys have no dashes before them: write steps = …"));
-  CHECK(says(refused("config = other.conf\n"), "a config file names no other"));
+  CHECK(says(refused("config = other.conf\n"), "cannot be nested"));
   CHECK(says(refused("steps 4\n"), "key = value"));
-  CHECK(says(refused("# none\nsteps = 4\n %invalid_line% # nor here\n"), "line 3 is '%invalid_line%'"));
+  CHECK(says(refused("# none\nsteps = 4\n %invalid_line% # nor here\n"),
+             "line 3 is not key = value: '%invalid_line%'"));
   CHECK(says(refused("steps = x\n"), "steps in"));
   CHECK(says(refused("steps = 1\nsteps = 2\n"), "twice"));
   CHECK(says(refused(""), "cannot be read or is empty"));
-  CHECK(says(refused(std::string("steps = 1\nst\0ps = 2\n", 20)), "a zero byte at offset 12"));
+  CHECK(says(refused(std::string("steps = 1\nst\0ps = 2\n", 20)), "zero byte at offset 12"));
   CHECK(says(refusal({"--config", "/no/such/file"}), "/no/such/file"));
 }
 

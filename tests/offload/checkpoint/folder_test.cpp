@@ -52,8 +52,9 @@ TEST_CASE("a checkpoint on a real disk is found by its step and as the newest") 
   CHECK(newest->path == folder.path() / "step-00001000");
   CHECK(folder.open(500).step == 500);
   CHECK(folder.open(newest->path).step == 1000);
-  CHECK(says(error_of([&] { static_cast<void>(folder.open(700)); }), "there is no checkpoint of step 700"));
-  CHECK(says(error_of([&] { static_cast<void>(folder.open(parent.path())); }), "manifest.json: it is not there"));
+  CHECK(says(error_of([&] { static_cast<void>(folder.open(700)); }), "checkpoint of step 700 not found"));
+  CHECK(says(error_of([&] { static_cast<void>(folder.open(parent.path())); }),
+             "manifest.json; use a complete checkpoint"));
   CHECK(folder.prune(1, 0) == std::vector<std::int64_t>{500});
   CHECK(names_in(system_storage(), folder.path()) == std::vector<std::string>{"lock", "step-00001000"});
 }
@@ -64,7 +65,7 @@ TEST_CASE("a folder that another job writes to is refused by that job's host and
   first.lock("aaaa");
   const Error error = error_of([&] { second.lock("bbbb"); });
   CHECK(error.code() == ErrorCode::io);
-  CHECK(says(error, fmt::format("{}: another job writes its checkpoints there: job aaaa, process {} on ",
+  CHECK(says(error, fmt::format("{}: another job writes checkpoints there: job aaaa, process {} on ",
                                 parent.path().string(), ::getpid())));
   CHECK(says(error, "--checkpoint"));
 }
@@ -180,21 +181,22 @@ TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
     CHECK(folder.list()[0].whole);
   };
   const fs::path step = "/run/step-00000600", data = step / "rank-0001.data", manifest = step / "manifest.json";
-  check([&](MemoryStorage& s) { REQUIRE(s.remove(data) == 0); }, "rank-0001.data: it is missing");
+  check([&](MemoryStorage& s) { REQUIRE(s.remove(data) == 0); }, "rank-0001.data: file not found");
   check([&](MemoryStorage& s) { s.damage(data, [](std::string& c) { c.pop_back(); }); },
-        "rank-0001.data: it has 8191 bytes and should have 8192");
-  check([&](MemoryStorage& s) { s.damage(data, [](std::string& c) { c.push_back(' '); }); }, "it has 8193 bytes");
-  check([&](MemoryStorage& s) { REQUIRE(s.remove(manifest) == 0); }, "manifest.json: it is not there");
+        "rank-0001.data: wrong size: 8191 bytes instead of 8192");
+  check([&](MemoryStorage& s) { s.damage(data, [](std::string& c) { c.push_back(' '); }); },
+        "wrong size: 8193 bytes");
+  check([&](MemoryStorage& s) { REQUIRE(s.remove(manifest) == 0); }, "manifest.json; use a complete checkpoint");
   check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c[100] ^= 1; }); },
-        "it is not what was written");
+        "changed after it was written");
   check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.resize(100); }); },
-        "it does not end with");
-  check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.clear(); }); }, "it does not end with");
+        "no checksum at the end");
+  check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.clear(); }); }, "no checksum at the end");
   check(
       [&](MemoryStorage& s) {
         s.damage(manifest, [](std::string& c) { c = to_json(SmallCheckpoint(700).manifest()); });
       },
-      "it is of step 700");
+      "another step: 700");
   check(
       [&](MemoryStorage& s) {
         s.damage(manifest, [](std::string& c) {
@@ -203,7 +205,7 @@ TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
           c += fmt::format("\"xxh3\":\"{:016x}\"}}\n", runtime::xxh3(std::as_bytes(std::span(c))));
         });
       },
-      "it has version 2 of the format and this program reads version 1");
+      "format version 2 is not supported, only 1");
   check(
       [&](MemoryStorage& s) {
         s.refuse = [&](const std::string& call, const fs::path& path) {
@@ -310,7 +312,7 @@ TEST_CASE("what a manifest does not fit never becomes whole") {
   const SmallCheckpoint checkpoint(500);
   const fs::path part = folder.prepare(500, "aaaa");
   CHECK(
-      says(error_of([&] { folder.commit(500, "aaaa", checkpoint.manifest()); }), "rank-0000.data: it is missing"));
+      says(error_of([&] { folder.commit(500, "aaaa", checkpoint.manifest()); }), "rank-0000.data: file not found"));
   REQUIRE(checkpoint.write_files(storage, part).empty());
   Manifest manifest = checkpoint.manifest();
   manifest.pieces.pop_back();

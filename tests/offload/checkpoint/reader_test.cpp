@@ -116,7 +116,7 @@ TEST_CASE("sizes of files are looked up by one rank, and a file that is short is
   storage.refuse = [&](const std::string& call, const fs::path& path) {
     return looks += call == "size" && path.extension() == ".data" ? 1 : 0, 0;
   };
-  CHECK(says(error_of([&] { CheckpointReader(many_path, {}, storage); }), "it has 4096 bytes and should have"));
+  CHECK(says(error_of([&] { CheckpointReader(many_path, {}, storage); }), "wrong size: 4096 bytes instead of"));
   CHECK(looks == 2);
   CheckpointReader reader(many_path, {.check_files = false}, storage);
   CHECK(looks == 2);
@@ -124,7 +124,7 @@ TEST_CASE("sizes of files are looked up by one rank, and a file that is short is
   reader.read("h.0", "weights", 0, values);
   const Error error = error_of([&] { reader.read("h.0", "weights", 4 * per_piece, values); });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "the file ends before"));
+  CHECK(says(error, "truncated"));
 }
 
 TEST_CASE("reads that follow each other read each piece once, and ahead; others read no more than they need") {
@@ -251,11 +251,11 @@ TEST_CASE("what is damaged is named with file, offset and elements by as many th
   CHECK(bytes == many_pieces * 4096);
   REQUIRE(damages.size() == 3);
   CHECK(damages[0].file == "notes");
-  CHECK(damages[0].what == "it does not belong to the checkpoint");
+  CHECK(damages[0].what == "not part of the checkpoint");
   CHECK(damages[1].file == "rank-0000.data");
   CHECK(damages[1].what.starts_with(
-      "the 4096 bytes at offset 12288, elements 9216 to 10240 of weights of h.0, are not what "
-      "was written: their checksum is "));
+      "the 4096 bytes at offset 12288, elements 9216 to 10240 of weights of h.0, changed "
+      "after they were written: checksum "));
   CHECK(damages[2].file == "rank-0002.data");
 
   // Reading is refused where damage lies, and nowhere else, also when it was read ahead.
@@ -310,10 +310,10 @@ TEST_CASE("what a checkpoint lacks is refused with what was asked for") {
   std::vector<float> values(10);
   CHECK(reader.find("h.0", "weights")->elements == 900);
   CHECK(reader.find("h.1", "weights") == nullptr);
-  CHECK(says(error_of([&] { reader.read("h.1", "weights", 0, values); }), "there is no weights of h.1"));
+  CHECK(says(error_of([&] { reader.read("h.1", "weights", 0, values); }), "weights of h.1 is missing"));
   CHECK(says(error_of([&] { reader.read("ln", "weights", 1, values); }),
-             "/run/step-00000500: weights of ln has 10 elements, and 1 to 11 are asked for"));
-  CHECK(says(error_of([&] { reader.read("ln", "weights", ~std::uint64_t{0} - 4, values); }), "are asked for"));
+             "/run/step-00000500: weights of ln has 10 elements, and 1 to 11 were requested"));
+  CHECK(says(error_of([&] { reader.read("ln", "weights", ~std::uint64_t{0} - 4, values); }), "were requested"));
   CHECK(says(error_of([&] { CheckpointReader("/run/step-00000400", {}, *storage); }),
-             "manifest.json: it is not there"));
+             "manifest.json; use a complete checkpoint"));
 }
