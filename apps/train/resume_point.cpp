@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 using offload::CheckpointEntry;
 
-/// Empty: there is none.
+/// Text of a key of a manifest's `about`; empty if it is missing.
 std::string text_of(const json::object& about, std::string_view name) {
   const json::value* const value = about.if_contains(name);
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
@@ -64,7 +64,7 @@ void ResumePoint::name_training() {
     const fs::path file = fs::path(options.folder) / "training";
     std::string begun;
     std::getline(std::ifstream(file), begun);
-    // One that was killed before its first checkpoint begins again, under its name.
+    // A job that was killed before its first checkpoint starts from scratch under the same name.
     if (place_.training.empty()) place_.training = options.resume == "auto" && !begun.empty() ? begun : run_.id;
     if (begun != place_.training) {
       runtime::AtomicFile name(file);
@@ -86,13 +86,13 @@ void ResumePoint::prepare_folder() {
     lock_folder();
     if (!mine.lock_refused().empty()) remarks_.push_back("warning: " + mine.lock_refused());
     if (mine.leftovers() > 0)
-      remarks_.push_back(fmt::format("cleared in --checkpoint {}: {} that dead jobs had not finished",
-                                     options.folder, mine.leftovers()));
+      remarks_.push_back(fmt::format("removed from --checkpoint {}: {} unfinished checkpoint{} of dead jobs",
+                                     options.folder, mine.leftovers(), mine.leftovers() > 1 ? "s" : ""));
     if (options.resumes()) return;
     if (const auto there = mine.list(); !there.empty())
       fail(ErrorCode::usage,
-           "--checkpoint {} has checkpoints of a training, the newest of step {}: give --resume auto to go on with "
-           "it, or another folder to begin anew",
+           "--checkpoint {} has checkpoints of an earlier run, the newest of step {}; add --resume auto or use "
+           "another folder",
            options.folder, there.back().step);
   });
   on_all_ranks(run_.session, [&] {
@@ -100,13 +100,12 @@ void ResumePoint::prepare_folder() {
     const std::string text{std::istreambuf_iterator<char>(lock), {}};
     if (text.find(run_.id) == std::string::npos)
       fail(ErrorCode::io,
-           "--checkpoint {} is another folder on the machine of rank {} than on that of rank 0: give one that all "
-           "machines share",
+           "--checkpoint {} on rank {} is not the folder of rank 0; use a folder that all nodes share",
            options.folder, run_.session.rank());
   });
 }
 
-/// A job that has just been killed may have its lock for a while: a network file system waits for its machine.
+/// With --resume auto, waits for the lock: a network file system may keep a killed job's lock for a while.
 void ResumePoint::lock_folder() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const std::chrono::duration<double> patience(2 * run_.options.run.timeout_seconds);
@@ -114,11 +113,11 @@ void ResumePoint::lock_folder() {
   for (bool said = false; options.resume == "auto" && std::chrono::steady_clock::now() < until; said = true) {
     const std::string holder = folder_->try_lock(run_.id);
     if (holder.empty()) return;
-    run_.watch.moved();  // this wait has an end of its own
+    run_.watch.moved();  // this wait has its own limit
     if (!said)
-      runtime::print_stderr(fmt::format(
-          "ranvier: another job writes its checkpoints to {}: {}: waiting for its end, {:g} s at most\n",
-          options.folder, holder, patience.count()));
+      runtime::print_stderr(
+          fmt::format("ranvier: --checkpoint {} is used by another job: {}; waiting for its end, at most {:g} s\n",
+                      options.folder, holder, patience.count()));
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
   folder_->lock(run_.id);
@@ -128,24 +127,22 @@ std::vector<CheckpointEntry> ResumePoint::candidates() {
   const CheckpointOptions& options = run_.options.checkpoint;
   const bool automatic = options.resume == "auto";
   fs::path path = automatic ? options.folder : options.resume;
-  if (!path.has_filename()) path = path.parent_path();  // "DIR/step-00000500/"
+  if (!path.has_filename()) path = path.parent_path();  // path "DIR/step-00000500/"
   if (!automatic && !fs::is_directory(path))
     fail(ErrorCode::data,
-         "--resume {}: {}: give the folder of a checkpoint, such as DIR/step-00000500, or the DIR of --checkpoint",
-         options.resume, fs::exists(path) ? "it is no folder" : "it is not there");
+         "--resume {} {}; use the folder of a checkpoint, such as DIR/step-00000500, or the DIR of --checkpoint",
+         options.resume, fs::exists(path) ? "is not a folder" : "does not exist");
   if (!automatic && fs::exists(path / offload::Manifest::file_name)) return {{.path = path, .whole = true}};
   std::vector<CheckpointEntry> whole;
   for (CheckpointEntry& entry : offload::CheckpointFolder(path).list()) {
     if (entry.unread)
-      fail(
-          ErrorCode::io,
-          "{}: nobody can say whether it is whole, and nothing is begun over what may be: see to the disk, or name "
-          "the checkpoint to go on from by --resume",
-          entry.why_not);
+      fail(ErrorCode::io,
+           "{}; this checkpoint may be complete; check the disk, or choose a checkpoint with --resume PATH",
+           entry.why_not);
     if (entry.whole) {
       whole.push_back(std::move(entry));
     } else {
-      remarks_.push_back(fmt::format("passed over {}: {}", entry.path.string(), entry.why_not));
+      remarks_.push_back(fmt::format("skipped {}: {}", entry.path.string(), entry.why_not));
       why_not_ = entry.why_not;
       ++passed_over_;
     }
@@ -153,8 +150,7 @@ std::vector<CheckpointEntry> ResumePoint::candidates() {
   if (const auto& rollback = run_.options.trainer.rollback)
     std::erase_if(whole, [&](const CheckpointEntry& entry) { return entry.step > rollback->newest_step; });
   if (whole.empty() && !automatic)
-    fail(ErrorCode::data,
-         "--resume {}: there is no whole checkpoint{}: give the path of one, or of a folder of them",
+    fail(ErrorCode::data, "--resume {} has no complete checkpoint{}; use the path of one, or of a folder of them",
          options.resume, why_not_.empty() ? "" : " (" + why_not_ + ")");
   return whole;
 }
@@ -174,20 +170,18 @@ void ResumePoint::find() {
     if (const auto& rollback = run_.options.trainer.rollback)
       on_all_ranks(run_.session, [&] {
         fail(ErrorCode::numeric,
-             "--bad-steps rollback: {} has no whole checkpoint of step {} or before to go back to: take them more "
-             "often (--checkpoint-every), or use --bad-steps skip",
+             "--bad-steps rollback: {} has no complete checkpoint of step {} or earlier; lower "
+             "--checkpoint-every or use --bad-steps skip",
              options.folder, rollback->newest_step);
       });
     on_all_ranks(run_.session, [&] {
       if (!run_.speaks()) return;
       if (passed_over_ > 0)
         fail(ErrorCode::data,
-             "--resume auto: none of the {} checkpoints in {} is whole{}: bring back a whole one, or move them "
-             "away to "
-             "begin anew",
+             "--resume auto: none of the {} checkpoints in {} is complete{}; restore one, or move them away to "
+             "start from scratch",
              passed_over_, options.folder, why_not_.empty() ? "" : " (" + why_not_ + ")");
-      remarks_.push_back(
-          fmt::format("--resume auto: there is no checkpoint in {}: the training begins", options.folder));
+      remarks_.push_back(fmt::format("--resume auto: no checkpoint in {}; starting from scratch", options.folder));
     });
     return;
   }
@@ -198,16 +192,16 @@ void ResumePoint::find() {
   if (manifest.about.contains("init-from")) place_.init_from = text_of(manifest.about, "init-from");
   place_.init_content = text_of(manifest.about, "init-from content");
   if (const std::string& given = run_.options.run.init_from; !given.empty() && given != place_.init_from) {
-    std::string line = fmt::format(
-        "--init-from {}: the weights are those of {}, whose training began {}", given, place_.checkpoint,
-        place_.init_from.empty() ? "with drawn ones" : "with those of " + place_.init_from);
+    std::string line =
+        fmt::format("--init-from {}: the weights come from {}, whose first run started with {}", given,
+                    place_.checkpoint, place_.init_from.empty() ? "random weights" : place_.init_from);
     if (run_.speaks() && said_.insert(line).second) remarks_.push_back(std::move(line));
   }
   compare_options();
 }
 
 void ResumePoint::drop_newest() {
-  if (candidates_.empty()) return;  // on the other ranks
+  if (candidates_.empty()) return;  // other ranks than 0
   candidates_.pop_back();
   ++passed_over_;
 }
@@ -231,9 +225,8 @@ bool ResumePoint::take(const std::string& checkpoint) {
   on_all_ranks(run_.session, [&] {
     if (mine != of_rank_0)
       fail(ErrorCode::data,
-           "{}: rank {} has another checkpoint there than rank 0 (its manifest ends with {}, that of rank 0 with "
-           "{}): "
-           "give a folder that all machines share, or one copy on all of them",
+           "{} differs between rank {} and rank 0 (manifest checksums {} and {}); use a folder that all nodes "
+           "share, or identical copies",
            checkpoint, run_.session.rank(), mine, of_rank_0);
   });
   return true;
@@ -243,7 +236,7 @@ bool ResumePoint::is_damaged(const std::optional<Error>& damage, const std::stri
   const int ranks = run_.session.ranks();
   const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
   if (first == run_.session.rank())
-    runtime::print_stderr(fmt::format("ranvier: warning: passed over {}: {}\n", checkpoint, damage->what()));
+    runtime::print_stderr(fmt::format("ranvier: warning: skipped {}: {}\n", checkpoint, damage->what()));
   return first < ranks;
 }
 
@@ -265,13 +258,13 @@ void ResumePoint::loaded(double seconds) {
   compare_base();
   if (!run_.speaks()) return;
   const std::string others =
-      candidates_.size() > 1 ? fmt::format(", the newest of {} whole ones", candidates_.size()) : "";
-  remarks_.push_back(fmt::format("resumed from {}{}: step {} is done, {} were read and checked in {:.2f} s",
+      candidates_.size() > 1 ? fmt::format(", the newest of {} complete ones", candidates_.size()) : "";
+  remarks_.push_back(fmt::format("resumed from {}{}: step {} is done, read and verified {} in {:.2f} s",
                                  place_.checkpoint, others, place_.step, runtime::format_bytes(bytes), seconds));
 }
 
 void ResumePoint::compare_base() {
-  // Values that were rounded to another type cannot be traced to the file's values, in later runs either.
+  // Values rounded to another type never match the file again, in later runs either.
   if (changed_precision_) about_["init-from content"] = place_.init_content = "";
   const bool same = !base_content_.empty() && base_content_ == place_.init_content;
   keeps_base_ = !broadcast_text(run_.session, same ? "same" : "").empty();
@@ -280,14 +273,14 @@ void ResumePoint::compare_base() {
   if (keeps_base_ || !run_.speaks() || run.save.empty() || run_.options.model.adapts() ||
       place_.init_from.empty() || model.trained_parameters() == model.parameters())
     return;
-  remarks_.push_back(fmt::format(
-      "note: tensors that are not trained will be saved as fp32, from their {} values in the checkpoint: {}; add "
-      "--init-from with the weights that the training began with to save them unchanged",
-      to_string(model.precision.compute),
-      run.init_from.empty()         ? "--init-from is missing"
-      : changed_precision_          ? "--precision was another one"
-      : place_.init_content.empty() ? "the checkpoint does not identify the weights of --init-from"
-                                    : "--init-from has other weights"));
+  remarks_.push_back(
+      fmt::format("note: frozen tensors will be saved as fp32, converted from the checkpoint's {} values: {}; "
+                  "add --init-from with the initial weights to save them unchanged",
+                  to_string(model.precision.compute),
+                  run.init_from.empty()         ? "--init-from is missing"
+                  : changed_precision_          ? "--precision has changed"
+                  : place_.init_content.empty() ? "the checkpoint does not identify the weights of --init-from"
+                                                : "--init-from has other weights"));
 }
 
 void ResumePoint::compare_options() {
@@ -316,8 +309,8 @@ void ResumePoint::compare_positions() const {
   const int before = positions_in(saved), now = positions_in(run_.job.config);
   if (before != now)
     fail(ErrorCode::data, "{} has {} learned positions, and the model has {}; {}", place_.checkpoint, before, now,
-         before > now ? "add --init-from with the weights that the training began with"
-                      : "remove --init-from, and give the model's sizes by flags");
+         before > now ? "add --init-from with the initial weights"
+                      : "remove --init-from and set the model's sizes by flags");
 }
 
 void ResumePoint::describe_run() {

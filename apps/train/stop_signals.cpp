@@ -27,10 +27,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array heard = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-constexpr runtime::Tag notice_tag{runtime::Channel::control, 64};  // after the watchdog's and NCCL's
-constexpr char last_word = 0;                                      // in the pipe, where numbers of signals are
+constexpr runtime::Tag notice_tag{runtime::Channel::control, 64};  // tags below belong to the watchdog and NCCL
+constexpr char last_word = 0;  // ends the thread; other bytes in the pipe are signal numbers
 
-/// Where the handler writes: a handler knows nothing but what is global.
+/// Write end of the pipe; global, since a signal handler has no other state.
 std::atomic<int> signal_pipe{-1};
 
 void on_signal(int signal) {
@@ -45,33 +45,33 @@ std::string name_of(int signal) {
   return name != nullptr ? std::string("SIG") + name : fmt::format("signal {}", signal);
 }
 
-/// What mpirun does of its own, which no rank can change.
+/// Remark on mpirun's own reaction to the signal, which ranks cannot change.
 const char* launcher_remark(int signal) {
   if (signal == SIGUSR1 || std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return "";
-  return " (a second Ctrl-C of mpirun loses what is not saved yet, and after the first it gives its ranks about a "
-         "second: kill -USR1 of mpirun leaves them their time)";
+  return " (after Ctrl-C, mpirun gives its ranks about a second; a second Ctrl-C loses unsaved work; to let the "
+         "run save, use kill -USR1 on mpirun)";
 }
 
 }  // namespace
 
 struct StopSignals::Attached {
   Listener listener;
-  bool alive = true;                  // on the loop's thread
-  std::vector<std::int32_t> notices;  // by rank: where its signal arrives
-  std::int32_t notice = 0;            // that this rank sends
+  bool alive = true;                  // loop thread only
+  std::vector<std::int32_t> notices;  // by rank: receive buffer of its signal number
+  std::int32_t notice = 0;            // send buffer of this rank's signal number
 };
 
 StopSignals::StopSignals(int rank, Options options)
     : options_(std::move(options)), rank_(rank), before_(heard.size()) {
   if (::pipe2(pipe_.data(), O_CLOEXEC | O_NONBLOCK) != 0)
-    fail(ErrorCode::io, "no pipe for signals can be made: {}", std::strerror(errno));
+    fail(ErrorCode::io, "cannot create a pipe for signals: {}", std::strerror(errno));
   signal_pipe = pipe_[1];
   struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < heard.size(); ++i) {
     ::sigaction(heard[i], &action, &before_[i]);
-    // nohup: who closes the terminal means the run to go on.
+    // Under nohup, the run continues when the terminal closes.
     if (heard[i] == SIGHUP && before_[i].sa_handler == SIG_IGN) ::sigaction(SIGHUP, &before_[i], nullptr);
   }
   thread_ = std::thread([this] { hear(); });
@@ -157,11 +157,11 @@ bool StopSignals::on_loop(std::function<void()> what) {
 void StopSignals::first(int signal) {
   asked_ = signal;
   if (!attached_) {
-    // Others are heard of as soon as all ranks agree.
+    // Signals of other ranks take effect when all ranks agree.
     if (rank_ == 0) acknowledge(signal, 0, "the run ends before its next step");
     return;
   }
-  const auto expected = std::make_shared<std::string>("the training is over");
+  const auto expected = std::make_shared<std::string>("training is complete");
   const bool moves = on_loop([this, expected] {
     *expected = attached_->listener.expected();
     attached_->listener.request_stop();
@@ -171,36 +171,36 @@ void StopSignals::first(int signal) {
     if (rank_ == 0) acknowledge(signal, 0, *expected);
     return;
   }
-  acknowledge(signal, rank_, "the run ends after its current step", ", whose event loop does not move");
+  acknowledge(signal, rank_, "the run ends after its current step", ", whose event loop is blocked");
 }
 
 void StopSignals::again(int signal) {
-  // Each rank waits longer than the one before it could need to be heard, and is usually ended meanwhile.
+  // A delay by rank, so that usually only the first rank prints before the job ends.
   std::this_thread::sleep_for(std::min(std::chrono::milliseconds(5000), rank_ * std::chrono::milliseconds(250)));
   const auto does = std::make_shared<std::string>(blocked());
   if (does->empty()) {
-    *does = "is at the end of its run";
+    *does = "is ending its run";
     const bool moves = on_loop([this, does] { *does = attached_->listener.waits_for(); });
     if (!attached_) {
-      *does = "does not train now";
+      *does = "is not training";
     } else if (!moves && !detaching_) {
-      *does = "has an event loop that does not move";
+      *does = "has a blocked event loop";
     }
   }
-  options_.say(fmt::format("ranvier: error: ended by a second {}, without what was not saved yet: {} {}\n",
-                           name_of(signal), options_.describe(rank_), *does));
+  options_.say(fmt::format("ranvier: error: ended by a second {}, unsaved work is lost: {} {}\n", name_of(signal),
+                           options_.describe(rank_), *does));
   options_.end(128 + signal);
 }
 
 void StopSignals::report() {
   if (const std::string blocked = this->blocked(); !blocked.empty())
     return options_.say(fmt::format("{} {}\n", options_.describe(rank_), blocked));
-  if (!attached_) return options_.say(fmt::format("{} does not train now\n", options_.describe(rank_)));
+  if (!attached_) return options_.say(fmt::format("{} is not training\n", options_.describe(rank_)));
   const auto text = std::make_shared<std::string>();
   if (!on_loop([this, text] { *text = attached_->listener.report(); })) {
-    if (detaching_) return options_.say(fmt::format("{} is at the end of its run\n", options_.describe(rank_)));
-    *text = fmt::format("{} has an event loop that does not move; the last that it recorded:\n{}",
-                        options_.describe(rank_), attached_->listener.last_spans());
+    if (detaching_) return options_.say(fmt::format("{} is ending its run\n", options_.describe(rank_)));
+    *text = fmt::format("{} has a blocked event loop; its last recorded spans:\n{}", options_.describe(rank_),
+                        attached_->listener.last_spans());
   }
   options_.say(*text);
 }

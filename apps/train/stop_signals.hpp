@@ -1,14 +1,8 @@
-// SIGINT, SIGTERM, SIGUSR1 (which mpirun passes on) and SIGHUP, unless it is ignored, as under nohup. The first one
-// asks the run to end after its step and is acknowledged at once, by one rank. A second one ends the process at once,
-// with what it was waiting for. SIGUSR2 stops nothing: each rank that gets it says what all of its parts do and wait
-// for.
-//
-// They are heard once the flags are read; before that they end the process as ever. What comes before a run trains, or
-// between two runs, is a wish that is kept: asked() is true, and the next attach() passes it on.
-//
-// A thread of its own takes them, so that they are heard when the event loop stands still. Whoever stops a job
-// often sends more than one signal to a process (a scheduler to mpirun and to its ranks): those that come within a
-// second of the first one are the same request.
+// Handler of SIGINT, SIGTERM, SIGUSR1 (which mpirun forwards) and SIGHUP (unless it is ignored, as under nohup).
+// The first signal stops the run after its step; one rank prints that at once. A second one ends the process and prints
+// the pending wait. Signals within a second of the first count as one, since schedulers signal mpirun and its ranks.
+// SIGUSR2 prints the state and pending waits of all actors of the rank. A separate thread handles signals, so they work
+// while the event loop is blocked. A signal before training or between runs is pending until attach().
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -29,43 +23,43 @@ namespace ranvier::apps {
 class StopSignals {
  public:
   struct Options {
-    std::function<std::string(int rank)> describe;  ///< any thread
-    /// Any thread: "loads its states, for 1.2 s"; empty, or null: it does nothing that blocks, as far as is known.
+    std::function<std::string(int rank)> describe;  ///< text for a rank: "rank 0 (stage 0, row 0)"; any thread
+    /// Current blocking work, as in "loads its states, for 1.2 s"; empty or null if none is known. Any thread.
     std::function<std::string()> blocked = nullptr;
-    runtime::Duration same_request = std::chrono::seconds(1);
-    /// How long the loop may take to answer before it counts as one that stands still.
+    runtime::Duration same_request = std::chrono::seconds(1);  ///< later signals count as a second one
+    /// Time without a response after which the event loop counts as blocked.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
-    std::function<void(const std::string& text)> say;  ///< any thread
-    /// Any thread: the run was asked to end, by "SIGTERM at rank 0 (stage 0, row 0)", and when it will have.
+    std::function<void(const std::string& text)> say;  ///< prints text; any thread
+    /// Called when a stop is requested: cause "SIGTERM at rank 0 (stage 0, row 0)", and the expected end. Any thread.
     std::function<void(const std::string& cause, const std::string& expected)> stopping = {};
-    std::function<void(int status)> end;  ///< any thread; ends the process
+    std::function<void(int status)> end;  ///< ends the process; any thread
   };
 
-  /// A run that trains, whose loop turns.
+  /// Interface of a training run. Its event loop is running.
   struct Listener {
     runtime::EventLoop* loop = nullptr;
     runtime::Transport* transport = nullptr;
-    std::function<void()> request_stop;       ///< on the loop
-    std::function<std::string()> expected;    ///< any thread: when the run will have ended, and what it saves
-    std::function<std::string()> waits_for;   ///< on the loop: "has nothing to do"
-    std::function<std::string()> report;      ///< on the loop: lines, about all parts
-    std::function<std::string()> last_spans;  ///< any thread: the same where the loop does not move
+    std::function<void()> request_stop;       ///< loop thread
+    std::function<std::string()> expected;    ///< expected end of the run and what it saves; any thread
+    std::function<std::string()> waits_for;   ///< pending wait, as in "has nothing to do"; loop thread
+    std::function<std::string()> report;      ///< lines about all actors; loop thread
+    std::function<std::string()> last_spans;  ///< last trace spans, for a blocked loop; any thread
   };
 
-  /// One at a time; before, signals do what they did and afterwards again.
+  /// Installs the handlers; the destructor restores the previous ones. One object at a time.
   StopSignals(int rank, Options options);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// From now on until detach(), after which nothing of it is used. All ranks, on the loop's thread.
+  /// Uses `listener` until detach(). Passes on a pending stop. All ranks call it, on the loop thread.
   void attach(Listener listener);
   void detach();
-  /// Whether this rank was ever asked to stop. Any thread.
+  /// Whether this rank ever got a stop signal. Any thread.
   [[nodiscard]] bool asked() const noexcept { return asked_ != 0; }
 
  private:
-  struct Attached;  // with handlers that loop and transport may still hold
+  struct Attached;  // shared with handlers that loop and transport may still hold
 
   void listen(int rank);
   void tell_rank_0();
@@ -74,7 +68,7 @@ class StopSignals {
   void again(int signal);
   [[nodiscard]] std::string blocked() const { return options_.blocked ? options_.blocked() : std::string(); }
   void report();
-  /// Runs `what` on the loop; false if the loop did not in time, or there is none.
+  /// Runs `what` on the loop. Returns false if the loop does not run it in time, or is not attached.
   bool on_loop(std::function<void()> what);
   void acknowledge(int signal, int rank, const std::string& expected, const char* remark = "");
 
@@ -82,11 +76,11 @@ class StopSignals {
   int rank_;
   std::array<int, 2> pipe_{-1, -1};
   std::vector<struct sigaction> before_;
-  std::atomic<int> asked_{0};  // the first signal
+  std::atomic<int> asked_{0};  // number of the first signal
   std::atomic<bool> acknowledged_{false};
   std::atomic<bool> detaching_{false};
-  std::mutex mutex_;                    // the thread holds it while it uses what is attached
-  std::shared_ptr<Attached> attached_;  // null: nothing is
+  std::mutex mutex_;                    // protects attached_; held by the thread while it uses it
+  std::shared_ptr<Attached> attached_;  // null: no run is attached
   std::thread thread_;
 };
 

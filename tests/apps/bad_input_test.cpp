@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(Fixture, "a sharding that is neither a name nor three scopes i
 }
 
 TEST_CASE_FIXTURE(Fixture, "a group size that does not divide the column is refused with those that do") {
-  check_refused(4, {"--shard", "mics", "--group-size", "3"}, {"--group-size 3", "4 ranks", "1, 2, 4"});
+  check_refused(4, {"--shard", "mics", "--group-size", "3"}, {"--group-size 3", "--g-data 4", "1, 2, 4"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "an algorithm that its collective does not have is refused with those that it has") {

@@ -104,9 +104,9 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
   INFO(evaluated.output);
   REQUIRE(evaluated.status == 0);
   CHECK(validation(evaluated) == validation(tuned));
-  refused(trained(file("masks"), {"--eval-only"}), 64, "have no head for classes: train one first");
+  refused(trained(file("masks"), {"--eval-only"}), 64, "needs a classification head");
   refused(trained(file("tuned"), {"--classes", "4", "--steps", "1"}), 64,
-          "--classes 4 is not the model of --init-from " + file("tuned") + ", which has 3");
+          "--classes 4 does not match --init-from " + file("tuned") + ", which has 3");
   folder.write("other.jsonl", "{\"text\": \"a\", \"kind\": \"wild\"}\n");
   refused(
       run(1, {"--init-from", file("tuned"), "--data", file("other.jsonl"), "--label-field", "kind", "--steps", "1"},
@@ -178,14 +178,14 @@ TEST_CASE_FIXTURE(Classes, "adapters train beside a head for classes, which is i
 }
 
 TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refused by name") {
-  refused(start(1, {}), 64, "--label-field kind: --model gpt tells no classes of texts");
+  refused(start(1, {}), 64, "--label-field kind needs BERT or RoBERTa");
   const auto bert = [&](Flags more) {
     more.insert(more.begin(), {"--model", "bert"});
     return start(1, more);
   };
-  refused(bert({"--documents", "mask"}), 64, "--documents with --label-field kind");
+  refused(bert({"--documents", "mask"}), 64, "--documents has no use with --label-field kind");
   refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
-  refused(bert({"--classes", "2"}), 64, "--classes 2: the field 'kind'");
-  refused(bert({"--sample-every", "1"}), 64, "tells classes and writes no text");
-  refused(bert({"--json-field", "kind"}), 64, "name the same field");
+  refused(bert({"--classes", "2"}), 64, "--classes 2 is too small: field 'kind'");
+  refused(bert({"--sample-every", "1"}), 64, "--sample-every 1 needs a causal language model");
+  refused(bert({"--json-field", "kind"}), 64, "--label-field kind and --json-field kind");
 }

@@ -39,7 +39,7 @@ TEST_CASE("a model of images has blocks, a width and classes, and data without a
   for (const char* blocks : {"1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,,4", "1,2,3,4,", "a"})
     refused_train({"--model", "wide-resnet", "--blocks", blocks}, "four numbers above 0, as in 3,4,6,3");
   refused_train({"--model", "wide-resnet", "--layers", "3"}, "--model");
-  refused_train({"--model", "wide-resnet", "--mask-token", "3"}, "--mask-token is about text");
+  refused_train({"--model", "wide-resnet", "--mask-token", "3"}, "--mask-token is for text");
   refused_train({"--model", "wide-resnet", "--g-inter", "11", "--world", "11", "--dry-run"}, "--g-inter 11");
 }
 
@@ -61,17 +61,20 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   CHECK(parse_train({"--model", "bert", "--data", "a", "--dropout", "0.1"}).notes.empty());
   const auto unused = parse_train({"--data", "a", "--mask-token", "3"});
   REQUIRE(unused.notes.size() == 1);
-  CHECK(unused.notes[0].find("--mask-token 3 has no effect with a model that fills no masks") != std::string::npos);
+  CHECK(unused.notes[0].find("--mask-token 3 has no effect") != std::string::npos);
   refused_train({"--model", "bert", "--mlm-probability", "0"},
                 "--mlm-probability: '0' will not do: give a number above 0");
-  refused_train({"--model", "bert", "--mask-token", "mask"}, "a token's number, or auto");
+  refused_train({"--model", "bert", "--mask-token", "mask"}, "a token id, or auto");
   refused_train({"--model", "bert", "--mask-token", "900", "--vocab-size", "500"},
-                "--mask-token 900 is not one of the 500");
-  refused_train({"--model", "bert", "--sample-every", "3"}, "--model bert fills masks and writes no text");
-  refused_train({"--model", "bert", "--hellaswag", "q"}, "--model bert fills masks");
+                "--mask-token 900 is not below the vocabulary size, 500");
+  refused_train({"--model", "bert", "--sample-every", "3"},
+                "--sample-every 3 needs a causal language model, but --model bert");
+  refused_train({"--model", "bert", "--hellaswag", "q"},
+                "--hellaswag q needs a causal language model, but --model bert");
   CHECK(parse_train({"--model", "bert", "--data", "a", "--documents", "mask"}).data.documents ==
         models::Documents::mask);
-  refused_train({"--model", "bert", "--prompt-field", "ask"}, "--prompt-field ask: --model bert fills masks");
+  refused_train({"--model", "bert", "--prompt-field", "ask"},
+                "--prompt-field ask needs a causal language model, but --model bert");
   refused_train({"--model", "bert", "--ffn-size", "100", "--tile", "8"},
                 "--tile 8 does not divide --ffn-size 100; use a divisor such as 4");
   refused_train({"--model", "bert", "--kv-heads", "2"},
@@ -82,16 +85,17 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
 TEST_CASE("validation has both a share of the data and a time") {
   CHECK(parse_train({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
   CHECK(parse_train({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).trainer.eval_every == 30);
-  refused_train({"--eval-every", "10", "--validation-split", "0"}, "nothing to evaluate");
+  refused_train({"--eval-every", "10", "--validation-split", "0"}, "--eval-every 10 has no data");
   CHECK(parse_train({"--data", "a", "--eval-every", "10"}).data.eval_samples == 0);
   CHECK(parse_train({"--data", "a", "--eval-every", "10", "--eval-samples", "7"}).data.eval_samples == 7);
-  refused_train({"--eval-samples", "7"}, "--eval-samples 7 of nothing");
+  refused_train({"--eval-samples", "7"}, "--eval-samples 7 needs validation data");
 }
 
 TEST_CASE("an evaluation alone needs weights, and what only training reads or writes is a misunderstanding") {
-  refused_train({"--eval-only"}, "--eval-only evaluates weights, and none are named: give --init-from PATH");
-  refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s with --eval-only");
-  refused_train({"--eval-only", "--init-from", "w", "--sample-every", "5"}, "--sample-every 5 with --eval-only");
+  refused_train({"--eval-only"}, "--eval-only needs weights; add --init-from");
+  refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s has no use with --eval-only");
+  refused_train({"--eval-only", "--init-from", "w", "--sample-every", "5"},
+                "--sample-every 5 has no use with --eval-only");
 }
 
 TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
@@ -103,7 +107,7 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
   CHECK(both.data.validation_split == 0.1);
   CHECK(parse_train({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"})
             .trainer.eval_every == 9);
-  refused_train({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin with --eval-every 0");
+  refused_train({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin has no use with --eval-every 0");
 }
 
 TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are understood") {
@@ -133,12 +137,13 @@ TEST_CASE("documents are joined or masked, and always masked where they are answ
   CHECK(answers.prompt_field == "q");
   CHECK(parse_train({"--data", "a.txt", "--documents", "pad", "--model", "bert"}).data.documents ==
         models::Documents::pad);
-  refused_train({"--documents", "pad"}, "--documents pad: --model gpt says the next token");
-  refused_train({"--documents", "pad", "--prompt-field", "q"}, "--documents pad with --prompt-field q");
+  refused_train({"--documents", "pad"}, "--documents pad is for BERT and RoBERTa, but --model is gpt");
+  refused_train({"--documents", "pad", "--prompt-field", "q"}, "--documents pad has no use with --prompt-field q");
   refused_train({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
-  refused_train({"--tokenizer", "none", "--prompt-field", "q"}, "--tokenizer none cannot read the text");
+  refused_train({"--tokenizer", "none", "--prompt-field", "q"},
+                "--tokenizer none cannot read the text of --prompt-field q");
   refused_train({"--prompt-field", "text"}, "--prompt-field text and --json-field text");
-  refused_train({"--document-end", "7"}, "--document-end 7 has no use with --documents join: add --documents mask");
-  refused_train({"--documents", "mask", "--document-end", "7"}, "of text documents are known");
+  refused_train({"--document-end", "7"}, "--document-end 7 has no use with --documents join");
+  refused_train({"--documents", "mask", "--document-end", "7"}, "--document-end 7 is for token files");
   refused_train({"--document-end", "-1", "--documents", "mask"}, "--document-end");
 }

@@ -31,10 +31,10 @@ TEST_CASE(
   const auto path = (folder.path() / "d").string();
   const auto data = models::open_text_data({.path = path, .sequence_length = 10, .validation_split = 0.1});
   CHECK(data_report(data, options_of(1500, 4, 10), nullptr) ==
-        "data: 2 files, 3 documents, 12k tokens; 1,080 samples of 10 an epoch, 1,500 steps × 4 samples are 5.56 "
+        "data: 2 files, 3 documents, 12k tokens; 1,080 samples of 10 per epoch, 1,500 steps × 4 samples are 5.56 "
         "epochs\n"
-        "kept for validation: 119 samples\n" path +
-            ": skipped 1 file:  c.png (an image (PNG))\n" + path +
+        "held out for validation: 119 samples\n" +
+            path + ": skipped 1 file: c.png (an image (PNG))\n" + path +
             "/b.txt: 1 of the 12001 bytes examined are not UTF-8, the first at offset 12000");
 }
 
@@ -44,7 +44,7 @@ TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the sa
              b = folder.write("b.txt", std::string(1001, 'b')).string();
   const models::TextDataOptions mixture{.mixture = {{a, 1}, {b, 3}}, .sequence_length = 10};
   CHECK(data_report(models::open_text_data(mixture), options_of(10, 4, 10), nullptr) ==
-        "data: 2 files, 2 documents, 1.1k tokens; 110 samples of 10 an epoch, 10 steps × 4 samples:\n"
+        "data: 2 files, 2 documents, 1.1k tokens; 110 samples of 10 per epoch, 10 steps × 4 samples:\n"
         "  25% of " +
             a +
             ": 1 file, 1 document, 101 tokens; 10 samples, 1 epoch\n"

@@ -146,9 +146,10 @@ TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are 
   check_refused({"--data", tokens, "--documents", "mask"},
                 {"tokens.bin: --documents mask", "--document-end 50256", "--documents join"});
   check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
-                {"tokens.bin: end-of-document token 99", "--document-end, or --documents join"});
-  check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "add --documents mask"});
-  check_refused({"--documents", "mask", "--document-end", "0"}, {"--document-end 0", "leave it out"});
+                {"tokens.bin: end-of-document token 99", "--document-end"});
+  check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "use --documents mask"});
+  check_refused({"--documents", "mask", "--document-end", "0"},
+                {"--document-end 0 is for token files", "remove it"});
   check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
 }
 

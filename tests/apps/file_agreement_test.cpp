@@ -121,20 +121,18 @@ TEST_CASE("a file that is another on one rank is named with the rank, by the fir
   bool agreed = true;
   const std::string said = compare({"same.txt", "data.txt"}, agreed);
   CHECK(!agreed);
-  CHECK(said == (rank == last ? "the ranks' files differ: data.txt of rank " + std::to_string(last) +
-                                    " (100000 bytes as on rank 0, of other content): give all nodes the same"
-                              : ""));
+  if (rank == last)
+    CHECK(said.find("data.txt on rank " + std::to_string(last) + " (100000 bytes") != std::string::npos);
+  CHECK(said.empty() == (rank != last));
   const std::string other = compare({"same.txt", "more.txt"}, agreed);
   CHECK(!agreed);
-  CHECK(other == (rank == 1 ? "the ranks' files differ: more.txt of ranks 1 and 2 (11 bytes, on rank 0 10): "
-                              "give all nodes the same"
-                            : ""));
+  if (rank == 1) CHECK(other.find("more.txt on ranks 1 and 2 (11 bytes, on rank 0 10)") != std::string::npos);
+  CHECK(other.empty() == (rank != 1));
   std::vector<fs::path> files{"same.txt"};
   if (rank == 1) files.emplace_back("more.txt");
   const std::string number = compare(files, agreed);
   CHECK(!agreed);
-  CHECK(number == (rank == 1 ? "the ranks' files differ: their number; 2 files here, 1 on rank 0: "
-                               "give all nodes the same"
-                             : ""));
+  if (rank == 1) CHECK(number.find("number of files; 2 files here, 1 on rank 0") != std::string::npos);
+  CHECK(number.empty() == (rank != 1));
   fs::current_path(before);
 }

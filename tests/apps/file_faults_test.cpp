@@ -282,16 +282,16 @@ TEST_CASE_FIXTURE(Fixture,
     job.signal_rank(1, SIGTERM);
     if (capacity) {
       // Nothing of the weights fits but what the pages already there have room for.
-      for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
+      for (int i = 0; i < 6000 && !job.has_said("free space within"); ++i) std::this_thread::sleep_for(10ms);
       fs::remove(filler);
     }
     const Outcome outcome = job.wait(90s);
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     CHECK((outcome.status == 75) == capacity);
-    CHECK(outcome.output.find("No space left on device: the weights take ") != std::string::npos);
+    CHECK(outcome.output.find("No space left on device; the weights take ") != std::string::npos);
     CHECK(fs::exists(saved + "/model.safetensors") == capacity);
-    CHECK((outcome.output.find("the weights of this training, ") != std::string::npos) == !capacity);
+    CHECK((outcome.output.find("the final weights (") != std::string::npos) == !capacity);
     fs::remove_all(saved);
     fs::remove(filler);
   }
@@ -300,7 +300,7 @@ TEST_CASE_FIXTURE(Fixture,
   INFO(outcome.output);
   CHECK(outcome.status != 0);
   CHECK(outcome.output.find("step 1/") == std::string::npos);
-  CHECK(outcome.output.find("make room for") != std::string::npos);
+  CHECK(outcome.output.find("another disk") != std::string::npos);
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 
@@ -317,7 +317,7 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
     std::ofstream(filler) << std::string(8 << 20, 'x');
     job.signal_rank(1, SIGTERM);
     if (capacity) {
-      for (int i = 0; i < 6000 && !job.has_said("make room within"); ++i) std::this_thread::sleep_for(10ms);
+      for (int i = 0; i < 6000 && !job.has_said("free space within"); ++i) std::this_thread::sleep_for(10ms);
       fs::remove(filler);
     }
     const Outcome outcome = job.wait(90s);

@@ -125,12 +125,12 @@ TEST_CASE_FIXTURE(Images, "what text has and images have not is refused by its f
     CHECK(outcome.status == 64);
     CHECK(has(outcome, words));
   };
-  refused(begin(1, {"--tokenizer", "bytes"}), "--tokenizer is about text, and --model wide-resnet reads images");
+  refused(begin(1, {"--tokenizer", "bytes"}), "--tokenizer is for text, but --model wide-resnet");
   refused(begin(1, {"--sequence-length", "32"}), "--sequence-length");
   refused(begin(1, {"--blocks", "1,2"}), "four numbers above 0, as in 3,4,6,3");
   refused(begin(1, {"--g-inter", "7"}), "--g-inter 7");
   refused(begin(1, {"--image-size", "224"}), "use --image-size 32");
   refused(begin(1, {"--lora-rank", "2"}), "do not support adapters");
-  refused(start(1, {"--augment", "on"}, "synthetic"), "--augment is about images, and --model gpt reads text");
-  refused(start(1, {"--blocks", "1,1,1,1"}, "synthetic"), "none, as --model gpt has no such rows");
+  refused(start(1, {"--augment", "on"}, "synthetic"), "--augment is for images, but --model gpt");
+  refused(start(1, {"--blocks", "1,1,1,1"}, "synthetic"), "--model gpt has no block groups");
 }

@@ -112,8 +112,8 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says ot
   CHECK(gpt.vocab_size == 285);
   CHECK(gpt.sequence_length == 64);
   CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt().layers == 2);
-  refused({"--layers", "3"}, {"--layers 3 is not the model of --init-from", "which has 2"});
-  refused({"--heads", "2"}, {"--heads 2", "config.json: 4"});
+  refused({"--layers", "3"}, {"--layers 3 does not match --init-from", "which has 2"});
+  refused({"--heads", "2"}, {"--heads 2", "config.json"});
   refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
 }
 
@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(shorter.model.gpt().position_rows() == 64);
   CHECK(notes(shorter, "positions: the first 48 of the 64 in " + path("model/model.safetensors")));
   CHECK_FALSE(notes(from_model(), "positions"));
-  refused({"--sequence-length", "65"}, {"--sequence-length 65 is more than the 64 positions", "give at most 64"});
+  refused({"--sequence-length", "65"}, {"--sequence-length 65 exceeds the 64 positions", "at most 64"});
 }
 
 TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and three that differ need the flag") {
@@ -180,24 +180,24 @@ TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and
   write("0.1");
   const TrainOptions taken = from_model();
   CHECK(taken.model.gpt().dropout == 0.1f);
-  CHECK(notes(taken, "dropout: 0.1, as " + path("model/config.json") + " says"));
+  CHECK(notes(taken, "dropout: 0.1 (from " + path("model/config.json") + " says"));
   const TrainOptions given = from_model({"--dropout", "0"});
   CHECK(given.model.gpt().dropout == 0);
   CHECK_FALSE(notes(given, "dropout"));
   write("0.3");
-  refused({}, {"'attn_pdrop' 0.2", "'embd_pdrop' 0.3", "give --dropout"});
+  refused({}, {"'attn_pdrop' 0.2", "'embd_pdrop' 0.3", "--dropout"});
   CHECK(from_model({"--dropout", "0.3"}).model.gpt().dropout == 0.3f);
 }
 
 TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or a flag has to name one") {
   refused({"--data", "a.txt"},
-          {"--data a.txt is text", "knows 285 tokens", "--tokenizer PATH", "--tokenizer bytes", "token files"});
+          {"--data a.txt is text", "285 tokens", "--tokenizer PATH", "--tokenizer bytes", "token files"});
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   folder.write("model/tokenizer.json", small.tokenizer_json());
   const TrainOptions beside = from_model({"--data", "a.txt"});
   CHECK(beside.data.tokenizer == Tokenizer::gpt2);
   CHECK(beside.data.gpt2 == path());
-  CHECK(notes(beside, "tokenizer: that beside the weights, " + path()));
+  CHECK(notes(beside, "tokenizer: " + path()));
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
 }
@@ -216,21 +216,22 @@ TEST_CASE_FIXTURE(Fixture, "a small vocabulary is the tokenizer's beside the wei
 TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
   const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);
-  for (const char* words : {"--model gpt2-small knows 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
+  for (const char* words : {"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
     CHECK(says(error, words));
   CHECK(parse({"--model", "gpt2-small", "--data", "a.bin"}).data.tokenizer == Tokenizer::none);
   CHECK(parse({"--model", "gpt2-small", "--dry-run"}).data.tokenizer == Tokenizer::bytes);
   CHECK(parse({"--model", "gpt2-small", "--data", "a.txt", "--vocab-size", "256"}).notes.empty());
-  CHECK(notes(parse({"--vocab-size", "512", "--data", "a.txt"}), "bytes, which are 256 of the 512 tokens"));
+  CHECK(notes(parse({"--vocab-size", "512", "--data", "a.txt"}), "tokenizer: bytes (256 of the 512 tokens"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "tensors that are to be ignored are said, and belong to weights") {
   write_weights({{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
   refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
-  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}),
-              "not read: 1 tensor of " + path("model/model.safetensors") + ", 'h.2.ln_1.weight' the first"));
+  CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "--ignore-tensors: 1 tensor of " +
+                                                                 path("model/model.safetensors") +
+                                                                 " not read, the first is 'h.2.ln_1.weight'"));
   const auto error = error_of([] { static_cast<void>(parse({"--data", "a", "--ignore-tensors", "x"})); });
-  CHECK(says(error, "--ignore-tensors x is about the weights of --init-from"));
+  CHECK(says(error, "--ignore-tensors x needs weights; add --init-from"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -299,9 +300,9 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(taken({"--kv-heads", "2"}).model.size(models::Size::kv_heads) == 2);
   refuses({"--kv-heads", "3"}, {"--kv-heads 3", "which has 2"});
   refuses({"--classes", "3"}, {"--classes 3: --model llama has no such size", "bert, roberta"});
-  refuses({"--dropout", "0.1"}, {"--dropout 0.1", "drops nothing"});
-  refuses({"--heads", "2"}, {"--heads 2", "config.json: 4"});
-  refuses({"--sequence-length", "5000"}, {"5000", "give at most 4096"});
+  refuses({"--dropout", "0.1"}, {"--dropout 0.1", "without dropout"});
+  refuses({"--heads", "2"}, {"--heads 2", "config.json"});
+  refuses({"--sequence-length", "5000"}, {"5000", "use at most 4096"});
   CHECK(taken({"--tile", "2"}).model.size(models::Size::tile) == 2);
   refuses({"--tile", "3"}, {"--tile 3 does not divide --ffn-size 40", "such as 2"});
 }
@@ -342,9 +343,9 @@ TEST_CASE_FIXTURE(Fixture,
   const char* const words[] = {"ranvier-train", "--classes", "3"};
   for (const GivenFlag& flag : given_train_flags(3, words)) CHECK(flag.value == "3");
   refuses({"--model", "bert"}, "is a roberta");
-  refuses({"--sequence-length", "65"}, "has learned: give at most 64");
-  refuses({"--sample-every", "5"}, "--sample-every 5: --model roberta fills masks");
-  refuses({"--mask-token", "257"}, "--mask-token 257 is not one of the 257 tokens");
+  refuses({"--sequence-length", "65"}, "has learned; use at most 64");
+  refuses({"--sample-every", "5"}, "--sample-every 5 needs a causal language model, but --model roberta");
+  refuses({"--mask-token", "257"}, "--mask-token 257 is not below the vocabulary size, 257");
 }
 
 TEST_CASE_FIXTURE(Fixture, "what transformers writes text with says where texts of a tokenizer begin and end") {

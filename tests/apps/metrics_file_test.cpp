@@ -41,7 +41,7 @@ TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a li
   options.run.overwrite = false;
   options.run.metrics = folder.write("model.bin", "something else").string();
   const Error error = error_of([&] { static_cast<void>(apps::open_metrics(options)); });
-  CHECK(says(error, "model.bin: it is there and has no metrics"));
+  CHECK(says(error, "has no metrics: " + file("model.bin")));
   CHECK(folder.read("model.bin") == "something else");
 }
 

@@ -60,8 +60,7 @@ TEST_CASE("a group is the rows on one node, or a divisor of them all") {
   CHECK(group_of({}, six_on_two) == 3);
   CHECK(group_of({}, uneven) == 2);
   CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
-  refused({"--group-size", "3"},
-          "--group-size 3 does not divide the 4 ranks of a column (--g-data): choose from 1, 2, 4");
+  refused({"--group-size", "3"}, "--group-size 3 does not divide --g-data 4; use one of 1, 2, 4");
   refused({"--group-size", "-1"}, "--group-size: '-1'");
 }
 
@@ -80,11 +79,9 @@ TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained
     CHECK(resolved_map(options)["shard-trained"] == "zero2");
     CHECK(options.notes.empty());
   }
-  refused({"--shard-trained", "zero1"},
-          "--shard-trained zero1, and all of the model is trained: say it by --shard");
-  refused(
-      {"--parameter-tier-trained", "host"},
-      "--parameter-tier-trained host, and all of the model is trained: say it by --parameter-tier host, or name");
+  refused({"--shard-trained", "zero1"}, "--shard-trained zero1 needs a partly frozen model; use --shard zero1");
+  refused({"--parameter-tier-trained", "host"},
+          "--parameter-tier-trained host needs a partly frozen model; use --parameter-tier host");
   refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained is invalid: zero9; use ddp, zero1");
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() == 1);  // one row
   // Places and what is gathered into them are there where either is shared out.

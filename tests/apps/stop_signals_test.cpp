@@ -133,9 +133,9 @@ TEST_CASE("signals are heard while the loop stands still") {
   std::promise<void> go_on;
   rank.block(go_on);
   std::raise(SIGTERM);
-  CHECK(rank.says("SIGTERM at rank 0, whose event loop does not move: the run ends after its current step"));
+  CHECK(rank.says("SIGTERM at rank 0, whose event loop is blocked: the run ends after its current step"));
   std::raise(SIGTERM);
-  CHECK(rank.says("rank 0 has an event loop that does not move\n"));
+  CHECK(rank.says("rank 0 has a blocked event loop\n"));
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
   go_on.set_value();
 }
@@ -144,7 +144,7 @@ TEST_CASE("a signal that comes before the run trains is kept") {
   Rank rank(0s, false);
   CHECK(!rank.signals().asked());
   std::raise(SIGUSR2);
-  CHECK(rank.says("rank 0 does not train now\n"));
+  CHECK(rank.says("rank 0 is not training\n"));
   CHECK(!rank.signals().asked());
   std::raise(SIGUSR1);
   CHECK(rank.says("SIGUSR1 at rank 0: the run ends before its next step; another signal ends it at once"));
@@ -160,7 +160,7 @@ TEST_CASE("a second signal ends a run that does not train yet") {
   std::raise(SIGTERM);
   CHECK(rank.says("SIGTERM at rank 0"));
   std::raise(SIGTERM);
-  CHECK(rank.says("ended by a second SIGTERM, without what was not saved yet: rank 0 does not train now\n"));
+  CHECK(rank.says("ended by a second SIGTERM, unsaved work is lost: rank 0 is not training\n"));
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("a rank that is set up, or ends, says what it does") {
   CHECK(rank.says("SIGTERM at rank 0"));
   rank.blocked = "ends, for 3.0 s";
   std::raise(SIGTERM);
-  CHECK(rank.says("ended by a second SIGTERM, without what was not saved yet: rank 0 ends, for 3.0 s\n"));
+  CHECK(rank.says("ended by a second SIGTERM, unsaved work is lost: rank 0 ends, for 3.0 s\n"));
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
 }
 

@@ -69,7 +69,7 @@ TEST_CASE("a name places all states, flags override it wherever they stand, and 
   CHECK(tiers({"--offload", "myelin"}).parameters == device);
   CHECK(tiers({"--parameter-tier", "device", "--offload", "infinity-cpu"}).parameters == device);
   CHECK(tiers({}).optimizer == device);
-  refused_train({"--offload", "infinity-nvme"}, "--offload infinity-nvme needs --nvme");
+  refused_train({"--offload", "infinity-nvme"}, "--offload infinity-nvme needs directories; add --nvme");
   refused_train({"--offload", "infinity"}, "infinity-cpu");
   const auto all =
       resolved_map(parse_train({"--data", "a", "--offload", "infinity-cpu", "--optimizer-tier", "device"}));
@@ -98,7 +98,8 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
   CHECK(chunks.pipeline_limit == 0);
   refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank: '0'");
   refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
-  refused_train({"--g-inter", "2", "--g-data", "3"}, "a grid of 6 ranks, but there are 4: start with mpirun -n 6");
+  refused_train({"--g-inter", "2", "--g-data", "3"},
+                "--g-inter 2 x --g-data 3 needs 6 ranks, but there are 4; use mpirun -n 6");
   refused_train({"--g-inter", "0"}, "--g-inter: '0'");
   refused_train({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
 }
@@ -156,8 +157,7 @@ TEST_CASE("ranks that read other figures of links have another hash") {
 }
 
 TEST_CASE("the batch is divisible by the rows") {
-  refused_train({"--batch-size", "6"},
-                "--batch-size 6 is not divisible by --g-data 4: choose a multiple, such as 8");
+  refused_train({"--batch-size", "6"}, "--batch-size 6 is not divisible by --g-data 4; use a multiple, such as 8");
   CHECK(parse_train({"--data", "a", "--batch-size", "8"}).trainer.microbatch_size == 2);
   CHECK(parse_train({"--data", "a", "--batch-size", "8", "--microbatch-size", "3"}).trainer.microbatch_size == 2);
   CHECK(parse_train({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).trainer.microbatch_size == 3);
@@ -266,13 +266,13 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
 
 TEST_CASE("a file of measured products is for runs that measure") {
   refused_train({"--products-file", "p.json", "--precision", "bf16"},
-                "--products-file p.json has no use off a GPU");
+                "--products-file p.json has no use without a GPU");
   if constexpr (runtime::with_cuda) {
     CHECK(parse_train({"--data", "a", "--device", "cuda", "--precision", "bf16", "--products-file", "p.json"})
               .device.products_file == "p.json");
     refused_train({"--device", "cuda", "--products-file", "p.json"}, "in fp32, which is never measured");
     refused_train({"--device", "cuda", "--products-file", "p.json", "--precision", "fp16", "--products", "first"},
-                  "with --products first, which measures nothing");
+                  "--products-file p.json has no use with --products first");
   }
 }
 
@@ -334,7 +334,7 @@ TEST_CASE("bad steps end the job unless they are to be skipped or rolled back") 
   CHECK(parse_train({"--data", "a", "--check-every", "50"}).trainer.check_every == 50);
   refused_train({"--spike-factor", "0.9"}, "a number above 1, or 0");
   refused_train({"--bad-steps", "ignore"}, "stop, skip, rollback");
-  refused_train({"--bad-steps", "rollback"}, "give --checkpoint DIR");
+  refused_train({"--bad-steps", "rollback"}, "--bad-steps rollback needs checkpoints; add --checkpoint");
 }
 
 TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it can be known from what") {
@@ -353,12 +353,13 @@ TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it
   CHECK(by_steps.checkpoint.stop_before == std::chrono::minutes(5));
   CHECK(parse_train({"--data", "a", "--time-limit", "20m"}).checkpoint.stop_before == std::chrono::minutes(2));
   refused_train({"--checkpoint", "c", "--checkpoint-every", "often"}, "a number of steps, such as 500, or a time");
-  refused_train({"--resume", "auto"}, "--resume auto looks for checkpoints in the folder of --checkpoint");
+  refused_train({"--resume", "auto"}, "--resume auto needs a checkpoint folder; add --checkpoint");
   refused_train({"--checkpoint", "c", "--resume", "auto", "--resume-with", "lerning-rate"},
                 "did you mean learning-rate?");
   refused_train({"--time-limit", "3m", "--stop-before", "3m"},
-                "--stop-before 3m leaves nothing of --time-limit 3m");
-  refused_train({"--eval-only", "--init-from", "w", "--checkpoint", "c"}, "--checkpoint c with --eval-only");
+                "--stop-before 3m is not shorter than --time-limit 3m");
+  refused_train({"--eval-only", "--init-from", "w", "--checkpoint", "c"},
+                "--checkpoint c has no use with --eval-only");
   const auto notes = parse_train({"--data", "a", "--checkpoint-keep", "5", "--stop-before", "3m"}).notes;
   CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
     return note.find("--checkpoint-keep 5 has no effect without --checkpoint") != std::string::npos;
@@ -416,16 +417,17 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
                                  "note: --sample-tokens 9 has no effect without --sample-every"});
   CHECK(notes({"--steps", "10", "--warmup-steps", "40", "--learning-rate", "0.004"}) ==
         std::vector<std::string>{
-            "note: --warmup-steps 40 goes beyond --steps 10: the learning rate rises to 0.001, not to 0.004"});
+            "note: --warmup-steps 40 exceeds --steps 10: the learning rate reaches 0.001 instead of 0.004"});
   CHECK(notes({"--shard", "zero3"}, 1).size() == 1);
   CHECK(notes({"--prefetch", "1"}).size() == 1);
   CHECK(notes({"--prefetch", "1", "--parameter-tier", "host"}).empty());
   CHECK(notes({"--cuda-graphs", "off", "--p2p", "staged"}).size() == 2);
   CHECK(notes({"--bad-steps-limit", "3"}) ==
-        std::vector<std::string>{
-            "note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the job at the first one"});
-  CHECK(notes({"--check-every", "3"}, 1) ==
-        std::vector<std::string>{"note: --check-every 3 has no effect with one rank, whose states have no copies"});
+        std::vector<std::string>{"note: --bad-steps-limit 3 has no effect with --bad-steps stop, which ends the "
+                                 "job at the first bad step"});
+  CHECK(
+      notes({"--check-every", "3"}, 1) ==
+      std::vector<std::string>{"note: --check-every 3 has no effect with one rank, whose states have no replicas"});
   // Whether a step counts is known late then, also without clipping.
   CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip"}).size() == 1);
   CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip", "--bad-steps", "skip"})
@@ -452,10 +454,10 @@ TEST_CASE("adapters come from their flags or from a folder, and what contradicts
   CHECK(stored.model.lora.dropout == 0);
   CHECK(stored.model.lora.targets == std::vector<std::string>{"k_proj"});
   refused_train({"--init-adapter", adapter.c_str(), "--lora-rank", "4"}, "has rank 16 and targets k_proj");
-  refused_train({"--lora-rank", "4", "--train", "norm"}, "--train with --lora-rank 4");
-  refused_train({"--lora-rank", "4", "--save", "weights.safetensors"}, "in a folder");
+  refused_train({"--lora-rank", "4", "--train", "norm"}, "--train has no use with --lora-rank 4");
+  refused_train({"--lora-rank", "4", "--save", "weights.safetensors"}, "--save weights.safetensors is a file");
   refused_train({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
-  refused_train({"--lora-targets", "q_proj,,v_proj"}, "names with commas between them");
+  refused_train({"--lora-targets", "q_proj,,v_proj"}, "names separated by commas");
   const auto whole = [](std::vector<const char*> more) {
     more.insert(more.end(), {"--dry-run", "--classes", "3", "--lora-rank", "4"});
     return resolved_map(parse_train(more)).at("lora-whole");

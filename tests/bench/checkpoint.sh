@@ -99,7 +99,7 @@ for ((round = 0; round < rounds; ++round)); do
     # Nothing is left to train.
     touch_memory "$(tail -n 1 "$folder/resident-with-$i" | awk '{ printf "%d", 2 * $1 }')"
     train "${models[$i]}" "$folder/loaded" --resume "$checkpoints" --shard zero3
-    sed -n 's/.* were read and checked in \([0-9.]*\) s$/\1/p' "$folder/log" >>"$folder/load-$i"
+    sed -n 's/.*, read and verified .* in \([0-9.]*\) s$/\1/p' "$folder/log" >>"$folder/load-$i"
     if command -v fio >/dev/null; then
       newest=$(find "$checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1)
       read_rates "$newest"/rank-*.data >>"$folder/reads-$i"

@@ -10,11 +10,11 @@
 namespace ranvier::apps {
 
 std::string data_content(const TrainOptions& options, const Job& job) {
-  constexpr std::size_t whole_bytes = std::size_t{256} << 10;  // of each file: a folder may have many
+  constexpr std::size_t whole_bytes = std::size_t{256} << 10;  // per file, since a folder may have many
   std::string content;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data))
     content += fmt::format("{}:", data.weight);
-  // Names decide the order of a folder's files, and nothing else.
+  // Names count only through the order of files in a folder.
   std::uint64_t sum = 0xcbf29ce484222325u;
   for (const auto& file : job.files) sum = (sum ^ fingerprint(file, whole_bytes)) * 0x100000001b3u;
   for (const auto& file : tokenizer_files(options)) sum = (sum ^ fingerprint(file, whole_bytes)) * 0x100000001b3u;

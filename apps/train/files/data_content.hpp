@@ -1,4 +1,4 @@
-// What is at the paths of --data and --tokenizer, in a few letters: the same wherever those files lie. Any thread.
+// Fingerprint of the files of --data and --tokenizer, independent of their paths. Any thread.
 #pragma once
 
 #include "apps/train/job.hpp"
@@ -8,8 +8,8 @@
 
 namespace ranvier::apps {
 
-/// From sizes and fingerprints of the files, in their order, weights of a mixture and the kind of tokenizer. Throws
-/// ErrorCode::io where one cannot be read.
+/// Text from sizes and fingerprints of the files in order, the weights of a mixture and the kind of tokenizer. Throws
+/// ErrorCode::io if a file is unreadable.
 [[nodiscard]] std::string data_content(const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps

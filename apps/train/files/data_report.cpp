@@ -18,7 +18,7 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-/// With what cannot be printed as in C.
+/// Text in quotes, with unprintable bytes escaped as in C.
 std::string in_quotes(std::string_view text) {
   std::string to = "\"";
   for (std::size_t at = 0; at < text.size();) {
@@ -85,7 +85,7 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
   if (options.data.eval_only) {
     report += fmt::format("{} {} to evaluate", counted(data.validation->samples(), "sample"), of_length);
   } else {
-    report += fmt::format("{} {} an epoch, {} steps × {} samples{}", counted(data.training->samples(), "sample"),
+    report += fmt::format("{} {} per epoch, {} steps × {} samples{}", counted(data.training->samples(), "sample"),
                           of_length, grouped(options.trainer.steps), grouped(options.trainer.batch_size),
                           mixed ? ":" : " are " + epochs(data.origins.front()));
     if (mixed) {
@@ -94,7 +94,7 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
                               counted(one.samples, "sample"), epochs(one));
     }
     if (data.validation)
-      report += fmt::format("\nkept for validation: {}", counted(data.validation->samples(), "sample"));
+      report += fmt::format("\nheld out for validation: {}", counted(data.validation->samples(), "sample"));
   }
   for (const models::TextOrigin& one : data.origins) {
     if (tokenizer != nullptr)

@@ -1,5 +1,5 @@
-// How a save that nothing else has waits for somebody to mend its disk: where that is full or its folder is gone, it
-// says so and tries again for a while. Any thread, one at a time.
+// Retries a save for a while if the disk is full or the folder is missing. Prints a warning once per wait. Any thread,
+// one at a time.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -15,11 +15,12 @@ namespace ranvier::apps {
 
 class DiskRetry {
  public:
-  /// `patience` is how long each wait may last, `what` is saved and takes so many bytes: "the weights take".
+  /// `patience`: longest duration of a wait. `what` and `bytes`: the saved object and its size, for the warning: "the
+  /// weights take".
   DiskRetry(runtime::Duration patience, std::string what, std::uint64_t bytes)
       : patience_(patience), what_(std::move(what)), bytes_(bytes) {}
 
-  /// As AtomicFile::Retry: sleeps a while, and makes the folder that `path` lies in; whether to try again.
+  /// Callback for AtomicFile::Retry: creates the parent folder of `path`, sleeps, and returns whether to try again.
   [[nodiscard]] bool operator()(const std::filesystem::path& path, int error);
 
  private:
@@ -27,7 +28,7 @@ class DiskRetry {
   std::string what_;
   std::uint64_t bytes_;
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;
-  std::chrono::steady_clock::time_point refused_{};  // last
+  std::chrono::steady_clock::time_point refused_{};  // time of the last failure
 };
 
 }  // namespace ranvier::apps

@@ -46,7 +46,7 @@ class File {
       : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     // A pipe must not block here.
     if (file_ < 0 || ::fstat(file_, &status_) != 0 || !S_ISREG(status_.st_mode)) {
-      const std::string why = file_ < 0 ? std::strerror(errno) : "it is no regular file";
+      const std::string why = file_ < 0 ? std::strerror(errno) : "not a regular file";
       if (file_ >= 0) ::close(file_);
       fail(ErrorCode::io, "{}: cannot open: {}", path_.string(), why);
     }
@@ -56,21 +56,21 @@ class File {
   File& operator=(const File&) = delete;
 
   [[nodiscard]] std::uint64_t bytes() const { return static_cast<std::uint64_t>(status_.st_size); }
-  /// Which file it is, on this machine.
+  /// Hash of size, device, inode and modification time: equal for the same file on this machine.
   [[nodiscard]] std::uint64_t identity() const {
     std::uint64_t sum = join(bytes(), status_.st_dev);
     sum = join(join(sum, status_.st_ino), static_cast<std::uint64_t>(status_.st_mtim.tv_sec));
     return join(sum, static_cast<std::uint64_t>(status_.st_mtim.tv_nsec));
   }
 
-  /// Bytes from `from` on, fewer at the end.
+  /// Reads bytes starting at offset `from`. Returns their number, which is less than requested only at the end.
   std::size_t read(std::uint64_t from, std::span<std::byte> to) const {
     std::size_t done = 0;
     while (done < to.size()) {
       const ssize_t count = ::pread(file_, to.data() + done, to.size() - done, static_cast<off_t>(from + done));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0)
-        fail(ErrorCode::io, "{}: cannot be read at offset {}: {}", path_.string(), from, std::strerror(errno));
+        fail(ErrorCode::io, "{}: cannot read at offset {}: {}", path_.string(), from, std::strerror(errno));
       if (count == 0) break;
       done += static_cast<std::size_t>(count);
     }
@@ -83,7 +83,7 @@ class File {
   struct stat status_{};
 };
 
-/// How much of its beginning has to be read whole, whatever its size.
+/// Bytes of the header, which is read completely.
 std::uint64_t header_bytes(const fs::path& path, const File& file) {
   if (path.extension() == ".idx") return file.bytes();
   std::uint64_t length = 0;
@@ -92,7 +92,7 @@ std::uint64_t header_bytes(const fs::path& path, const File& file) {
   return length > file.bytes() ? 0 : sizeof length + length;
 }
 
-/// A file of weights, or an index and the files that it names.
+/// A weights file, or an index and the files in it.
 std::vector<fs::path> weight_files(const fs::path& weights) {
   std::vector<fs::path> files{weights};
   if (weights.extension() != ".json") return files;
@@ -106,7 +106,7 @@ std::string listed(const std::vector<int>& ranks) {
   return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), ranks.end() - 1, ", "), ranks.back());
 }
 
-/// All ranks learn which files differ, and the first rank that has another one than rank 0 says so.
+/// Finds the differing files on all ranks. The first rank whose files differ from rank 0's throws the message.
 [[noreturn]] void name_differences(MpiSession& session, std::span<const fs::path> files, std::size_t whole_bytes) {
   const auto all = [&](std::uint64_t mine) { return session.all(std::bit_cast<long long>(mine)); };
   const long long common = session.smallest(static_cast<long long>(files.size()));
@@ -128,18 +128,19 @@ std::string listed(const std::vector<int>& ranks) {
     if (++differing > max_named) continue;
     const bool same_size = sizes[static_cast<std::size_t>(ranks[0])] == sizes[0];
     named.push_back(fmt::format(
-        "{} of {} ({})", files[i].string(), listed(ranks),
-        same_size ? fmt::format("{} bytes as on rank 0, of other content", sizes[0])
+        "{} on {} ({})", files[i].string(), listed(ranks),
+        same_size ? fmt::format("{} bytes as on rank 0, but other content", sizes[0])
                   : fmt::format("{} bytes, on rank 0 {}", sizes[static_cast<std::size_t>(ranks[0])], sizes[0])));
   }
   const auto counts = session.all(static_cast<long long>(files.size()));
   for (int rank = 0; rank < session.ranks(); ++rank)
     if (counts[static_cast<std::size_t>(rank)] != counts[0]) others.insert(rank);
   if (differing > max_named) named.push_back(fmt::format("{} more", differing - max_named));
-  if (named.empty()) named.push_back("their number");
+  if (named.empty()) named.push_back("number of files");
   on_all_ranks(session, [&] {
     if (session.rank() != *others.begin()) return;
-    fail(ErrorCode::data, "the ranks' files differ: {}{}: give all nodes the same", fmt::join(named, "; "),
+    fail(ErrorCode::data, "input files differ between ranks: {}{}; copy the same files to every node",
+         fmt::join(named, "; "),
          files.size() == static_cast<std::size_t>(counts[0])
              ? ""
              : fmt::format("; {} files here, {} on rank 0", files.size(), counts[0]));

@@ -24,38 +24,38 @@ namespace fs = std::filesystem;
 using runtime::OptionTable;
 
 constexpr int bytes_vocabulary = 256;
-constexpr int usual_length = 2048;  // of samples for models that positions cost no parameters
+constexpr int usual_length = 2048;  // sample length for models without learned positions
 
-/// Of the weights; never empty.
+/// Folder of the weights; never empty.
 fs::path folder_of(const std::string& init_from) {
   const fs::path folder = models::find_weights(init_from, "--init-from").parent_path();
   return folder.empty() ? "." : folder;
 }
 
-/// "--layers 3", or of a preset "--model gpt2-small, with --layers 12,".
+/// Text for errors: "--layers 3", or for a preset "--model gpt2-small, with --layers 12,".
 std::string asked_for(const ModelOptions& model, const OptionTable& table, std::string_view flag, int value) {
   return table.given(flag) ? fmt::format("--{} {}", flag, value)
                            : fmt::format("--model {}, with --{} {},", model.name, flag, value);
 }
 
-/// Another family than GPT only where no flag names one.
+/// Adopts the family of the weights; throws if --model names another one.
 void adopt_family(TrainOptions& options, const OptionTable& table, const models::ModelSizes& stored) {
   ModelOptions& model = options.model;
   const std::string_view family = models::family_name(stored);
-  // A Mistral without a window is a LLaMA, and windows are compared as sizes.
+  // A Mistral without a window is a LLaMA; adopt_sizes() compares windows.
   const auto kind = [](std::string_view name) { return name == "mistral" ? std::string_view("llama") : name; };
   if (table.given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
-    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}: leave the flag out",
+    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}; remove the flag",
          model.name, options.run.init_from, family);
   models::ModelSizes sizes = stored;
   if (const float rate = models::dropout_of(model.sizes);
       rate != 0 && table.given("dropout") && models::find_dropout(sizes) == nullptr)
     fail(ErrorCode::usage,
-         "--dropout {}: the model of --init-from {} is a {}, which drops nothing: leave the flag out", rate,
+         "--dropout {} has no use: the model of --init-from {} is a {} without dropout; remove the flag", rate,
          options.run.init_from, family);
   if (!model.is_preset() && family != "gpt2") model.name = family;
   if (model.sizes.index() == stored.index()) return;
-  // What flags gave stays, for adopt_sizes() to compare.
+  // Keeps sizes from flags for the comparison in adopt_sizes().
   const models::ModelSizes asked = std::exchange(model.sizes, stored);
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const field = models::find_size(model.sizes, size);
@@ -65,14 +65,14 @@ void adopt_family(TrainOptions& options, const OptionTable& table, const models:
   }
 }
 
-/// As other sizes, which are compared one by one.
+/// Throws if --blocks or the preset contradicts the weights.
 void check_blocks(const TrainOptions& options, const OptionTable& table, models::ModelSizes& asked,
                   models::ModelSizes& stored) {
   const auto* const wanted = models::find_blocks(asked);
   const auto* const there = models::find_blocks(stored);
   const bool is_asked = options.model.is_preset() || table.given("blocks");
   if (wanted == nullptr || there == nullptr || !is_asked || *wanted == *there) return;
-  fail(ErrorCode::usage, "--blocks {} are not those of --init-from {}, which has {}: leave the flag out",
+  fail(ErrorCode::usage, "--blocks {} do not match --init-from {}, which has {}; remove the flag",
        fmt::join(*wanted, ","), options.run.init_from, fmt::join(*there, ","));
 }
 
@@ -96,16 +96,16 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     if (size == models::Size::tile) {
       *there = asked;
     } else if (size == models::Size::classes && *there == 0) {
-      *there = asked;  // a head of its own on weights for masks
+      *there = asked;  // adds a classification head to weights of a masked model
     } else if (asked != *there && (is_preset || table.given(flag)) &&
                !(size == models::Size::classes && asked == 0 && !table.given(flag))) {
-      fail(ErrorCode::usage, "{} is not the model of --init-from {}, which has {}: leave the flag out",
+      fail(ErrorCode::usage, "{} does not match --init-from {}, which has {}; remove the flag",
            asked_for(model, table, flag, asked), options.run.init_from, *there);
     }
   }
   if (float* const dropout = models::find_dropout(model.sizes); dropout != nullptr)
     *dropout = models::dropout_of(asked_sizes);
-  if (models::reads_images(model.sizes)) return;  // without positions
+  if (models::reads_images(model.sizes)) return;  // image models have no positions
   int& length = *models::find_size(model.sizes, models::Size::sequence_length);
   const int positions = length, asked = models::value_of(asked_sizes, models::Size::sequence_length);
   const bool learned = models::learns_positions(model.sizes);
@@ -115,16 +115,16 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
     length = std::min(positions, usual_length);
   }
   if (length > positions)
-    fail(ErrorCode::usage, "{} is more than the {} positions that --init-from {} {}: give at most {}",
+    fail(ErrorCode::usage, "{} exceeds the {} positions that --init-from {} {}; use at most {}",
          asked_for(model, table, "sequence-length", length), positions, options.run.init_from,
-         learned ? "has learned" : "is for", positions);
+         learned ? "has learned" : "supports", positions);
   if (int* const rows = models::find_positions(model.sizes)) *rows = positions;
   if (length < positions)
     options.notes.push_back(
         learned
-            ? fmt::format("positions: the first {} of the {} in {} are trained, the others stay as they are",
-                          length, positions, weights.path().string())
-            : fmt::format("positions: {} of the {} that {} is for", length, positions, weights.path().string()));
+            ? fmt::format("positions: the first {} of the {} in {} are trained, the others stay unchanged", length,
+                          positions, weights.path().string())
+            : fmt::format("positions: {} of the {} that {} supports", length, positions, weights.path().string()));
 }
 
 void adopt_dropout(TrainOptions& options, const OptionTable& table, const models::ModelConfig& config,
@@ -135,10 +135,10 @@ void adopt_dropout(TrainOptions& options, const OptionTable& table, const models
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
   if (std::any_of(config.dropout.begin(), config.dropout.end(),
                   [&](const auto& one) { return one.second != rate; }))
-    fail(ErrorCode::usage, "{}: {}: models have one rate for all of them here: give --dropout", file,
+    fail(ErrorCode::usage, "{} has different dropout rates, but all must be equal: {}; use --dropout", file,
          fmt::join(rates, ", "));
   *models::find_dropout(options.model.sizes) = rate;
-  options.notes.push_back(fmt::format("dropout: {}, as {} says", rate, file));
+  options.notes.push_back(fmt::format("dropout: {} (from {})", rate, file));
 }
 
 std::string content_of(const fs::path& path) {
@@ -152,13 +152,12 @@ void adopt_initial_weights(TrainOptions& options, const OptionTable& table) {
   const RunOptions& run = options.run;
   if (run.init_from.empty()) {
     if (!run.ignored_tensors.empty())
-      fail(ErrorCode::usage, "--ignore-tensors {} is about the weights of --init-from: give that, too",
-           run.ignored_tensors);
+      fail(ErrorCode::usage, "--ignore-tensors {} needs weights; add --init-from PATH", run.ignored_tensors);
     return;
   }
   const models::Safetensors weights(models::find_weights(run.init_from, "--init-from"), run.ignored_tensors);
   if (!weights.ignored().empty())
-    options.notes.push_back(fmt::format("not read: {} tensor{} of {}, '{}' the first, as --ignore-tensors says",
+    options.notes.push_back(fmt::format("--ignore-tensors: {} tensor{} of {} not read, the first is '{}'",
                                         weights.ignored().size(), weights.ignored().size() > 1 ? "s" : "",
                                         weights.path().string(), weights.ignored().front()));
   const fs::path config = folder_of(run.init_from) / "config.json";
@@ -182,22 +181,22 @@ void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
   if (!folder.empty() && models::has_tokenizer(folder)) {
     data.tokenizer = Tokenizer::gpt2;
     data.gpt2 = folder.string();
-    options.notes.push_back(fmt::format("tokenizer: that beside the weights, {}", data.gpt2));
+    options.notes.push_back(fmt::format("tokenizer: {} (next to the weights)", data.gpt2));
     return;
   }
   if (vocabulary <= with_mask) return;
   constexpr const char* remedy =
-      "give --tokenizer PATH with its tokenizer, --tokenizer bytes if bytes are its tokens, or token files";
+      "add --tokenizer PATH, or --tokenizer bytes if its tokens are bytes, or use token files";
   if (!folder.empty()) {
     fail(ErrorCode::usage,
-         "--data {} is text, the model of --init-from {} knows {} tokens, and there is no tokenizer next to it: {}",
+         "--data {} is text, but the model of --init-from {} has {} tokens and no tokenizer next to it; {}",
          data.data, options.run.init_from, vocabulary, remedy);
   } else if (options.model.is_preset()) {
-    fail(ErrorCode::usage, "--data {} is text, and --model {} knows {} tokens: {}", data.data, options.model.name,
-         vocabulary, remedy);
+    fail(ErrorCode::usage, "--data {} is text, but --model {} has {} tokens and no tokenizer; {}", data.data,
+         options.model.name, vocabulary, remedy);
   } else {
-    options.notes.push_back(fmt::format("tokenizer: bytes, which are {} of the {} tokens of --vocab-size",
-                                        bytes_vocabulary, vocabulary));
+    options.notes.push_back(
+        fmt::format("tokenizer: bytes ({} of the {} tokens of --vocab-size)", bytes_vocabulary, vocabulary));
   }
 }
 
@@ -220,7 +219,7 @@ std::map<std::string, std::string> files_beside_weights(const TrainOptions& opti
 std::string generation_config(const models::ModelSizes& model, const models::Tokenizer& tokenizer) {
   const std::optional<std::int32_t> end = tokenizer.end_of_text();
   if (!end || models::fills_masks(model) || models::tells_classes(model)) return {};
-  // As of GPT-2, what ends a text begins one where nothing else does.
+  // As in GPT-2, the end-of-text token also begins a text if the tokenizer has no other token for it.
   const std::vector<std::int32_t>& beginning = tokenizer.around().beginning;
   const std::int32_t begin =
       beginning.empty() ? tokenizer.specials().begin_of_text.value_or(*end) : beginning.front();

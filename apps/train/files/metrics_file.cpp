@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// What tells a later run's steps from those before them.
+/// Line that separates a run's steps from those before.
 std::string run_line(const TrainOptions& options, const RunOrigin& place) {
   const auto text = [](const std::string& value) { return json::serialize(json::string_view(value)); };
   std::string line = fmt::format(R"({{"run":{{"began":"{:%Y-%m-%dT%H:%M:%SZ}","steps":{},"seed":{})",
@@ -42,7 +42,7 @@ std::optional<std::int64_t> number(const json::object& object, const char* name)
   return value->get_int64();
 }
 
-/// Reads lines in order and says which of them stay.
+/// Decides for each line, in order, whether it stays.
 class Filter {
  public:
   Filter(const std::string& training, std::int64_t step) : training_(training), step_(step) {}
@@ -58,7 +58,7 @@ class Filter {
       return !ours_ || number(run->get_object(), "resumed_step").value_or(0) <= step_;
     }
     const auto step = number(object, "step"), checkpoint = number(object, "checkpoint");
-    // What was rolled back is told once; what was skipped is skipped again.
+    // A rollback is recorded once; a skipped step is skipped again when the run resumes.
     const json::value* action = object.if_contains("action");
     const bool skips = action != nullptr && action->is_string() && action->get_string() == "skip";
     const auto skipped = skips ? number(object, "bad_step") : std::nullopt;
@@ -76,8 +76,7 @@ std::size_t for_each_line(const std::string& path, const std::function<void(cons
   std::string line;
   std::size_t lines = 0;
   for (; std::getline(file, line); ++lines) what(line);
-  if (file.bad() || !file.eof())
-    fail(ErrorCode::io, "--metrics {}: cannot be read: {}", path, std::strerror(errno));
+  if (file.bad() || !file.eof()) fail(ErrorCode::io, "--metrics {}: cannot read: {}", path, std::strerror(errno));
   return lines;
 }
 
@@ -107,7 +106,8 @@ std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options, c
   const bool resumes = !place.checkpoint.empty();
   const bool goes_on = there && (resumes || !options.run.overwrite);
   if (goes_on && std::ifstream(path).get() != '{')
-    fail(ErrorCode::usage, "--metrics {}: it is there and has no metrics: give another path, or --overwrite", path);
+    fail(ErrorCode::usage, "--metrics file exists but has no metrics: {}; use another path or add --overwrite",
+         path);
   if (goes_on && !place.training.empty()) drop_later_metrics(path, place.training, place.step);
   using Start = runtime::RecordFile::Start;
   auto file = std::make_unique<runtime::RecordFile>("--metrics " + path, path,

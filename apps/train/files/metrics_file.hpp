@@ -1,6 +1,5 @@
-// --metrics: the JSON lines of all runs that wrote one file. A line {"run": {…}} stands before those of a run, but of
-// the first one in a file that takes no checkpoints; a run that goes on from a checkpoint does so where that was taken,
-// and the lines of steps that are done again are gone. Rank 0.
+// --metrics: JSON lines of one or more runs in one file. A line {"run": {…}} begins each run, except the first one
+// without checkpoints. A resumed run continues after its checkpoint's step and removes lines of later steps. Rank 0.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -12,12 +11,12 @@
 
 namespace ranvier::apps {
 
-/// A training, and where a run of it begins.
+/// Identity of a training job and the step at which this run starts.
 struct RunOrigin {
-  std::string training;      ///< the same name in all runs of the training; empty: no other run will resume it
-  std::int64_t step = 0;     ///< steps done; 0 as well if it begins again
-  std::string checkpoint;    ///< the checkpoint that it resumes from; empty: it begins
-  std::string init_from;     ///< --init-from of the first run, for all of its runs; empty: there was none
+  std::string training;      ///< name shared by all runs of the job; empty: no run will resume it
+  std::int64_t step = 0;     ///< completed steps; 0: from scratch
+  std::string checkpoint;    ///< path of the checkpoint to resume from; empty: from scratch
+  std::string init_from;     ///< --init-from of the job's first run; empty: none
   std::string init_content;  ///< content_of_weights() of init_from; empty: unknown
 };
 
@@ -26,8 +25,8 @@ struct RunOrigin {
 [[nodiscard]] std::unique_ptr<runtime::RecordFile> open_metrics(const TrainOptions& options,
                                                                 const RunOrigin& place = {});
 
-/// Removes what runs of the training wrote of later steps, and lines that were not written whole: as a new file that
-/// takes the old one's name, or not at all. Returns how many lines went. Throws ErrorCode::io.
+/// Removes this job's lines of steps after `step`, and incomplete lines. Replaces the file atomically. Returns the
+/// number of removed lines. Throws ErrorCode::io.
 std::size_t drop_later_metrics(const std::string& path, const std::string& training, std::int64_t step);
 
 }  // namespace ranvier::apps

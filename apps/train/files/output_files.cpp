@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file, and how messages call it.
+/// A file and its flag for messages.
 struct Named {
   std::string flag;
   fs::path path;
 };
 
-/// Without links, dots and doubled slashes, as far as the path is there.
+/// Path without links, dots and double slashes, as far as it exists.
 fs::path place_of(const fs::path& path) {
   std::error_code unknown;
   fs::path place = fs::weakly_canonical(fs::absolute(path, unknown), unknown);
@@ -60,7 +60,7 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
   std::vector<Named> inputs;
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
-    for (const char* extension : {"", ".bin", ".idx"}) {  // Megatron's two files go by either name
+    for (const char* extension : {"", ".bin", ".idx"}) {  // Megatron's two files can be given by either name
       fs::path path(data.path);
       if (*extension != '\0') path.replace_extension(extension);
       inputs.push_back({"--data " + data.path, path});
@@ -84,7 +84,7 @@ std::vector<Named> inputs_of(const TrainOptions& options) {
   return inputs;
 }
 
-/// What --init-from reads: a file, or what belongs to a model in its folder.
+/// Whether --init-from reads this file, as the weights or as part of the model in a folder.
 bool reads_weights(const std::string& init_from, const fs::path& output) {
   std::error_code unknown;
   if (init_from.empty()) return false;
@@ -98,20 +98,20 @@ bool reads_weights(const std::string& init_from, const fs::path& output) {
 void check_against_inputs(const TrainOptions& options, const Named& output) {
   for (const Named& input : inputs_of(options)) {
     if (same_file(output.path, input.path))
-      fail(ErrorCode::usage, "{} would write over {} ({}), which this run reads: give another path", output.flag,
-           input.flag, place_of(input.path).string());
+      fail(ErrorCode::usage, "{} would overwrite an input, {} ({}); use another path", output.flag, input.flag,
+           place_of(input.path).string());
   }
   const std::string& init_from = options.run.init_from;
   const bool saves = output.flag.starts_with("--save");
   if (reads_weights(init_from, output.path) && !(saves && options.run.overwrite))
-    fail(ErrorCode::usage, "{} would write over {}, which --init-from {} reads: give another path{}", output.flag,
+    fail(ErrorCode::usage, "{} would overwrite {}, which --init-from {} reads; use another path{}", output.flag,
          place_of(output.path).string(), init_from,
-         saves ? ", or --overwrite to replace the weights that the run begins with" : "");
+         saves ? ", or add --overwrite to replace the initial weights" : "");
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
     const bool read = !models::has_tokens(options.data.format) || output.path.extension() == ".bin";
     if (read && fs::is_directory(data.path, unknown) && lies_in(output.path, data.path))
-      fail(ErrorCode::usage, "{} would lie in --data {}, and the next run would train on it: give a path elsewhere",
+      fail(ErrorCode::usage, "{} is inside --data {}, so the next run would train on it; use another path",
            output.flag, data.path);
   }
 }
@@ -119,23 +119,20 @@ void check_against_inputs(const TrainOptions& options, const Named& output) {
 void check_save(const TrainOptions& options) {
   const RunOptions& run = options.run;
   const std::string& save = run.save;
-  const bool in_folder = !save.empty() && (config_path(save) || options.model.adapts());  // as adapters always are
+  const bool in_folder = !save.empty() && (config_path(save) || options.model.adapts());  // adapters always are
   if (run.save_every > 0 && !in_folder)
-    fail(ErrorCode::usage, "--save-every {} needs a folder for the weights of each time: give --save FOLDER",
-         run.save_every);
+    fail(ErrorCode::usage, "--save-every {} needs a folder; use --save FOLDER", run.save_every);
   if (save.empty()) return;
   const fs::path place = place_of(save), file = weights_path(save);
   if (place == place.root_path())
-    fail(ErrorCode::usage, "--save {} is the root of the file system: give a folder of the model's own", save);
+    fail(ErrorCode::usage, "--save {} is the root of the file system; use a folder for this model", save);
   if (runtime::is_device(file))
-    fail(ErrorCode::usage,
-         "--save {} is no place for weights, which all ranks write at once: give a folder or a file", save);
+    fail(ErrorCode::usage, "--save is a device or pipe: {}; use a folder or a regular file", save);
   std::error_code unknown;
   if (file != fs::path(save) && fs::exists(save, unknown) && !fs::is_directory(save, unknown))
     fail(ErrorCode::usage,
-         "--save {} is no folder, and a path without an extension means one: give a folder, or a file such as "
-         "{}.safetensors",
-         save, save);
+         "--save {} is a file without a weights extension; use a folder, or a file such as {}.safetensors", save,
+         save);
 }
 
 }  // namespace
@@ -153,21 +150,19 @@ std::optional<fs::path> config_path(const std::string& save) {
 
 namespace {
 
-/// Of what a flag writes into a folder of its own.
+/// Checks a flag whose output is a folder.
 void check_folder(const TrainOptions& options, const char* flag, const std::string& folder) {
   if (folder.empty()) return;
   std::error_code unknown;
   for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data)) {
     if (fs::is_directory(data.path, unknown) && (same_file(folder, data.path) || lies_in(folder, data.path)))
-      fail(ErrorCode::usage,
-           "{} {} would lie in --data {}, and the next run would train on it: give a path "
-           "elsewhere",
-           flag, folder, data.path);
+      fail(ErrorCode::usage, "{} {} is inside --data {}, so the next run would train on it; use another path", flag,
+           folder, data.path);
   }
   for (const Named& output : outputs_of(options.run)) {
     if (same_file(output.path, folder))
-      fail(ErrorCode::usage, "{} and {} {} need one path as a file and as a folder: give each a path of its own",
-           output.flag, flag, folder);
+      fail(ErrorCode::usage, "{} and {} {} use one path as file and as folder; use different paths", output.flag,
+           flag, folder);
   }
 }
 
@@ -185,11 +180,11 @@ void check_outputs(const TrainOptions& options) {
       const Named& other = outputs[j];
       if (output.flag == other.flag) continue;
       if (same_file(output.path, other.path))
-        fail(ErrorCode::usage, "{} and {} would both write {}: give each a path of its own", other.flag,
-             output.flag, place_of(output.path).string());
+        fail(ErrorCode::usage, "{} and {} would both write {}; use different paths", other.flag, output.flag,
+             place_of(output.path).string());
       if (lies_in(other.path, output.path) || lies_in(output.path, other.path))
-        fail(ErrorCode::usage, "{} and {} need one path as a file and as a folder: give each a path of its own",
-             other.flag, output.flag);
+        fail(ErrorCode::usage, "{} and {} use one path as file and as folder; use different paths", other.flag,
+             output.flag);
     }
     check_against_inputs(options, output);
   }
@@ -208,7 +203,7 @@ void check_replaced(const TrainOptions& options) {
         fs::file_size(output.path, unknown) > 0)
       refuse(output.flag, output.path);
   }
-  // An attempt that --resume auto repeats may have left weights before its first checkpoint.
+  // With --resume auto, an earlier attempt may have saved weights before its first checkpoint.
   if (run.save_every == 0 || options.checkpoint.resume == "auto") return;
   const fs::path folder = weights_path(run.save).parent_path();
   for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
@@ -225,7 +220,7 @@ void prepare_outputs(const TrainOptions& options) {
     std::error_code failed;
     if (!folder.empty()) fs::create_directories(folder, failed);
     models::PartialWeights::remove_leftovers(folder.empty() ? "." : folder);
-    if (failed) fail(ErrorCode::io, "--save {}: its folder cannot be made: {}", run.save, failed.message());
+    if (failed) fail(ErrorCode::io, "--save {}: cannot create its folder: {}", run.save, failed.message());
     runtime::check_writable(weights_path(run.save), "--save");
     if (const auto config = config_path(run.save)) runtime::check_writable(*config, "--save");
   }
@@ -238,12 +233,10 @@ void check_space(const std::string& save, std::size_t bytes) {
   const std::size_t free = runtime::free_bytes_beside(path);
   if (bytes <= free) return;
   std::error_code unknown;
-  const std::string beside = fs::exists(path, unknown) ? ", beside the ones that they replace," : "";
-  fail(ErrorCode::io,
-       "--save {}: the weights take {} at the end{} and {} are free in {}: make room for {} more, or save on "
-       "another disk",
-       save, runtime::format_bytes(bytes), beside, runtime::format_bytes(free),
-       place_of(path).parent_path().string(), runtime::format_bytes(bytes - free));
+  const std::string beside = fs::exists(path, unknown) ? ", next to the weights that they replace," : "";
+  fail(ErrorCode::io, "--save {} needs {} at the end{} but {} are free in {}; free {} or use another disk", save,
+       runtime::format_bytes(bytes), beside, runtime::format_bytes(free), place_of(path).parent_path().string(),
+       runtime::format_bytes(bytes - free));
 }
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
-// What a run writes, seen before anything is written: no two outputs in one place, none over what the run reads,
-// all of them where they can be made and with the space that they take. Rank 0.
+// Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space.
+// Rank 0.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -11,27 +11,27 @@
 
 namespace ranvier::apps {
 
-/// File that --save means: a path with an extension of weights files, or else model.safetensors in that folder.
+/// File of --save: the path itself if it has a weights extension, otherwise model.safetensors in that folder.
 [[nodiscard]] std::filesystem::path weights_path(const std::string& save);
 
-/// Where the model's config.json goes; none: nowhere, since beside weights of another name it could be taken for
-/// that of other weights.
+/// Path of the model's config.json; none if the weights have another name than model.safetensors, since the folder may
+/// have several models.
 [[nodiscard]] std::optional<std::filesystem::path> config_path(const std::string& save);
 
-/// Throws ErrorCode::usage, naming both flags, where an output would fall on another, on an input (--overwrite lets
-/// --save replace the weights of --init-from), or into a folder of data that the next run would read; also where
-/// --save means what cannot be meant. Links, hard ones too, are followed.
+/// Throws ErrorCode::usage, naming both flags, if an output would overwrite an output or input, or lies in a data
+/// folder that the next run reads. --overwrite lets --save replace the weights of --init-from. Also checks the path of
+/// --save. Follows symbolic and hard links.
 void check_outputs(const TrainOptions& options);
 
 /// Throws ErrorCode::usage, naming flag and file, if --save, --save-every or --trace would replace existing files and
 /// --overwrite is not given. For runs that do not resume: a resumed run replaces its own.
 void check_replaced(const TrainOptions& options);
 
-/// Makes the folder of --save, and removes what killed runs left of these outputs. Throws ErrorCode::io unless
-/// every output can be made.
+/// Creates the folder of --save, and removes partial outputs of killed runs. Throws ErrorCode::io if an output is not
+/// writable.
 void prepare_outputs(const TrainOptions& options);
 
-/// Throws ErrorCode::io, with what is needed and what is free, unless `bytes` of weights fit beside what is there.
+/// Throws ErrorCode::io, with needed and free space, if `bytes` of weights do not fit next to existing files.
 void check_space(const std::string& save, std::size_t bytes);
 
 }  // namespace ranvier::apps

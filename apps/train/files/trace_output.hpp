@@ -1,4 +1,4 @@
-// --trace: what all ranks did, as one file for Chrome or Perfetto. Any thread.
+// --trace: spans of all ranks in one file for Chrome or Perfetto. Any thread.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -9,12 +9,12 @@
 
 namespace ranvier::apps {
 
-/// Where it goes: to `path`, or beside an earlier run's that is there, where this one goes on after `step`, as
-/// trace.from-500.json.
+/// Path of the trace: `path`, or trace.from-500.json next to it if an earlier run wrote trace.json and this run resumes
+/// after step 500.
 [[nodiscard]] std::string trace_path(const std::string& path, std::int64_t step);
 
-/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns why the file was
-/// not written; empty: it was.
+/// Writes the events, one text per rank. On a full disk it waits up to `patience` for space. Returns the error; empty
+/// if the file was written.
 [[nodiscard]] std::string write_trace(const std::string& path, std::span<const std::string> events,
                                       runtime::Duration patience);
 

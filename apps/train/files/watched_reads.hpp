@@ -1,5 +1,5 @@
-// What a training begins with, read under watch: piece by piece it is known what comes now, and that it gets on. It
-// also fails here as RANVIER_FAULT asks for. Loop thread only.
+// Reads of initial weights and states under a StartupWatchdog, which gets the current read and its progress. Also injects
+// the faults of RANVIER_FAULT into reads. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/state_source.hpp"
@@ -16,15 +16,15 @@
 
 namespace ranvier::apps {
 
-/// What goes wrong with reads of this rank, on purpose.
+/// Injected faults of this rank's reads.
 class FaultyReads {
  public:
-  /// As `fault` says, if it is of this rank.
+  /// Applies `fault` if it names this rank. `timeout`: duration of --timeout, the unit of a slow read.
   FaultyReads(const std::optional<ReadFault>& fault, int rank, runtime::Duration timeout);
 
-  /// Before each piece of weights or states.
+  /// Called before each read of weights or states.
   void load(runtime::StartupWatchdog& watch);
-  /// Before each piece of data.
+  /// Called before each read of data.
   void data() const;
 
  private:
@@ -33,11 +33,11 @@ class FaultyReads {
   std::int64_t pieces_ = 0;
 };
 
-/// `source`, whose values come from `where`. The watch outlives it.
+/// Wraps `source`. `where`: origin of the values, for messages. The watch outlives the result.
 [[nodiscard]] models::UnitSource watched(models::UnitSource source, std::string where,
                                          runtime::StartupWatchdog& watch, FaultyReads faulty);
 
-/// Likewise; `source` outlives it.
+/// Wraps a StateSource. `source` and `watch` outlive it. `where`: origin of the values, for messages.
 class WatchedSource final : public actors::StateSource {
  public:
   WatchedSource(actors::StateSource& source, std::string where, runtime::StartupWatchdog& watch,

@@ -120,7 +120,7 @@ WeightSaving::WeightSaving(const RankRun& run, runtime::Device& host, actors::Ra
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (stages_of.at(units[u].spec->name).front() != plan.position.stage) continue;
     if (run.options.model.adapts() && !units[u].trained()) continue;
-    // The finest piece, which every scope's range has in it: no two ranks write the same, whatever they hold.
+    // The global shard, which each scope's shard contains; so no two ranks write the same elements.
     const collectives::Range range = plan.column->layout.range(collectives::Scope::global, units[u].elements);
     const std::size_t end = std::min(range.begin + range.count, units[u].spec->elements());
     for (std::size_t begin = range.begin; begin < end; begin += piece_elements)
@@ -192,14 +192,14 @@ void WeightSaving::commit(const std::vector<std::string>& blocks) {
 
 void WeightSaving::lose(const std::string& failure) const {
   const std::string& folder = run_.options.checkpoint.folder;
-  fail(ErrorCode::io,
-       "{}; the weights of this training, {}, are {}: save on a disk that has room for them, or give a --timeout "
-       "that leaves time to make some",
-       failure, runtime::format_bytes(bytes_),
-       folder.empty() ? "lost"
-                      : fmt::format("not saved; the newest checkpoint in {} has those of its step, and "
-                                    "ranvier-checkpoint export writes them as weights",
-                                    folder));
+  fail(
+      ErrorCode::io,
+      "{}; the final weights ({}) are {}; use a larger disk, or a longer --timeout to free space meanwhile",
+      failure, runtime::format_bytes(bytes_),
+      folder.empty()
+          ? "lost"
+          : fmt::format("not saved; ranvier-checkpoint export can write the weights of the newest checkpoint in {}",
+                        folder));
 }
 
 }  // namespace ranvier::apps

@@ -48,7 +48,7 @@ models::UnitSource first_weights(const TrainOptions& options, const models::Arch
       run.init_adapter.empty() ? initial : models::open_adapter(run.init_adapter, adapters);
   const models::UnitSource of_base = base_weights(run, models::base_units(units), initial);
   if (adapters.empty()) return of_base;
-  // What is trained as a whole beside adapters begins as it is in the base, unless there is an adapter to begin with.
+  // Completely trained modules start from the adapter if there is one, otherwise from the base weights.
   const bool given = !run.init_adapter.empty();
   return [of_adapters, of_base, given](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
     (models::has_adapters(unit) || (given && unit.trained) ? of_adapters : of_base)(unit, begin, out);

@@ -1,4 +1,4 @@
-// The weights that a run begins with.
+// Initial weights of a run. Any thread.
 #pragma once
 
 #include "actors/rank/rank.hpp"
@@ -10,8 +10,9 @@
 
 namespace ranvier::apps {
 
-/// Those of --init-from, which are checked to be all that the architecture needs, or what --seed initialises.
-/// Throws ErrorCode::data and ErrorCode::usage as models::check_weights() and models::find_weights() do.
+/// Weights of --init-from, checked to be complete for the architecture, or random weights by --seed. Adapters start
+/// from --init-adapter or as in PEFT. Throws ErrorCode::data and ErrorCode::usage as models::check_weights() and
+/// models::find_weights() do.
 [[nodiscard]] models::UnitSource first_weights(const TrainOptions& options,
                                                const models::Architecture& architecture);
 

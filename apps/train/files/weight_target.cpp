@@ -77,8 +77,8 @@ std::string WeightTarget::commit(std::int64_t step, std::span<const actors::Stat
                                  std::span<const actors::CheckpointShare> shares) {
   std::uint64_t bytes = 0;
   for (const actors::CheckpointShare& share : shares) bytes += share.bytes;
-  expect(bytes == options_.layout.value_bytes(), "{}: its tensors take {} bytes, and the ranks wrote {}",
-         options_.place(step).string(), options_.layout.value_bytes(), bytes);
+  expect(bytes == options_.layout.value_bytes(), "{}: ranks wrote {} bytes instead of {}",
+         options_.place(step).string(), bytes, options_.layout.value_bytes());
   partial_->commit(options_.beside);
   partial_.reset();
   return {};

@@ -1,6 +1,5 @@
-// Weights files (models/weights/) as what checkpoints of a training become: every rank writes its own pieces straight
-// to their places in them, on a thread of its own, and rank 0 gives them their names. Loop thread only, but for what
-// CheckpointTarget says.
+// Checkpoint target that writes weights files (models/weights/). Every rank writes its segments directly to their
+// offsets on a writer thread; rank 0 renames the complete files. Loop thread only, except as CheckpointTarget states.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_target.hpp"
@@ -21,13 +20,13 @@ class WeightTarget final : public actors::CheckpointTarget {
   struct Options {
     models::WeightLayout layout;
     models::FilesBeside beside;
-    runtime::AtomicFile::Retry retry;       ///< null: every refusal is final
-    runtime::AtomicFile::Retry last_retry;  ///< instead, for the last weights of a run
+    runtime::AtomicFile::Retry retry;       ///< null: every write error is final
+    runtime::AtomicFile::Retry last_retry;  ///< replaces `retry` for the last save of a run
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;
-    bool adapters = false;                                 ///< only those, in PEFT's names
+    bool adapters = false;                                 ///< write only adapters, with PEFT's names
     std::shared_ptr<const models::Safetensors> untrained;  ///< Job::untrained
     std::function<std::filesystem::path(std::int64_t step)> place;
-    std::function<std::filesystem::path(std::int64_t step)> partial;  ///< models::partial_path() of it
+    std::function<std::filesystem::path(std::int64_t step)> partial;  ///< models::partial_path() of `place`
   };
 
   /// All but `options` outlive it.
@@ -45,15 +44,15 @@ class WeightTarget final : public actors::CheckpointTarget {
   void discard(std::int64_t step) noexcept override;
 
  private:
-  /// On this rank's thread, unless something has failed before.
+  /// Runs `work` on this rank's writer thread, unless an earlier call has failed; then `done` on the loop.
   void attempt(std::function<void()> work, runtime::Handler done);
 
   const actors::UnitStates& units_;
   Options options_;
   std::optional<models::PartialWeights> partial_;  // on rank 0
   std::optional<models::WeightWriter> writer_;
-  std::string failure_;     // of this rank, the first
-  BackgroundWriter files_;  // its work ends before what it writes with
+  std::string failure_;     // first error of this rank
+  BackgroundWriter files_;  // declared last: its work ends before the members that it uses
 };
 
 }  // namespace ranvier::apps

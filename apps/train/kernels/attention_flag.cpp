@@ -17,7 +17,8 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const auto of_model = models::attention_shape(options.model.sizes);
   if (!of_model && options.device.attention == AttentionKernels::cudnn)
-    fail(ErrorCode::usage, "--attention cudnn: --model {} has no attention: leave it out", options.model.name);
+    fail(ErrorCode::usage, "--attention cudnn has no use: --model {} has no attention; remove it",
+         options.model.name);
   if (!of_model) return AttentionKernels::own;
   models::AttentionShape shape = *of_model;
   shape.kernels = AttentionKernels::cudnn;
@@ -25,26 +26,27 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool masks = options.data.documents != models::Documents::join;
   const bool suits = models::library_attention_suits(shape, runtime::DType::bf16);
   if (options.device.attention == AttentionKernels::cudnn) {
-    constexpr const char* rather = "or --attention auto";
-    if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn is for GPUs: give --device cuda, {}", rather);
+    constexpr const char* rather = "or use --attention auto";
+    if (!on_gpu) fail(ErrorCode::usage, "--attention cudnn needs a GPU; add --device cuda, {}", rather);
     if (!half)
-      fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32: give --precision bf16, {}", rather);
+      fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32; use --precision bf16, {}", rather);
     if (drops)
-      fail(ErrorCode::usage, "--attention cudnn drops other weights than our kernels do: give --dropout 0, {}",
-           rather);
+      fail(ErrorCode::usage,
+           "--attention cudnn would drop other weights than the built-in kernels; use --dropout 0, {}", rather);
     if (masks)
       fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for samples of documents of their own (--documents mask or pad, "
-           "--prompt-field, --label-field): give --attention ranvier, {}",
+           "--attention cudnn has no kernels for document masks (--documents mask or pad, --prompt-field, "
+           "--label-field); use --attention ranvier, {}",
            rather);
     if (!suits)
       fail(ErrorCode::usage,
-           "--attention cudnn has no kernels for heads of {} channels: choose --heads so that they have a multiple "
-           "of 8, and 128 at most, {}",
+           "--attention cudnn has no kernels for {} channels per head; use --heads for a multiple of 8, at most "
+           "128, {}",
            shape.channels, rather);
     if (!library_is_built)
       fail(ErrorCode::usage,
-           "--attention cudnn, and this build has no cuDNN: install cuDNN 9 and cudnn-frontend and build again, {}",
+           "--attention cudnn needs cuDNN, which this build lacks; install cuDNN 9 and cudnn-frontend and rebuild, "
+           "{}",
            rather);
     return AttentionKernels::cudnn;
   }
@@ -59,8 +61,8 @@ AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_
   const AttentionKernels kernels = asked_kernels(options, library_is_built);
   if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
     fail(ErrorCode::usage,
-         "--attention-backward fast is cuDNN's, and our own kernels, which are deterministic, do attention here: "
-         "leave it out, or give --attention cudnn, which says what it needs");
+         "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
+         "it or add --attention cudnn");
   return kernels;
 }
 

@@ -1,17 +1,16 @@
-// Whose kernels compute attention on GPUs, as far as the options say; models/ops/attention_choice.hpp. Pure; any
-// thread.
+// Attention kernels on GPUs that the options allow (models/ops/attention_choice.hpp). Pure; any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
 
 namespace ranvier::apps {
 
-/// Our own if the library cannot help: not on a GPU, in fp32, with dropout or documents of samples, in a build without
-/// it, or if nothing is measured. Throws ErrorCode::usage if --attention cudnn asks for what cannot be, or if
+/// Built-in kernels if cuDNN is not possible or not measured: on a CPU, in fp32, with dropout or document masks, or in
+/// a build without cuDNN (`library_is_built`). Throws ErrorCode::usage if --attention cudnn is not possible, or if
 /// --attention-backward fast has no use.
 [[nodiscard]] models::AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_built);
 
-/// The same for this build.
+/// Same for this build.
 [[nodiscard]] models::AttentionKernels attention_kernels(const TrainOptions& options);
 
 }  // namespace ranvier::apps

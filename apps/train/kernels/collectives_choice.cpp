@@ -14,7 +14,7 @@ namespace {
 
 constexpr int first_version_with_shared_gpus = 23000;
 
-/// Two ranks of a column on one GPU.
+/// Two ranks of a column on one GPU; none if there are none.
 std::optional<std::pair<int, int>> sharers(const runtime::GridShape& grid, const std::vector<std::int64_t>& gpus) {
   const runtime::Grid ranks(grid, grid.ranks());
   for (int stage = 0; stage < grid.g_inter; ++stage) {
@@ -30,43 +30,42 @@ std::optional<std::pair<int, int>> sharers(const runtime::GridShape& grid, const
   return std::nullopt;
 }
 
-/// Why NCCL cannot be used, and what would help.
+/// Reason why NCCL is not possible, and the remedy.
 struct Obstacle {
   std::string reason, remedy;
 };
 
-/// Messages between stages are under way while a column's collectives are.
+/// Whether messages between stages overlap a column's collectives.
 bool stages_send_beside_collectives(const runtime::GridShape& grid) { return grid.g_inter > 1 && grid.g_data > 1; }
 
-/// As far as flags tell.
+/// Obstacle that follows from flags alone.
 std::optional<Obstacle> obstacle(const TrainOptions& options) {
   if (!stages_send_beside_collectives(options.trainer.grid) ||
       options.device.point_to_point != PointToPoint::direct)
     return {};
   return Obstacle{
-      fmt::format("--p2p direct with --g-inter {} lets MPI reach the GPUs while NCCL is at work, and the two "
-                  "may wait for each other for ever",
+      fmt::format("--p2p direct with --g-inter {} lets MPI access GPUs during NCCL collectives, which can deadlock",
                   options.trainer.grid.g_inter),
       "use --p2p staged"};
 }
 
 std::optional<Obstacle> obstacle(const TrainOptions& options, const NcclSituation& situation) {
   if (!situation.version) {
-    return Obstacle{situation.obstacle.empty() ? "some ranks have no NCCL, or another one" : situation.obstacle,
-                    "install the same NCCL everywhere"};
+    return Obstacle{situation.obstacle.empty() ? "some ranks have no NCCL, or another version" : situation.obstacle,
+                    "install the same NCCL on every node"};
   }
   if (auto in_flags = obstacle(options)) return in_flags;
   const auto pair = sharers(options.trainer.grid, situation.gpus);
   if (pair && *situation.version < first_version_with_shared_gpus) {
-    return Obstacle{fmt::format("ranks {} and {} share a GPU, which NCCL {} refuses", pair->first, pair->second,
-                                collectives::nccl_version_text(*situation.version)),
-                    "give each rank a GPU of its own, or install NCCL 2.30"};
+    return Obstacle{fmt::format("ranks {} and {} share a GPU, which NCCL {} does not support", pair->first,
+                                pair->second, collectives::nccl_version_text(*situation.version)),
+                    "use one GPU per rank, or install NCCL 2.30"};
   }
   return std::nullopt;
 }
 
 [[noreturn]] void refuse(const Obstacle& obstacle) {
-  fail(ErrorCode::usage, "--collectives nccl, but {}: {}, or --collectives plans", obstacle.reason,
+  fail(ErrorCode::usage, "--collectives nccl is not possible: {}; {}, or use --collectives plans", obstacle.reason,
        obstacle.remedy);
 }
 
@@ -76,9 +75,9 @@ void check_collectives(const TrainOptions& options) {
   if (options.device.collectives != CollectiveBackend::nccl) return;
   if (!runtime::with_nccl)
     fail(ErrorCode::usage,
-         "--collectives nccl, and this build has no NCCL: install it, and build with -DRANVIER_CUDA=ON");
+         "--collectives nccl needs NCCL, which this build lacks; install it and build with -DRANVIER_CUDA=ON");
   if (options.device.device != DeviceFlag::cuda)
-    fail(ErrorCode::usage, "--collectives nccl is for GPUs: give --device cuda, or --collectives plans");
+    fail(ErrorCode::usage, "--collectives nccl needs GPUs; add --device cuda or use --collectives plans");
   if (const auto found = obstacle(options)) refuse(*found);
 }
 
@@ -101,11 +100,12 @@ bool nccl_needs_staging(const TrainOptions& options, bool nccl) {
 }
 
 std::string nccl_memory_line(std::size_t taken_bytes) {
-  std::string line = fmt::format("NCCL: {} of device memory beside the budget", runtime::format_bytes(taken_bytes));
+  std::string line =
+      fmt::format("NCCL: {} of device memory outside the budget", runtime::format_bytes(taken_bytes));
   if (taken_bytes > runtime::cuda_reserve_bytes) {
     line += fmt::format(
-        "; warning: only {} are kept free for it and the driver: where memory runs out, lower --device-memory, or "
-        "give NCCL fewer or smaller buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
+        "; warning: only {} are reserved for it and the driver; if memory runs out, lower --device-memory or "
+        "NCCL's buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
         runtime::format_bytes(runtime::cuda_reserve_bytes));
   }
   return line;

@@ -1,5 +1,5 @@
-// Whether NCCL carries out the collectives of a run on GPUs, or plans over messages do: decided once, from what all
-// ranks know, so that all decide alike. Pure; any thread.
+// Choice between NCCL and plans over messages for collectives on GPUs. All ranks decide from the same data, once. Pure;
+// any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -11,33 +11,34 @@
 
 namespace ranvier::apps {
 
-/// What there is to decide on, the same on all ranks.
+/// Data for the decision, the same on all ranks.
 struct NcclSituation {
-  std::optional<int> version;      ///< of NCCL on all ranks; none: some have none
-  std::string obstacle;            ///< then, why, as far as it is known
-  std::vector<std::int64_t> gpus;  ///< by rank, collectives::gpu_identity()
+  std::optional<int> version;      ///< NCCL version of all ranks; none: some ranks lack it or differ
+  std::string obstacle;            ///< reason for a missing version; may be empty
+  std::vector<std::int64_t> gpus;  ///< collectives::gpu_identity() by rank
 };
 
 struct CollectivesChoice {
   bool nccl = false;
-  std::string line;  ///< for people; empty: there are no collectives, or no GPUs
+  std::string line;  ///< line of the startup output; empty without collectives or GPUs
 };
 
-/// Throws ErrorCode::usage where --collectives nccl asks for what cannot be, as far as flags tell.
+/// Throws ErrorCode::usage if --collectives nccl contradicts other flags or this build.
 void check_collectives(const TrainOptions& options);
 
-/// Throws ErrorCode::usage where --collectives nccl asks for what cannot be here. NCCL from 2.30 on lets ranks
-/// share a GPU.
+/// Throws ErrorCode::usage if --collectives nccl is not possible on these ranks. NCCL 2.30 and later let ranks share a
+/// GPU.
 [[nodiscard]] CollectivesChoice choose_collectives(const TrainOptions& options, const NcclSituation& situation);
 
-/// Whether NCCL may turn out to carry out collectives: it is worth opening.
+/// Whether NCCL may be chosen, so that its library must be opened.
 [[nodiscard]] bool may_use_nccl(const TrainOptions& options);
 
-/// Whether messages go through pinned memory although MPI reaches a GPU's: CUDA-aware MPI and NCCL that are at work
-/// at the same time may wait for each other for ever, and with several stages both are.
+/// Whether messages must go through pinned memory even with CUDA-aware MPI. With several stages, MPI and NCCL work on
+/// the GPU at the same time, which can deadlock.
 [[nodiscard]] bool nccl_needs_staging(const TrainOptions& options, bool nccl);
 
-/// What NCCL's buffers have taken of a GPU, which no plan counts; for people. More than is kept free is a warning.
+/// Startup line with the device memory of NCCL's buffers, which the memory plan does not count. Warns if it exceeds the
+/// reserve.
 [[nodiscard]] std::string nccl_memory_line(std::size_t taken_bytes);
 
 }  // namespace ranvier::apps

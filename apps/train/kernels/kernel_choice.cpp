@@ -25,45 +25,44 @@ std::string text_of(const models::AttentionLibrary& library) {
   return fmt::format("{} with {}", library.gpu, models::cudnn_text(library.version));
 }
 
-/// Whoever counts on the bits of an earlier run sees here whether they are kept: "3 as in products.json, 2 measured
-/// and added to it". `here` is the only one.
+/// Text that shows whether the bits of an earlier run are kept: "3 from products.json, 2 measured and added to it".
+/// `here` has one element; `instead`: entries of the file for other GPUs or versions.
 template <typename Choices>
 std::string memory_text(std::size_t remembered, const std::vector<Choices>& here,
                         const std::vector<Choices>& instead, const std::string& file) {
   const std::size_t measured = here.front().choices.size() - remembered;
-  std::string text = fmt::format("{} as in {}", remembered, file);
+  std::string text = fmt::format("{} from {}", remembered, file);
   if (!instead.empty()) {
     std::vector<std::string> others;
     for (const Choices& other : instead) others.push_back(text_of(other.of));
-    text += fmt::format(", which has those of {}, and this is {}", fmt::join(others, ", of "),
-                        text_of(here.front().of));
+    text += fmt::format(" (measured on {}, but this is {})", fmt::join(others, ", "), text_of(here.front().of));
   }
   return text + fmt::format(", {} measured{}", measured, measured > 0 ? " and added to it" : "");
 }
 
-/// Whether this rank does attention as rank 0 chose. Throws where that was insisted on and cannot be.
+/// Whether this rank supports rank 0's choice of attention kernels. Throws if not and --attention cudnn is given.
 bool adopt_attention(const runtime::MpiSession& session, const TrainOptions& options, runtime::StreamView stream,
                      const std::vector<models::AttentionChoices>& choices) {
   const std::string obstacle = models::attention_library_obstacle();
   const bool can = obstacle.empty() && !choices.empty() && models::adopt_attention(stream, choices.front());
   if (options.device.attention != models::AttentionKernels::cudnn) return can;
   if (!obstacle.empty())
-    fail(ErrorCode::device, "--attention cudnn on rank {}: {}; or --attention auto", session.rank(), obstacle);
+    fail(ErrorCode::device, "--attention cudnn is not possible on rank {}: {}; or use --attention auto",
+         session.rank(), obstacle);
   if (!can)
-    fail(
-        ErrorCode::device,
-        "--attention cudnn: cuDNN of rank {} cannot do what rank 0's does ({}): install the same cuDNN everywhere, "
-        "or --attention auto",
-        session.rank(), models::attention_description(stream));
+    fail(ErrorCode::device,
+         "--attention cudnn: rank {} does not support rank 0's kernels ({}); install the same cuDNN on every "
+         "node, or use --attention auto",
+         session.rank(), models::attention_description(stream));
   return true;
 }
 
 std::string attention_line(runtime::StreamView stream, const models::ChosenKernels& chosen,
                            const TrainOptions& options, long long lacking_ranks) {
   if (chosen.choices.attention.empty())
-    return fmt::format("attention: our own kernels, since {}", models::attention_library_obstacle());
+    return fmt::format("attention: built-in kernels, since {}", models::attention_library_obstacle());
   if (lacking_ranks > 0)
-    return fmt::format("attention: our own kernels, since cuDNN of {} rank{} cannot do what rank 0's does",
+    return fmt::format("attention: built-in kernels, since cuDNN on {} rank{} does not support rank 0's kernels",
                        lacking_ranks, lacking_ranks > 1 ? "s" : "");
   std::string line = fmt::format("attention: {}", models::attention_description(stream));
   const std::string& file = options.device.products_file;

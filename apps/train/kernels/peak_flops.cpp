@@ -23,19 +23,19 @@ namespace {
 
 constexpr int turns = 3;
 
-/// c[n, n] = a[n, n] · b[n, n], all in one buffer. Throws ErrorCode::memory where the device has no room.
+/// c[n, n] = a[n, n] · b[n, n], all in one buffer. Throws ErrorCode::memory if device memory is short.
 class LargeProduct {
  public:
   LargeProduct(runtime::StreamView stream, runtime::DType dtype)
       : stream_(stream), dtype_(dtype), gpu_(stream.device().kind() == runtime::DeviceKind::cuda) {
     runtime::Device& device = stream.device();
     const std::size_t elements = n() * n(), bytes = elements * runtime::size_of(dtype);
-    // A GPU's scratch is part of the budget, and not of what the device has given away.
+    // The stream's scratch memory is part of the budget, but not of used_bytes().
     if (gpu_ && device.used_bytes() + 3 * bytes + models::cuda::stream_scratch_bytes > device.budget_bytes())
-      fail(ErrorCode::memory, "no room for a product of {} rows", n());
+      fail(ErrorCode::memory, "not enough device memory for a product of {} rows", n());
     buffer_ = device.allocate(3 * bytes, gpu_ ? runtime::MemorySpace::device : runtime::MemorySpace::host);
     const auto numbers = device.allocate(elements * sizeof(float), runtime::MemorySpace::pinned);
-    std::uint32_t state = 1;  // values like those of a model: a GPU is faster with constant ones
+    std::uint32_t state = 1;  // random values, since a GPU is faster with constant ones
     for (std::size_t i = 0; i < elements; ++i) {
       state = state * 1664525u + 1013904223u;
       reinterpret_cast<float*>(numbers.data())[i] = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
@@ -46,9 +46,9 @@ class LargeProduct {
     stream.synchronize();
   }
 
-  /// FLOP per second of one turn.
+  /// FLOP per second of one measurement.
   [[nodiscard]] double rate() const {
-    const int at_a_time = gpu_ ? 20 : 1;  // before a GPU is waited for
+    const int at_a_time = gpu_ ? 20 : 1;  // launches per synchronization
     const std::size_t bytes = n() * n() * runtime::size_of(dtype_);
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < at_a_time; ++i) {
@@ -65,7 +65,7 @@ class LargeProduct {
   }
 
  private:
-  /// A GPU fills up with larger matrices.
+  /// Rows of a matrix; a GPU needs larger ones to be fully used.
   [[nodiscard]] std::size_t n() const { return gpu_ ? 4096 : 768; }
 
   runtime::StreamView stream_;
@@ -74,7 +74,7 @@ class LargeProduct {
   runtime::Buffer buffer_;
 };
 
-/// What `compute` gives; where it wants memory that is not there, nothing.
+/// Result of `compute`; none if memory is short.
 template <typename Compute>
 auto if_there_is_room(const Compute& compute) -> std::optional<decltype(compute())> {
   try {
@@ -92,7 +92,7 @@ void PeakFlops::measure(runtime::MpiSession& session, runtime::StreamView stream
   session.barrier();
   for (int turn = 0; turn < turns; ++turn) {
     const auto rate = product ? if_there_is_room([&] { return (*product)->rate(); }) : std::nullopt;
-    // The next turn begins when all have heard of this one.
+    // The exchange also synchronizes the start of the next measurement.
     const std::vector<long long> rates = session.all(static_cast<long long>(rate.value_or(0)));
     if (std::find(rates.begin(), rates.end(), 0) != rates.end()) return;
     best_ = std::max(best_, static_cast<double>(std::accumulate(rates.begin(), rates.end(), 0LL)));
@@ -102,9 +102,9 @@ void PeakFlops::measure(runtime::MpiSession& session, runtime::StreamView stream
 std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag device, std::optional<int> gpu,
                                        runtime::DType dtype) {
   if (device != DeviceFlag::cuda) return {};
-  long long rate = 0, place = 0;  // this rank's GPU in all machines
+  long long rate = 0, place = 0;  // number of this rank's GPU among all nodes
   if constexpr (runtime::with_cuda) {
-    constexpr long long max_gpus = 1 << 16;  // per machine
+    constexpr long long max_gpus = 1 << 16;  // per node
     const int ordinal = gpu_of_rank(session, gpu).ordinal;
     place = session.nodes()[static_cast<std::size_t>(session.rank())] * max_gpus + ordinal;
     const auto rates = data_sheet_rates(runtime::cuda_gpu(ordinal).name);

@@ -1,4 +1,4 @@
-// Rates of all ranks' devices together, measured and on their data sheets, which MFU is a share of. Loop thread only.
+// Peak rates of all devices together, measured and from data sheets: the reference of MFU. Loop thread only.
 #pragma once
 
 #include "apps/program/device_flag.hpp"
@@ -10,24 +10,23 @@
 
 namespace ranvier::apps {
 
-/// The best of several short turns of a large matrix product, which all ranks take at the same time, since those
-/// that share a machine share what it computes. Turns in different phases of a start see more than one of a
-/// machine's moods: clock rates, neighbours, ranks that still load.
+/// Best rate of several short measurements of a large matrix multiplication. All ranks measure at the same time, since
+/// ranks on a node share its cores. Repeat measure() in several phases of the startup, since clock rates and other load
+/// vary.
 class PeakFlops {
  public:
-  /// A few turns more. All ranks call it; blocks, and gives back all memory that it took but the stream's own.
+  /// Adds a few measurements. All ranks call it; blocks. Frees its memory, except the stream's workspace.
   void measure(runtime::MpiSession& session, runtime::StreamView stream, runtime::DType dtype);
 
-  /// FLOP per second of all ranks together, the same on each; 0: some device had no room for a product in any turn.
+  /// FLOP per second of all ranks together, the same on each; 0 if memory was always short on some device.
   [[nodiscard]] double best() const noexcept { return best_; }
 
  private:
   double best_ = 0;
 };
 
-/// Dense FLOP per second on the data sheets of all ranks' GPUs together, the same on each rank. A GPU that several
-/// ranks share counts once. 0: the table (apps/program/data_sheet.hpp) lacks one of them. None: ranks compute on CPUs.
-/// All ranks call it.
+/// Dense FLOP per second of all ranks' GPUs by their data sheets, the same on each rank. A GPU that several ranks share
+/// counts once. 0 if the table (apps/program/data_sheet.hpp) lacks a GPU; none on CPUs. All ranks call it.
 [[nodiscard]] std::optional<double> data_sheet_flops(runtime::MpiSession& session, DeviceFlag device,
                                                      std::optional<int> gpu, runtime::DType dtype);
 

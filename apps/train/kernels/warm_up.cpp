@@ -10,7 +10,7 @@ namespace ranvier::apps {
 
 void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView stream) {
   const actors::TrainerOptions& trainer = plan.trainer;
-  // The largest microbatch of a row and, where they do not divide it, the last.
+  // Shapes of a full microbatch, and of a smaller last one.
   const int row_samples = trainer.batch_size / trainer.grid.g_data;
   const int largest = std::min(trainer.microbatch_size, row_samples);
   const bool saves = std::any_of(plan.stages.begin(), plan.stages.end(), saves_all_activations);

@@ -1,4 +1,4 @@
-// Layers run before the first step, for what happens when a kernel is launched for the first time.
+// Runs layers before the first step, so that kernels are loaded. Loop thread only.
 #pragma once
 
 #include "apps/train/plan/job_plan.hpp"
@@ -7,12 +7,11 @@
 
 namespace ranvier::apps {
 
-/// Each kind of layer once, with the microbatches of this run.
+/// Queues each kind of layer once on `stream`, with the microbatch shapes of this run.
 void run_layers(const RankRun& run, const JobPlan& plan, runtime::StreamView stream);
 
-/// Where NCCL and stages wait for each other's ranks: CUDA loads a kernel when it is launched for the first time,
-/// and may wait for all that runs on the GPU then, one of NCCL's kernels included, which waits for a peer. All
-/// ranks call it. Throws FailedTogether.
+/// Loads all kernels; needed with NCCL and several stages. The first launch of a kernel may wait for all work on the
+/// GPU, including an NCCL kernel that waits for a peer, which can deadlock. All ranks call it. Throws FailedTogether.
 void load_kernels(const RankRun& run, const JobPlan& plan, runtime::Device& device);
 
 }  // namespace ranvier::apps

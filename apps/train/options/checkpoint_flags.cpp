@@ -17,7 +17,7 @@ using std::chrono::seconds;
 constexpr seconds default_period = std::chrono::minutes(30);
 constexpr seconds longest_default_stop = std::chrono::minutes(5);
 
-/// "500" is steps, "30m" is time.
+/// Reads "500" as steps and "30m" as a time.
 OptionBinding steps_or_time(CheckpointOptions& options) {
   return {.read = [&options](const std::string& given) -> std::optional<std::string> {
             std::int64_t steps = 0;
@@ -35,7 +35,7 @@ OptionBinding steps_or_time(CheckpointOptions& options) {
               }};
 }
 
-/// As people write them: with dashes or without.
+/// Reads names separated by commas, with or without leading dashes.
 OptionBinding flag_list(std::vector<std::string>& flags) {
   return {.read = [&flags](const std::string& given) -> std::optional<std::string> {
             flags.clear();
@@ -43,7 +43,7 @@ OptionBinding flag_list(std::vector<std::string>& flags) {
               const std::size_t end = std::min(given.find(',', begin), given.size());
               std::string flag = given.substr(begin, end - begin);
               flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
-              if (flag.empty()) return "flags with commas between them, such as learning-rate,steps";
+              if (flag.empty()) return "flags separated by commas, such as learning-rate,steps";
               flags.push_back(std::move(flag));
               begin = end + 1;
             }
@@ -54,16 +54,14 @@ OptionBinding flag_list(std::vector<std::string>& flags) {
 
 void check_resume(const CheckpointOptions& options, const OptionTable& table) {
   if (options.folder.empty() && options.resume == "auto")
-    fail(ErrorCode::usage,
-         "--resume auto looks for checkpoints in the folder of --checkpoint, and there is none: give --checkpoint "
-         "DIR, or --resume PATH");
+    fail(ErrorCode::usage, "--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
   std::vector<std::string> names;
   for (const runtime::ResolvedOption& option : table.resolved()) names.push_back(option.name);
   for (const std::string& flag : options.resume_with) {
     if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
     const auto nearest = runtime::nearest_name(flag, names);
-    fail(ErrorCode::usage, "--resume-with {}: there is no flag --{}: {}", fmt::join(options.resume_with, ","), flag,
-         nearest ? fmt::format("did you mean {}?", *nearest) : "--help lists those that there are");
+    fail(ErrorCode::usage, "--resume-with {}: flag --{} does not exist; {}", fmt::join(options.resume_with, ","),
+         flag, nearest ? fmt::format("did you mean {}?", *nearest) : "see --help all");
   }
 }
 
@@ -105,7 +103,7 @@ void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {
   if (!options.stop_before)
     options.stop_before = std::clamp(*options.time_limit / 10, seconds(1), longest_default_stop);
   if (*options.stop_before >= *options.time_limit)
-    fail(ErrorCode::usage, "--stop-before {} leaves nothing of --time-limit {}: give a shorter time",
+    fail(ErrorCode::usage, "--stop-before {} is not shorter than --time-limit {}; use a smaller value",
          runtime::duration_text(*options.stop_before), runtime::duration_text(*options.time_limit));
 }
 

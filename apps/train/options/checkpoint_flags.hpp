@@ -1,6 +1,5 @@
-// The flags about a training that several runs do: what they keep of it (--checkpoint), how the next one goes on
-// (--resume), and when a run ends by itself (--time-limit). A part of ranvier-train's flags, declared into the
-// program's table and resolved after its parse(). One thread at a time.
+// Flags of ranvier-train for checkpoints (--checkpoint), resuming (--resume) and the end of a run (--time-limit).
+// Declared into the program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
 #include "runtime/options.hpp"
@@ -15,16 +14,16 @@
 namespace ranvier::apps {
 
 struct CheckpointOptions {
-  std::string folder;                              ///< empty: none are taken
-  std::int64_t every_steps = 0;                    ///< 0: by time
-  std::optional<std::chrono::seconds> every_time;  ///< none: by steps
-  int keep = 3;
-  std::int64_t archive_every = 0;               ///< checkpoints of so many steps are kept for ever; 0: none
-  std::optional<std::size_t> bytes_per_second;  ///< that a rank writes at most; none: any
-  std::string resume = "none";                  ///< none, auto, or the path of a checkpoint or of a folder of them
-  std::vector<std::string> resume_with;         ///< flags whose new values are meant
-  std::optional<std::chrono::seconds> time_limit;   ///< of the process; none: any
-  std::optional<std::chrono::seconds> stop_before;  ///< the end of that; none only where there is no limit
+  std::string folder;                              ///< empty: no checkpoints
+  std::int64_t every_steps = 0;                    ///< steps between checkpoints; 0: every_time applies
+  std::optional<std::chrono::seconds> every_time;  ///< time between checkpoints; none: every_steps applies
+  int keep = 3;                                    ///< newest checkpoints that are kept
+  std::int64_t archive_every = 0;               ///< checkpoints at multiples of this step are never pruned; 0: none
+  std::optional<std::size_t> bytes_per_second;  ///< largest write rate per rank and second; none: unlimited
+  std::string resume = "none";                  ///< none, auto, or the path of a checkpoint or its folder
+  std::vector<std::string> resume_with;         ///< flags that may differ from the checkpoint, without dashes
+  std::optional<std::chrono::seconds> time_limit;   ///< counted from the start of the process; none: unlimited
+  std::optional<std::chrono::seconds> stop_before;  ///< margin before time_limit; none only without a limit
 
   [[nodiscard]] bool resumes() const noexcept { return resume != "none"; }
 };
@@ -32,7 +31,7 @@ struct CheckpointOptions {
 /// Adds the concern "Stopping and resuming", bound to `options`, which outlives the table.
 void declare_checkpoints(runtime::OptionTable& table, CheckpointOptions& options);
 
-/// Fills in defaults. Throws ErrorCode::usage where a flag lacks what it needs, or names no flag of the table.
+/// Resolves defaults. Throws ErrorCode::usage if a required flag is missing, or if --resume-with names an unknown flag.
 void resolve_checkpoints(CheckpointOptions& options, const runtime::OptionTable& table);
 
 }  // namespace ranvier::apps

@@ -58,11 +58,11 @@ OptionBinding tokenizer(DataOptions& data) {
           .words = {"bytes", "none"}};
 }
 
-/// None: auto.
+/// Reads a token id, or auto as none.
 OptionBinding token_or_auto(std::optional<int>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             int token = 0;
-            if (given != "auto" && whole(token, 0, most).read(given)) return "a token's number, or auto";
+            if (given != "auto" && whole(token, 0, most).read(given)) return "a token id, or auto";
             field = given == "auto" ? std::nullopt : std::optional(token);
             return {};
           },
@@ -70,7 +70,7 @@ OptionBinding token_or_auto(std::optional<int>& field) {
           .words = {"auto"}};
 }
 
-/// Above 0: a sample has at least one token to find.
+/// Reads a fraction above 0, since every sample needs at least one token to predict.
 OptionBinding share(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             double part = 0;
@@ -91,22 +91,20 @@ OptionBinding document_end(std::optional<std::int32_t>& field) {
           .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
 }
 
-/// What only training would read or write is a misunderstanding.
+/// Refuses flags that need training steps.
 void check_eval_only(const TrainOptions& options) {
   const RunOptions& run = options.run;
-  if (run.init_from.empty())
-    fail(ErrorCode::usage, "--eval-only evaluates weights, and none are named: give --init-from PATH");
+  if (run.init_from.empty()) fail(ErrorCode::usage, "--eval-only needs weights; add --init-from PATH");
   if (!run.save.empty())
-    fail(ErrorCode::usage,
-         "--save {} with --eval-only would write the weights of --init-from {} again: leave it out", run.save,
-         run.init_from);
+    fail(ErrorCode::usage, "--save {} has no use with --eval-only, which changes no weights; remove it", run.save);
   for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
                                     {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
     if (!value.empty())
-      fail(ErrorCode::usage, "{} {} with --eval-only, which trains no steps: leave it out", flag, value);
+      fail(ErrorCode::usage, "{} {} has no use with --eval-only, which trains no steps; remove it", flag, value);
   }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {} with --eval-only, which trains no steps: leave it out", every);
+    fail(ErrorCode::usage, "--sample-every {} has no use with --eval-only, which trains no steps; remove it",
+         every);
 }
 
 }  // namespace
@@ -185,26 +183,27 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
 
 namespace {
 
-/// With --label-field.
+/// Checks and resolves flags of labelled texts (--label-field).
 void resolve_labelled(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   if (!data.prompt_field.empty())
-    fail(ErrorCode::usage,
-         "--label-field {} with --prompt-field {}: texts are answered or told apart: leave one out",
+    fail(ErrorCode::usage, "--label-field {} and --prompt-field {} exclude each other; remove one",
          data.label_field, data.prompt_field);
   if (data.label_field == data.json_field)
-    fail(ErrorCode::usage, "--label-field {} and --json-field {} name the same field: name two", data.label_field,
-         data.json_field);
+    fail(ErrorCode::usage, "--label-field {} and --json-field {} are the same field; use different fields",
+         data.label_field, data.json_field);
   for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
     if (table.given(flag))
-      fail(ErrorCode::usage, "--{} with --label-field {}, whose samples are a text each: leave it out", flag,
+      fail(ErrorCode::usage,
+           "--{} has no use with --label-field {}, where each sample is one padded text; remove it", flag,
            data.label_field);
   if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
     fail(ErrorCode::usage,
-         "--tokenizer none cannot read the texts beside --label-field {}: give --tokenizer bytes or PATH",
+         "--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
          data.label_field);
   if (models::parse_weighted_paths(data.data).size() > 1)
-    fail(ErrorCode::usage, "--data {}: --label-field {} reads one path: put the files into a folder", data.data,
+    fail(ErrorCode::usage,
+         "--data {} has several paths, but --label-field {} reads one; put the files into one folder", data.data,
          data.label_field);
   data.documents = Documents::pad;
 }
@@ -219,34 +218,34 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
   if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
-    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}: give --tokenizer bytes or PATH",
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
   if (!data.prompt_field.empty()) {
     if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
       fail(ErrorCode::usage,
-           "--tokenizer none cannot read the text that --prompt-field {} names: give --tokenizer bytes or PATH",
+           "--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
            data.prompt_field);
     const auto prompts = models::field_names(data.prompt_field);
     if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
-      fail(ErrorCode::usage,
-           "--prompt-field {} and --json-field {} name the same field, whose text would answer itself: name two",
+      fail(ErrorCode::usage, "--prompt-field {} and --json-field {} share a field; use different fields",
            data.prompt_field, data.json_field);
     if (data.documents == Documents::join && table.given("documents"))
       fail(ErrorCode::usage,
-           "--documents join with --prompt-field {}, whose answers would see other prompts: leave it out",
+           "--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
            data.prompt_field);
     if (data.documents == Documents::pad)
-      fail(ErrorCode::usage, "--documents pad with --prompt-field {}, whose samples are packed: leave it out",
+      fail(ErrorCode::usage,
+           "--documents pad has no use with --prompt-field {}, which packs samples; remove --documents",
            data.prompt_field);
     data.documents = Documents::mask;
   }
   if (!data.label_field.empty()) resolve_labelled(options, table);
   if (data.document_end && data.documents == Documents::join)
-    fail(ErrorCode::usage, "--document-end {} has no use with --documents join: add --documents mask",
+    fail(ErrorCode::usage, "--document-end {} has no use with --documents join; use --documents mask",
          *data.document_end);
   if (data.document_end && !data.data.empty() && !tokens)
     fail(ErrorCode::usage,
-         "--document-end {} is for files of tokens, and of text documents are known: leave it out",
+         "--document-end {} is for token files, but --data is text with known document ends; remove it",
          *data.document_end);
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
@@ -265,7 +264,7 @@ bool encodes_text(const DataOptions& data) {
     std::error_code ignored;
     if (!std::filesystem::is_directory(path, ignored)) return models::holds_tokens(path, data.format);
     const std::filesystem::recursive_directory_iterator files(path,
-                                                              ignored);  // text and tokens are never read together
+                                                              ignored);  // a folder never mixes text and tokens
     return std::any_of(begin(files), end(files), [&](const std::filesystem::directory_entry& file) {
       return models::holds_tokens(file.path(), data.format);
     });
@@ -281,8 +280,7 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
     resolve_images(options, table);
   } else {
     if (options.data.augment)
-      fail(ErrorCode::usage, "--augment is about images, and --model {} reads text: leave it out",
-           options.model.name);
+      fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove it", options.model.name);
     resolve_text(options, table);
   }
   DataOptions& data = options.data;
@@ -292,22 +290,17 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   const bool asks = !data.hellaswag.empty();
   if (asks && !table.given("eval-every")) eval_every = at_the_end;
   if (asks && eval_every == 0)
-    fail(ErrorCode::usage,
-         "--hellaswag {} with --eval-every 0 is never answered: give steps, or leave --eval-every out",
-         data.hellaswag);
+    fail(ErrorCode::usage, "--hellaswag {} has no use with --eval-every 0; remove --eval-every", data.hellaswag);
   const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
   if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (table.given("validation-split"))
-      fail(ErrorCode::usage,
-           "--eval-every {} with --validation-split 0 has nothing to evaluate: give a share, "
-           "such as 0.1",
+      fail(ErrorCode::usage, "--eval-every {} has no data with --validation-split 0; use a fraction, such as 0.1",
            eval_every);
     data.validation_split = 0.1;
   }
   if (data.validation_split > 0 && !table.given("eval-every")) eval_every = at_the_end;
   if (data.eval_samples > 0 && data.validation_split == 0)
-    fail(ErrorCode::usage,
-         "--eval-samples {} of nothing: no data are kept for validation: give --validation-split, such as 0.1",
+    fail(ErrorCode::usage, "--eval-samples {} needs validation data; add --validation-split 0.1",
          data.eval_samples);
 }
 
@@ -319,21 +312,21 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
   if (field.empty()) {
     if (models::tells_classes(model.sizes) && !data.data.empty())
       fail(ErrorCode::usage,
-           "--label-field is missing: --model {} tells {} classes apart: name the field with the classes of the "
-           "texts",
+           "--label-field is missing: --model {} classifies texts into {} classes; add --label-field NAME",
            model.name, bert->classes);
     return;
   }
   if (bert == nullptr)
-    fail(ErrorCode::usage, "--label-field {}: --model {} tells no classes of texts: give a BERT or RoBERTa", field,
-         model.name);
+    fail(ErrorCode::usage, "--label-field {} needs BERT or RoBERTa, but --model is {}; use --model bert or roberta",
+         field, model.name);
   data.labels = stored_labels(options);
   if (!data.labels.empty()) return;
   const std::string& adapter = options.run.init_adapter;
   if (data.eval_only && (adapter.empty() || models::read_adapter_config(adapter).whole.empty()))
     fail(ErrorCode::usage,
-         "--eval-only --label-field {}: the weights of --init-from {}{} have no head for classes: train one first",
-         field, options.run.init_from, adapter.empty() ? "" : " and the adapter of --init-adapter " + adapter);
+         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train one "
+         "first",
+         field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
   if (!data.data.empty()) {
     const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
     constexpr std::size_t max_classes = 100'000;
@@ -341,49 +334,43 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
   }
   const auto found = static_cast<int>(data.labels.size());
   if (table.given("classes") && bert->classes < found)
-    fail(ErrorCode::usage, "--classes {}: the field '{}' of {} has {}, such as '{}': give at least so many",
-         bert->classes, field, data.data, found, data.labels.back());
+    fail(ErrorCode::usage, "--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}",
+         bert->classes, field, data.data, found, data.labels.back(), found);
   if (!table.given("classes")) bert->classes = std::max(found, 2);
   for (int label = found; label < bert->classes; ++label) data.labels.push_back(models::unnamed_label(label));
 }
 
-/// What only a model that says the next token can do, or only one that fills masks.
 void check_purpose(const TrainOptions& options) {
   const ModelOptions& model = options.model;
   if (models::tells_classes(model.sizes)) {
     if (const std::int64_t every = options.trainer.sample.every; every > 0)
-      fail(ErrorCode::usage, "--sample-every {}: --model {} tells classes and writes no text: leave it out", every,
+      fail(ErrorCode::usage,
+           "--sample-every {} needs a causal language model, but --model {} classifies; remove it", every,
            model.name);
     if (!options.data.hellaswag.empty())
-      fail(ErrorCode::usage,
-           "--hellaswag {}: --model {} tells classes and scores no endings of texts: leave it out",
+      fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} classifies; remove it",
            options.data.hellaswag, model.name);
     return;
   }
   if (!models::fills_masks(model.sizes)) {
     if (options.data.documents == Documents::pad)
-      fail(ErrorCode::usage,
-           "--documents pad: --model {} says the next token, for which documents are packed without padding: give "
-           "--documents mask",
+      fail(ErrorCode::usage, "--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask",
            model.name);
     return;
   }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {}: --model {} fills masks and writes no text: leave it out", every,
-         model.name);
+    fail(ErrorCode::usage, "--sample-every {} needs a causal language model, but --model {} fills masks; remove it",
+         every, model.name);
   if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage,
-         "--hellaswag {}: --model {} fills masks and scores no endings of texts: leave it out, or train a GPT or "
-         "LLaMA",
+    fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} fills masks; remove it",
          options.data.hellaswag, model.name);
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
-    fail(ErrorCode::usage, "--prompt-field {}: --model {} fills masks and answers no prompts: leave it out",
+    fail(ErrorCode::usage, "--prompt-field {} needs a causal language model, but --model {} fills masks; remove it",
          prompts, model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)
     fail(ErrorCode::usage,
-         "--mask-token {} is not one of the {} tokens that the model knows: give one below, or raise "
-         "--vocab-size",
+         "--mask-token {} is not below the vocabulary size, {}; use a smaller id or raise --vocab-size",
          *options.data.mask_token, vocab_size);
 }
 

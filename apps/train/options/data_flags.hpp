@@ -1,5 +1,5 @@
-// The flags that say what a run trains and evaluates on, as a part of ranvier-train's. Declared into the program's
-// table, resolved after its parse(). One thread at a time.
+// Flags of ranvier-train for training and validation data. Declared into the program's option table, resolved after its
+// parse(). One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -7,22 +7,22 @@
 
 namespace ranvier::apps {
 
-/// Adds the concern "Data", bound to `data` and to what `trainer` does with them. Both outlive the table.
+/// Adds the concern "Data", bound to `data` and to the evaluation settings of `trainer`. Both outlive the table.
 void declare_data(runtime::OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer);
 
-/// Whether --tokenizer PATH makes tokens of some of the data.
+/// Whether --tokenizer PATH encodes at least a part of the data.
 [[nodiscard]] bool encodes_text(const DataOptions& data);
 
-/// What follows from the kind of the data: tokenizer, vocabulary, evaluation. Throws ErrorCode::usage for flags that
+/// Resolves tokenizer, vocabulary size and evaluation from the kind of data. Throws ErrorCode::usage for flags that
 /// contradict each other or the data.
 void resolve_data(TrainOptions& options, const runtime::OptionTable& table);
 
-/// Once weights to begin with are known: which classes the model tells, by those weights or by the data. Throws
-/// ErrorCode::usage for --label-field or --classes that do not go with them.
+/// Sets the names of the classes, from the initial weights or else from the data. Call after adopt_initial_weights().
+/// Throws ErrorCode::usage if --label-field or --classes contradict them.
 void resolve_labels(TrainOptions& options, const runtime::OptionTable& table);
 
-/// Once the model is known. Throws ErrorCode::usage for what only a model that says the next token can do, or only one
-/// that fills masks.
+/// Checks that the data flags suit the final model. Throws ErrorCode::usage for a flag that needs another kind of model
+/// (causal or masked).
 void check_purpose(const TrainOptions& options);
 
 }  // namespace ranvier::apps

@@ -12,7 +12,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// As it is written.
+/// Fields of RANVIER_FAULT.
 struct Given {
   int rank = 0;
   std::int64_t step = 0;
@@ -22,13 +22,13 @@ struct Given {
 
 [[noreturn]] void refuse(std::string_view text) {
   fail(ErrorCode::usage,
-       "RANVIER_FAULT={}: write rank:step:WHAT, and throw, fp16-overflow, nan, loss-spike, flip-parameters, "
-       "flip-weights, flip-m, flip-v, hang, slow, slow:TIMES (of 1 to 1000), stream, file, load, slow-load, "
-       "slow-load:TIMES or data for WHAT",
+       "RANVIER_FAULT={} is invalid; use rank:step:WHAT with WHAT throw, fp16-overflow, nan, loss-spike, "
+       "flip-parameters, flip-weights, flip-m, flip-v, hang, slow, slow:TIMES (1 to 1000), stream, file, load, "
+       "slow-load, slow-load:TIMES or data",
        text);
 }
 
-/// None: it is not set.
+/// Parses RANVIER_FAULT; none if it is not set.
 std::optional<Given> given() {
   const char* text = std::getenv("RANVIER_FAULT");
   if (text == nullptr || *text == '\0') return std::nullopt;

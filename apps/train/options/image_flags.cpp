@@ -15,7 +15,7 @@ namespace {
 
 using Blocks = std::array<int, models::ResnetOptions::rows>;
 
-/// None for another text than four numbers.
+/// Parses four positive numbers separated by commas; none for other text.
 std::optional<Blocks> parse_blocks(std::string_view text) {
   Blocks blocks{};
   for (std::size_t row = 0; row < blocks.size(); ++row) {
@@ -36,7 +36,8 @@ runtime::OptionBinding blocks_flag(ModelOptions& model) {
             Blocks* const field = models::find_blocks(model.sizes);
             if (field == nullptr && given == "none") return {};
             if (field == nullptr)
-              return fmt::format("none, as --model {} has no such rows, or --model wide-resnet", model.name);
+              return fmt::format("none, since --model {} has no block groups, or use --model wide-resnet",
+                                 model.name);
             const auto blocks = parse_blocks(given);
             if (!blocks) return "four numbers above 0, as in 3,4,6,3";
             *field = *blocks;
@@ -55,8 +56,7 @@ void resolve_images(TrainOptions& options, const runtime::OptionTable& table) {
        {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
         "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
     if (table.given(flag))
-      fail(ErrorCode::usage, "--{} is about text, and --model {} reads images: leave it out", flag,
-           options.model.name);
+      fail(ErrorCode::usage, "--{} is for text, but --model {} reads images; remove it", flag, options.model.name);
   }
   options.data.tokenizer = Tokenizer::none;
 }

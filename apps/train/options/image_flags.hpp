@@ -1,14 +1,14 @@
-// --blocks, and what models of images do not have.
+// --blocks, and checks of flags for image models. One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
 
 namespace ranvier::apps {
 
-/// Blocks of each row: "3,4,6,3".
+/// Binding of --blocks, the number of blocks per group: "3,4,6,3".
 [[nodiscard]] runtime::OptionBinding blocks_flag(ModelOptions& model);
 
-/// Throws ErrorCode::usage for flags about text with a model of images, and has data read without a tokenizer.
+/// Disables the tokenizer for an image model. Throws ErrorCode::usage if a flag for text is given.
 void resolve_images(TrainOptions& options, const runtime::OptionTable& table);
 
 }  // namespace ranvier::apps

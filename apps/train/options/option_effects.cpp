@@ -23,7 +23,7 @@ struct Entry {
 std::span<const Entry> entries() {
   using enum OptionEffect;
   static constexpr std::array all{
-      // Model. The name of a preset stands for sizes and for how it computes, which are compared themselves.
+      // Model. A preset stands for sizes and the computation, which are compared on their own.
       Entry{computation_option, decides},
       Entry{"model", bits},
       Entry{"layers", shape},
@@ -40,7 +40,7 @@ std::span<const Entry> entries() {
       Entry{"image-size", shape},
       Entry{"classes", shape},
       Entry{"dropout", decides},
-      // What is frozen is in units of its own, without optimizer states.
+      // Frozen parameters form separate units without optimizer states.
       Entry{"train", shape},
       Entry{"freeze", shape},
       Entry{"lora-rank", shape},
@@ -48,7 +48,7 @@ std::span<const Entry> entries() {
       Entry{"lora-dropout", decides},
       Entry{"lora-targets", shape},
       Entry{"lora-whole", shape},
-      // Grid and sharding. Sums over rows have the order of the algorithm, the rows and the nodes; gathers add nothing.
+      // Grid and sharding. Algorithm, rows and nodes set the order of sums over rows; gathers do not add.
       Entry{"g-inter", bits},
       Entry{"g-data", rounding},
       Entry{"shard", rounding},
@@ -73,7 +73,7 @@ std::span<const Entry> entries() {
       Entry{"layers-per-stage", bits},
       Entry{"rebalance", run},
       Entry{"recompute", bits},
-      Entry{"saved-activations", rounding},  // other bits in half precision on a GPU alone
+      Entry{"saved-activations", rounding},  // bits differ only in half precision on a GPU
       // Data.
       Entry{content_option, decides},
       Entry{"data", decides},
@@ -109,12 +109,12 @@ std::span<const Entry> entries() {
       Entry{"weight-decay", decides},
       Entry{"clip", decides},
       Entry{"seed", decides},
-      // Bad steps and damage: what becomes of them, which a training that has none never asks.
+      // Bad steps and replica mismatches. No effect on results unless one occurs.
       Entry{"bad-steps", judges},
       Entry{"bad-steps-limit", judges},
       Entry{"spike-factor", judges},
       Entry{"check-every", bits},
-      // Precision. The loss scale of the checkpoint goes on, whatever the first one was.
+      // Precision. The checkpoint has the current loss scale.
       Entry{"precision", decides},
       Entry{"gradient-dtype", decides},
       Entry{"loss-scale", run},
@@ -129,7 +129,7 @@ std::span<const Entry> entries() {
       Entry{"cuda-graphs", bits},
       Entry{"device-memory", bits},
       Entry{"threads", rounding},
-      // Memory tiers. Tiles are units of their own, which checkpoints keep apart.
+      // Memory tiers. Tiles are separate units in checkpoints.
       Entry{"offload", bits},
       Entry{"optimizer-tier", bits},
       Entry{"parameter-tier", bits},
@@ -153,10 +153,10 @@ std::span<const Entry> entries() {
       Entry{"resume-with", run},
       Entry{"time-limit", run},
       Entry{"stop-before", run},
-      // Planning. What it chooses is compared by itself.
+      // Planning. The flags that it chooses are compared on their own.
       Entry{"plan", run},
       Entry{"profile", run},
-      // Run. The weights are the checkpoint's.
+      // Run. Weights come from the checkpoint.
       Entry{"init-from", run},
       Entry{"ignore-tensors", run},
       Entry{"init-adapter", run},
@@ -182,15 +182,15 @@ std::span<const Entry> entries() {
 const char* words(OptionEffect effect) {
   switch (effect) {
     case OptionEffect::bits:
-      return "the same training to the bit";
+      return "results stay bit-identical";
     case OptionEffect::judges:
-      return "the same training to the bit, until a step is bad";
+      return "results stay bit-identical until a bad step";
     case OptionEffect::rounding:
-      return "the same training within rounding";
+      return "results stay the same within rounding";
     case OptionEffect::tells:
-      return "the same training, told in another way";
+      return "results stay bit-identical; evaluation or text samples change";
     case OptionEffect::decides:
-      return "another training, as --resume-with says";
+      return "results change, as --resume-with allows";
     case OptionEffect::shape:
     case OptionEffect::run:
       break;
@@ -207,7 +207,7 @@ bool is_meant(const ChangedOption& change, const std::vector<std::string>& meant
   return std::find(meant.begin(), meant.end(), change.flag) != meant.end();
 }
 
-/// Where the learning rate does not fall, the number of steps decides nothing but the end.
+/// Whether both runs have a constant rate, so that --steps only sets the end.
 bool constant_rate(const boost::json::object& saved, const std::vector<ResolvedOption>& options) {
   const boost::json::value* before = saved.if_contains("lr-decay");
   const auto now = std::find_if(options.begin(), options.end(),
@@ -215,7 +215,7 @@ bool constant_rate(const boost::json::object& saved, const std::vector<ResolvedO
   return before != nullptr && *before == "constant" && now != options.end() && now->value == "constant";
 }
 
-/// What --resume-with can name is the model.
+/// Reports a changed computation as --model, which --resume-with can name.
 void name_computation(std::vector<ChangedOption>& changes) {
   const auto named = [&](std::string_view flag) {
     return std::find_if(changes.begin(), changes.end(),
@@ -226,7 +226,7 @@ void name_computation(std::vector<ChangedOption>& changes) {
   named(computation_option)->flag = "model";
 }
 
-/// Paths of the same data harm nothing, and other data at the same path are other --data.
+/// Accepts other paths of the same data, and reports other data at the same path as changed --data.
 void compare_content(std::vector<ChangedOption>& changes, const boost::json::object& saved,
                      const std::vector<ResolvedOption>& options) {
   const auto value_of = [&](std::string_view name) -> std::string {
@@ -245,7 +245,7 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
     }
     return;
   }
-  // Each is part of the content.
+  // Both flags are part of the content, so the content differs with them.
   const bool elsewhere = std::any_of(changes.begin(), changes.end(), [](const ChangedOption& each) {
     return each.flag == "data" || each.flag == "tokenizer";
   });
@@ -253,7 +253,7 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
     changes.erase(content);
   } else {
     const std::string path = value_of("data");
-    *content = {"data", "the same name with other content", path, OptionEffect::decides};
+    *content = {"data", "the same path with other content", path, OptionEffect::decides};
   }
 }
 
@@ -262,7 +262,7 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
 OptionEffect effect_of(std::string_view flag) {
   const auto all = entries();
   const auto found = std::find_if(all.begin(), all.end(), [&](const Entry& entry) { return entry.flag == flag; });
-  expect(found != all.end(), "nothing says what another --{} means for a training that goes on", flag);
+  expect(found != all.end(), "--{} has no entry in option_effects.cpp", flag);
   return found->effect;
 }
 
@@ -304,14 +304,14 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
   }
   if (!other_sizes.empty())
     fail(ErrorCode::usage,
-         "{} has states of another model: {}: give the values of the checkpoint, or begin anew in another "
+         "{} has model states of other sizes: {}; use the checkpoint's values, or start from scratch in another "
          "--checkpoint",
          checkpoint, fmt::join(other_sizes, ", "));
   if (!refused.empty()) {
     for (const std::string& flag : meant) missing.push_back(flag);
     fail(ErrorCode::usage,
-         "{} is of another training: {}: give the values of the checkpoint, or, where the change is meant, add "
-         "--resume-with {}",
+         "{} was taken with other settings: {}; use the checkpoint's values, or add --resume-with {} if the "
+         "change is intended",
          checkpoint, fmt::join(refused, ", "), fmt::join(missing, ","));
   }
   std::vector<std::string> lines;
@@ -325,8 +325,7 @@ std::vector<std::string> accept_changes(const std::vector<ChangedOption>& change
   }
   for (const std::string& flag : meant) {
     if (std::none_of(changes.begin(), changes.end(), [&](const ChangedOption& each) { return each.flag == flag; }))
-      lines.push_back(
-          fmt::format("--resume-with {} has no effect, since --{} has the value of the checkpoint", flag, flag));
+      lines.push_back(fmt::format("--resume-with {} has no effect: --{} has the checkpoint's value", flag, flag));
   }
   return lines;
 }

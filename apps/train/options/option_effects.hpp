@@ -1,5 +1,5 @@
-// What another value of an option means for a training that goes on: nothing to its bits, rounding, or another
-// training. Every option of ranvier-train has an entry. Pure; any thread.
+// Effect of each option of ranvier-train on a resumed run: same bits, rounding, or other results. Every option needs an
+// entry. Pure; any thread.
 #pragma once
 
 #include "runtime/options.hpp"
@@ -13,44 +13,44 @@
 namespace ranvier::apps {
 
 enum class OptionEffect {
-  shape,     ///< the states have other sizes: no checkpoint of another value can be loaded
-  decides,   ///< another training
-  rounding,  ///< the same training, within rounding
-  bits,      ///< the same training, to the bit
-  judges,    ///< likewise, until a step is bad
-  tells,     ///< the same training; what is evaluated or written on the way differs
-  run,       ///< of one run alone: not compared
+  shape,     ///< sizes of states change; a checkpoint with another value cannot be loaded
+  decides,   ///< results change
+  rounding,  ///< results stay the same within rounding
+  bits,      ///< results stay bit-identical
+  judges,    ///< results stay bit-identical until a bad step
+  tells,     ///< results stay bit-identical; evaluations or text samples change
+  run,       ///< property of a single run; not compared
 };
 
-/// By this name goes what lies at the paths of --data and --tokenizer, among resolved options: those paths may change,
-/// the content may not.
+/// Name among resolved options of the fingerprint of --data and --tokenizer (data_content()). Their paths may change,
+/// their content may not.
 inline constexpr const char* content_option = "data's content";
-/// Checkpoints without it count as "none".
+/// A checkpoint without this option counts as "none".
 inline constexpr const char* special_tokens_option = "special-tokens";
-/// Likewise what decides how the model computes and no flag says; models::computation_of().
+/// Name among resolved options of the properties of a model that no flag sets (models::computation_of()).
 inline constexpr const char* computation_option = "model's computation";
 
-/// Of a flag, without dashes. Throws ErrorCode::internal for one that has no entry.
+/// Effect of a flag, given without dashes. Throws ErrorCode::internal for a flag without an entry.
 [[nodiscard]] OptionEffect effect_of(std::string_view flag);
 
-/// As a checkpoint keeps them: flag → value, without those of a run alone.
+/// Options for a checkpoint's manifest, flag → value, without those whose effect is `run`.
 [[nodiscard]] boost::json::object options_to_save(const std::vector<runtime::ResolvedOption>& options);
 
 struct ChangedOption {
   std::string flag;
-  std::string before, now;  ///< values; empty: none was given
+  std::string before, now;  ///< values of the checkpoint and of this run; empty: not given
   OptionEffect effect = OptionEffect::decides;
 };
 
-/// Those of both whose values differ, in the order of `options`. An option that one of them lacks is of another version
-/// of the program, and the checkpoint cannot tell its value, but for special_tokens_option. `learns_positions`:
-/// models::learns_positions() of the model; one that does not has the same states at any sequence length.
+/// Options in both whose values differ, in the order of `options`. An option that a checkpoint of another version lacks
+/// is skipped, except special_tokens_option. `learns_positions`: models::learns_positions() of the model. Without
+/// learned positions, the sequence length does not change the sizes of states.
 [[nodiscard]] std::vector<ChangedOption> changed_options(const boost::json::object& saved,
                                                          const std::vector<runtime::ResolvedOption>& options,
                                                          bool learns_positions);
 
-/// Throws ErrorCode::usage, with all that differs and the remedy, where one of them would train something else and
-/// `meant` (--resume-with) does not name it. Returns what the start says of the others, in lines.
+/// Throws ErrorCode::usage, with all differences and the remedy, if a change alters results and `meant` (--resume-with)
+/// does not name it. Returns lines about the other changes for the startup output.
 [[nodiscard]] std::vector<std::string> accept_changes(const std::vector<ChangedOption>& changes,
                                                       const std::vector<std::string>& meant,
                                                       const std::string& checkpoint);

@@ -20,7 +20,7 @@ constexpr std::string_view only_adamw =
     "the optimizer is AdamW: use --beta1, --beta2, --epsilon and --weight-decay";
 
 constexpr OtherName names[] = {
-    // Sizes of a model.
+    // Model sizes.
     {"num-layers", "layers"},
     {"num-hidden-layers", "layers"},
     {"n-layer", "layers"},
@@ -141,7 +141,7 @@ constexpr OtherName names[] = {
     {"nproc-per-node", "", "", ranks_of_mpi},
     {"num-gpus", "", "", ranks_of_mpi},
     {"world-size", "", "", ranks_of_mpi},
-    // Files, and how often.
+    // Files and intervals.
     {"data-path", "data"},
     {"data-dir", "data"},
     {"dataset", "data"},

@@ -56,7 +56,7 @@ OptionBinding deferred_limit(std::optional<int>& field) {
           .words = {"auto"}};
 }
 
-/// Empty: auto.
+/// Reads "7,7,6", or auto as an empty list.
 OptionBinding layers_per_stage(std::vector<int>& field) {
   return {
       .read = [&field](const std::string& given) -> std::optional<std::string> {
@@ -74,7 +74,7 @@ OptionBinding layers_per_stage(std::vector<int>& field) {
       .words = {"auto"}};
 }
 
-/// Off: 0.
+/// Reads on as rebalance_steps and off as 0.
 OptionBinding rebalance(int& steps) {
   return {.read = [&steps](const std::string& given) -> std::optional<std::string> {
             bool on = false;

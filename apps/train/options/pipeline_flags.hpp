@@ -1,5 +1,4 @@
-// The flags that say how microbatches go through the stages of a pipeline, as a part of ranvier-train's. Declared into
-// the program's table. One thread at a time.
+// Flags of ranvier-train for the pipeline schedule. Declared into the program's option table. One thread at a time.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -7,7 +6,7 @@
 
 namespace ranvier::apps {
 
-/// Adds to the concern "Batch". The trainer's options outlive the table.
+/// Adds the flags to the concern "Batch". The trainer's options outlive the table.
 void declare_pipeline(runtime::OptionTable& table, actors::TrainerOptions& trainer);
 
 }  // namespace ranvier::apps

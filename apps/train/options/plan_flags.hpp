@@ -1,4 +1,4 @@
-// The flags about predictions, as a part of ranvier-train's. Declared into the program's table. One thread at a time.
+// Flags of ranvier-train for predictions. Declared into the program's option table. One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -6,7 +6,7 @@
 
 namespace ranvier::apps {
 
-/// Adds them under a concern of their own. `run` outlives the table.
+/// Adds the concern "Planning". `run` outlives the table.
 void declare_planning(runtime::OptionTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps

@@ -135,8 +135,8 @@ void resolve_sharding(TrainOptions& options, bool imagined) {
   auto& shard = options.shard;
   const int rows = trainer.grid.g_data;
   if (trainer.group_size > 0 && rows % trainer.group_size != 0)
-    fail(ErrorCode::usage, "--group-size {} does not divide the {} ranks of a column (--g-data): choose from {}",
-         trainer.group_size, rows, fmt::join(divisors(rows), ", "));
+    fail(ErrorCode::usage, "--group-size {} does not divide --g-data {}; use one of {}", trainer.group_size, rows,
+         fmt::join(divisors(rows), ", "));
   if (shard.prefetch) trainer.prefetch = *shard.prefetch;
   if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
@@ -146,9 +146,8 @@ void check_flags_of_part(const TrainOptions& options) {
   if (options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
   const auto refuse = [](const char* flag, const std::string& value) {
     fail(ErrorCode::usage,
-         "--{}-trained {}, and all of the model is trained: say it by --{} {}, or name a part of the model by "
-         "--lora-rank, --train or --freeze",
-         flag, value, flag, value);
+         "--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze", flag,
+         value, flag, value);
   };
   const actors::TrainerOptions& trainer = options.trainer;
   if (trainer.trained_sharding) refuse("shard", to_string(*trainer.trained_sharding));

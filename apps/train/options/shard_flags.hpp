@@ -1,5 +1,5 @@
-// The flags that say how the ranks of a column share states out, and what their collectives go by, as a part of
-// ranvier-train's. Declared into the program's table, resolved after its parse(). One thread at a time.
+// Flags of ranvier-train for sharding model states over a column, and for the column's collectives. Declared into the
+// program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -7,15 +7,15 @@
 
 namespace ranvier::apps {
 
-/// Adds the concern "Sharding". Both outlive the table.
+/// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
 void declare_sharding(runtime::OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
 
-/// Reads measured links. `imagined`: the ranks of --world. Throws ErrorCode::usage for groups that do not divide the
-/// column.
+/// Reads the file of --links and sets the node size. `imagined`: the ranks come from --world. Throws ErrorCode::usage
+/// if --group-size does not divide --g-data.
 void resolve_sharding(TrainOptions& options, bool imagined);
 
-/// Once it is known what is trained: throws ErrorCode::usage for --shard-trained and --parameter-tier-trained where no
-/// part of the model is named.
+/// Throws ErrorCode::usage for --shard-trained and --parameter-tier-trained if no part of the model is frozen. Call
+/// after resolve_tuning().
 void check_flags_of_part(const TrainOptions& options);
 
 }  // namespace ranvier::apps

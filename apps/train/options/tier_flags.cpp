@@ -54,7 +54,7 @@ OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
           .words = {"device", "host", "nvme", std::string(as_the_others)}};
 }
 
-/// A name that people know and what it places where; checkpoints only if there are any.
+/// A preset of tiers by the name in its paper. `activations` applies only to activation checkpoints.
 struct Offload {
   std::string_view name;
   actors::TierKind parameters = actors::TierKind::device;
@@ -63,7 +63,7 @@ struct Offload {
   actors::TierKind activations = actors::TierKind::device;
 };
 
-/// Myelin §V-B; ZeRO-Infinity Table 2, whose checkpoints are in host memory (§5.1.2).
+/// Myelin §V-B; ZeRO-Infinity Table 2, with activation checkpoints in host memory (§5.1.2).
 std::span<const Offload> offloads() {
   using enum actors::TierKind;
   static constexpr std::array all{
@@ -78,7 +78,7 @@ std::span<const Offload> offloads() {
   return all;
 }
 
-/// Sets all tiers, so it has to be read before those that override them.
+/// Sets all tiers; declared before the flags that override them.
 OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
   std::vector<std::string> words;
   for (const Offload& known : offloads()) words.emplace_back(known.name);
@@ -164,13 +164,14 @@ void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoi
     if (kind != actors::TierKind::nvme) continue;
     files = true;
     if (tiers.files.directories.empty())
-      fail(ErrorCode::usage, "{} needs --nvme: name a directory on each disk",
+      fail(ErrorCode::usage, "{} needs directories; add --nvme DIR, one per disk",
            table.given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + offload);
   }
   if (tiers.step == actors::StepLocation::host && tiers.optimizer == actors::TierKind::device)
-    fail(ErrorCode::usage, "--optimizer-step host and states on the device: add --optimizer-tier host or nvme");
+    fail(ErrorCode::usage,
+         "--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
   if (!files && !tiers.files.directories.empty())
-    fail(ErrorCode::usage, "--nvme {} is given and nothing lives there: add --optimizer-tier nvme",
+    fail(ErrorCode::usage, "--nvme {} has no use without states in files; add --optimizer-tier nvme",
          paths_text(tiers.files.directories));
 }
 

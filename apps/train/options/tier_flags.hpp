@@ -1,6 +1,5 @@
-// The flags that say where states live, as a part of ranvier-train's: names that place all of them at once, a flag
-// for each, and what goes through them on the way. Declared into the program's table, resolved after its parse().
-// One thread at a time.
+// Flags of ranvier-train for memory tiers: presets (--offload), a tier per kind of state, and sizes of transfers.
+// Declared into the program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
 #include "actors/states/tier_options.hpp"
@@ -12,16 +11,15 @@
 
 namespace ranvier::apps {
 
-/// Adds the concern "Memory tiers", bound to `tiers` and to `offload`, the name for where all states live. Both
-/// outlive the table.
+/// Adds the concern "Memory tiers", bound to `tiers` and to `offload`, the preset's name. Both outlive the table.
 void declare_tiers(runtime::OptionTable& table, actors::TierOptions& tiers, std::string& offload);
 
-/// `checkpoints`: layers are recomputed, so that there are some; without, --offload places none. Throws
-/// ErrorCode::usage where a tier lacks what it needs, or something given has no use.
+/// `checkpoints`: the run has activation checkpoints (--recompute); without, --offload does not place them. Throws
+/// ErrorCode::usage if a tier lacks a required flag, or if a given flag has no use.
 void resolve_tiers(actors::TierOptions& tiers, const std::string& offload, bool checkpoints,
                    const runtime::OptionTable& table);
 
-/// As --nvme names them: with commas between them.
+/// Paths separated by commas, as in --nvme.
 [[nodiscard]] std::string paths_text(std::span<const std::filesystem::path> paths);
 
 }  // namespace ranvier::apps

@@ -39,9 +39,9 @@ using runtime::whole;
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
-constexpr std::string_view no_size = "none";  // of a model whose family has no such size
+constexpr std::string_view no_size = "none";  // value of a size that the model's family lacks
 
-/// Fields that flags set and that become others once everything is known.
+/// Values of flags before they are resolved.
 struct Asked {
   TrainOptions options;
   int world = 0;
@@ -67,7 +67,7 @@ std::string families_with(models::Size which) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Sets all sizes, so it has to be read before those that override them.
+/// Sets all sizes; declared before the flags that override them.
 OptionBinding model(ModelOptions& field) {
   std::vector<std::string> words = model_words(false);
   for (std::string& preset : model_words(true)) words.push_back(std::move(preset));
@@ -81,7 +81,7 @@ OptionBinding model(ModelOptions& field) {
           .words = std::move(words)};
 }
 
-/// A size of the model that --model names.
+/// Binding of a size of the model in --model.
 OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
   return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
             int* const field = models::find_size(model.sizes, which);
@@ -111,14 +111,13 @@ OptionBinding dropout(ModelOptions& model) {
             if (auto problem = real(rate, 0, 1, true).read(given)) return problem;
             float* const field = models::find_dropout(model.sizes);
             if (field != nullptr) *field = rate;
-            if (field == nullptr && rate != 0)
-              return fmt::format("0 or left out: --model {} drops nothing", model.name);
+            if (field == nullptr && rate != 0) return fmt::format("0, since --model {} has no dropout", model.name);
             return {};
           },
           .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
 }
 
-/// 0: auto.
+/// Reads a number, or auto as 0.
 OptionBinding number_or_auto(int& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             int number = 0;
@@ -130,7 +129,7 @@ OptionBinding number_or_auto(int& field) {
           .words = {"auto"}};
 }
 
-/// Below the median itself half of all losses are.
+/// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
 OptionBinding spike_factor(double& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             double factor = 0;
@@ -323,7 +322,7 @@ OptionTable declare(Asked& asked) {
   table.add({"overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
-  table.add({"timeout", "SECONDS", "Seconds without progress or an answer until the job ends",
+  table.add({"timeout", "SECONDS", "Seconds without progress or a response after which the job ends",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
@@ -392,23 +391,23 @@ void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table)
   auto& [g_inter, g_data] = grid;
   if (g_data == 0) {
     if (ranks % g_inter != 0)
-      fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}: start a multiple of {} ranks",
+      fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}; start a multiple of {} ranks",
            g_inter, ranks, g_inter);
     g_data = ranks / g_inter;
   }
   if (std::int64_t{g_inter} * g_data == ranks) return;
   const auto wanted = std::int64_t{g_inter} * g_data;
-  fail(ErrorCode::usage, "--g-inter {} x --g-data {} is a grid of {} ranks, but there {}: {}", g_inter, g_data,
-       wanted, ranks == 1 ? "is 1" : fmt::format("are {}", ranks),
-       table.given("world") ? fmt::format("give --world {}", wanted)
-                            : fmt::format("start with mpirun -n {}, or change the grid", wanted));
+  fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but there {}; {}", g_inter, g_data, wanted,
+       ranks == 1 ? "is 1" : fmt::format("are {}", ranks),
+       table.given("world") ? fmt::format("use --world {}", wanted)
+                            : fmt::format("use mpirun -n {} or another grid", wanted));
 }
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
   const int layers = models::layers_of(model.sizes);
   if (grid.g_inter > layers)
-    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}: give at most one stage per layer", grid.g_inter,
+    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
          models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
 }
 
@@ -417,7 +416,7 @@ void keep_recorded(const RunDefaults& run_defaults, const OptionTable& table, co
                    const runtime::OptionBinding& field) {
   const auto recorded = run_defaults.recorded.find(flag);
   if (table.given(flag) || recorded == run_defaults.recorded.end()) return;
-  if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // else to the bit
+  if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // keeps exact values
 }
 
 void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defaults, const OptionTable& table) {
@@ -425,12 +424,12 @@ void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defau
   if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
   keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
   if (trainer.batch_size % g_data != 0)
-    fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}: choose a multiple, such as {}",
+    fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}; use a multiple, such as {}",
          trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
   const int row = trainer.batch_size / g_data;
   if (!table.given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
-  // Chunks have limits of their own, which follow from the order of their passes.
+  // With model chunks, the limit follows from the order of their passes.
   if (trainer.pipeline_limit == 0 && trainer.chunks_per_rank == 1) {
     const bool all = trainer.policy == Policy::gpipe;
     trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
@@ -456,28 +455,28 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
   actors::LossScale& loss_scale = options.trainer.loss_scale;
   const bool fp16 = precision.compute == runtime::DType::f16;
   if (half_gradients && precision.compute == runtime::DType::f32)
-    fail(ErrorCode::usage, "--gradient-dtype half needs half precision: give --precision bf16 or fp16");
+    fail(ErrorCode::usage, "--gradient-dtype half needs half precision; use --precision bf16 or fp16");
   precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
   if (!table.given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
   if (!fp16 && loss_scale.scale != 1)
-    fail(ErrorCode::usage, "--loss-scale {} has no use in {}: leave it out, or give --precision fp16",
-         loss_scale.scale, to_string(precision.compute));
+    fail(ErrorCode::usage, "--loss-scale {} has no use in {}; remove it or use --precision fp16", loss_scale.scale,
+         to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
   if (reason.empty() || table.given("precision")) return;
   options.notes.push_back(fmt::format("precision: {} ({})", to_string(precision.compute), reason));
 }
 
-/// A file that would not be used is a misunderstanding: somebody counts on the bits that it keeps.
+/// Refuses a --products-file without use, since the user expects it to keep the bits.
 void check_products(const DeviceOptions& device, const models::Precision& precision) {
   if (device.products_file.empty()) return;
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::usage, "--products-file {} has no use {}, or leave it out", device.products_file, why);
+    fail(ErrorCode::usage, "--products-file {} has no use {}, or remove it", device.products_file, why);
   };
-  if (device.device != DeviceFlag::cuda) refuse("off a GPU: give --device cuda");
+  if (device.device != DeviceFlag::cuda) refuse("without a GPU; add --device cuda");
   if (precision.compute == runtime::DType::f32)
-    refuse("in fp32, which is never measured: give --precision bf16 or fp16");
-  if (!device.measures_products) refuse("with --products first, which measures nothing: give --products measured");
+    refuse("in fp32, which is never measured; use --precision bf16 or fp16");
+  if (!device.measures_products) refuse("with --products first; use --products measured");
 }
 
 }  // namespace
@@ -494,10 +493,10 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   }
   if (asked.dry_run) options.run.request = Request::dry_run;
   if (asked.world > 0 && !asked.dry_run)
-    fail(ErrorCode::usage, "--world {} imagines ranks and so cannot train: add --dry-run", asked.world);
+    fail(ErrorCode::usage, "--world {} is for planning only; add --dry-run", asked.world);
   options.ranks = asked.world > 0 ? asked.world : ranks;
   if (options.run.timeout_seconds == 0)
-    fail(ErrorCode::usage, "--timeout 0 would end every job at once: give seconds, such as 60");
+    fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
 
   actors::TrainerOptions& trainer = options.trainer;
   resolve_grid(trainer.grid, options.ranks, table);
@@ -516,7 +515,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   check_model(options.model, trainer.grid);
   check_purpose(options);
   options.model.sizes =
-      models::with_all_sizes(options.model.sizes);  // what 0 stands for, for tables and checkpoints
+      models::with_all_sizes(options.model.sizes);  // replaces 0 by the derived size, for tables and checkpoints
   resolve_learning_rate(trainer.learning_rate, trainer.steps, run_defaults, table);
   resolve_precision(options, asked.half_gradients, run_defaults.precision_reason, table);
   check_products(options.device, trainer.precision);
@@ -524,9 +523,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   resolve_checkpoints(options.checkpoint, table);
   if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
       !options.checkpoint.resumes())
-    fail(ErrorCode::usage,
-         "--bad-steps rollback goes back to a checkpoint, and none are taken: give --checkpoint DIR, or use "
-         "--bad-steps skip");
+    fail(ErrorCode::usage, "--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
   options.given = table.given();
@@ -562,7 +559,7 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   auto all = declare(asked).resolved();
   std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
   if (!options.shard.links.empty()) {
-    // A path may lead to other figures on another node, and ranks that read those would choose other plans.
+    // The same path may have other content on another node; ranks would then choose different plans.
     const auto links =
         std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
     std::string figures = collectives::to_json(options.trainer.links);

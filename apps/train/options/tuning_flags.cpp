@@ -26,13 +26,13 @@ namespace {
 OptionBinding targets(std::vector<std::string>& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
             field = models::parse_targets(given);
-            if (field.empty()) return "names with commas between them, such as q_proj,v_proj";
+            if (field.empty()) return "names separated by commas, such as q_proj,v_proj";
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
 }
 
-/// The same, or none.
+/// Reads names as targets() does, or none as an empty list.
 OptionBinding modules(std::vector<std::string>& field) {
   OptionBinding some = targets(field);
   return {.read = [&field, read = some.read](const std::string& given) -> std::optional<std::string> {
@@ -73,9 +73,10 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
         (table.given("lora-targets") && asked.targets != stored.targets) ||
         (table.given("lora-whole") && asked.whole != stored.whole))
       fail(ErrorCode::usage,
-           "--init-adapter {} has rank {} and targets {}{}: leave --lora-rank, --lora-targets and --lora-whole out",
+           "--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
            run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
-           stored.whole.empty() ? std::string() : fmt::format(", and {} whole", fmt::join(stored.whole, ",")));
+           stored.whole.empty() ? std::string()
+                                : fmt::format(", and trains {} completely", fmt::join(stored.whole, ",")));
     if (table.given("lora-alpha")) lora.alpha = asked.alpha;
     if (table.given("lora-dropout")) lora.dropout = asked.dropout;
   }
@@ -88,19 +89,19 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
   if (run.init_adapter.empty() && !table.given("lora-whole") && models::tells_classes(options.model.sizes))
     lora.whole =
         bert->roberta ? std::vector<std::string>{"classifier"} : std::vector<std::string>{"classifier", "pooler"};
-  if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 leaves out what adapters add: give more than 0");
+  if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 disables the adapters; use a value above 0");
   if (lora.dropout >= 1)
-    fail(ErrorCode::usage, "--lora-dropout {} drops everything: give less than 1", lora.dropout);
+    fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);
   for (const char* flag : {"train", "freeze"}) {
     if (table.given(flag))
-      fail(ErrorCode::usage, "--{} with --lora-rank {}, which trains the adapters alone: leave one of them out",
+      fail(ErrorCode::usage, "--{} has no use with --lora-rank {}, which trains only adapters; remove one of them",
            flag, lora.rank);
   }
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;
   if (save.filename() == models::adapter_weights_name) return;
   if (models::has_weights_extension(save) && !std::filesystem::is_directory(save))
-    fail(ErrorCode::usage, "--save {}: an adapter is saved as PEFT does, in a folder: give one", run.save);
+    fail(ErrorCode::usage, "--save {} is a file, but adapters are saved in a folder; use a folder", run.save);
   run.save = (save / models::adapter_weights_name).string();
 }
 

@@ -1,5 +1,5 @@
-// The flags that say what of a model is trained, as a part of ranvier-train's. Declared into the program's table,
-// resolved after its parse(). One thread at a time.
+// Flags of ranvier-train for adapters and frozen parameters. Declared into the program's option table, resolved after
+// its parse(). One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -7,11 +7,11 @@
 
 namespace ranvier::apps {
 
-/// Adds them to the concern that is open. `model` outlives the table.
+/// Adds the flags to the current concern. `model` outlives the table.
 void declare_tuning(runtime::OptionTable& table, ModelOptions& model);
 
-/// Adopts what --init-adapter says of its adapter, and has --save write one. Throws ErrorCode::usage for flags that
-/// contradict each other, ErrorCode::data for an adapter that cannot be used.
+/// Adopts the configuration of --init-adapter, and makes --save write an adapter. Throws ErrorCode::usage for
+/// contradicting flags, ErrorCode::data for an unusable adapter.
 void resolve_tuning(TrainOptions& options, const runtime::OptionTable& table);
 
 }  // namespace ranvier::apps

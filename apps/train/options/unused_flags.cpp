@@ -12,7 +12,7 @@ namespace ranvier::apps {
 
 namespace {
 
-/// These flags have no effect where `unused` is true, because of `why`.
+/// Flags that have no effect if `unused`, with the reason.
 struct Rule {
   bool unused;
   std::initializer_list<std::string_view> flags;
@@ -50,41 +50,39 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {options.data.gpt2.empty(), {"special-tokens"}, "without --tokenizer PATH"},
       {!models::fills_masks(options.model.sizes),
        {"mlm-probability", "mask-token"},
-       "with a model that fills no masks"},
+       "unless the model is trained to fill masks"},
       {one_row,
        {"shard", "shard-trained", "group-size", "links", "all-gather", "reduce-scatter", "all-reduce"},
-       "with one row, which shares nothing with others"},
+       "with one row (--g-data 1)"},
       {whole && all_on_device,
        {"prefetch", "reuse"},
-       "where every rank keeps all its parameters on the device, and none are gathered"},
+       "if all states stay on the device and no parameters are gathered"},
       {one_stage && (trainer.policy == actors::Policy::one_f_one_b || actors::defers_weights(trainer.policy)),
        {"policy"},
-       "with one stage, which computes in this order anyway"},
+       "with one stage, which has the same order anyway"},
       {one_stage, {"rebalance"}, "with one stage, which has all layers"},
-      {!one_stage && trainer.steps < 2, {"rebalance"}, "in fewer than two steps, the first of which warms up"},
-      {one_stage,
-       {"defer-weights", "deferred-limit"},
-       "with one stage, where nothing else could be done while weight gradients wait"},
+      {!one_stage && trainer.steps < 2, {"rebalance"}, "with fewer than two steps, since the first one warms up"},
+      {one_stage, {"defer-weights", "deferred-limit"}, "with one stage, which has no bubble to fill"},
       {!one_stage && !trainer.defer_weights && !actors::defers_weights(trainer.policy),
        {"deferred-limit"},
-       "where no weight gradients wait (--policy zero-bubble or zb-h1, or --defer-weights)"},
+       "without deferred weight gradients (--policy zero-bubble or zb-h1, or --defer-weights)"},
       {tiers.files.directories.empty(), {"nvme-checksums"}, "without states in files (--nvme)"},
       {actors::every_step_counts(trainer) && tiers.commit == actors::Commit::flip,
        {"optimizer-commit"},
-       "with --clip 0, since no step waits for an answer of all ranks"},
+       "with --clip 0, since no step waits for a decision of all ranks"},
       {trainer.bad_steps.action == actors::BadStepOptions::Action::stop,
        {"bad-steps-limit"},
-       "with --bad-steps stop, which ends the job at the first one"},
-      {options.ranks == 1, {"check-every"}, "with one rank, whose states have no copies"},
+       "with --bad-steps stop, which ends the job at the first bad step"},
+      {options.ranks == 1, {"check-every"}, "with one rank, whose states have no replicas"},
       {checkpoint.folder.empty(),
        {"checkpoint-every", "checkpoint-keep", "checkpoint-archive-every", "checkpoint-rate"},
        "without --checkpoint"},
       {!checkpoint.resumes(), {"resume-with"}, "without --resume"},
       {!checkpoint.time_limit, {"stop-before"}, "without --time-limit"},
-      {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "off a GPU (--device cuda)"},
+      {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "without a GPU (--device cuda)"},
       {gpu, {"threads"}, "on a GPU"},
   };
-  std::vector<runtime::ResolvedOption> values;  // for the first note: most runs have none
+  std::vector<runtime::ResolvedOption> values;  // resolved for the first note; most runs have none
   std::vector<std::string> notes;
   for (const Rule& rule : rules) {
     if (!rule.unused) continue;
@@ -94,11 +92,11 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       notes.push_back(fmt::format("--{}{} has no effect {}", flag, value_of(values, flag), rule.why));
     }
   }
-  // Resolved otherwise: half of a rise that ends with the run is a rate that somebody did not ask for.
+  // The rate has an effect, but never reaches --learning-rate.
   const auto warmup = trainer.learning_rate.warmup_steps;
   if (warmup > trainer.steps) {
     notes.push_back(
-        fmt::format("--warmup-steps {} goes beyond --steps {}: the learning rate rises to {:.3g}, not to {:.3g}",
+        fmt::format("--warmup-steps {} exceeds --steps {}: the learning rate reaches {:.3g} instead of {:.3g}",
                     warmup, trainer.steps,
                     trainer.learning_rate.peak * static_cast<double>(trainer.steps) / static_cast<double>(warmup),
                     trainer.learning_rate.peak));

@@ -1,4 +1,4 @@
-// The flags about what people and their programs see of a run.
+// Flags of ranvier-train for outputs that users watch. Declared into the program's option table. One thread at a time.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"
@@ -6,6 +6,7 @@
 
 namespace ranvier::apps {
 
+/// Adds the concern "Watching". `run` outlives the table.
 void declare_watching(runtime::OptionTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps
