@@ -108,7 +108,8 @@ void OptionTable::parse(int argc, const char* const* argv) {
     const bool alone = declared.text == "on" || declared.text == "off";
     if (declared.option.binding.names_concern && !alone) declared.text = find_concern(facts(), declared.text);
     if (const auto wanted = declared.option.binding.read(declared.text))
-      fail(ErrorCode::usage, "{}: '{}' will not do: give {}", declared.origin, declared.text, *wanted);
+      fail(ErrorCode::usage, "{} is invalid: {}; use {}", declared.origin,
+           declared.text.empty() ? "''" : declared.text, *wanted);
   }
 }
 

@@ -1,5 +1,5 @@
-// Checkpoints to go on from, as files (offload/checkpoint/folder.hpp): each rank writes its pieces to a file of its
-// own, whose layout is the same for every step, and rank 0 the manifest. Threads as CheckpointTarget says.
+// Target: resumable checkpoints as files (offload/checkpoint/folder.hpp). Each rank writes its segments to its own
+// file, with the same layout in every step; rank 0 writes the manifest. Threads: see CheckpointTarget.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_target.hpp"
@@ -19,26 +19,26 @@ namespace ranvier::actors {
 class CheckpointFiles final : public CheckpointTarget {
  public:
   struct Options {
-    std::string job;                 ///< the same on all ranks, another one for every run
-    int keep = 3;                    ///< CheckpointFolder::prune()
-    std::int64_t archive_every = 0;  ///< likewise
-    int depth = 8;                   ///< requests in flight
-    /// Of the run, for people and tools. On rank 0, on the loop, as a checkpoint begins.
+    std::string job;                 ///< id of the run, identical on all ranks
+    int keep = 3;                    ///< see CheckpointFolder::prune()
+    std::int64_t archive_every = 0;  ///< see CheckpointFolder::prune()
+    int depth = 8;                   ///< maximum number of requests in flight
+    /// Returns information about the run for the manifest. Called on rank 0, on the loop, when a checkpoint starts.
     std::function<boost::json::object()> about;
   };
 
-  /// `folder` is the same on all ranks, and locked on rank 0. All but `options` outlive it.
+  /// `folder` is the same on all ranks, and locked on rank 0. All arguments except `options` must outlive this object.
   CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
                   Options options, const offload::CheckpointStorage& storage = offload::system_storage());
 
-  /// Asked, on threads of the files', where the disk refuses the last checkpoint: whether to try again, after whatever
-  /// wait. Before the training; otherwise that one fails as others do.
+  /// Sets a function that decides whether to retry the last checkpoint of a run after a disk error. It may block; it is
+  /// called on file threads. Call this before training.
   void insist_at_end(runtime::AtomicFile::Retry retry) { retry_ = std::move(retry); }
 
-  /// What this rank writes of each checkpoint. Where the disk has no room for one more than are kept, the oldest makes
-  /// room; the newest always stays.
+  /// Bytes per checkpoint that this rank writes. If the disk is full, the oldest checkpoints are removed, never the
+  /// newest.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return bytes_; }
-  /// What all ranks do, at least.
+  /// Minimum of bytes per checkpoint over all ranks together.
   [[nodiscard]] std::uint64_t whole_bytes() const noexcept { return whole_bytes_; }
 
   void is_last() override;
@@ -57,7 +57,7 @@ class CheckpointFiles final : public CheckpointTarget {
   void note(const std::string& failure) {
     if (failure_.empty()) failure_ = failure;
   }
-  /// What the writer calls: notes a failure, then runs `next`.
+  /// Returns a callback for the writer that records a failure, then runs `next`.
   [[nodiscard]] offload::CheckpointFileWriter::Outcome then(runtime::Handler next);
 
   runtime::EventLoop* loop_;
@@ -67,13 +67,12 @@ class CheckpointFiles final : public CheckpointTarget {
   offload::CheckpointFileWriter writer_;
   runtime::AtomicFile::Retry retry_;
   std::size_t rank_;
-  std::vector<offload::CheckpointSegment>
-      pieces_;  // as the manifest has them, but for `file`, which is rank 0's to say
+  std::vector<offload::CheckpointSegment> pieces_;  // manifest entries; rank 0 sets `file`
   std::uint64_t bytes_ = 0;
-  std::uint64_t whole_bytes_ = 0;  // of all ranks
-  std::size_t removed_ = 0;        // older ones, to make room for this
-  bool opened_ = false;            // there is a file to close
-  std::string failure_;            // of this checkpoint, the first
+  std::uint64_t whole_bytes_ = 0;  // sum over all ranks
+  std::size_t removed_ = 0;        // older checkpoints removed to free space
+  bool opened_ = false;            // a file is open
+  std::string failure_;            // first failure of this checkpoint
   boost::json::object about_;
 };
 

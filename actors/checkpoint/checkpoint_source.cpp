@@ -21,14 +21,14 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
       const char* const array = state_array_names[which];
       const offload::CheckpointArray* const found = reader.find(unit.name, array);
       if (found == nullptr) {
-        fail(ErrorCode::data,
-             "the checkpoint {} has no {} of '{}', which the model has: resume with its own options", path, array,
-             unit.name);
+        fail(ErrorCode::data, "checkpoint {} has no {} of '{}'; use the options of the run that wrote it", path,
+             array, unit.name);
       }
       if (found->elements != unit.elements()) {
         fail(ErrorCode::data,
-             "the checkpoint {} has {} elements in {} of '{}', and the model {}: resume with its own options", path,
-             found->elements, array, unit.name, unit.elements());
+             "checkpoint {} has {} elements in {} of '{}', but the model {}; use the options of the run that wrote "
+             "it",
+             path, found->elements, array, unit.name, unit.elements());
       }
     }
   }
@@ -36,10 +36,10 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
           units.begin(), units.end(), std::size_t{0},
           [](std::size_t sum, const models::UnitSpec& unit) { return sum + arrays_of(unit.trained); });
       reader.manifest().arrays.size() != wanted) {
-    fail(ErrorCode::data,
-         "the checkpoint {} has {} arrays, and the model {}: resume with its own options, --train and --freeze "
-         "among them",
-         path, reader.manifest().arrays.size(), wanted);
+    fail(
+        ErrorCode::data,
+        "checkpoint {} has {} arrays, but the model {}; use the same --train and --freeze as the run that wrote it",
+        path, reader.manifest().arrays.size(), wanted);
   }
 }
 

@@ -1,4 +1,4 @@
-// A checkpoint's files as what a training goes on from. Loop thread only.
+// Reads states from a checkpoint's files to resume a run. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/state_source.hpp"
@@ -9,8 +9,8 @@ namespace ranvier::actors {
 
 class CheckpointSource final : public StateSource {
  public:
-  /// Throws ErrorCode::data unless the checkpoint has all units of the architecture, with their sizes. The reader
-  /// outlives it.
+  /// Throws ErrorCode::data unless the checkpoint has exactly the arrays of the architecture's units, with the same
+  /// sizes. The reader must outlive this object.
   CheckpointSource(offload::CheckpointReader& reader, const models::Architecture& architecture);
 
   void will_read(std::span<const StateRange> ranges) override;

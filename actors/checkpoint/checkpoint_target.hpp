@@ -1,4 +1,4 @@
-// What checkpoints of a training become: files of one whole, files of another format, memory. Checkpointer says when.
+// Interface of a checkpoint's destination: checkpoint files, weights files, memory. Checkpointer calls it.
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
@@ -13,33 +13,32 @@
 
 namespace ranvier::actors {
 
-/// What rank 0 has to know of what a rank wrote.
+/// Result of a rank's part of a checkpoint, sent to rank 0.
 struct CheckpointShare {
   std::string failure;  ///< empty: none
   std::uint64_t bytes = 0;
-  std::vector<std::byte> data;  ///< of the target's own
+  std::vector<std::byte> data;  ///< data in the target's format
 };
 
-/// Takes the pieces of one checkpoint after another. In the order of the calls:
+/// Receives the segments of one checkpoint at a time. Methods are listed in call order.
 class CheckpointTarget : public StateSink {
  public:
-  /// On every rank, on the loop: nothing follows the checkpoint that begins now, and nobody tries again after it.
+  /// Every rank, loop: the next checkpoint is the last of the run and is not repeated.
   virtual void is_last() {}
-  /// On rank 0, on the loop, as the checkpoint of this step begins: notes what is true of the run by now.
+  /// Rank 0, loop: a checkpoint of this step starts. Records information about the run.
   virtual void begin(std::int64_t) {}
-  /// On rank 0, before any rank opens it: makes room for a checkpoint of this step. May block; a thread of the host, as
-  /// with commit() and discard(), of which one runs at a time. What it throws is why the checkpoint failed.
+  /// Rank 0, host thread, before any rank opens: makes space for the checkpoint. May block. An exception fails the
+  /// checkpoint. Of prepare(), commit() and discard() one runs at a time.
   virtual void prepare(std::int64_t step) = 0;
-  /// On every rank: what is put once `opened` ran on the loop is of this step, whether that went well or not.
+  /// Every rank, loop: opens the checkpoint and calls `opened` on the loop, even after a failure. put() follows.
   virtual void open(std::int64_t step, runtime::Handler opened) = 0;
-  /// Likewise, once all that was put was taken: calls `done` on the loop when it is where it outlives a crash, or has
-  /// failed.
+  /// Every rank, loop, after all segments were taken: calls `done` on the loop when the data is durable or has failed.
   virtual void close(std::function<void(CheckpointShare)> done) = 0;
-  /// On rank 0, once all have closed and none has failed: makes a whole of their shares, by rank; as prepare().
-  /// Says what went wrong although the checkpoint is whole; empty: nothing.
+  /// Rank 0, host thread, after all ranks closed without failure: completes the checkpoint from the shares, by rank.
+  /// May block; exceptions as in prepare(). Returns a warning, or an empty text.
   [[nodiscard]] virtual std::string commit(std::int64_t step, std::span<const StateScalar> scalars,
                                            std::span<const CheckpointShare> shares) = 0;
-  /// Instead, where any of that failed: removes what is left.
+  /// Rank 0, host thread, instead of commit() after a failure: removes the incomplete checkpoint.
   virtual void discard(std::int64_t step) noexcept = 0;
 };
 

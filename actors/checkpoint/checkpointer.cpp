@@ -48,7 +48,7 @@ std::vector<Wait> Checkpointer::waits() const {
   }
   for (std::size_t rank = 1; rank < arriving_.size(); ++rank) {
     if (arriving_[rank] == nullptr || arriving_[rank]->here) continue;
-    all.push_back({.what = fmt::format("what it wrote of the checkpoint of step {}", current_->step),
+    all.push_back({.what = fmt::format("its share of the checkpoint of step {}", current_->step),
                    .rank = static_cast<int>(rank),
                    .since = current_->began});
   }
@@ -57,7 +57,7 @@ std::vector<Wait> Checkpointer::waits() const {
 
 std::string Checkpointer::details() const {
   if (!current_) return {};
-  return fmt::format("of step {}, {}", current_->step, copied_ ? "being made whole" : "being copied");
+  return fmt::format("of step {}, {}", current_->step, copied_ ? "being committed" : "being copied");
 }
 
 void Checkpointer::start(std::int64_t step) {
@@ -69,7 +69,8 @@ void Checkpointer::start(std::int64_t step) {
 
 int Checkpointer::wish(std::int64_t step) const {
   if (context_->transport.rank() != 0 || current_) return 0;
-  // First what is due by its step, and of that what is due most seldom: it is to be of that step, if it can.
+  // A series that is due by step number goes first, and the one with the longest interval first of all, so that it gets
+  // exactly its step.
   int wished = 0;
   std::int64_t seldom = -1;
   for (std::size_t s = 0; s < series_.size(); ++s) {
@@ -88,8 +89,8 @@ int Checkpointer::wish(std::int64_t step) const {
 void Checkpointer::take(int series, std::int64_t step) { begin(static_cast<std::size_t>(series - 1), step); }
 
 void Checkpointer::begin(std::size_t number, std::int64_t step) {
-  // Rank 0 hears from all before it wishes again.
-  expect(!current_, "a checkpoint of step {} begins before the one of step {} has ended", step,
+  // Rank 0 requests a checkpoint only after all ranks have finished the previous one.
+  expect(!current_, "checkpoint of step {} starts before the end of that of step {}", step,
          current_ ? current_->step : 0);
   Series& series = series_[number];
   series.step = step;
@@ -233,7 +234,7 @@ void Checkpointer::commit() {
   if (!failure.empty()) return fail_with(std::move(failure));
   const auto warning = std::make_shared<std::string>();
   on_host(
-      "the whole of step",
+      "the commit of step",
       [this, shares, warning](CheckpointTarget& target) {
         *warning = target.commit(current_->step, current_->scalars, *shares);
       },
@@ -245,7 +246,7 @@ void Checkpointer::commit() {
 
 void Checkpointer::fail_with(std::string failure) {
   on_host(
-      "what is left of step", [this](CheckpointTarget& target) { target.discard(current_->step); },
+      "the cleanup of step", [this](CheckpointTarget& target) { target.discard(current_->step); },
       [this, failure = std::move(failure)](const std::string&) { conclude(failure, {}); });
 }
 

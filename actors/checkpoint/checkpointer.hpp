@@ -1,15 +1,11 @@
-// Takes checkpoints while a training goes on, and one at its end.
+// Takes checkpoints during training and at its end. Loop thread only; rank 0 handles files on a host thread.
 //
-//   rank 0 wishes → all ranks agree on it with a step → its states are stored → Snapshot ───┐
-//                                           └→ rank 0 prepares the target → every rank opens it → CheckpointTarget
-//     → every rank tells rank 0 what it wrote, or why not → rank 0 makes a whole of it
+//   rank 0 requests → all ranks agree → states are stored → Snapshot ───────────────┐
+//                                    └→ rank 0 prepares → every rank opens → CheckpointTarget
+//     → every rank sends its share or failure to rank 0 → rank 0 commits or discards
 //
-// What rank 0 does to files it does on a thread of the host. The snapshot begins meanwhile.
-//
-// There may be several series, each with a target and a period of its own (checkpoints to go on from, weights for
-// others). One is under way at a time: what is due meanwhile begins with a step after, the series that is due most
-// seldom first. A checkpoint that fails on any
-// rank is reported on rank 0 and leaves earlier ones as they are; training continues. Loop thread only.
+// Several series (checkpoints, weights) each have a target and an interval. One checkpoint runs at a time. A failure on
+// any rank is reported on rank 0; earlier checkpoints stay and training continues.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_target.hpp"
@@ -25,30 +21,30 @@
 
 namespace ranvier::actors {
 
-/// What became of one, as rank 0 knows it.
+/// Outcome of a checkpoint, on rank 0.
 struct CheckpointResult {
   std::int64_t step = 0;
-  bool last = false;          ///< of this run: no later one replaces it
-  std::uint64_t bytes = 0;    ///< of data, over all ranks
-  double seconds = 0;         ///< from the agreement on the step to the whole
-  double waited_seconds = 0;  ///< that steps waited for buckets that were not copied, where it was most
-  std::string failure;        ///< why there is none; empty: it is whole
-  std::string warning;        ///< what went wrong all the same; empty: nothing
+  bool last = false;          ///< last checkpoint of the run, never repeated
+  std::uint64_t bytes = 0;    ///< data bytes over all ranks
+  double seconds = 0;         ///< from the agreement to the commit
+  double waited_seconds = 0;  ///< optimizer stall, maximum over ranks
+  std::string failure;        ///< empty: the checkpoint is complete
+  std::string warning;        ///< problem of a complete checkpoint; empty: none
 };
 
 struct CheckpointSeries {
-  CheckpointTarget* target = nullptr;  ///< outlives the loop's last run
+  CheckpointTarget* target = nullptr;  ///< must outlive the loop's last run
   Snapshot::Selection selection;
-  std::int64_t every = 0;                               ///< steps; 0: not by their number
-  runtime::Duration period{};                           ///< likewise, since the last one began, as rank 0 sees it
-  bool at_end = true;                                   ///< one of the last step
-  double bytes_per_second = 0;                          ///< that a rank writes at most while it trains; 0: any
+  std::int64_t every = 0;       ///< steps between checkpoints; 0: not by steps
+  runtime::Duration period{};   ///< time between starts, on rank 0's clock; 0: not by time
+  bool at_end = true;           ///< take a checkpoint of the last step
+  double bytes_per_second = 0;  ///< maximum write rate per rank during training; 0: no limit
   std::function<void(const CheckpointResult&)> result;  ///< on rank 0
 };
 
 class Checkpointer final : public Actor {
  public:
-  /// `scalars`: those of all parts.
+  /// `scalars`: returns the scalars of all actors.
   Checkpointer(const RankContext& context, Snapshot& snapshot, Optimizer& optimizer,
                std::function<std::vector<StateScalar>()> scalars);
 
@@ -56,31 +52,30 @@ class Checkpointer final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::string details() const override;
 
-  /// Before the training; the same ones in the same order on all ranks.
+  /// Adds a series before training; the same ones in the same order on all ranks.
   void add(CheckpointSeries series) { series_.push_back({std::move(series)}); }
 
-  /// The training goes on after `step`, of which there is a checkpoint, or nothing to save.
+  /// Starts the intervals after `step`, which needs no checkpoint.
   void start(std::int64_t step);
-  /// After a step: the series that rank 0 wishes a checkpoint of, counted from 1, or 0; 0 on other ranks.
+  /// Returns the series that rank 0 requests after a step, counted from 1; 0: none, or another rank.
   [[nodiscard]] int wish(std::int64_t step) const;
-  /// All ranks agreed on it, and the optimizer was told what becomes of the step, which is the newest one.
+  /// Starts a checkpoint of the newest step after all ranks have agreed on it and the optimizer has the decision.
   void take(int series, std::int64_t step);
-  /// In this run nothing follows `step`, all of whose states are stored: takes what is wanted of it, and what is due by
-  /// now and was not begun; none: it is to be forgotten. `done` runs once nothing of this rank is under way; on rank 0
-  /// also nothing of others.
+  /// Ends the run after `step`, whose states are all stored: takes the final checkpoints and overdue ones; none: takes
+  /// no more. `done` runs when this rank has finished, on rank 0 when all ranks have.
   void finish(std::optional<std::int64_t> step, runtime::Handler done);
 
  private:
   struct Series {
     CheckpointSeries options;
-    std::int64_t step = 0;  // that the last one was begun at
+    std::int64_t step = 0;  // step of the last checkpoint
     runtime::Duration at{};
 
     [[nodiscard]] bool due_by_steps(std::int64_t now) const {
       return options.every > 0 && now / options.every > step / options.every;
     }
   };
-  /// The one that is under way.
+  /// The checkpoint in progress.
   struct Current {
     std::size_t series = 0;
     std::int64_t step = 0;
@@ -88,7 +83,7 @@ class Checkpointer final : public Actor {
     runtime::Duration began{};
     runtime::Duration waited_before{};
   };
-  /// What a rank tells rank 0: this, then the share's data and failure.
+  /// Header of a rank's report to rank 0; the share's data and failure follow.
   struct Header {
     std::int64_t step = 0;
     runtime::Duration waited{};
@@ -96,18 +91,18 @@ class Checkpointer final : public Actor {
     std::uint64_t data_bytes = 0;
     std::uint64_t failure_bytes = 0;
   };
-  /// Shared with receives that the transport may still hold when this is gone.
+  /// Shared with pending receives, which may outlive this object.
   struct Arriving {
     Header header;
     CheckpointShare share;
     bool here = false;
   };
-  /// Rank 0 tells whether the target is prepared.
+  /// Message from rank 0: whether the target is prepared.
   struct Go {
     std::int64_t step = 0;
     std::int64_t prepared = 0;
   };
-  /// Likewise, with sends.
+  /// Shared with pending sends, which may outlive this object.
   struct Leaving {
     Header header;
     CheckpointShare share;
@@ -115,12 +110,12 @@ class Checkpointer final : public Actor {
 
   void begin(std::size_t series, std::int64_t step);
   [[nodiscard]] CheckpointTarget& target() { return *series_[current_->series].options.target; }
-  /// Runs `work` with the target on a thread of the host, then `done` on the loop with what it threw, if anything.
+  /// Runs `work` with the target on a host thread, then `done` on the loop with the text of its exception, if any.
   void on_host(const char* what, std::function<void(CheckpointTarget&)> work,
                std::function<void(std::string failure)> done);
   void prepared(std::string failure);
   void open(bool is_prepared);
-  /// Once all is copied, and put.
+  /// Closes the target once all segments are copied and taken.
   void close_if_due();
   void sent();
   void closed(CheckpointShare share);
@@ -145,14 +140,14 @@ class Checkpointer final : public Actor {
   std::optional<Current> current_;
   enum class Target { awaited, open, refused };
   Target opened_ = Target::awaited;
-  bool copied_ = false;                              // its snapshot is taken
-  std::string not_prepared_;                         // why it fails, on rank 0
+  bool copied_ = false;                              // the snapshot is complete
+  std::string not_prepared_;                         // failure of prepare(), on rank 0
   std::vector<std::shared_ptr<Arriving>> arriving_;  // by rank, on rank 0
   std::size_t shares_missing_ = 0;
-  std::uint64_t bytes_ = 0;                // that ranks wrote, likewise
-  runtime::Duration max_waited_{};         // of them, likewise
-  int sends_ = 0;                          // under way
-  std::optional<std::int64_t> last_step_;  // nothing follows it in this run
+  std::uint64_t bytes_ = 0;                // sum over ranks, on rank 0
+  runtime::Duration max_waited_{};         // maximum over ranks, on rank 0
+  int sends_ = 0;                          // pending sends
+  std::optional<std::int64_t> last_step_;  // last step of the run
   runtime::Handler finished_;
 };
 

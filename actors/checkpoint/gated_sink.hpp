@@ -1,6 +1,5 @@
-// Keeps pieces until the sink that they go to is open, then passes them on in order, no faster than it was told. Its
-// pauses are work of the rank's own, so that a step which waits for one is not taken for a rank that hangs. Loop thread
-// only.
+// Holds segments until their sink is open, then passes them on in order at a limited rate. Its pauses are registered as
+// local work, so that the watchdog does not report them as hangs. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
@@ -17,16 +16,16 @@ namespace ranvier::actors {
 
 class GatedSink final : public StateSink, private runtime::ProgressSource {
  public:
-  /// The loop outlives it.
+  /// The loop must outlive this object.
   explicit GatedSink(runtime::EventLoop& loop) : loop_(&loop) {}
 
-  /// Keeps what comes, a snapshot's staging at most.
+  /// Holds following segments, at most a snapshot's staging.
   void shut() { gate_ = Gate::shut; }
-  /// Passes on what came and comes; so many bytes a second, 0: as fast as they come. `sink` stays until shut().
+  /// Passes on held and following segments to `sink`, which must stay until shut(). `bytes_per_second` 0: no limit.
   void open(StateSink& sink, double bytes_per_second);
-  /// Passes on what it has put off, and the rest as fast as it comes.
+  /// Removes the rate limit.
   void hurry();
-  /// Forgets what came and comes.
+  /// Discards held and following segments.
   void drop();
 
   void put(const StatePiece& piece, std::size_t number, std::span<const std::byte> blocks, std::uint64_t hash,
@@ -34,7 +33,7 @@ class GatedSink final : public StateSink, private runtime::ProgressSource {
 
  private:
   [[nodiscard]] std::string place() const override { return "as fast as --checkpoint-rate lets it"; }
-  /// Moves as time does, until the pause is over.
+  /// Progress counter: grows with time until the pause is over.
   [[nodiscard]] std::uint64_t done() const noexcept override;
 
   enum class Gate { shut, open, dropping };
@@ -45,15 +44,15 @@ class GatedSink final : public StateSink, private runtime::ProgressSource {
     std::uint64_t hash = 0;
     runtime::Handler done;
   };
-  /// Passes on what may go by now.
+  /// Passes on segments that the rate allows by now.
   void pass_on();
 
   runtime::EventLoop* loop_;
   Gate gate_ = Gate::shut;
   StateSink* sink_ = nullptr;
   double bytes_per_second_ = 0;
-  runtime::Duration next_{};                // when the next piece may go
-  std::optional<runtime::Duration> timer_;  // when pass_on() is called anyway
+  runtime::Duration next_{};                // earliest time of the next segment
+  std::optional<runtime::Duration> timer_;  // time of the next scheduled pass_on()
   std::atomic<runtime::Duration::rep> pause_ends_ = 0;
   std::deque<Kept> kept_;
 };

@@ -73,8 +73,7 @@ std::vector<StateScalar> scalars_of_json(const json::object& object, const std::
   for (const auto& [name, value] : object) {
     const auto number = value.is_array() ? read_row(value.get_array()) : read_number(value);
     if (!number) {
-      fail(ErrorCode::data,
-           "{}: {} is {}, and must be a whole number, text with a hexadecimal one, or a row of either", source,
+      fail(ErrorCode::data, "{}: {} is not an integer, a hexadecimal string or a list of them: {}", source,
            std::string_view(name), json::serialize(value));
     }
     scalars.push_back({name, *number});

@@ -1,5 +1,5 @@
-// The numbers of training state as JSON has them, exactly: whole ones as numbers, others as hexadecimal text, which
-// rounds nothing; rows of either as arrays. Any thread.
+// Converts scalars of training state to JSON without rounding: integers as numbers, floating point as hexadecimal
+// strings, lists as arrays. Any thread.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -14,7 +14,7 @@ namespace ranvier::actors {
 
 [[nodiscard]] boost::json::object scalars_to_json(std::span<const StateScalar> scalars);
 
-/// Names are those of `object`, which stays as long. Throws ErrorCode::data, naming `source`, for what is neither.
+/// Returns the scalars of `object`. Throws ErrorCode::data that names `source` for other values.
 [[nodiscard]] std::vector<StateScalar> scalars_of_json(const boost::json::object& object,
                                                        const std::string& source);
 

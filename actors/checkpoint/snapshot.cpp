@@ -35,7 +35,7 @@ std::vector<ChunkSchedule::Bucket> in_order_of_steps(const ChunkSchedule& chunks
   return buckets;
 }
 
-/// Those of frozen units, which no step changes.
+/// Buckets of frozen units.
 std::vector<ChunkSchedule::Bucket> frozen_buckets(const UnitStates& states) {
   std::vector<ChunkSchedule::Bucket> buckets;
   for (std::size_t u = 0; u < states.all().size(); ++u) {
@@ -45,7 +45,7 @@ std::vector<ChunkSchedule::Bucket> frozen_buckets(const UnitStates& states) {
   return buckets;
 }
 
-/// What this rank has of a bucket in its finest piece, without padding.
+/// A bucket's range in this rank's finest shard, without padding.
 Range finest(const UnitState& unit, const collectives::ShardLayout& layout, std::size_t bucket) {
   const Range slice = unit.cut.slice(bucket);
   const std::size_t begin = layout.range(collectives::Scope::global, unit.elements).begin + slice.begin;
@@ -77,7 +77,7 @@ Snapshot::Plan Snapshot::plan(PlanContext& planner, const Options& options, cons
     plan.buckets.back().end = plan.pieces.size();
   }
   if (plan.pieces.empty()) return plan;
-  // What comes from files may begin and end within a block of theirs.
+  // Ranges in files may start and end within a file block.
   plan.slot_bytes = Tier::whole_blocks(max_bytes) + 2 * Tier::block_bytes;
   plan.slots = std::clamp<std::size_t>(options.staging_bytes / plan.slot_bytes, 1, plan.pieces.size());
   plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
@@ -135,7 +135,7 @@ bool Snapshot::wants(const StatePiece& piece) const {
 }
 
 void Snapshot::begin(Selection selection, StateSink& sink, runtime::Handler done) {
-  expect(!under_way(), "a snapshot begins before the last one has ended");
+  expect(!under_way(), "snapshot starts before the end of the previous one");
   selection_ = selection;
   const auto wanted = [&](std::size_t begin, std::size_t end) {
     return static_cast<std::size_t>(std::count_if(plan_.pieces.begin() + static_cast<std::ptrdiff_t>(begin),

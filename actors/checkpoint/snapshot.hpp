@@ -1,13 +1,10 @@
-// The states of this rank as a step left them, copied while the passes of the next one run.
+// Copies this rank's states after a step while the passes of the next step run. Loop thread only.
 //
 //   states (device, host memory, files) → staging (pinned, of fixed size) → hash → StateSink
 //
-// States change in the optimizer's phase only, so most of the copying is beside passes. Where the optimizer is about to
-// change a bucket that is not copied, it waits for that bucket alone, which is copied next (CheckFreq's snapshot waits
-// for all of it). With spare copies that count by flipping, a bucket may change twice before that. Every rank copies
-// the finest piece of its units, whatever the scopes: so replicas share the work, and each element is copied by one
-// rank of the job. Of frozen units there are the parameters as layers read them, which nothing has to wait for. Loop
-// thread only.
+// States change only in the optimizer's phase. An update of a bucket that is not copied yet waits for that bucket,
+// which is copied next; with spare copies (flip) only the second update waits. Each rank copies the finest shard of its
+// units, so one rank copies each element. Frozen units need no wait.
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
@@ -28,36 +25,36 @@ namespace ranvier::actors {
 
 class Snapshot final : public Actor, public CopyOnWriteGuard {
  public:
-  /// Of state_array_names.
+  /// Set of arrays, by index in state_array_names.
   using Arrays = std::bitset<state_array_names.size()>;
   static constexpr Arrays all_arrays = 0b111;
   static constexpr Arrays weights_only = 0b001;
 
-  /// What of the states is copied.
+  /// States to copy.
   struct Selection {
     Arrays arrays = all_arrays;
-    bool frozen = true;  ///< units that no step changes, too
+    bool frozen = true;  ///< include frozen units
   };
 
   struct Options {
     std::size_t staging_bytes = std::size_t{32} << 20;
-    std::vector<bool> writes;  ///< by unit of the stage: not so where another stage, which has it too, does
+    std::vector<bool> writes;  ///< by unit of the stage; false for tied units that another stage copies
   };
   struct Plan {
     std::optional<runtime::MemoryId> staging;  ///< none: nothing is copied
     std::size_t slot_bytes = 0, slots = 0;
-    /// All that this rank copies, the same in every run: bucket after bucket, in the order in which steps change them.
+    /// All segments that this rank copies, by bucket, in the order of updates.
     std::vector<StatePiece> pieces;
     struct Bucket {
       ChunkSchedule::Bucket bucket;
-      std::size_t begin = 0, end = 0;  ///< of its pieces
+      std::size_t begin = 0, end = 0;  ///< range in `pieces`
     };
     std::vector<Bucket> buckets;
   };
-  /// Once the optimizer's plan is made.
+  /// Call it after the optimizer's plan.
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options, const Optimizer::Plan& optimizer);
 
-  /// `parameters` is null where they live on the device.
+  /// `parameters` is null if parameters are stored on the device.
   Snapshot(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
            const ParameterRecords* parameters);
   ~Snapshot() override;
@@ -65,28 +62,28 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   [[nodiscard]] const char* name() const noexcept override { return "snapshot"; }
   [[nodiscard]] std::string details() const override;
 
-  /// Begins to copy what is selected as it is now, so call it where none of it is changing (Optimizer::when_stored).
-  /// `done` runs on the loop when the sink has taken all of it. One at a time; the sink stays until `done`.
+  /// Starts to copy the selected states. Call it when they do not change (Optimizer::when_stored). `done` runs on the
+  /// loop when the sink has taken all segments; the sink must stay until then. One at a time.
   void begin(Selection selection, StateSink& sink, runtime::Handler done);
   [[nodiscard]] bool under_way() const noexcept { return sink_ != nullptr; }
 
-  /// How long steps have waited for buckets so far.
+  /// Total optimizer stall so far.
   [[nodiscard]] runtime::Duration waited() const noexcept { return waited_; }
 
   void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) override;
 
  private:
-  /// Of the run that is under way.
+  /// Progress of a bucket in the current snapshot.
   struct BucketCopy {
-    std::size_t copy = 0;     // that is copied
-    std::size_t next = 0;     // piece to begin with
-    std::size_t missing = 0;  // pieces that are not copied
-    runtime::Handler waits;   // null: nothing
+    std::size_t copy = 0;     // index of the spare copy to read
+    std::size_t next = 0;     // next segment
+    std::size_t missing = 0;  // segments that are not copied
+    runtime::Handler waits;   // waiting update; null: none
   };
 
   [[nodiscard]] bool wants(const StatePiece& piece) const;
   void copy_ahead();
-  /// The next piece to copy, if there is one.
+  /// The next segment to copy, if any.
   [[nodiscard]] std::optional<std::size_t> next_piece();
   [[nodiscard]] std::optional<std::size_t> next_of(std::size_t bucket);
   void copy(std::size_t piece, std::size_t slot);
@@ -106,16 +103,16 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   std::vector<std::vector<std::size_t>> number_of_;  // by unit and index: of plan_.buckets
   std::vector<std::size_t> bucket_of_;               // by piece
 
-  StateSink* sink_ = nullptr;  // null: nothing is under way
+  StateSink* sink_ = nullptr;  // null: no snapshot in progress
   runtime::Handler done_;
   Selection selection_;
   std::vector<BucketCopy> buckets_;
-  std::deque<std::size_t> urgent_;  // buckets that steps wait for
+  std::deque<std::size_t> urgent_;  // buckets with waiting updates
   std::size_t next_bucket_ = 0;
-  std::size_t put_missing_ = 0;  // pieces that the sink has not taken
+  std::size_t put_missing_ = 0;  // segments that the sink has not taken
   std::vector<std::size_t> free_slots_;
   std::vector<std::uint64_t> hash_;  // by slot
-  std::size_t waiting_ = 0;          // buckets
+  std::size_t waiting_ = 0;          // buckets with waiting updates
   runtime::Duration waits_since_{};
   runtime::Duration waited_{};
 };

@@ -1,4 +1,4 @@
-// Where copies of training state go, piece by piece: files, memory, another rank. Loop thread only.
+// Interface of a destination for segments of training state: files, memory, another rank. Loop thread only.
 #pragma once
 
 #include "actors/optimizer/state_records.hpp"
@@ -10,13 +10,12 @@
 
 namespace ranvier::actors {
 
-/// Elements [begin, begin + count) of an array of a unit, which this rank is the only one to write.
+/// A segment: elements [begin, begin + count) of a unit's array, written by this rank only.
 struct StatePiece {
-  std::size_t unit = 0;   ///< of the stage
-  std::size_t array = 0;  ///< of state_array_names
+  std::size_t unit = 0;   ///< index in the stage
+  std::size_t array = 0;  ///< index in state_array_names
   std::size_t begin = 0, count = 0;
-  runtime::DType dtype =
-      runtime::DType::f32;  ///< of the elements: weights of a frozen unit are as layers read them
+  runtime::DType dtype = runtime::DType::f32;  ///< fp32, or the layers' precision for frozen units
 
   [[nodiscard]] std::size_t bytes() const noexcept { return count * runtime::size_of(dtype); }
   friend bool operator==(const StatePiece&, const StatePiece&) = default;
@@ -26,10 +25,10 @@ class StateSink {
  public:
   virtual ~StateSink() = default;
 
-  /// `number`: of the piece in Snapshot::Plan. `blocks` are whole blocks of 4096 bytes in memory that begins on
-  /// one, with the piece's bytes and zeros behind them; `hash` is their XXH3. They stay until `done`, which is called
-  /// once, later or at once. Pieces come in any order, several at a time, and none twice. A sink that fails says so
-  /// elsewhere, and still takes what comes.
+  /// Takes a segment. `number`: index in Snapshot::Plan. `blocks`: the segment's bytes, padded with zeros to blocks of
+  /// 4096 bytes and aligned to them; `hash`: their XXH3. The memory stays until `done`, which is called once, during
+  /// the call or later. Segments come in any order, several at a time, each once. After a failure, which a sink reports
+  /// elsewhere, it still takes segments.
   virtual void put(const StatePiece& piece, std::size_t number, std::span<const std::byte> blocks,
                    std::uint64_t hash, runtime::Handler done) = 0;
 };

@@ -1,4 +1,4 @@
-// Where a training goes on from: its states as a checkpoint has them, whatever grid wrote it. Loop thread only.
+// Interface of a checkpoint to resume from, independent of the grid that wrote it. Loop thread only.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -11,7 +11,7 @@
 
 namespace ranvier::actors {
 
-/// Elements of an array of a unit; those behind the unit's end are nowhere.
+/// Elements of a unit's array; elements beyond the unit's end are padding and not stored.
 struct StateRange {
   const models::UnitSpec* unit = nullptr;
   std::string_view array;
@@ -22,13 +22,13 @@ class StateSource {
  public:
   virtual ~StateSource() = default;
 
-  /// What will be read next, in this order, so that it may come ahead of the reads.
+  /// Announces the next reads in their order, for prefetching.
   virtual void will_read([[maybe_unused]] std::span<const StateRange> ranges) {}
-  /// Elements [begin, begin + out.size()) of an array of state_array_names; blocks. Throws ErrorCode::data where
-  /// they are not there or not what was written.
+  /// Reads elements starting at `begin` of an array of state_array_names; blocks. Throws ErrorCode::data if they are
+  /// missing or damaged.
   virtual void read(const models::UnitSpec& unit, std::string_view array, std::size_t begin,
                     std::span<float> out) = 0;
-  /// The numbers of all parts. Their names stay as long as the source.
+  /// Scalars of all actors.
   [[nodiscard]] virtual std::vector<StateScalar> scalars() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the operations of a column need to know, whichever flow they belong to.
+// Options of a column's collectives.
 #pragma once
 
 #include "actors/states/unit_shardings.hpp"
@@ -16,8 +16,7 @@ struct ColumnOptions {
   std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
   std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< by TeamKind
   collectives::CommunicatorFactory* source = nullptr;  ///< null: communicators run plans over the transport
-  bool packs =
-      false;  ///< the source may take contiguous parts only, and needs memory to pack those that lie in runs
+  bool packs = false;  ///< the source may need contiguous data, hence memory to pack strided data
 };
 
 }  // namespace ranvier::actors

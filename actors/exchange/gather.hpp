@@ -9,8 +9,8 @@
 
 namespace ranvier::actors {
 
-/// `done` gets the blocks in rank order on rank 0 and nothing elsewhere, once this rank's part is through.
-/// All ranks call it the same number of times in the same order; transport outlives it.
+/// `done` gets the blocks in rank order on rank 0, and nothing on other ranks, when this rank has finished.
+/// All ranks call it the same number of times in the same order; the transport must outlive it.
 void gather(runtime::Transport& transport, std::string mine, std::function<void(std::vector<std::string>)> done);
 
 }  // namespace ranvier::actors

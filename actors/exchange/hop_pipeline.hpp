@@ -1,7 +1,6 @@
-// Takes units through the collectives of a flow (collectives/shard.hpp), several of them in different hops at a time:
-// while one bundle of units goes through the inter-group hop, the next one goes through the intra-group hop. A bundle
-// goes as one operation (coalesced, MiCS §4). Each hop starts bundles in the order in which they were submitted, the
-// same on all ranks, whatever finishes first. Loop thread only.
+// Passes bundles of units through the collectives of a flow (collectives/shard.hpp), pipelined over hops: one bundle is
+// in the inter-group hop while the next is in the intra-group hop. A bundle is one operation (coalesced, MiCS §4). Each
+// hop starts bundles in submission order, the same on all ranks. Loop thread only.
 #pragma once
 
 #include "actors/exchange/column_options.hpp"
@@ -28,47 +27,47 @@ class HopPipeline {
   /// slices give one after the other is to the bit what the unit gives at once.
   struct Item {
     std::byte* data = nullptr;
-    std::size_t begin = 0;          ///< the element of the unit that lies at `data`
+    std::size_t begin = 0;          ///< element of the unit at `data`
     std::size_t elements = 0;       ///< of the whole unit
-    collectives::Range slice = {};  ///< in each finest piece; a count of 0: all of it
-    bool compact = false;  ///< the slices of the pieces from `begin` on lie one after another; on all ranks or none
+    collectives::Range slice = {};  ///< range in each finest shard; count 0: all
+    bool compact = false;           ///< slices starting at `begin` are stored contiguously; equal on all ranks
   };
 
-  /// An item without its data, for planning.
+  /// Size of an item, for planning.
   struct ItemShape {
     std::size_t elements = 0;  ///< of the whole unit
-    std::size_t slice = 0;     ///< Item::slice.count; compact or not
+    std::size_t slice = 0;     ///< Item::slice.count
   };
 
   struct Options {
-    std::vector<collectives::Hop> hops;  ///< of the flow
+    std::vector<collectives::Hop> hops;  ///< hops of the flow
     runtime::DType dtype = runtime::DType::f32;
-    int family = 0;    ///< tells the pipelines of a rank apart, 0 to 7
-    std::string name;  ///< of what goes through, for the table of memory
+    int family = 0;    ///< distinguishes the pipelines of a rank: 0 to 7
+    std::string name;  ///< name of the data in the memory table
   };
-  /// The hops, and places where their sums arrive.
+  /// The hops and their receive buffers for sums.
   struct Plan {
     std::vector<collectives::Hop> hops;
     runtime::DType dtype = runtime::DType::f32;
     int family = 0;
     std::vector<runtime::MemoryId> staging;  ///< by hop
-    std::vector<std::size_t> staging_bytes;  ///< likewise, of one operation
+    std::vector<std::size_t> staging_bytes;  ///< by hop: bytes per operation
   };
-  /// `bundles`: the shapes of every bundle that may be submitted, shorter last slices too.
+  /// `bundles`: shapes of all bundles that may be submitted, shorter last slices included.
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options,
                                  const std::vector<std::vector<ItemShape>>& bundles);
 
   HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan);
 
-  /// `done` runs on the loop after this returned, once this rank has what the last hop leaves. What wrote the data
-  /// has finished.
+  /// Submits a bundle whose data is written. `done` runs on the loop, after this returned, when this rank has the
+  /// result of the last hop.
   void submit(std::vector<Item> items, std::string what, runtime::Handler done);
 
-  /// Whether anything goes over links.
+  /// Returns whether any hop communicates.
   [[nodiscard]] bool moves() const noexcept { return !hops_.empty(); }
-  /// Operations under way.
+  /// Pending operations.
   [[nodiscard]] std::vector<Wait> waits() const;
-  /// The ranks of its hops.
+  /// Peers in all hops.
   [[nodiscard]] std::vector<int> peers() const;
 
  private:
@@ -76,8 +75,8 @@ class HopPipeline {
     std::vector<Item> items;
     std::string what;
     runtime::Handler done;
-    std::size_t hop = 0;  // that comes next
-    bool waits = true;    // for that hop to start
+    std::size_t hop = 0;  // next hop
+    bool waits = true;    // for its next hop to start
   };
 
   void start_ready(std::size_t hop);

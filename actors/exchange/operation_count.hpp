@@ -1,7 +1,5 @@
-// How many pieces of work a batch's end is for one rank: what it queues on streams and what it sends, from the sums of
-// the batch to refreshed parameters. They cost latency, whatever their size, so they must not grow with the ranks of a
-// column: a bucket is one operation of each kind, and each step of a collective one message to a peer. Pure data; any
-// thread.
+// Counts launches, collectives and messages of a rank at a batch's end, from accumulated gradients to refreshed
+// parameters. Each costs latency, so launches must not grow with the ranks of a column. Pure data; any thread.
 #pragma once
 
 #include "actors/states/model_share.hpp"
@@ -12,16 +10,16 @@ namespace ranvier::actors {
 
 struct OperationCount {
   std::size_t steps = 0;        ///< launches of AdamW
-  std::size_t squares = 0;      ///< launches of sums of squares, and of the units' sums of these
-  std::size_t copies = 0;       ///< to places that are gathered to, and of what collectives pack
-  std::size_t additions = 0;    ///< of what collectives receive
+  std::size_t squares = 0;      ///< launches for squared norms and their sums per unit
+  std::size_t copies = 0;       ///< copies to gather buffers, and for packing
+  std::size_t additions = 0;    ///< sums of received data
   std::size_t collectives = 0;  ///< operations
-  std::size_t messages = 0;     ///< sent for these
+  std::size_t messages = 0;     ///< messages sent by collectives
 
   [[nodiscard]] std::size_t launches() const noexcept { return steps + squares + copies + additions; }
 };
 
-/// Where states are on the device and collectives run plans.
+/// Counts for states on the device and collectives by plans.
 [[nodiscard]] OperationCount count_operations(const ModelShare& share);
 
 }  // namespace ranvier::actors

@@ -1,9 +1,6 @@
-// What the data-parallel half of a batch sends, and over which links: PaRO's Table 2 for any sharding and
-// algorithms, any groups, and uneven nodes. Pure data; any thread.
-//
-// Counted is what all ranks of one column send: gathers of parameters and sums of gradients, padding included. Left
-// out is what passes between stages (activations and their gradients, the gradients of a tied unit), a few numbers
-// of consensus, and validation.
+// Data-parallel traffic of a batch by class of link: PaRO's Table 2 for any sharding, algorithm, groups and uneven
+// nodes. Pure data; any thread. Includes gathers of parameters and reductions of gradients by all ranks of a column,
+// with padding. Excludes messages between stages, agreements and validation.
 #pragma once
 
 #include "actors/exchange/algorithm_choice.hpp"
@@ -17,7 +14,7 @@
 
 namespace ranvier::actors {
 
-/// Over one class of links.
+/// Traffic of one class of links.
 struct SentVolume {
   std::uint64_t elements = 0;
   std::uint64_t bytes = 0;
@@ -29,34 +26,34 @@ struct SentVolume {
 struct PhaseVolume {
   SentVolume intra_node;
   SentVolume inter_node;
-  double seconds = 0;  ///< on these links, one operation after the other and nothing beside them
+  double seconds = 0;  ///< time if operations run one after the other, without other traffic
 
   PhaseVolume& operator+=(const PhaseVolume& other) noexcept;
 };
 
-/// Of one batch.
+/// Traffic of a batch.
 struct Volume {
   PhaseVolume forward;   ///< passes of all microbatches
-  PhaseVolume backward;  ///< likewise, with the gradients that each of them sends
-  PhaseVolume update;    ///< once: sums at the accumulation boundary, and the refreshed parameters
+  PhaseVolume backward;  ///< backward passes, with reductions per microbatch
+  PhaseVolume update;    ///< reductions at the batch's end and refreshed parameters
 
   [[nodiscard]] PhaseVolume total() const noexcept;
 };
 
 struct VolumeOptions {
-  std::vector<int> node_of;      ///< [rank of the column] where it really is
-  std::vector<int> node_of_row;  ///< as the ranks are laid out (collectives::common_rows); empty: the same
+  std::vector<int> node_of;      ///< real node by rank of the column
+  std::vector<int> node_of_row;  ///< node in the layout (collectives::common_rows); empty: the same
   int group_size = 1;
   PlanChoices algorithms;
   collectives::Links links = assumed_links;
   models::Precision precision;
-  offload::TierKind parameters = offload::TierKind::device;            ///< where they live
-  std::optional<offload::TierKind> trained_parameters = std::nullopt;  ///< TierOptions
-  /// Parameters are pulled from their owners, piece by piece, instead of gathered by a collective (pipelines).
+  offload::TierKind parameters = offload::TierKind::device;            ///< tier of parameters
+  std::optional<offload::TierKind> trained_parameters = std::nullopt;  ///< see TierOptions
+  /// Parameters are pulled from their owners instead of gathered by collectives (message-driven pipelines).
   bool pulls = false;
 };
 
-/// Counts for one column; remembers what it worked out, as units are alike and shardings have operations in common.
+/// Computes volumes of a column; caches results, since units repeat.
 class VolumeCounter {
  public:
   explicit VolumeCounter(VolumeOptions options);
@@ -64,7 +61,7 @@ class VolumeCounter {
   VolumeCounter(const VolumeCounter&) = delete;
   VolumeCounter& operator=(const VolumeCounter&) = delete;
 
-  /// Of frozen units the gathers alone are counted.
+  /// Frozen units count with their gathers only.
   [[nodiscard]] Volume count(std::span<const UnitTraffic> units, const UnitShardings& shardings);
 
  private:
@@ -78,7 +75,7 @@ class VolumeCounter {
 
   VolumeOptions options_;
   collectives::ShardLayout layout_;
-  std::vector<std::vector<collectives::Team>> teams_;  // by TeamKind, on the nodes where they really are
+  std::vector<std::vector<collectives::Team>> teams_;  // by TeamKind, with real nodes
   std::unique_ptr<Memory> memory_;
 };
 

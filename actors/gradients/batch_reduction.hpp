@@ -1,6 +1,6 @@
-// The reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): chunk by chunk (chunk_schedule.hpp) the
-// second hop or the all-reduce of the flow, as soon as the chunk's units are summed; then sums of squares of what
-// is complete. Chunks go in one order on all ranks of a column, whatever is ready first. Loop thread only.
+// Reduction at the batch's end (Myelin §V-C; MiCS §3.4, PaRO §3.4): second hop or all-reduce of each gradient chunk
+// (chunk_schedule.hpp) as soon as its units are complete, then squared norms. All ranks of a column have the same order
+// of chunks. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -24,18 +24,19 @@ class BatchReduction {
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, bool every_step_counts);
 
-  /// `records` is null where sums are on the device.
+  /// `records` is null if accumulated gradients are on the device.
   BatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan, TiedUnits& tied,
                  GradientRecords* records);
 
-  /// Called with each chunk's number when the optimizer may take it, in the order of the chunks. Once, before start().
+  /// Sets a callback with the number of each chunk that is ready for the optimizer, in order. Call it once, before
+  /// start().
   void when_reduced(std::function<void(std::size_t chunk)> reduced) { chunk_reduced_ = std::move(reduced); }
-  /// Before a batch; `done` runs when all chunks are reduced and their sums of squares are there.
+  /// Starts a batch; `done` runs when all chunks are reduced and their squared norms are available.
   void start(runtime::Handler done);
-  /// A unit's gradients of the batch are with use 0, on this rank.
+  /// This rank's gradients of the unit are complete and stored with tied use 0.
   void summed(std::size_t unit);
 
-  /// As GradientSync::sum_of_squares().
+  /// See GradientSync::sum_of_squares().
   [[nodiscard]] double sum_of_squares(std::size_t unit) const { return squares_.of(unit); }
 
   [[nodiscard]] std::vector<Wait> waits() const { return reduction_.waits(); }
@@ -55,7 +56,7 @@ class BatchReduction {
   void reduced(std::size_t chunk);
   [[nodiscard]] std::vector<runtime::Bytes> runs_of_reduced(const ChunkSchedule::Bucket& bucket,
                                                             std::byte* record) const;
-  /// What is reduced of a bucket; `record` as ChunkSums has it.
+  /// The reduced part of a bucket; `record`: see ChunkSums.
   [[nodiscard]] std::byte* first_reduced(const ChunkSchedule::Bucket& bucket, std::byte* record) const;
 
   runtime::EventLoop* loop_;
@@ -67,9 +68,9 @@ class BatchReduction {
   std::unique_ptr<ChunkSums> sums_;
   std::vector<Chunk> chunks_;
   std::vector<bool> ready_;  // by unit
-  // Next chunks, each in one order on every row: to be brought, to be submitted, to be made equal, to be announced.
+  // Next chunk per phase, in the same order on every row: fetch, submit, copy to the other stage, announce.
   std::size_t next_ = 0, next_there_ = 0, next_left_ = 0, next_equal_ = 0;
-  std::size_t missing_ = 0;  // chunks that are not over
+  std::size_t missing_ = 0;  // unfinished chunks
   std::function<void(std::size_t)> chunk_reduced_;
   runtime::Handler done_;
 };

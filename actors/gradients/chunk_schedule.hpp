@@ -1,13 +1,11 @@
-// In which operations the gradients of a batch are reduced and its units stepped (Myelin §V-C), as data that all ranks
-// of a column have alike:
+// Grouping of a batch's reductions and updates (Myelin §V-C) as data, identical on all ranks of a column. Any thread.
 //
-//   bucket   a slice of every finest piece of a unit (unit_cut.hpp): what one fetch of optimizer states is for
-//   bundle   a bucket of some size and the small ones before it, or as many small ones: one gather of gradients, one
-//            refresh of parameters
-//   chunk    k bundles of units that are complete one after another: one reduction
+//   bucket   a slice of every finest shard of a unit (unit_cut.hpp): one fetch of optimizer states
+//   bundle   a bucket and the small ones before it, or several small ones: one gather of gradients, one refresh
+//   chunk    k consecutive bundles: one reduction (DDP: a bucket)
 //
-// Units come from the back, as backward passes leave them; a unit that another stage shares comes last and in chunks of
-// its own, because it is complete only when both stages are. Pure data; any thread.
+// Units are in backward order. Units tied with another stage come last, in separate chunks, because both stages must be
+// complete.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +15,16 @@
 namespace ranvier::actors {
 
 struct ChunkUnit {
-  std::size_t front = 0;  ///< the frontmost layer that uses it
-  bool tied = false;      ///< with another stage
+  std::size_t front = 0;  ///< first layer that uses the unit
+  bool tied = false;      ///< tied with another stage
   std::vector<std::size_t> bucket_bytes;
-  std::size_t number = 0;  ///< where it is tied: the same on both stages, which take those in one order
+  std::size_t number = 0;  ///< order of tied units, identical on both stages
 };
 
 struct ChunkOptions {
   static constexpr std::size_t all = 0;
-  std::size_t chunk_buckets = 2;       ///< bundles of a chunk; all: one chunk, and one for each tied unit
-  std::size_t bundle_bytes = 1 << 20;  ///< smaller buckets ride along, and count where they make up as much
+  std::size_t chunk_buckets = 2;       ///< bundles per chunk; all: one chunk, and one per tied unit
+  std::size_t bundle_bytes = 1 << 20;  ///< minimum size of a bundle; smaller buckets are combined
 };
 
 struct ChunkSchedule {
@@ -38,7 +36,7 @@ struct ChunkSchedule {
   };
   struct Bundle {
     std::vector<Bucket> buckets;
-    std::size_t front = 0;  ///< the frontmost layer that uses one of them
+    std::size_t front = 0;  ///< first layer that uses one of its units
 
     friend bool operator==(const Bundle&, const Bundle&) = default;
   };
@@ -51,11 +49,11 @@ struct ChunkSchedule {
   };
 
   std::vector<Bundle> bundles;  ///< in the order of the reductions
-  std::vector<Chunk> chunks;    ///< likewise
+  std::vector<Chunk> chunks;    ///< in the order of reductions
 
-  /// The buckets of a chunk, one after another.
+  /// Buckets of a chunk, in order.
   [[nodiscard]] std::vector<Bucket> buckets(const Chunk& chunk) const;
-  /// Bundles in the order of the layers that read them, for steps that begin when all are reduced.
+  /// Bundles in layer order, for updates that start when all are reduced.
   [[nodiscard]] std::vector<std::size_t> from_the_front() const;
 };
 

@@ -1,4 +1,4 @@
-// Where the sums of a chunk (chunk_schedule.hpp) are while its column reduces them. Loop thread only.
+// Location of a chunk's accumulated gradients during its reduction (chunk_schedule.hpp). Loop thread only.
 #pragma once
 
 #include "actors/rank/rank_context.hpp"
@@ -12,19 +12,19 @@ class ChunkSums {
  public:
   virtual ~ChunkSums() = default;
 
-  /// Whether a chunk may be brought now.
+  /// Returns whether a buffer for the next chunk is free.
   [[nodiscard]] virtual bool has_room() const = 0;
-  /// Has the chunk's sums on the device, then calls `there`, at once or on the loop. Chunks in their order.
+  /// Fetches the chunk's gradients to the device, then calls `there`, at once or on the loop. Chunks in order.
   virtual void bring(std::size_t chunk, runtime::Handler there) = 0;
   /// A bucket's record of the range of gradients, number `place` of the chunk that was brought; null: the sums are
   /// where UnitState::gradients says.
   [[nodiscard]] virtual std::byte* record(std::size_t chunk, std::size_t place) const = 0;
-  /// The column has reduced the chunk, and its sums of squares are queued. Calls `available` when the optimizer may
-  /// take it, in the order of the chunks, and `over` when nothing of it is under way; after it there may be room.
+  /// Call it when the chunk is reduced and its squared norms are queued. Calls `available` when the optimizer may read
+  /// it, in chunk order, and `over` when all its work has finished; then a buffer may be free.
   virtual void leave(std::size_t chunk, runtime::Handler available, runtime::Handler over) = 0;
 };
 
-/// Sums on the device stay where they are.
+/// Accumulated gradients on the device, reduced in place.
 class DeviceChunkSums final : public ChunkSums {
  public:
   explicit DeviceChunkSums(const RankContext& context) : loop_(&context.loop), stream_(context.compute) {}

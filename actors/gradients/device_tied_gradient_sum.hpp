@@ -1,4 +1,4 @@
-// The sum of two uses that are on the device. What comes from another stage comes message by message.
+// Sum of two tied uses on the device; the other stage's gradients arrive in several messages.
 #pragma once
 
 #include "actors/gradients/tied_gradient_sum.hpp"
@@ -14,11 +14,12 @@ namespace ranvier::actors {
 class DeviceTiedGradientSum final : public TiedGradientSum {
  public:
   struct Options {
-    std::optional<int> partner;      ///< the rank that has the other use; none: it is use 1 of this stage
-    std::size_t message_bytes = 0;   ///< at most
-    std::vector<std::byte*> places;  ///< of message_bytes each, on the device: as many messages at a time
+    std::optional<int> partner;     ///< rank of the other use; none: it is use 1 of this stage
+    std::size_t message_bytes = 0;  ///< maximum message size
+    std::vector<std::byte*>
+        places;  ///< device buffers of message_bytes each; their number limits messages in flight
   };
-  /// All outlive it.
+  /// All arguments must outlive this object.
   DeviceTiedGradientSum(const RankContext& context, const UnitState& unit, Options options);
 
   void run(runtime::Handler done) override;

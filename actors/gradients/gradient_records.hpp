@@ -1,14 +1,11 @@
-// Accumulated gradients that live off the device, in host memory or in files (ZeRO-Infinity §5.1.1): for each use of
-// each unit the range that the scope of gradients gives this rank, as records of the unit's buckets (unit_cut.hpp), in
-// a record one run for each finest piece. Sums are those of accumulators on the device, microbatch after microbatch:
+// Accumulated gradients in host memory or files (ZeRO-Infinity §5.1.1): this rank's range of each tied use of each
+// unit, stored as records of buckets (unit_cut.hpp). Sums have the same bits as on the device. Loop thread only;
+// handlers run on the loop, after the call returned.
 //
-//   sharded     what arrives is added, several stretches of records at a time through a few slots: accumulate()
-//   otherwise   layers add to the sum themselves, as a product goes on with what is there: bring(), then keep()
+//   sharded     accumulate() adds received gradients, through a few device buffers
+//   otherwise   layers add to the sum themselves: bring(), then keep()
 //
-// After the last microbatch buckets go through the device once more. Reduced gradients wait here until the step counts;
-// if every step does, on the device. A step on the host reads them from here, unless other ranks' are gathered first.
-//
-// Loop thread only; handlers run on the loop, after the call returned.
+// Reduced gradients are stored here until the step is committed, or stay on the device if every step is applied.
 #pragma once
 
 #include "actors/rank/rank_context.hpp"
@@ -30,11 +27,12 @@ class GradientRecords final : public Actor {
     std::optional<runtime::MemoryId> slots;
     std::size_t slot_bytes = 0;
     std::size_t slot_count = 0;
-    std::vector<std::vector<offload::TierRegion>> regions;  ///< by unit and use; none where gradients stay
+    std::vector<std::vector<offload::TierRegion>>
+        regions;  ///< by unit and tied use; empty if gradients are on the device
     bool stepped_in_place = false;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
-  /// Whether the optimizer's step reads reduced gradients in host memory, as store_reduced() leaves them.
+  /// Returns whether updates on the host read reduced gradients in place, as stored by store_reduced().
   [[nodiscard]] static bool stepped_in_place(const PlanContext& planner);
 
   GradientRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
@@ -47,21 +45,21 @@ class GradientRecords final : public Actor {
   /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where
   /// gradients are sharded.
   void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
-  /// Brings the sum to `place`.
+  /// Fetches the sum to `place`.
   void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
-  /// Overwrites the sum.
+  /// Stores `place` as the new sum.
   void keep(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
 
-  // After the batch, when the calls above are over for the use. Device memory has room for whole blocks.
+  // After the batch, when the calls above have finished for the tied use. Device buffers have space for whole blocks.
 
-  /// Elements [begin, end) of a bucket: the cut's elements of the range of gradients, run after run.
+  /// Elements [begin, end) of a bucket, in bucket order of the range of gradients.
   struct Stretch {
     std::size_t bucket = 0;
     std::size_t begin = 0, end = 0;
 
     [[nodiscard]] std::size_t elements() const noexcept { return end - begin; }
   };
-  /// All of a unit, in stretches of at most so many bytes, whole blocks, in one order wherever it is cut alike.
+  /// Divides a unit into stretches of at most `bytes`, in whole blocks; equal partitions have equal order.
   [[nodiscard]] std::vector<Stretch> stretches(std::size_t unit, std::size_t bytes) const;
   [[nodiscard]] Stretch bucket(std::size_t unit, std::size_t bucket) const;
   void fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to, runtime::Handler done);
@@ -70,15 +68,15 @@ class GradientRecords final : public Actor {
   /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
   /// the bucket of use 0 was, which is of no more worth.
   void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
-  /// Leaves it on the device for the next fetch_reduced() of that bucket, at `from` until `returned` runs.
+  /// Keeps the bucket on the device, at `from`, for the next fetch_reduced(), until `returned` runs.
   void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);
   void fetch_reduced(std::size_t unit, std::size_t bucket, std::byte* to, runtime::Handler done);
   [[nodiscard]] bool stepped_in_place() const noexcept { return plan_.stepped_in_place; }
-  /// The bucket's reduced gradients in host memory, if stepped_in_place().
+  /// Reduced gradients of the bucket in host memory, if stepped_in_place().
   [[nodiscard]] const std::byte* reduced(std::size_t unit, std::size_t bucket) const;
 
  private:
-  /// A call for a whole use.
+  /// A call for a complete tied use.
   struct Call {
     enum class Kind { add, bring, keep };
     Kind kind = Kind::add;
@@ -110,11 +108,11 @@ class GradientRecords final : public Actor {
   runtime::StreamView stream_;
   const UnitStates* states_;
   Plan plan_;
-  std::size_t width_;                           // bytes of an element
+  std::size_t width_;                           // bytes per element
   std::vector<offload::BucketLayout> layouts_;  // by unit
   std::vector<std::byte*> free_slots_;
-  std::deque<StretchOfUse> waiting_;                          // for a slot
-  std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and use; the front ones are under way
+  std::deque<StretchOfUse> waiting_;                          // waiting for a buffer
+  std::vector<std::vector<std::deque<Call>>> calls_;          // by unit and tied use; the front ones are active
   std::map<std::pair<std::size_t, std::size_t>, Lent> lent_;  // by unit and bucket
 };
 

@@ -1,9 +1,7 @@
-// Gradients that leave the layers' memory microbatch by microbatch: where the scope of gradients is I or G (MiCS §3.4,
-// PaRO §3.4), or where sums live off the device. Each step of a backward pass writes to places of its own; as the step
-// leaves them they are reduce-scattered, and this rank's part is added to the sum, on the device or in a tier.
-//
-// Where sums live off the device and are not sharded, the sum so far is brought to the place before the layer adds to
-// it. Sums are added up in the order of the steps, whatever arrives first. Loop thread only.
+// Reduces gradients per microbatch if they are sharded (scope I or G; MiCS §3.4, PaRO §3.4) or offloaded. Steps of a
+// backward pass write to separate buffers, which are reduce-scattered and added to the sum on the device or in a tier.
+// Offloaded gradients that are not sharded are fetched before the layer adds to them. Sums have the order of steps.
+// Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -24,21 +22,21 @@ class MicrobatchReduction {
  public:
   struct Plan {
     BufferClasses classes;
-    std::vector<runtime::MemoryId> places;  ///< by class: of a microbatch's gradients
+    std::vector<runtime::MemoryId> places;  ///< by class: buffers for a microbatch's gradients
     HopPipeline::Plan reduction;
   };
-  /// `ahead`: steps whose reduction the backward pass may be ahead of.
+  /// `ahead`: maximum number of steps with pending reductions.
   [[nodiscard]] static Plan plan(PlanContext& planner, int ahead);
 
-  /// `records` is null where sums are on the device. `complete` hears of each step whose last microbatch is in the
-  /// sums.
+  /// `records` is null if accumulated gradients are on the device. `complete` is called for each step whose last
+  /// microbatch is in the sums.
   MicrobatchReduction(const RankContext& context, const ModelShare& share, const Plan& plan,
                       GradientRecords* records, std::function<void(const models::Stage::PassStep&)> complete);
 
-  /// Before a batch of so many microbatches.
+  /// Starts a batch.
   void start(int microbatches);
 
-  // As in gradient_sync.hpp. `adds`: layers add to what is there.
+  // See gradient_sync.hpp. `adds`: layers add to the destination.
   std::uint64_t announce(const models::Stage::Pass& pass, bool adds);
   [[nodiscard]] bool ready(std::uint64_t step) const;
   void when_ready(std::uint64_t step, runtime::Handler handler);
@@ -52,21 +50,21 @@ class MicrobatchReduction {
   /// Device memory for one unit's gradients of one microbatch.
   struct Place {
     std::byte* data = nullptr;
-    std::optional<std::uint64_t> over;  // the last step whose gradients have left
+    std::optional<std::uint64_t> over;  // last step whose gradients were moved
   };
-  /// What a layer adds to, to be brought from the tier.
+  /// A sum to fetch from the tier before a layer adds to it.
   struct Sum {
-    std::size_t use = 0;      // of the stage
-    std::uint64_t after = 0;  // the step that left it
+    std::size_t use = 0;      // index in the stage
+    std::uint64_t after = 0;  // step that wrote it last
     bool begun = false;
   };
-  /// A step of a pass from when it was announced until its gradients are in the sums.
+  /// A step from its announcement until its gradients are in the sums.
   struct Writing {
     models::Stage::PassStep writes;
     int microbatch = 0;
     bool reduced = false;
-    std::vector<std::size_t> assigned;                // its places, by use of the step
-    std::vector<std::optional<std::uint64_t>> after;  // likewise, the step that must have left them
+    std::vector<std::size_t> assigned;                // buffers by tied use of the step
+    std::vector<std::optional<std::uint64_t>> after;  // by tied use: step that must free the buffer first
     std::vector<std::byte*> places;                   // by unit of the layer
     std::vector<Sum> sums;                            // by use of the step
     std::size_t sums_missing = 0;
@@ -89,9 +87,9 @@ class MicrobatchReduction {
   std::function<void(const models::Stage::PassStep&)> complete_;
   BufferSchedule schedule_;
   HopPipeline reduction_;
-  std::vector<Place> places_;             // as the schedule numbers them
+  std::vector<Place> places_;             // by number in the schedule
   std::vector<std::size_t> use_in_unit_;  // by use of the stage
-  std::vector<std::uint64_t> last_step_;  // likewise, in the batch
+  std::vector<std::uint64_t> last_step_;  // by use of the stage: last step in the batch
   int microbatches_ = 0;
   std::deque<Writing> writings_;
   std::uint64_t first_ = 0;  // number of writings_.front()

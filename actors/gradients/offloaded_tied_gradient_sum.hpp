@@ -1,5 +1,5 @@
-// The sum of two uses that are in a tier. Stretches of records go through a few places on the device: fetch, exchange
-// or fetch, add, store. Both stages take the same stretches in one order.
+// Sum of two tied uses in a tier. Stretches of records pass through a few device buffers: fetch, exchange or fetch,
+// add, store. Both stages have the same stretches in the same order.
 #pragma once
 
 #include "actors/gradients/gradient_records.hpp"
@@ -14,14 +14,14 @@ namespace ranvier::actors {
 class OffloadedTiedGradientSum final : public TiedGradientSum {
  public:
   struct Options {
-    std::size_t unit = 0;            ///< of the stage
-    std::optional<int> partner;      ///< the rank that has the other use; none: it is use 1 of this stage
-    std::size_t message_bytes = 0;   ///< whole blocks
-    std::vector<std::byte*> places;  ///< of place_bytes() each, on the device
+    std::size_t unit = 0;            ///< index in the stage
+    std::optional<int> partner;      ///< rank of the other use; none: it is use 1 of this stage
+    std::size_t message_bytes = 0;   ///< maximum message size, in whole blocks
+    std::vector<std::byte*> places;  ///< device buffers of place_bytes() each
   };
   [[nodiscard]] static std::size_t place_bytes(std::size_t message_bytes) noexcept { return 2 * message_bytes; }
 
-  /// All outlive it.
+  /// All arguments must outlive this object.
   OffloadedTiedGradientSum(const RankContext& context, const UnitStates& states, GradientRecords& records,
                            Options options);
 
@@ -29,7 +29,7 @@ class OffloadedTiedGradientSum final : public TiedGradientSum {
   [[nodiscard]] std::vector<Wait> waits() const override;
 
  private:
-  /// A stretch on its way.
+  /// A stretch in progress.
   struct Exchange {
     std::byte* mine = nullptr;  // null until it was fetched
     int missing = 2;            // before it is added: what is mine left or came, what is the other's came

@@ -1,6 +1,5 @@
-// Chunks whose sums live in a tier: they pass through a few places on the device, the buckets of one after another on
-// blocks. The reduced part of a chunk goes back to the tier. If every step counts and the optimizer takes gradients on
-// the device, it stays until the optimizer took it.
+// Offloaded gradients of chunks: they pass through a few device buffers, bucket after bucket in whole blocks. The
+// reduced part returns to the tier, or stays on the device until the optimizer has read it if every step is applied.
 #pragma once
 
 #include "actors/gradients/chunk_sums.hpp"
@@ -17,10 +16,10 @@ class RecordChunkSums final : public ChunkSums {
     std::size_t place_count = 0;
     bool lends = false;
   };
-  /// `lends`: the optimizer takes chunks as they are reduced.
+  /// `lends`: the optimizer reads chunks as they are reduced.
   [[nodiscard]] static Plan plan(PlanContext& planner, bool lends);
 
-  /// `freed`: there is room again, also after the batch.
+  /// `freed`: called when a buffer is free, also after the batch.
   RecordChunkSums(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords& records,
                   runtime::Handler freed);
 
@@ -33,8 +32,8 @@ class RecordChunkSums final : public ChunkSums {
   struct Chunk {
     std::byte* place = nullptr;
     std::vector<ChunkSchedule::Bucket> buckets;
-    std::vector<std::size_t> offsets;  // by bucket, in the place
-    std::size_t missing = 0;           // buckets, on their way here and back
+    std::vector<std::size_t> offsets;  // by bucket, within the buffer
+    std::size_t missing = 0;           // buckets in transfer
     runtime::Handler available;        // once it has left, until those before it have
   };
 

@@ -1,6 +1,5 @@
-// Sums of a tied unit's gradients on their way from one stage to the other, where columns that reduce equal numbers may
-// round differently (CommunicatorFactory::sums_alike()): the rank of the first stage sends what its column left of a
-// bucket, and the rank of the same row on the other stage takes it instead of its own. So both have the same bits.
+// Copies a tied unit's reduced gradients from the first stage to the other one, if columns may round differently
+// (CommunicatorFactory::sums_alike()), so that both stages have the same bits. Ranks of the same row exchange buckets.
 // Loop thread only.
 #pragma once
 
@@ -18,15 +17,15 @@ namespace ranvier::actors {
 class TiedGradientCopy {
  public:
   struct Options {
-    std::string unit;  ///< for people
+    std::string unit;  ///< name for messages
     int partner = 0;
-    bool sends = false;             ///< otherwise it receives
-    runtime::Tag tag;               ///< of the unit
-    std::size_t message_bytes = 0;  ///< at most
-    std::size_t depth = 1;          ///< messages under way at a time
+    bool sends = false;             ///< false: receives
+    runtime::Tag tag;               ///< tag of the unit
+    std::size_t message_bytes = 0;  ///< maximum message size
+    std::size_t depth = 1;          ///< maximum number of messages in flight
   };
 
-  /// All outlive it.
+  /// All arguments must outlive this object.
   TiedGradientCopy(const RankContext& context, Options options);
 
   /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order.
@@ -53,7 +52,7 @@ class TiedGradientCopy {
   Options options_;
   std::deque<Message> waiting_;
   std::size_t under_way_ = 0;
-  runtime::Duration since_{};  // of the oldest of them, no later
+  runtime::Duration since_{};  // start of the oldest one, or earlier
 };
 
 }  // namespace ranvier::actors

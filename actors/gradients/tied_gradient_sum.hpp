@@ -1,5 +1,5 @@
-// The sum of a unit's two uses, once all microbatches are in both: of two layers of this stage, or of this stage and
-// another one, which then both add the same two numbers. Loop thread only.
+// Sums a tied unit's gradients over its two uses (two layers or two stages) after the last microbatch. Loop thread
+// only.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -13,7 +13,7 @@ class TiedGradientSum {
  public:
   virtual ~TiedGradientSum() = default;
 
-  /// Leaves the sum with use 0; `done` runs on the loop, after this returned. Both uses are complete on this stage.
+  /// Adds the uses into use 0; `done` runs on the loop, after this returned. This stage's uses must be complete.
   virtual void run(runtime::Handler done) = 0;
   [[nodiscard]] virtual std::vector<Wait> waits() const = 0;
 };

@@ -1,5 +1,5 @@
-// AdamW on one bucket, on the device or on the host, and the rounding of its weights for layers: one launch of each
-// kernel, however many ranks share the column. Loop thread only.
+// AdamW on a bucket, on the device or the host, and rounding of its weights for layers. One launch per kernel for any
+// number of ranks. Loop thread only.
 #pragma once
 
 #include "actors/optimizer/host_step.hpp"
@@ -22,19 +22,19 @@ class BucketStep {
 
   [[nodiscard]] bool on_host() const noexcept { return host_ != nullptr; }
 
-  /// What a step works on. Records are as bundle_round.hpp has them.
+  /// Arrays of an update; for records see bundle_round.hpp.
   struct Operands {
     ChunkSchedule::Bucket bucket;
-    std::size_t slot = 0;  ///< of its states
+    std::size_t slot = 0;  ///< slot of its states
     StateRecords::Copy copy =
         StateRecords::Copy::counts;        ///< that they go to; layers' copies follow what counts only
-    const std::byte* gradients = nullptr;  ///< record; null: they are where the unit has them
-    bool gradients_on_host = false;        ///< steps on the host: the record is in host memory
-    std::byte* parameters = nullptr;       ///< record of layers' copies; null: likewise
+    const std::byte* gradients = nullptr;  ///< record; null: in place in the unit
+    bool gradients_on_host = false;        ///< update on the host; the record is in host memory
+    std::byte* parameters = nullptr;       ///< record of layers' parameters; null: in place in the unit
   };
-  /// `done` runs on the loop once states are stepped and layers' copies are on the device.
+  /// `done` runs on the loop when states are updated and layers' parameters are on the device.
   void step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);
-  /// Only rounds master weights to layers' copies, as step() would have; needs no gradients.
+  /// Rounds master weights to layers' parameters without an update.
   void round(const Operands& operands, runtime::Handler done);
 
  private:
@@ -46,7 +46,7 @@ class BucketStep {
   runtime::StreamView stream_;
   const UnitStates* states_;
   const StateRecords* records_;
-  std::unique_ptr<HostStep> host_;  // null: steps are the device's
+  std::unique_ptr<HostStep> host_;  // null: updates on the device
 };
 
 }  // namespace ranvier::actors

@@ -1,5 +1,4 @@
-// All bundles of a stage once, in an order of their own, and how far they are in it: what a step of the optimizer goes
-// through. Loop thread only.
+// A sweep over all bundles of a stage in a given order, with its progress. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -13,15 +12,14 @@
 
 namespace ranvier::actors {
 
-/// Bytes of a bucket as places have it, piece after piece: of its gradients in the optimizer's range, and of the
-/// parameters that this rank keeps.
+/// Bytes of a bucket in buffers: gradients of the optimizer's range, and parameters of this rank's shard.
 [[nodiscard]] std::size_t gradient_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
 [[nodiscard]] std::size_t parameter_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket);
 
-/// What gathers of bundles and the places for them are planned for.
+/// Sizes for planning gathers of bundles and their buffers.
 struct BundleShapes {
   std::vector<std::vector<HopPipeline::ItemShape>> items;  ///< by bundle
-  std::size_t max_bytes = 0;                               ///< of a bundle
+  std::size_t max_bytes = 0;                               ///< maximum bytes per bundle
 };
 /// `bytes_of` a bucket: gradient_bytes or parameter_bytes.
 [[nodiscard]] BundleShapes bundle_shapes(const ModelShare& share,
@@ -30,29 +28,29 @@ struct BundleShapes {
 struct BundleSweep {
   struct Bundle {
     std::vector<ChunkSchedule::Bucket> buckets;
-    std::size_t first = 0;            ///< number of the first bucket, the others follow
-    std::size_t buckets_missing = 0;  ///< not stepped
-    std::byte* gradients = nullptr;   ///< place, where they are gathered or come from a tier
-    std::byte* parameters = nullptr;  ///< place, where they live off the device
+    std::size_t first = 0;            ///< first bucket; the others follow
+    std::size_t buckets_missing = 0;  ///< buckets without an update
+    std::byte* gradients = nullptr;   ///< buffer, if they are gathered or fetched
+    std::byte* parameters = nullptr;  ///< buffer, if they are offloaded
   };
   struct Bucket {
     ChunkSchedule::Bucket bucket;
     std::size_t bundle = 0;
-    std::size_t gradient_offset = 0, parameter_offset = 0;  ///< bytes in the bundle's places
+    std::size_t gradient_offset = 0, parameter_offset = 0;  ///< byte offsets in the bundle's buffers
   };
 
   BundleSweep() = default;
   /// Bundles of `share` in the order of their numbers in `order`.
   BundleSweep(const ModelShare& share, std::span<const std::size_t> order);
 
-  /// No bundle has begun.
+  /// Resets the progress.
   void rewind() { may_begin = next = 0; }
 
   std::vector<Bundle> bundles;
   std::vector<Bucket> buckets;
   std::unique_ptr<offload::BucketPipeline> pipeline;
-  std::size_t may_begin = 0;  ///< bundles
-  std::size_t next = 0;       ///< to begin
+  std::size_t may_begin = 0;  ///< number of bundles that may start
+  std::size_t next = 0;       ///< next bundle to start
 };
 
 }  // namespace ranvier::actors

@@ -1,5 +1,5 @@
-// Somebody who copies states that count while the next step is under way (checkpoint/snapshot.hpp), and must have a
-// bucket before it changes. Loop thread only.
+// Delays the optimizer's update of a bucket until the running snapshot has copied it (checkpoint/snapshot.hpp). Loop
+// thread only.
 #pragma once
 
 #include "actors/gradients/chunk_schedule.hpp"
@@ -13,8 +13,8 @@ class CopyOnWriteGuard {
  public:
   virtual ~CopyOnWriteGuard() = default;
 
-  /// Calls `go` once this copy of the bucket's states (StateRecords::number_of) may change: at once, or as soon as it
-  /// is copied.
+  /// Calls `go` when this copy of the bucket's states (StateRecords::number_of) may change: at once, or after it was
+  /// copied.
   virtual void before_change(const ChunkSchedule::Bucket& bucket, std::size_t copy, runtime::Handler go) = 0;
 };
 

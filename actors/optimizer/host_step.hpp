@@ -1,7 +1,6 @@
-// AdamW on host threads, over states where they lie in host memory or in pinned slots that files were read to
-// (ZeRO-Infinity §5.2.1's alternative to bringing them to the device): gradients come to the host, what layers read
-// goes back, and states do not move. On a `cpu` device the host is a device of its own beside it, with as many threads,
-// so that a step runs beside passes. The arithmetic is that of the device. Loop thread only.
+// AdamW on host threads (alternative in ZeRO-Infinity §5.2.1): states stay in host memory or pinned file buffers,
+// gradients are copied to the host and parameters back. With a `cpu` device the host is a separate device with as many
+// threads, so that updates overlap with passes. Same arithmetic as on the device. Loop thread only.
 #pragma once
 
 #include "actors/optimizer/state_records.hpp"
@@ -12,15 +11,15 @@
 
 namespace ranvier::actors {
 
-/// Arrays of a stretch of a bucket that a step reads and writes: states, and the rest on the device.
+/// Arrays of a stretch of a bucket: states on the host, the rest on the device.
 struct StretchStep {
   StateRecords::Stretch states;
   const std::byte* gradient = nullptr;
   runtime::StridedLayout gradient_runs;
-  bool gradient_on_host = false;     ///< in host memory instead
-  std::byte* layers_copy = nullptr;  ///< as in AdamWArrays::working
+  bool gradient_on_host = false;     ///< the gradient is in host memory
+  std::byte* layers_copy = nullptr;  ///< see AdamWArrays::working
   runtime::StridedLayout layers_runs;
-  std::vector<runtime::DecaySegment> segments;  ///< counted from the stretch's begin on, in the unit
+  std::vector<runtime::DecaySegment> segments;  ///< relative to the stretch's start in the unit
 };
 
 class HostStep {
@@ -34,10 +33,10 @@ class HostStep {
   HostStep(const RankContext& context, const ModelShare& share, const Plan& plan);
   ~HostStep();
 
-  /// One step on a bucket; `done` runs on the loop once its states are stepped and layers' copies are on the device.
+  /// Updates a bucket; `done` runs on the loop when states are updated and layers' parameters are on the device.
   void step(std::size_t slot, std::vector<StretchStep> stretches, const runtime::AdamWOptions& adamw,
             runtime::Handler done);
-  /// Only rounds separate master weights to layers' copies; needs no gradients.
+  /// Rounds separate master weights to layers' parameters without an update.
   void refresh(std::size_t slot, std::vector<StretchStep> stretches, runtime::Handler done);
 
  private:
@@ -49,7 +48,7 @@ class HostStep {
   const runtime::Arena* arena_;
   const UnitStates* states_;
   Plan plan_;
-  std::unique_ptr<runtime::Device> host_;  ///< null: the device itself computes for the host
+  std::unique_ptr<runtime::Device> host_;  ///< null: the device does the CPU work
   std::unique_ptr<runtime::Stream> to_host_, steps_, to_device_;
 };
 

@@ -54,13 +54,13 @@ std::unique_ptr<offload::BucketPipeline> Optimizer::make_pipeline(const BundleSw
 
 void Optimizer::read_state(const StateArray& array, std::size_t begin, std::span<std::byte> values,
                            runtime::Handler done) {
-  expect(storing_.empty(), "states are read while a step changes them");
+  expect(storing_.empty(), "states are read during an update");
   states_.read(array, begin, values, std::move(done));
 }
 
 void Optimizer::write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                             runtime::Handler done) {
-  expect(storing_.empty(), "states are written while a step changes them");
+  expect(storing_.empty(), "states are written during an update");
   states_.write(array, begin, values, std::move(done));
 }
 

@@ -1,12 +1,11 @@
-// The step of the optimizer, bucket by bucket as the gradients of chunks come (Myelin §V-C, chunk_schedule.hpp): AdamW
-// on the part of each unit whose optimizer states this rank holds, then the refreshed parameters to exactly the ranks
-// that need them (PaRO §3.4, update phase).
+// Optimizer step, bucket by bucket as gradient chunks are reduced (Myelin §V-C, chunk_schedule.hpp): AdamW on this
+// rank's optimizer shards, then refreshed parameters to the ranks that need them (PaRO §3.4). Loop thread only.
 //
 //   reduced chunk → [gradient_gather] → fetch of states [state_records] → AdamW [bucket_step] → store
 //                 → [parameter_refresh]
 //
-// When a bucket is stepped and when that counts is the commit policy's (commit_policy.hpp). The next batch may begin
-// with the first layers while later ones are still under way. Loop thread only.
+// commit_policy.hpp decides when a bucket is updated and committed. The next batch may start while later layers are
+// still updated.
 #pragma once
 
 #include "actors/optimizer/bucket_step.hpp"
@@ -32,13 +31,13 @@ class CommitPolicy;
 class Optimizer final : public Actor {
  public:
   struct Options {
-    /// Nothing of a step depends on an answer of all ranks: no clipping, no loss scale that overflow changes.
+    /// Updates do not depend on an agreement of all ranks: no clipping, no dynamic loss scale.
     bool every_step_counts = false;
   };
   struct Plan {
     bool every_step_counts = false;
-    bool flips = false;     ///< Commit::flip, where an answer is waited for
-    std::size_t depth = 1;  ///< buckets whose states are on the device at a time
+    bool flips = false;     ///< Commit::flip, and steps need an agreement
+    std::size_t depth = 1;  ///< maximum number of buckets with states on the device
     GradientGather::Plan gradients;
     StateRecords::Plan states;
     BucketStep::Plan step;
@@ -46,37 +45,37 @@ class Optimizer final : public Actor {
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
-  /// What answers came to, and the time from them to when everything was as the step leaves it.
+  /// Statistics of commit decisions, and the time from decisions until all states were stored.
   struct Answers {
     std::int64_t steps = 0;
     std::int64_t skipped = 0;
-    std::int64_t flipped = 0;        ///< counted as they were stepped ahead
-    std::int64_t again = 0;          ///< were clipped, so stepped again
-    std::int64_t buckets_ahead = 0;  ///< of those that flipped: stepped before the answer
-    std::int64_t buckets = 0;        ///< likewise, all of them
-    double seconds = 0;              ///< over all steps
+    std::int64_t flipped = 0;        ///< steps committed by flipping
+    std::int64_t again = 0;          ///< steps repeated because of clipping
+    std::int64_t buckets_ahead = 0;  ///< buckets of flipped steps that were updated before the decision
+    std::int64_t buckets = 0;        ///< all buckets of flipped steps
+    double seconds = 0;              ///< sum over all steps
   };
 
-  /// `parameter_records` is null where parameters live on the device, `gradients` where sums of gradients do.
+  /// `parameter_records` is null if parameters are on the device, `gradients` if accumulated gradients are.
   Optimizer(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterStore& parameters,
             ParameterRecords* parameter_records, GradientRecords* gradients);
   ~Optimizer() override;
 
-  /// A batch begins, once the one before was answered: the first states are fetched. `unclipped` is for its step if
-  /// that counts and nothing is clipped.
+  /// Starts a batch after the decision on the previous one; fetches the first states. `unclipped`: options of the step
+  /// if it is committed without clipping.
   void begin(const runtime::AdamWOptions& unclipped);
-  /// The gradients of a chunk are reduced; in the order of the chunks.
+  /// The gradients of a chunk are reduced. Call it in the order of chunks.
   void reduced(std::size_t chunk);
-  /// All passes are over and the step counts. `done` runs once all states of this rank are as the step leaves them; the
-  /// next batch may begin before, and where states live off the device even end.
+  /// Commits the step after all passes. `done` runs when all states of this rank are stored; the next batch may start
+  /// before, and with offloaded states even end.
   void step(const runtime::AdamWOptions& adamw, runtime::Handler done);
-  /// The step does not count: parameters stay. `done` likewise.
+  /// Skips the step; parameters stay. `done` as for step().
   void skip(runtime::Handler done);
 
-  /// Calls `handler` as soon as all states of this rank are as the newest step leaves them, and before anything changes
-  /// them: at once if they are. Once that step was answered; one handler.
+  /// Calls `handler` when all states of this rank contain the newest step, before the next change; possibly at once.
+  /// Call it after the decision on that step; one handler.
   void when_stored(runtime::Handler handler);
-  /// Is asked before states change. It outlives the steps.
+  /// Sets a guard that is called before states change. It must outlive the steps.
   void guard_with(CopyOnWriteGuard& guard) { guard_ = &guard; }
 
   [[nodiscard]] const Answers& answers() const noexcept { return answers_; }
@@ -90,8 +89,8 @@ class Optimizer final : public Actor {
                   runtime::Handler done) override;
   void write_state(const StateArray& array, std::size_t begin, std::span<const std::byte> values,
                    runtime::Handler done) override;
-  /// Where elements of one of its arrays lie, from `begin` on and as many as follow one another there, for who fills
-  /// them before the training; empty where the host does not reach them.
+  /// Contiguous memory of an array's elements starting at `begin`, to fill it before training. Empty if the host cannot
+  /// access it.
   [[nodiscard]] std::span<float> state_memory(const StateArray& array, std::size_t begin) const {
     return states_.memory(array, begin);
   }
@@ -99,14 +98,14 @@ class Optimizer final : public Actor {
  private:
   friend class CommitPolicy;
 
-  /// A batch's step, from its begin until nothing of it is under way.
+  /// A step from its start until all its work has finished.
   struct BatchStep {
     runtime::AdamWOptions adamw;
-    std::optional<bool> counts;      ///< the answer
-    bool as_ahead = false;           ///< it counts, with the `adamw` that it began with
-    std::vector<std::size_t> ready;  ///< buckets that came while the states of the step before were being stored
+    std::optional<bool> counts;      ///< decision: committed or skipped
+    bool as_ahead = false;           ///< committed with the initial `adamw`
+    std::vector<std::size_t> ready;  ///< buckets reduced while the previous step's states were being stored
     std::size_t bundles_missing = 0;
-    int parts_missing = 3;  ///< the answer, the parameters, the states
+    int parts_missing = 3;  ///< pending phases: decision, parameters, states
     runtime::Duration answered;
     runtime::Handler stored;  ///< when_stored()
     runtime::Handler done;
@@ -121,7 +120,7 @@ class Optimizer final : public Actor {
   [[nodiscard]] BucketStep::Operands operands(const BundleSweep& round, const offload::BucketPass& pass) const;
   void bucket_stepped(std::size_t bundle);
   void bundle_refreshed();
-  /// The states of the first of storing_ are where they belong.
+  /// The states of storing_.front() are stored.
   void stored();
   void part_over(BatchStep& step);
 
@@ -132,14 +131,14 @@ class Optimizer final : public Actor {
   StateRecords states_;
   BucketStep step_;
   ParameterRefresh refresh_;
-  bool in_stream_order_;          // nobody reads parameters but the compute stream, whose order is enough
+  bool in_stream_order_;          // only the compute stream reads parameters, so its order suffices
   BundleSweep steps_;             // what counts
   BundleSweep* round_ = &steps_;  // whose bundles are begun
 
   std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed
   std::shared_ptr<BatchStep> newest_;
-  CopyOnWriteGuard* guard_ = nullptr;  // null: nobody copies states
+  CopyOnWriteGuard* guard_ = nullptr;  // null: no snapshots
   Answers answers_;
   std::unique_ptr<CommitPolicy> commit_;  // uses all of the above
 };

@@ -1,6 +1,5 @@
-// What a step changed of parameters, on its way to exactly the ranks that need it (PaRO §3.4, update phase), and from
-// there to a tier, where parameters live off the device. Bundles are gathered in one order on all ranks, whatever is
-// stepped first. Loop thread only.
+// Gathers updated parameters on the ranks that need them (PaRO §3.4), and stores offloaded ones in their tier. Bundles
+// are gathered in the same order on all ranks. Loop thread only.
 #pragma once
 
 #include "actors/exchange/hop_pipeline.hpp"
@@ -15,32 +14,32 @@ namespace ranvier::actors {
 class ParameterRefresh {
  public:
   struct Plan {
-    runtime::MemoryId places;  ///< of parameters that live off the device, each for any bundle
+    runtime::MemoryId places;  ///< buffers for offloaded parameters, each for any bundle
     std::size_t place_count = 0;
     HopPipeline::Plan gather;
   };
   [[nodiscard]] static Plan plan(PlanContext& planner);
 
-  /// `tier` is null where all parameters live on the device.
+  /// `tier` is null if all parameters are on the device.
   ParameterRefresh(const RankContext& context, const ModelShare& share, const Plan& plan,
                    ParameterStore& parameters, ParameterRecords* tier);
 
-  /// Whether steps write parameters to places.
+  /// Returns whether updates write parameters to buffers.
   [[nodiscard]] bool uses_places() const noexcept { return tier_ != nullptr; }
   [[nodiscard]] bool has_place() const noexcept { return !uses_places() || !free_places_.empty(); }
   void take_place(BundleSweep::Bundle& bundle);
 
-  /// No rank but this one reads what it stepped, and of its streams only those of the step.
+  /// Returns whether only this rank, on the update's streams, reads its updated parameters.
   [[nodiscard]] bool is_local() const noexcept { return gather_hops_ == 0 && !states_->gathers_trained(); }
 
-  /// The step of a batch was answered: parameters change from here on, unit by unit.
+  /// Call it after the decision on a step: parameters change from now on, unit by unit.
   void begin() { parameters_->begin_refresh(); }
   /// A bundle of the round is stepped; calls `done` once its parameters are where they belong. Each bundle once, in any
   /// order; they are gathered in theirs. `units_told`: refreshed() was called for its buckets.
   void stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done);
   /// A bucket's parameters are there; the store hears of each unit with its last bucket.
   void refreshed(const ChunkSchedule::Bucket& bucket);
-  /// Nothing of any unit changes in this step.
+  /// Ends a step without changes.
   void keep_all();
 
   [[nodiscard]] std::vector<Wait> waits() const { return gather_.waits(); }
@@ -49,7 +48,7 @@ class ParameterRefresh {
  private:
   struct Stepped {
     bool units_told = false;
-    runtime::Handler done;  // null: it is not stepped
+    runtime::Handler done;  // null: not updated yet
   };
   void gather(BundleSweep& round, std::size_t bundle, Stepped stepped);
   void store(BundleSweep& round, std::size_t bundle, const Stepped& stepped);
@@ -63,7 +62,7 @@ class ParameterRefresh {
   HopPipeline gather_;
   std::vector<std::byte*> free_places_;
   std::vector<Stepped> stepped_;              // by bundle
-  std::size_t next_ = 0;                      // to gather
+  std::size_t next_ = 0;                      // next bundle to gather
   std::vector<std::size_t> buckets_missing_;  // by unit
 };
 

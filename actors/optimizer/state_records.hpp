@@ -1,11 +1,7 @@
-// Where each bucket's optimizer states lie, and how they come to the step: on the device they stay with their unit; in
-// host memory or in files what a bucket needs lies together as one record (offload/bucket_layout.hpp), run after run of
-// every finest piece, and passes through a few slots (Myelin §V-B, ZeRO-Infinity §5.1.1). For steps on the host those
-// are pinned, and what is in host memory stays where it is. A record has the master weights and both moments, or the
-// moments only where layers read the master weights themselves.
-//
-// With spare copies each record is there twice, of which one counts: a step goes ahead into the other one, and
-// commit() has that count from then on. Loop thread only.
+// Optimizer states and their transfer for updates. On the device they stay with their unit. Offloaded, a bucket is one
+// record (offload/bucket_layout.hpp) that passes through a few buffers (Myelin §V-B, ZeRO-Infinity §5.1.1). A record
+// has master weights (if separate) and both moments. With spare copies (flip) an update writes to the other copy, and
+// commit() makes it valid. Loop thread only.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -23,11 +19,11 @@
 
 namespace ranvier::actors {
 
-/// Of every unit, in the order in which records have them.
+/// Arrays of a unit, in the order of records.
 inline constexpr std::array state_array_names = {to_string(StateKind::weights), to_string(StateKind::m),
                                                  to_string(StateKind::v)};
 
-/// Of those, as many as a unit has: a frozen one has weights only.
+/// Number of arrays of a unit; a frozen unit has weights only.
 [[nodiscard]] constexpr std::size_t arrays_of(bool trained) { return trained ? state_array_names.size() : 1; }
 
 class StateRecords {
@@ -53,7 +49,7 @@ class StateRecords {
   /// An array from element `begin` of the unit on, as far as it lies together where the host reaches it; or empty.
   [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
 
-  /// The copy that a step leaves its states in.
+  /// Copy that an update writes to.
   enum class Copy { counts, spare };
 
   /// A bucket's copies by number, which stays when another one counts: 0, or 1 where there is a spare copy.
@@ -71,17 +67,17 @@ class StateRecords {
   /// where they stay.
   void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
-  /// What the spare copy has counts from now on.
+  /// Makes the spare copy the valid one.
   void commit(const Bucket& bucket);
   /// Brings the master weights that count only; where they are separate.
   void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
   /// Elements of a bucket in finest pieces that follow one another, with their states.
   struct Stretch {
-    std::size_t begin = 0;   ///< the first one, in the unit
-    std::size_t offset = 0;  ///< likewise, counted through the bucket's elements in the optimizer's range
+    std::size_t begin = 0;   ///< first element, within the unit
+    std::size_t offset = 0;  ///< offset among the bucket's elements in the optimizer's range
     std::size_t count = 0;
-    runtime::StridedLayout in_unit;  ///< from `begin` on
+    runtime::StridedLayout in_unit;  ///< layout relative to `begin`
     float* weights = nullptr;
     runtime::StridedLayout weight_runs;
     float* m = nullptr;
@@ -134,7 +130,7 @@ class StateRecords {
   const UnitStates* states_;
   Plan plan_;
   std::vector<offload::BucketLayout> layouts_;  // by unit
-  std::vector<std::vector<bool>> flipped_;      // by unit and bucket: `spare` counts
+  std::vector<std::vector<bool>> flipped_;      // by unit and bucket: the spare copy is valid
 };
 
 }  // namespace ranvier::actors

@@ -61,7 +61,7 @@ std::size_t ActivationCheckpoints::offset(std::size_t checkpoint) const {
   return checkpoint / of_slot * plan_.slot_bytes + plan_.offsets[checkpoint % of_slot];
 }
 
-/// What is moved of a checkpoint: whole blocks, which files take as they are.
+/// Bytes to move per checkpoint, rounded up to whole file blocks.
 std::span<std::byte> ActivationCheckpoints::bytes(std::size_t place, std::size_t checkpoint) const {
   const std::size_t bytes =
       stage_->checkpoint_bytes(checkpoint % stage_->checkpoints(), checkpoints_[checkpoint].samples);
@@ -98,7 +98,7 @@ bool ActivationCheckpoints::ready(std::uint64_t number) const {
 }
 
 void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handler) {
-  expect(!waiting_, "a pass waits for one step's checkpoints at a time");
+  expect(!waiting_, "a pass may wait for checkpoints of one step only");
   waiting_use_ = use;
   waiting_ = std::move(handler);
   move();
@@ -122,7 +122,7 @@ void ActivationCheckpoints::drop(std::size_t checkpoint) {
   place.held = false;
 }
 
-/// What is ready stays so.
+/// Binds a ready access to its buffers; a ready access stays ready.
 void ActivationCheckpoints::bind(Use& use) {
   if (use.read) {
     use.read_place = *checkpoints_[*use.read].place;
@@ -164,7 +164,7 @@ void ActivationCheckpoints::provide(std::uint64_t number, models::StepArrays& ar
 }
 
 void ActivationCheckpoints::done(std::uint64_t number) {
-  expect(number == first_use_, "checkpoints of use {} are given back before those of use {}", number, first_use_);
+  expect(number == first_use_, "access {} to checkpoints ends before access {}", number, first_use_);
   const Use use = uses_.front();
   uses_.pop_front();
   ++first_use_;

@@ -1,11 +1,8 @@
-// Activation checkpoints that live off the device, in host memory or in files, between the passes of their microbatch
-// (ZeRO-Infinity §5.1.2, Myelin §V-A). The device has a few places for them: a forward pass writes a checkpoint into
-// one, the next segment reads it there, and it is stored meanwhile; a backward pass finds its checkpoints fetched
-// ahead. Backward passes come in microbatch order and each needs its checkpoints from the back, so of any two
-// checkpoints it is known which is needed first, whatever else messages decide: what is needed first is fetched
-// first, and a place is taken from what is needed last. A checkpoint that is still in a place is not fetched.
-//
-// A forward pass that nothing follows (evaluation) stores nothing. Loop thread only.
+// Activation checkpoints in host memory or files between the passes of their microbatch (ZeRO-Infinity §5.1.2, Myelin
+// §V-A). A forward pass writes a checkpoint to one of a few device buffers, from where it is stored. Before the
+// backward pass it is prefetched, unless it is still in a buffer. Backward passes run in microbatch order and need
+// checkpoints from the back, so the order of accesses is known: the earliest is fetched first, and the latest gives up
+// its buffer. Evaluations store nothing. Loop thread only.
 #pragma once
 
 #include "actors/pipeline/pass_resource.hpp"
@@ -26,19 +23,19 @@ class ActivationCheckpoints final : public Actor, public PassResource {
  public:
   struct Plan {
     std::optional<offload::TierRegion> region;
-    std::vector<std::size_t> offsets;  ///< of a slot's checkpoints in its part of the region
+    std::vector<std::size_t> offsets;  ///< offsets of a slot's checkpoints in its part of the region
     std::size_t slot_bytes = 0;
   };
-  /// Of one slice's checkpoints, which was made with TierOptions::checkpoint_places where they leave the device.
+  /// Plans the checkpoints of a slice. Offloaded ones need a stage made with TierOptions::checkpoint_places.
   [[nodiscard]] static Plan plan(PlanContext& planner, const models::Stage& stage);
 
-  /// After Stage::bind.
+  /// Call it after Stage::bind.
   ActivationCheckpoints(const RankContext& context, const models::Stage& stage, const Plan& plan);
 
   [[nodiscard]] const char* name() const noexcept override { return "activation checkpoints"; }
 
-  // Steps that read or write checkpoints are its uses. One is ready when what it reads is in a place, and one is free
-  // for what it writes.
+  // Accesses are steps that read or write checkpoints. One is ready when its input is in a buffer and a buffer for its
+  // output is free.
   [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override {
     return stage_->checkpoint_read(step) || stage_->checkpoint_written(step);
   }
@@ -49,7 +46,7 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   [[nodiscard]] bool queued(std::uint64_t) override { return true; }
   void done(std::uint64_t use) override;
 
-  /// Bytes that went to the tier and came back, so far.
+  /// Bytes stored to and fetched from the tier so far.
   [[nodiscard]] std::size_t stored_bytes() const noexcept { return stored_bytes_; }
   [[nodiscard]] std::size_t fetched_bytes() const noexcept { return fetched_bytes_; }
 
@@ -59,28 +56,28 @@ class ActivationCheckpoints final : public Actor, public PassResource {
     int samples = 0;
     bool training = true;
     bool backward = false;
-    // Checkpoints, and whether this is the last use of the pass that reads or writes them.
+    // Checkpoints, and whether this is the last access of the pass that reads or writes them.
     std::optional<std::size_t> read, written;
     bool reads_last = false, writes_last = false;
     std::size_t read_place = 0, written_place = 0;  // once queued
   };
-  /// Of a slot: by slot, from the front.
+  /// A checkpoint; indexed by slot, then from the front.
   struct Checkpoint {
-    std::uint64_t pass = 0;  // that wrote it; orders microbatches
+    std::uint64_t pass = 0;  // number of the pass that wrote it; orders microbatches
     int samples = 0;
     bool live = false;    // a backward pass will read it
-    bool stored = false;  // it is in the tier
+    bool stored = false;  // the tier has a copy
     std::optional<std::size_t> place;
   };
   struct Place {
     std::optional<std::size_t> checkpoint;
-    std::optional<std::size_t> transfer;  // of this checkpoint, from or to here
-    bool here = false;                    // the checkpoint is, for what is queued on the stream from now on
-    bool unsaved = false;                 // it was written, and waits to be stored
-    bool held = false;                    // the pass that uses it goes on to
-    int steps = 0;                        // on the stream, that use it
+    std::optional<std::size_t> transfer;  // checkpoint that is moved from or to this buffer
+    bool here = false;                    // work queued from now on may read the checkpoint
+    bool unsaved = false;                 // written, but not stored yet
+    bool held = false;                    // the current pass will access it again
+    int steps = 0;                        // queued steps that access it
   };
-  /// Smaller: needed earlier.
+  /// Order of accesses: smaller is earlier.
   using Turn = std::pair<std::uint64_t, std::size_t>;
 
   [[nodiscard]] Use& use_of(std::uint64_t use) { return uses_[use - first_use_]; }
@@ -103,7 +100,7 @@ class ActivationCheckpoints final : public Actor, public PassResource {
   Plan plan_;
   std::vector<Checkpoint> checkpoints_;
   std::vector<Place> places_;
-  std::deque<Use> uses_;         // that were announced and are not done
+  std::deque<Use> uses_;         // announced accesses that are not done
   std::uint64_t first_use_ = 0;  // number of uses_.front()
   std::uint64_t next_use_ = 0;   // to be queued
   std::uint64_t passes_ = 0;

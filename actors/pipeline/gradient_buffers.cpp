@@ -41,7 +41,7 @@ void GradientBuffers::done(std::uint64_t use) {
 }
 
 void GradientBuffers::forget(std::uint64_t use) {
-  expect(use == first_use_, "gradients of use {} are over before those of use {}", use, first_use_);
+  expect(use == first_use_, "access {} to gradients ends before access {}", use, first_use_);
   uses_.pop_front();
   ++first_use_;
 }

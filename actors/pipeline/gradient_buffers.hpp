@@ -1,5 +1,5 @@
-// Places for the gradients of backward passes' steps, as a resource of passes: GradientSync has them, and hears when
-// they are written. Loop thread only.
+// Pass resource for the buffers that backward steps write gradients to. GradientSync owns the buffers and is notified
+// when they are written. Loop thread only.
 #pragma once
 
 #include "actors/gradients/gradient_sync.hpp"
@@ -12,7 +12,7 @@ namespace ranvier::actors {
 
 class GradientBuffers final : public PassResource {
  public:
-  /// `gradients` outlives this.
+  /// `gradients` must outlive this object.
   explicit GradientBuffers(GradientSync& gradients) : gradients_(&gradients) {}
 
   [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return !step.needs_parameters(); }
@@ -27,14 +27,14 @@ class GradientBuffers final : public PassResource {
   struct Use {
     models::Stage::PassStep step;
     int microbatch = 0;
-    std::uint64_t number = 0;  // by which GradientSync knows it
+    std::uint64_t number = 0;  // number of the step in GradientSync
   };
 
   [[nodiscard]] const Use& use_of(std::uint64_t use) const { return uses_[use - first_use_]; }
   void forget(std::uint64_t use);
 
   GradientSync* gradients_;
-  std::deque<Use> uses_;         // that were announced and are not over
+  std::deque<Use> uses_;         // announced accesses that are not done
   std::uint64_t first_use_ = 0;  // number of uses_.front()
 };
 

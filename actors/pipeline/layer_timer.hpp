@@ -1,4 +1,4 @@
-// What each layer of a stage takes on the stage's stream, by direction. Loop thread only; the stream may outlive it.
+// Measures the time of each layer on the stage's stream, by direction. Loop thread only; the stream may outlive it.
 #pragma once
 
 #include "actors/pipeline/policy.hpp"
@@ -14,8 +14,8 @@ namespace ranvier::actors {
 
 struct LayerSeconds {
   double forward = 0;
-  double backward = 0;  ///< input gradients, and what is computed again for them
-  double weights = 0;   ///< weight gradients, whether they wait or not
+  double backward = 0;  ///< input gradients and recomputation
+  double weights = 0;   ///< weight gradients, deferred or not
 
   [[nodiscard]] double all() const noexcept { return forward + backward + weights; }
   LayerSeconds& operator+=(const LayerSeconds& other) noexcept {
@@ -28,17 +28,17 @@ struct LayerSeconds {
 
 class LayerTimer {
  public:
-  /// By the trace's clock; the trace outlives the streams' work.
+  /// Uses the trace's clock; the trace must outlive the streams' work.
   LayerTimer(std::size_t layers, const runtime::Trace& trace);
 
-  /// Runs `queue`, which queues work of `layer` on the stream, and has the stream add what that takes to `direction`.
+  /// Runs `queue`, which queues work of `layer` on the stream. The stream then adds its duration to `direction`.
   void time(runtime::StreamView stream, std::size_t layer, double LayerSeconds::* direction,
             const std::function<void()>& queue);
-  /// From here on timed work takes so many times as long: the stream stands still after it. Devices that launch() work
-  /// only; test only.
+  /// For tests: following work takes `times` as long, because the stream pauses after it. Only for devices with
+  /// launch().
   void slow_down(double times) { times_ = times; }
 
-  /// Of all work since the last call, by layer, once the stream has done it.
+  /// Times by layer of all work since the last call. The stream must have finished it.
   [[nodiscard]] std::vector<LayerSeconds> take();
 
  private:

@@ -9,7 +9,7 @@
 namespace ranvier::actors {
 namespace {
 
-/// Of samples of so many bytes.
+/// Cost of copying samples of this size.
 runtime::WorkCost samples_cost(std::size_t bytes) {
   return memory_cost(runtime::WorkKind::samples, runtime::DType::i32, bytes);
 }
@@ -101,7 +101,7 @@ void Loader::announce_next(runtime::StreamView reader, std::int64_t first, int c
 void Loader::read_and_copy(Read read, runtime::PinnedPool& places, std::int64_t first, int count, std::size_t bytes,
                            std::byte* to, runtime::Handler done) {
   const runtime::StreamView reader = reader_of(to);
-  // Given back before anybody hears of it, whoever keeps a copy of the handlers.
+  // The buffer is returned before `done` runs, even if a copy of the handler still exists.
   const auto place = std::make_shared<std::shared_ptr<std::byte>>(places.take(bytes));
   launch_read(reader, read, first, count, bytes, place->get());
   context_->loop.after_work(

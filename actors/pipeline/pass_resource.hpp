@@ -1,16 +1,10 @@
-// What steps of passes need before they can be queued, one interface for all of it: parameters (ParameterStore), places
-// for gradients (GradientBuffers), checkpoints (ActivationCheckpoints). StageActor keeps a list of these and knows
-// no more of them.
+// Interface of resources that steps of passes need: parameters (ParameterStore), gradient buffers (GradientBuffers),
+// checkpoints (ActivationCheckpoints). Loop thread only. Steps that need a resource are its accesses (`use`), numbered
+// in order:
 //
-// The steps of passes that use a resource are its *uses*, numbered one after another in the order in which they run:
-//
-//   first = resource.announce(pass)      what the pass needs, at the latest when it begins; the resource may begin
-//   resource.when_ready(use, …)          to bring it
-//   resource.provide(use, arrays)        just before the step is queued
-//   if (resource.queued(use)) …          just after; then, once the stream has done the step:
-//   resource.done(use)
-//
-// Loop thread only.
+//   first = resource.announce(pass)      at the latest when the pass starts; the resource may prefetch
+//   resource.when_ready(use, …); resource.provide(use, arrays)          just before the step is queued
+//   if (resource.queued(use)) … resource.done(use)                      after the stream has finished the step
 #pragma once
 
 #include "models/stage.hpp"
@@ -29,24 +23,24 @@ class PassResource {
     int slot = 0;
     int samples = 1;
     bool training = true;   ///< false: no backward pass follows
-    bool backward = false;  ///< or weight gradients that waited; forward steps of a backward pass compute again
+    bool backward = false;  ///< backward pass or deferred weight gradients; its forward steps are recomputation
   };
 
   virtual ~PassResource() = default;
 
   [[nodiscard]] virtual bool uses(const models::Stage::PassStep& step) const = 0;
-  /// Returns the number of the pass's first use, the others follow. Passes with uses are announced in the order in
-  /// which they run.
+  /// Returns the number of the pass's first access; the others follow. Passes must be announced in the order in which
+  /// they run.
   virtual std::uint64_t announce(const Announced& pass) = 0;
-  /// Uses become ready in order.
+  /// Returns whether an access is ready. Accesses become ready in order.
   [[nodiscard]] virtual bool ready(std::uint64_t use) const = 0;
-  /// Calls `handler` on the loop once it is; one at a time.
+  /// Calls `handler` on the loop when the access is ready; one at a time.
   virtual void when_ready(std::uint64_t use, runtime::Handler handler) = 0;
-  /// Fills in what the step of a use that is ready works on. What is pointed to stays until done().
+  /// Sets the arrays of a ready access; they stay valid until done().
   virtual void provide(std::uint64_t use, models::StepArrays& arrays) = 0;
-  /// The step's work was queued. Returns whether done() has to be called.
+  /// Call it after the step's work was queued. Returns whether done() must be called.
   [[nodiscard]] virtual bool queued(std::uint64_t use) = 0;
-  /// The stream has done the step. In the order of the uses.
+  /// Call it after the stream has finished the step, in the order of accesses.
   virtual void done(std::uint64_t use) = 0;
 };
 

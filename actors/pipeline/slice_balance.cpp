@@ -44,7 +44,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
       loads[static_cast<std::size_t>(map.stage_of(static_cast<int>(k)))] += cost_of(of, k);
     return loads;
   };
-  // Of ranks, the largest first, and then of the largest slice.
+  // Loads of ranks, largest first, then the largest slice.
   const auto order_of = [&](const Slices& of) {
     std::vector<std::int64_t> order = loads_of(of);
     std::sort(order.begin(), order.end(), std::greater<>());

@@ -1,11 +1,10 @@
-// In which order a rank with several slices of the model, its chunks, takes microbatches through them, as pure
-// functions; any thread. The fixed order is that of interleaved 1F1B (Narayanan et al. 2021, §2.2): microbatches go in
-// groups, forwards through one chunk after another and backwards from the last chunk to the first,
+// Order of passes on a rank with several model chunks, as pure functions; any thread. The fixed order is interleaved
+// 1F1B (Narayanan et al. 2021, §2.2): groups of microbatches pass the chunks one after another,
 //
 //   two chunks, groups of two:   forward   0a 1a 0b 1b 2a 3a 2b 3b …      backward   0b 1b 0a 1a 2b 3b 2a 3a …
 //
-// As all ranks have the same order, and each chunk sees its microbatches in theirs, no rank waits for one that waits
-// for it. Where messages decide, a rank takes what is ready, and of several chunks the one that comes first here.
+// All ranks have the same order, and each chunk runs microbatches in order, so there is no deadlock. A message-driven
+// rank starts a ready pass; of several ready chunks it starts the first one in this order.
 #pragma once
 
 #include "actors/pipeline/policy.hpp"
@@ -30,14 +29,14 @@ struct SliceOrder {
   int microbatches = 1;
   int group = 1;  ///< microbatches; the last one may be smaller
 
-  /// As many as a direction has.
+  /// Number of passes per direction.
   [[nodiscard]] int passes() const noexcept { return chunks * microbatches; }
-  /// The pass with that number, of `forward` ones or of backward ones.
+  /// The pass with this number in a direction.
   [[nodiscard]] SlicePass at(bool forward, int number) const;
   [[nodiscard]] int number_of(bool forward, const SlicePass& pass) const;
 };
 
-/// Microbatches of a group: as many as there are stages, under GPipe those of a wave of `limit`.
+/// Microbatches per group: the number of stages; under GPipe `limit`, one wave.
 [[nodiscard]] int chunk_group(Policy policy, int stages, int limit);
 
 /// A chunk's next pass in a direction.
@@ -46,14 +45,13 @@ struct NextPass {
   bool ready = false;
 };
 
-/// The chunk that is next in a direction; none: its pass is not ready. `fixed`: in that order whatever is ready.
+/// Next chunk in a direction; none: no pass is ready. `fixed`: only the next pass of the fixed order qualifies.
 [[nodiscard]] std::optional<int> next_chunk(const SliceOrder& order, bool forward, std::span<const NextPass> chunks,
                                             bool fixed);
 
-/// The most microbatches that each chunk of a stage has in flight, by chunk: under 1F1B what its order needs, and where
-/// messages decide at least a group more than none, so that it can be through before the next one begins. Where
-/// weight gradients wait all stages have what the first one has, as with one chunk. `limit`: of each chunk, under a
-/// policy that can do with any; 0: none.
+/// Maximum number of microbatches in flight, by chunk. 1F1B: as many as its order needs. Message-driven: at least one
+/// group. With deferred weight gradients all stages have as many as the first one. `limit`: upper bound per chunk, for
+/// schedules that work with any; 0: none.
 [[nodiscard]] std::vector<int> slice_slots(Policy policy, int stage, int stages, int chunks, int microbatches,
                                            int limit);
 

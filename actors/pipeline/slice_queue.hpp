@@ -1,12 +1,9 @@
-// One slice of the model on its rank: the microbatches that are in flight there, their messages and samples, and how
-// far each direction has come. It says which pass is ready; StageActor, which has one queue for each of its slices,
-// chooses among them and computes.
+// Microbatches in flight of a slice (model chunk), their messages and samples, and the progress of each direction. It
+// reports ready passes; StageActor chooses among its slices and computes. Loop thread only.
 //
-// Receives are posted as soon as their buffer is free: activations `slots` ahead, samples `sample_slots` ahead. The
-// receive of a gradient is posted once the activation that it belongs to was taken, long before it can come. Messages
-// of one direction may arrive in any order; they are used in microbatch order. If nothing is trained up to the end of
-// the slice, no gradient comes for a microbatch. Its backward pass is empty then, and begins once the next slice has
-// taken the activation. Loop thread only.
+// Receives are posted as soon as their buffer is free: activations `slots` ahead, samples `sample_slots` ahead,
+// gradients once the activation was sent. Messages may arrive in any order but are used in microbatch order. If no
+// layer up to the end of the slice is trained, backward passes are empty and start when the activation was sent.
 #pragma once
 
 #include "actors/pipeline/slice_order.hpp"
@@ -26,33 +23,33 @@ namespace ranvier::actors {
 class SliceQueue {
  public:
   struct Plan {
-    int slice = 0;             ///< of the model
-    std::optional<int> left;   ///< rank of the slice before; none: this is the first
-    std::optional<int> right;  ///< rank of the slice after; none: this is the last
+    int slice = 0;             ///< number of the slice
+    std::optional<int> left;   ///< rank of the previous slice; none: first slice
+    std::optional<int> right;  ///< rank of the next slice; none: last slice
   };
   struct Hooks {
-    std::function<void()> changed;  ///< something may be ready that was not
-    std::function<void()> left;     ///< a microbatch is through, or a message was taken
+    std::function<void()> changed;  ///< another pass may be ready
+    std::function<void()> left;     ///< a microbatch is finished, or a send has completed
   };
 
   SliceQueue(const RankContext& context, models::Stage& stage, const SliceMap& map, const Plan& plan,
              Loader& loader, int microbatch_size, Hooks hooks);
 
-  /// `batch` stays as it is until over().
+  /// `batch` must stay unchanged until over().
   void begin(const PassBatch& batch);
-  /// All microbatches are through, and all messages were taken.
+  /// Returns whether all microbatches are finished and all sends have completed.
   [[nodiscard]] bool over() const { return released_ == microbatches_ && sends_.empty(); }
 
   [[nodiscard]] models::Stage& stage() const { return *stage_; }
   [[nodiscard]] const Plan& plan() const { return plan_; }
-  /// Passes that were started.
+  /// Started passes.
   [[nodiscard]] int forwards() const { return forwards_; }
   [[nodiscard]] int backwards() const { return backwards_; }
-  /// Microbatches whose weight gradients are done, where they wait.
+  /// Microbatches with finished deferred weight gradients.
   [[nodiscard]] int weights() const { return weights_; }
-  /// 0 but on the last slice.
+  /// Loss of the batch; 0 except on the last slice.
   [[nodiscard]] double loss() const { return loss_; }
-  /// Likewise; 0 in training.
+  /// Correct predictions of the batch; 0 except on the last slice without training.
   [[nodiscard]] double hits() const { return hits_; }
 
   [[nodiscard]] bool forward_ready() const;
@@ -60,39 +57,38 @@ class SliceQueue {
   [[nodiscard]] NextPass next(bool forward) const {
     return forward ? NextPass{forwards_, forward_ready()} : NextPass{backwards_, backward_ready()};
   }
-  /// The pass that is ready begins. Returns its microbatch.
+  /// Starts the ready pass; returns its microbatch.
   int start_forward() { return forwards_++; }
   int start_backward() { return backwards_++; }
-  /// The place that the input gradient of a pass goes to until the slice before has it.
+  /// Reserves a buffer for a pass's input gradient until it was sent.
   [[nodiscard]] int take_gradient_buffer();
-  /// The stream has done them.
+  // Call these when the stream has finished the work.
   void finish_forward(int microbatch);
   void send_input_gradient(int microbatch, int buffer);
   void finish_backward(int microbatch) { release(microbatch); }
   void finish_weights(int microbatch);
 
   [[nodiscard]] int slot_index(int microbatch) const { return microbatch % stage_->slots(); }
-  /// Whether nothing but the stream's order stands between a pass and the next one: no neighbour, no deferred weight
-  /// gradients.
+  /// Returns whether passes depend on stream order only: no neighbours, no deferred weight gradients.
   [[nodiscard]] bool follows_stream() const { return !plan_.left && !plan_.right && !stage_->defers(); }
   [[nodiscard]] int samples_of(int microbatch) const { return batch_->samples_of(microbatch, microbatch_size_); }
   [[nodiscard]] models::Stage::Microbatch describe(int microbatch, bool keeps_segment) const;
 
-  /// Messages that a neighbour has not taken yet.
+  /// Adds pending sends.
   void add_sends(std::vector<Wait>& all) const;
-  /// The message that the next pass of a direction needs and that has not come; none: it needs none.
+  /// Message that the next pass of a direction waits for; none: no message.
   [[nodiscard]] std::optional<Wait> awaited(bool forward, runtime::Duration since) const;
 
  private:
-  /// Of Stage::sample_slots().
+  /// Slot of a microbatch; their number is Stage::sample_slots().
   struct Slot {
-    int microbatch = -1;  ///< whose it is
+    int microbatch = -1;
     bool input_here = false;
     bool targets_here = false;    ///< or not needed on this slice
     bool documents_here = false;  ///< or the samples have none
     bool gradient_here = false;
   };
-  /// A message that a neighbour has not taken yet.
+  /// A pending send.
   struct Sending {
     runtime::Channel channel;
     int microbatch = 0;
@@ -124,7 +120,7 @@ class SliceQueue {
   const PassBatch* batch_ = nullptr;
   int microbatches_ = 0;
   int forwards_ = 0, backwards_ = 0, weights_ = 0;
-  int released_ = 0;  // microbatches that are through
+  int released_ = 0;  // finished microbatches
   double loss_ = 0;
   double hits_ = 0;
   std::vector<Slot> slots_;

@@ -11,9 +11,9 @@ using runtime::Trace;
 
 namespace {
 
-constexpr auto shortest_wait = std::chrono::microseconds(5);  // that is worth a span
+constexpr auto shortest_wait = std::chrono::microseconds(5);  // shorter waits get no span
 
-/// Of steps that follow each other.
+/// Returns whether two consecutive steps belong to one layer call.
 bool of_one_call(const models::Stage::PassStep& a, const models::Stage::PassStep& b) {
   return a.kind == b.kind && a.layer == b.layer;
 }
@@ -76,7 +76,7 @@ LayerTimer& StageActor::timer() {
   return *timer_;
 }
 
-/// Of the passes that were started, where nothing is ready.
+/// Progress of started passes, with no pass marked as ready.
 PipelineProgress StageActor::progress() const {
   const models::Stage& front = stages_->slice(0);
   PipelineProgress all{.stage = plan_.stage,
@@ -215,14 +215,14 @@ runtime::WorkName StageActor::name_of(const Pass& pass) const {
   return {name(), what, {}, pass.microbatch};
 }
 
-/// Queues the running pass as far as what its steps need is there.
+/// Queues steps of the current pass until one waits for a resource.
 void StageActor::advance() {
   Pass& pass = passes_.front();
   while (pass.next < pass.steps.size()) {
     if (PassResource* const resource = missing(pass)) {
       trace_pass(pass, false);
       resource->when_ready(use_of(pass, resource), [this] { advance(); });
-      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
+      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // earlier steps still run
     }
     trace_pass(pass, true);
     queue(pass);
@@ -305,7 +305,7 @@ void StageActor::queue(Pass& pass) {
                             });
 }
 
-/// Lets the stream say that it has done a call of a layer, with its last part.
+/// Queues a counter update after the last step of a layer call.
 void StageActor::mark_call(const Pass& pass) {
   const bool goes_on =
       pass.next + 1 < pass.steps.size() && of_one_call(pass.steps[pass.next], pass.steps[pass.next + 1]);
@@ -365,7 +365,7 @@ void StageActor::finish_if_done() {
   idle_since_.reset();
   double loss = 0;
   for (const SliceQueue& slice : slices_) loss += slice.loss();
-  // What runs here may start the next batch.
+  // `done` may start the next batch.
   const auto done = std::move(done_);
   done(loss);
 }

@@ -1,18 +1,10 @@
-// The rank's share of a pipeline as an actor (Myelin §III-C, Algorithm 2): its slices of the model react to activations
-// from the left, gradients from the right and samples that were loaded (slice_queue.hpp); parameters that were gathered
-// and work that its stream completed come here. It starts the next forward or backward pass that its policy allows, of
-// the slice whose turn it is. One pass runs at a time; messages travel meanwhile. A single stage waits for no messages,
-// so it queues one pass behind the pass that runs.
+// Runs the passes of a rank's pipeline stage (Myelin §III-C, Algorithm 2). On messages, samples, gathered parameters
+// and completed work it starts the next pass that the schedule allows, one at a time; a single stage queues one pass
+// ahead. Steps of a pass are queued when their resources are ready (pass_resource.hpp). Loop thread only.
 //
-// A pass is queued on the stream step by step, as soon as what a step needs is there (pass_resource.hpp): at once where
-// this rank holds all of it. Where the policy says beforehand which pass comes next, that pass is announced to the
-// resources while this one runs.
-//
-// Where weight gradients wait (StageLayout::defers()), they are passes of their own, one call of a layer after another,
-// between which messages are looked at. They come in the order of the backward passes, which rows that reduce gradients
-// together have alike. Their microbatch keeps its slot and a deferred place of its slice until they are done. Rows
-// compute them when they like, so they hold up no pass: those whose places for gradients are not there are not chosen.
-// Loop thread only.
+// Deferred weight gradients (StageLayout::defers()) are separate passes in the order of the backward passes, one layer
+// call at a time, with messages handled in between. The microbatch keeps its slot and a deferred buffer until then.
+// They are chosen only if their gradient buffers are ready, so they never block other passes.
 #pragma once
 
 #include "actors/pipeline/layer_timer.hpp"
@@ -41,69 +33,68 @@ class StageActor final : public Actor {
   struct Plan {
     int stage = 0;
     SliceMap map;
-    std::vector<SliceQueue::Plan> slices;  ///< of this rank
+    std::vector<SliceQueue::Plan> slices;  ///< slices of this rank
     Policy policy = Policy::message_driven;
     int microbatch_size = 1;
-    bool ordered_backward = true;  ///< backward passes of several slices, also where messages decide
+    bool ordered_backward = true;  ///< fixed order of several slices' backward passes, even if message-driven
   };
-  /// `ranks`: those of this row's pipeline, by stage.
+  /// `ranks`: ranks of this row's pipeline, by stage.
   [[nodiscard]] static Plan plan(PlanContext& planner, const std::vector<int>& ranks, const SliceMap& map,
                                  int stage, Policy policy);
 
   using Batch = PassBatch;
 
-  /// Everything is done and no message is under way. `loss` is the row's part, 0 but on the last stage.
+  /// Called when all passes and sends of a batch are finished. `loss`: the row's part; 0 except on the last stage.
   using Done = std::function<void(double loss)>;
 
-  /// Of the last batch, without training: elements that the model tells rightly, as Done's loss the row's part.
+  /// Correct predictions of the last batch without training: the row's part; 0 except on the last stage.
   [[nodiscard]] double hits() const;
 
-  /// What steps of a slice need, in the order in which it is waited for.
+  /// Resources of a slice's steps, in the order of waiting.
   using Resources = std::vector<PassResource*>;
 
-  /// Several actors of a rank may take turns, batch by batch: evaluation reads other samples. They share resources.
-  /// `resources` by slice.
+  /// `resources`: by slice. Several actors of a rank may share them if they run batches alternately (evaluation).
   StageActor(const RankContext& context, const ModelShare& share, const Plan& plan, Loader& loader,
              std::vector<Resources> resources);
 
   static constexpr const char* part_name = "pipeline";
   [[nodiscard]] const char* name() const noexcept override { return part_name; }
-  /// Activations and gradients that have to come before the next pass, and those that a neighbour has not taken yet.
+  /// Messages that the next pass waits for, and pending sends.
   [[nodiscard]] std::vector<Wait> waits() const override;
-  /// The call of a layer that the stream has come to: "in layer h.5", "in the weight gradients of layer h.5".
+  /// Current layer of the stream: "in layer h.5", "in the weight gradients of layer h.5".
   [[nodiscard]] std::string details() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
   /// One batch at a time.
   void run(Batch batch, Done done);
 
-  /// From here on what layers take is measured. Between batches.
+  /// Starts timing layers, between batches.
   [[nodiscard]] LayerTimer& timer();
   void stop_timer() { timer_.reset(); }
 
  private:
   struct Pass {
     Direction direction = Direction::forward;
-    std::size_t chunk = 0;  // of the rank's slices
+    std::size_t chunk = 0;  // index among the rank's slices
     int microbatch = 0;
     models::Stage::Pass steps;
-    std::vector<std::uint64_t> uses;  // by resource: the next one
-    std::size_t next = 0;             // step
+    std::vector<std::uint64_t> uses;  // next access, by resource
+    std::size_t next = 0;             // next step
     int gradient_buffer = 0;
     bool keeps_segment = false;  // Stage::Microbatch
     bool traced = false;         // a span is open on the stream
   };
 
-  /// Whether the order of the slices' passes in that direction is given.
+  /// Returns whether the order of slices is fixed in a direction.
   [[nodiscard]] bool fixes(Direction direction) const;
-  /// The slice whose pass comes next in that direction, and is ready; none: none is.
+  /// Slice with the next ready pass of a direction; none: no pass is ready.
   [[nodiscard]] std::optional<std::size_t> next_slice(Direction direction);
-  /// Passes that may be queued as a whole at a time.
+  /// Maximum number of completely queued passes.
   [[nodiscard]] int max_queued() const { return slices_.size() == 1 && slices_.front().follows_stream() ? 2 : 1; }
   [[nodiscard]] bool weights_ready() const;
-  /// Has weight gradients chosen once what they need is there.
+  /// Chooses again when the resources of deferred weight gradients are ready.
   void await_weights();
-  /// Chooses anew once the loop has handled what is there.
+  /// Chooses again after the loop has handled pending messages.
   void look_at_messages();
   void next();
   [[nodiscard]] PipelineProgress progress() const;
@@ -116,16 +107,16 @@ class StageActor final : public Actor {
   void announce_weights(std::size_t chunk, int microbatch);
   void advance_weights();
   void end_weights(bool over);
-  /// A resource that the next step of the pass still waits for; null: none.
+  /// Resource that the next step of the pass waits for; null: none.
   [[nodiscard]] PassResource* missing(const Pass& pass) const;
   [[nodiscard]] std::uint64_t use_of(const Pass& pass, const PassResource* resource) const;
   void queue(Pass& pass);
   void mark_call(const Pass& pass);
   void trace_pass(Pass& pass, bool runs);
   void become_idle();
-  /// All steps of the running pass are queued.
+  /// Called when all steps of the current pass are queued.
   void all_queued(const runtime::WorkName& name, runtime::Handler done);
-  /// The stream has done a pass, or a call of weight gradients that waited.
+  /// Called when the stream has finished a pass or a call of deferred weight gradients.
   void pass_done();
   [[nodiscard]] runtime::WorkName name_of(const Pass& pass) const;
   void finish(Direction direction, std::size_t chunk, int microbatch);
@@ -136,26 +127,27 @@ class StageActor final : public Actor {
   std::vector<Resources> resources_;  // by slice
   Plan plan_;
   std::deque<SliceQueue> slices_;
-  std::vector<NextPass> next_passes_;  // by slice, where next_slice() looks
+  std::vector<NextPass> next_passes_;  // by slice; buffer of next_slice()
 
   Batch batch_;
   Done done_;
   SliceOrder order_;
   bool running_ = false;
-  bool queueing_ = false;         // a pass began, and not all of its steps are queued
-  int queued_ = 0;                // passes whose steps are all queued and not all done
-  models::RecomputeBuffer area_;  // after the passes that were announced
-  std::deque<Pass> passes_;       // announced passes that are not queued as a whole; the first one may be in part
-  std::deque<Pass> waiting_;  // weight gradients that wait, and are announced; the first ones may be partly done
+  bool queueing_ = false;         // a started pass is not completely queued
+  int queued_ = 0;                // passes that are completely queued but not finished
+  models::RecomputeBuffer area_;  // state after the announced passes
+  std::deque<Pass> passes_;       // announced passes that are not completely queued
+  std::deque<Pass> waiting_;      // announced deferred weight gradients; the first ones may be partly finished
   bool awaits_weights_ = false;
-  bool looks_ = false, looked_ = false;  // at messages, before weight gradients
-  std::vector<std::vector<int>> kept_;   // by slice and deferred place: the microbatch whose last segment is there
+  bool looks_ = false, looked_ = false;  // handling of messages before weight gradients
+  std::vector<std::vector<int>>
+      kept_;  // by slice and deferred buffer: the microbatch whose last segment it contains
   std::optional<LayerTimer> timer_;
   std::optional<runtime::Duration> idle_since_;
-  runtime::Duration waits_since_{};  // the loop's time of idle_since_
+  runtime::Duration waits_since_{};  // loop time of idle_since_
 
-  // Calls of layers that were queued, by their first step, without some that are done; how many of all passes' calls
-  // were queued before them, and are done. The last one is written by the stream, whose work may outlive this.
+  // Queued layer calls, by their first step, without older finished ones; number of calls queued before them; number of
+  // finished calls. The stream writes the last one and may outlive this object.
   std::deque<models::Stage::PassStep> calls_;
   std::uint64_t calls_before_ = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> calls_done_ = std::make_shared<std::atomic<std::uint64_t>>(0);

@@ -18,7 +18,7 @@ void StageActor::await_weights() {
   });
 }
 
-/// What has come meanwhile may go before what would be chosen.
+/// Messages that arrived meanwhile may change the choice.
 void StageActor::look_at_messages() {
   if (looks_) return;
   looks_ = true;
@@ -52,7 +52,7 @@ void StageActor::advance_weights() {
     if (resource != nullptr && same_call) {
       trace_pass(pass, false);
       resource->when_ready(use_of(pass, resource), [this] { advance_weights(); });
-      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // what came before it goes on
+      return context_->loop.after_work(context_->compute, name_of(pass), [] {});  // earlier steps still run
     }
     if (!same_call && (resource != nullptr || progress().backwards < order_.passes())) break;
     layer = pass.steps[pass.next].layer;

@@ -47,7 +47,7 @@ std::vector<models::LayerRange> min_split(std::size_t layers, std::size_t stages
       for (std::size_t begin = s; begin < end; ++begin) {
         if (least[begin] == infinity) continue;
         const double value = join(least[begin], cost(s, begin, end));
-        // Of equal ones the fullest early stages, as models::balance() has it.
+        // Ties: more layers on early stages, as in models::balance().
         if (value > next[end] || value == infinity) continue;
         next[end] = value;
         cuts[s][end] = begin;
@@ -97,7 +97,7 @@ std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds
 
 std::vector<double> slowness_of_stages(const std::vector<double>& seconds, const std::vector<int>& kinds,
                                        const std::vector<models::LayerRange>& slices, const SliceMap& map) {
-  // What kinds take and how slow stages are, in turns, each with the other one fixed.
+  // Alternates between the times of kinds and the slowdown of stages, with the other one fixed.
   constexpr int rounds = 200;
   const auto stages = static_cast<std::size_t>(map.stages);
   const auto stage_of = [&](std::size_t slice) {
@@ -171,7 +171,7 @@ SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::ve
         slowness[stage_of(k)] * std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(split[k].begin),
                                                 all.begin() + static_cast<std::ptrdiff_t>(split[k].end), 0.0);
   }
-  // A pass through a slice is so many times as short.
+  // A pass through one slice is shorter by the number of chunks.
   advice.row_seconds_now = row_seconds(now, microbatches * map.chunks);
   advice.row_seconds_then = row_seconds(advice.seconds_then, microbatches * map.chunks);
   return advice;
@@ -183,20 +183,20 @@ std::string describe(const SplitAdvice& advice, double step_now, double step_the
   for (const LayerSeconds& stage : advice.measured)
     stages.push_back(fmt::format("{:.4g} s ({:.3g} forward, {:.3g} backward, {:.3g} weights)", stage.all(),
                                  stage.forward, stage.backward, stage.weights));
-  std::string text =
-      fmt::format("rebalance: with --layers-per-stage {} stages compute {} a step: ", sizes(advice.layers_now),
-                  fmt::join(stages, ", "));
-  if (!advice.helps()) return text + "no other split would be more than 1 % faster";
-  return text +
-         fmt::format(
-             "with --layers-per-stage {} they would {} s, and steps take some {:.4g} s, not {:.4g} s ({:+.1f} %)",
-             sizes(advice.layers_then),
-             [&] {
-               std::vector<std::string> then;
-               for (const double seconds : advice.seconds_then) then.push_back(fmt::format("{:.4g}", seconds));
-               return fmt::format("{}", fmt::join(then, ", "));
-             }(),
-             step_then, step_now, 100 * (step_then / step_now - 1));
+  std::string text = fmt::format("rebalance: --layers-per-stage {} computes {} per step and stage; ",
+                                 sizes(advice.layers_now), fmt::join(stages, ", "));
+  if (!advice.helps()) return text + "no other split is more than 1 % faster";
+  return text + fmt::format(
+                    "--layers-per-stage {} would compute {} s; estimated step time {:.4g} s instead of {:.4g} s "
+                    "({:+.1f} %)",
+                    sizes(advice.layers_then),
+                    [&] {
+                      std::vector<std::string> then;
+                      for (const double seconds : advice.seconds_then)
+                        then.push_back(fmt::format("{:.4g}", seconds));
+                      return fmt::format("{}", fmt::join(then, ", "));
+                    }(),
+                    step_then, step_now, 100 * (step_then / step_now - 1));
 }
 
 }  // namespace ranvier::actors

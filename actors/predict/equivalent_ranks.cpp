@@ -10,11 +10,11 @@ namespace ranvier::actors {
 
 namespace {
 
-/// Whether blocks of so many rows fill nodes of their own, divided among these alike, in each stage.
+/// Returns whether blocks of `rows` rows occupy separate nodes, distributed identically, in each stage.
 bool fill_nodes_alike(const runtime::GridShape& grid, int rows, std::span<const int> nodes) {
   std::map<int, int> block_of_node;
   for (int rank = 0; rank < grid.ranks(); ++rank) {
-    const int block = rank / rows;  // of all stages: a stage has whole ones
+    const int block = rank / rows;  // numbered over all stages; a stage consists of complete blocks
     if (block_of_node.try_emplace(nodes[static_cast<std::size_t>(rank)], block).first->second != block)
       return false;
   }
@@ -27,7 +27,7 @@ bool fill_nodes_alike(const runtime::GridShape& grid, int rows, std::span<const 
     if (begins_node(rank) != begins_node(first_block + (rank - first_block) % rows)) return false;
     if (begins_node(rank)) ++begun;
   }
-  return begun == block_of_node.size();  // or ranks of a node are no neighbours, and what begins it says too little
+  return begun == block_of_node.size();  // otherwise ranks of a node are not consecutive
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Ranks that do the same as others of their column at the same time, on other nodes. A prediction needs one of each:
-// where collectives are NCCL's, which know by formula what all their members' links carry, rows of a column meet
-// nowhere else but in the agreement after a batch, and in that the others take part as they would (EquivalentConsensus).
+// Equivalent ranks: ranks of a column on different nodes that do the same at the same time. A prediction simulates one
+// of them. With NCCL, whose link traffic follows from formulas, rows meet only in the agreement after a batch, and
+// there all equivalents take part (EquivalentConsensus).
 #pragma once
 
 #include "actors/rank/consensus.hpp"
@@ -12,9 +12,9 @@
 
 namespace ranvier::actors {
 
-/// The first rows of a job, of which each stands for all that are a multiple of their number further on: the fewest
-/// that fill nodes of their own in every stage, with whole groups or as parts of one. All rows where there are none.
-/// `nodes`: of every rank.
+/// Number of distinct rows R: row i is equivalent to rows i + R, i + 2R, … R is the smallest number of rows that occupy
+/// separate nodes in every stage and consist of complete groups or divide one; otherwise all rows. `nodes`: node by
+/// rank.
 [[nodiscard]] int distinct_rows(const TrainerOptions& options, std::span<const int> nodes);
 
 class EquivalentRanks {
@@ -22,11 +22,11 @@ class EquivalentRanks {
   EquivalentRanks(runtime::GridShape grid, int distinct_rows) : grid_(grid, grid.ranks()), rows_(distinct_rows) {}
 
   [[nodiscard]] bool any() const noexcept { return rows_ < grid_.shape().g_data; }
-  /// The rank that is simulated for this one, perhaps itself.
+  /// Simulated equivalent of a rank, possibly itself.
   [[nodiscard]] int simulated(int rank) const;
-  /// Those that this one, which is simulated, stands for beside itself.
+  /// The other ranks that a simulated rank represents.
   [[nodiscard]] std::vector<int> others(int rank) const;
-  /// By rank, whether another one stands for it.
+  /// By rank: whether another rank represents it.
   [[nodiscard]] std::vector<bool> absent() const;
 
  private:
@@ -34,23 +34,23 @@ class EquivalentRanks {
   int rows_;
 };
 
-/// The agreement of a rank that stands for others: they agree as it does, on loops and transports of their own, and it
-/// goes on when the last of them would. What they would say is that they have nothing to say.
+/// Agreement of a rank with equivalents. Each equivalent takes part on its own loop and transport and contributes
+/// zeros; `done` runs when the last of them has finished.
 class EquivalentConsensus final : public Consensus {
  public:
   struct Equivalent {
     runtime::EventLoop& loop;
     runtime::Transport& transport;
   };
-  /// All outlive it.
+  /// All arguments must outlive this object.
   EquivalentConsensus(runtime::EventLoop& loop, runtime::Transport& transport,
                       const std::vector<Equivalent>& equivalent);
 
   void agree(std::vector<double>& values, runtime::Handler done) override;
 
-  /// Of the last agreement; each rank sends so many to each of its peers.
+  /// Bytes that each rank sent to each of its peers in the last agreement.
   [[nodiscard]] std::size_t bytes() const noexcept { return values_.size() * sizeof(double); }
-  /// Peers of a twin, by its place among them.
+  /// Peers of an equivalent, by its index.
   [[nodiscard]] std::vector<int> peers_of(std::size_t twin) const { return others_[twin].consensus->peers(); }
 
  private:
@@ -61,8 +61,8 @@ class EquivalentConsensus final : public Consensus {
   void one_done(bool mine);
 
   runtime::EventLoop* loop_;
-  // Of all twins. What decides anything is zero in predictions; compute times mean nothing here, since twins add to the
-  // same memory.
+  // Shared by all equivalents. Values that decide anything are zero in predictions; sums of compute times are
+  // meaningless, because equivalents add to the same memory.
   std::vector<double> staging_, values_;
   std::vector<Other> others_;
   std::size_t missing_ = 0;

@@ -6,9 +6,9 @@ Prediction predict(const models::Architecture& architecture, const models::Sampl
                    const TrainerOptions& options, const runtime::MachineProfile& profile,
                    const PredictionOptions& how) {
   TrainerOptions usual = options;
-  usual.rebalance_steps = 0;  // so few steps are predicted
+  usual.rebalance_steps = 0;  // a prediction has too few steps
   const runtime::ProfileCosts device(profile);
-  // Beside a GPU all cores work on the host's share; of a CPU's device, what the host has is one thread's.
+  // With a GPU, all cores do host work. With a CPU device, host work has one thread.
   const runtime::ProfileCosts host(profile, runtime::ProfileCosts::Where::host);
   if (profile.gpu) return PredictedJob(architecture, samples, usual, profile, {device, host}, how).run();
   const PredictedJob::Costs costs{.device = device,

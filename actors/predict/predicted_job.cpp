@@ -15,7 +15,7 @@ using runtime::SpanKind;
 
 namespace {
 
-/// The node of every rank, counted from 0 in the order in which they come.
+/// Node of every rank, numbered from 0 in order of appearance.
 std::vector<int> nodes_of(const TrainerOptions& options) {
   std::vector<int> nodes = options.node_of;
   nodes.resize(static_cast<std::size_t>(options.grid.ranks()), nodes.empty() ? 0 : nodes.back());
@@ -24,7 +24,7 @@ std::vector<int> nodes_of(const TrainerOptions& options) {
   return nodes;
 }
 
-/// What trains, without what a training does beside its steps.
+/// Options of the training steps only, without checkpoints, evaluations and samples.
 TrainerOptions steps_of(TrainerOptions options, int steps) {
   options.steps = steps;
   options.rollback.reset();
@@ -48,31 +48,29 @@ runtime::VirtualClusterOptions cluster_of(const TrainerOptions& options, const r
 }
 
 void check(const TrainerOptions& options, const runtime::MachineProfile& profile, const PredictionOptions& how) {
-  if (how.steps < 2)
-    fail(ErrorCode::usage, "a prediction of {} steps: take 2 at least, as the first one fills caches and pipelines",
-         how.steps);
+  if (how.steps < 2) fail(ErrorCode::usage, "number of predicted steps is too small: {}; use 2 or more", how.steps);
   if (how.disturbances.jitter < 0)
-    fail(ErrorCode::usage, "a jitter of {}: take 0 or more", how.disturbances.jitter);
+    fail(ErrorCode::usage, "jitter is negative: {}; use 0 or more", how.disturbances.jitter);
   for (const auto* const all : {&how.disturbances.slow_ranks, &how.disturbances.slow_nodes}) {
     for (const double times : *all) {
-      if (!(times > 0)) fail(ErrorCode::usage, "work that takes {} times as long: take a number above 0", times);
+      if (!(times > 0)) fail(ErrorCode::usage, "slowdown factor is not positive: {}; use a number above 0", times);
     }
   }
   if (how.disturbances.no_overlap && !(options.gpu && options.gpu->nccl))
-    fail(ErrorCode::usage, "without overlap only collectives of NCCL are predicted: choose them");
+    fail(ErrorCode::usage, "prediction without overlap needs NCCL collectives; choose NCCL");
   if (profile.gpu != options.gpu.has_value())
-    fail(ErrorCode::usage, "the profile '{}' is of {}, and the job is planned for {}: choose the other one",
+    fail(ErrorCode::usage, "profile '{}' describes {}, but the job is planned for {}; use the same kind for both",
          profile.name, profile.gpu ? "a GPU" : "a CPU", options.gpu ? "GPUs" : "CPUs");
-  if (options.steps < 1) fail(ErrorCode::usage, "an evaluation cannot be predicted: train for a step at least");
+  if (options.steps < 1) fail(ErrorCode::usage, "an evaluation cannot be predicted; train at least one step");
   if (options.grid.ranks() > 1)
     collectives::require_classes(profile.links, nodes_of(options), fmt::format("profile '{}'", profile.name));
 }
 
-/// Throws unless `needed` is within `there`; 0: not known.
+/// Throws if `needed` exceeds `there`; 0: unknown.
 void check_room(const char* of, const std::string& whose, std::size_t needed, std::size_t there,
                 const runtime::MachineProfile& profile, const runtime::MemoryPlan& plan) {
   if (there == 0 || needed <= there) return;
-  fail(ErrorCode::memory, "{} needs {} of {}, and a machine of the profile '{}' has {}:\n{}", whose,
+  fail(ErrorCode::memory, "{} needs {} of {}, but a machine of profile '{}' has {}:\n{}", whose,
        runtime::format_bytes(needed), of, profile.name, runtime::format_bytes(there), plan.table());
 }
 
@@ -91,8 +89,7 @@ void StagePrediction::add(const StagePrediction& other, double share) {
 
 void Prediction::write_trace(const std::filesystem::path& path) const {
   if (trace.empty())
-    fail(ErrorCode::usage, "{}: the prediction kept no trace: ask for one with PredictionOptions::trace",
-         path.string());
+    fail(ErrorCode::usage, "prediction has no trace for {}; set PredictionOptions::trace", path.string());
   runtime::write_trace_file(path, trace);
 }
 
@@ -132,7 +129,7 @@ PredictedJob::PredictedJob(const models::Architecture& architecture, const model
 
 PredictedJob::~PredictedJob() = default;
 
-/// Rows meet in what NCCL carries and in agreements alone, unless messages between them are the job's own.
+/// Rows communicate only through NCCL and agreements, unless the job sends messages between them.
 int PredictedJob::rows_to_simulate() const {
   const Disturbances& disturbances = how_.disturbances;
   const bool alike = disturbances.jitter == 0 && disturbances.slow_ranks.empty() && disturbances.slow_nodes.empty();
@@ -141,7 +138,7 @@ int PredictedJob::rows_to_simulate() const {
   return distinct_rows(options_, nodes_of(options_));
 }
 
-/// Ranks of a column need the same.
+/// Ranks of a column need the same memory.
 void PredictedJob::plan_memory(const models::SampleSource& samples) {
   struct Needs {
     std::size_t device = 0, host = 0, files = 0;
@@ -180,7 +177,7 @@ void PredictedJob::plan_memory(const models::SampleSource& samples) {
   }
 }
 
-/// Ranks of a column choose alike what takes long to choose, so the first one does it for all.
+/// Slow choices are identical for all ranks of a column, so its first rank makes them for all.
 RankPlan PredictedJob::plan_as_before(int rank, const models::SampleBytes& sample) {
   const int stage = runtime::Grid(options_.grid, options_.grid.ranks()).position(rank).stage;
   std::optional<TrainerOptions>& chosen = chosen_[static_cast<std::size_t>(stage)];
@@ -273,7 +270,7 @@ PredictedJob::Traffic PredictedJob::agreement(int rank) {
   return traffic;
 }
 
-/// A rank sends what the one does that is simulated for it, but to other ranks where all agree.
+/// Traffic of a rank: that of its simulated equivalent, except for agreements, which use other peers.
 PredictedJob::Traffic PredictedJob::sent(int rank) {
   const int simulated = equivalent_.simulated(rank);
   const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];

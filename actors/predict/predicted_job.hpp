@@ -1,5 +1,5 @@
-// A whole job in virtual time: every rank with its actors on a phantom device, as it would be on the machines of a
-// profile, from the first message to the end of its steps. predict() is this with the profile's costs. One thread.
+// Simulates a complete job in virtual time: all ranks with their actors on phantom devices, on the machines of a
+// profile. predict() runs it with the profile's costs. One thread.
 #pragma once
 
 #include "actors/predict/prediction.hpp"
@@ -19,32 +19,32 @@ namespace ranvier::actors {
 
 class PredictedJob {
  public:
-  /// How long work takes on devices, on the host beside them, and on one thread of a CPU, if not as on all of them.
+  /// Cost models of devices, of host work, and of streams with one thread (null: as `device`).
   struct Costs {
     const runtime::CostModel& device;
     const runtime::CostModel& host;
     const runtime::CostModel* narrow = nullptr;
-    std::function<double(const runtime::WorkCost&)> crowding = {};  ///< PhantomDeviceOptions's
+    std::function<double(const runtime::WorkCost&)> crowding = {};  ///< see PhantomDeviceOptions
   };
 
-  /// Plans all ranks, and allocates nothing but addresses. Throws as predict() does. All outlive it.
+  /// Plans all ranks; allocates address space only. Throws like predict(). All arguments must outlive this object.
   PredictedJob(const models::Architecture& architecture, const models::SampleSource& samples,
                const TrainerOptions& options, const runtime::MachineProfile& profile, const Costs& costs,
                const PredictionOptions& how);
   ~PredictedJob();
 
-  /// Told of every step, on rank 0; before run().
+  /// Sets a callback for every step, on rank 0; call it before run().
   void when_stepped(std::function<void(const StepResult&)> step) { stepped_ = std::move(step); }
   [[nodiscard]] Prediction run();
 
-  /// The rank, or the one that is simulated for it.
+  /// The rank, or its simulated equivalent.
   [[nodiscard]] Rank& rank(int rank) {
     return *ranks_.at(static_cast<std::size_t>(equivalent_.simulated(rank))).rank;
   }
   [[nodiscard]] runtime::VirtualCluster& cluster() noexcept { return cluster_; }
 
  private:
-  /// What a rank has done by the end of a step.
+  /// Totals of a rank at the end of a step.
   struct Moment {
     runtime::Duration time{};
     std::array<double, runtime::span_kinds> seconds{};
@@ -56,14 +56,14 @@ class PredictedJob {
   struct Ranks {
     std::unique_ptr<runtime::PhantomDevice> device;
     std::vector<std::unique_ptr<runtime::StagedTransport>>
-        staged;  // its own and those of its twins, where there are
+        staged;  // transports of the rank and its equivalents, if messages are staged
     std::unique_ptr<collectives::CommunicatorFactory> source;
     std::unique_ptr<Rank> rank;
-    const EquivalentConsensus* consensus = nullptr;  // of a rank that stands for others
-    Moment before, after;                            ///< the step that is reported
+    const EquivalentConsensus* consensus = nullptr;  // set if the rank has equivalents
+    Moment before, after;                            // before and after the reported step
   };
 
-  /// Of a step.
+  /// Bytes and messages of a rank in a step.
   struct Traffic {
     double intra = 0, inter = 0;
     std::uint64_t messages = 0;
@@ -77,7 +77,7 @@ class PredictedJob {
   void make_rank(int rank, const models::SampleSource& samples);
   [[nodiscard]] std::unique_ptr<Consensus> make_consensus(int rank, runtime::Transport& transport);
   [[nodiscard]] Moment moment(int rank);
-  /// What one of them, `rank` or the one that is simulated for it, sends for an agreement.
+  /// Traffic of an agreement, sent by `rank`.
   [[nodiscard]] Traffic agreement(int rank);
   [[nodiscard]] Traffic sent(int rank);
   [[nodiscard]] StagePrediction times_of(const Ranks& rank) const;
@@ -89,10 +89,10 @@ class PredictedJob {
   Prediction prediction_;
   runtime::VirtualCluster cluster_;
   EquivalentRanks equivalent_;
-  bool pulls_ = false;  // parameters, from the ranks that hold them
+  bool pulls_ = false;  // parameters are pulled from their owners
   Costs costs_;
   std::unique_ptr<collectives::PhantomNccl> nccl_;
-  std::vector<std::optional<TrainerOptions>> chosen_;  // by stage, with what its first rank has chosen
+  std::vector<std::optional<TrainerOptions>> chosen_;  // by stage: options with the choices of its first rank
   std::vector<Ranks> ranks_;
   std::function<void(const StepResult&)> stepped_;
 };

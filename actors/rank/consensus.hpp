@@ -1,6 +1,6 @@
-// How all ranks decide alike: after a batch each contributes what it alone knows (sums of squares of its
-// units, losses of its row, a wish to stop), and all get the same vector back. Every number has one
-// contributor and the others give zero, so the sum is exact and the same in any order. Loop thread only.
+// All-reduce of a small vector, so that all ranks decide identically after a batch (squared norms, losses, stop
+// requests). Each number has one contributor and the other ranks add zero, so the sum is exact in any order. Loop
+// thread only.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -16,15 +16,16 @@ namespace ranvier::actors {
 class Consensus : public Actor {
  public:
   Consensus(runtime::EventLoop& loop, runtime::Transport& transport);
-  /// With memory for what arrives that others use as well, where nobody reads it. It outlives this.
+  /// `staging`: receive buffer that several objects may share if nothing reads the values; must outlive this object.
   Consensus(runtime::EventLoop& loop, runtime::Transport& transport, std::vector<double>& staging);
 
   [[nodiscard]] const char* name() const noexcept override { return "agreement"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
-  /// Of the binomial tree.
+  /// Neighbours in the binomial tree.
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// `values` has the same size on all ranks and must stay until `done`, which finds the sums there.
+  /// Replaces `values` by the sums over all ranks, then calls `done`. `values` has the same size on all
+  /// ranks and must stay until then.
   virtual void agree(std::vector<double>& values, runtime::Handler done);
 
  private:
@@ -37,7 +38,7 @@ class Consensus : public Actor {
   std::vector<double> own_staging_;
   std::vector<double>* staging_;
   std::shared_ptr<const std::vector<collectives::RankSchedule>> schedules_;
-  std::optional<runtime::Duration> since_;  // of the one that is under way
+  std::optional<runtime::Duration> since_;  // start of the current agreement
 };
 
 }  // namespace ranvier::actors

@@ -49,8 +49,8 @@ void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResul
 
 void Evaluation::evaluate_from(std::int64_t first) {
   const TrainerOptions& options = plan_->options;
-  // The last batch may be smaller. Its samples are spread over the rows, which all run as many microbatches: they may
-  // gather parameters together.
+  // The last batch may be smaller. Its samples are spread over the rows. All rows run the same number of microbatches,
+  // because they may gather parameters together.
   const std::int64_t samples = std::min<std::int64_t>(options.batch_size, options.eval_samples - first);
   if (samples <= 0) return finish_validation();
   const auto row = static_cast<std::size_t>(plan_->position.row);

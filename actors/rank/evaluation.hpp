@@ -1,5 +1,5 @@
-// What the model is worth, measured by the pipeline that trains it: the mean loss over the validation samples, and the
-// share of questions of a QuestionFile that it answers rightly. The same on all ranks. Loop thread only.
+// Evaluates the model with the training pipeline: mean loss over the validation samples, and accuracy on a
+// QuestionFile. All ranks get the same result. Loop thread only.
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
@@ -13,14 +13,15 @@
 
 namespace ranvier::actors {
 
-/// What all ranks know after an evaluation.
+/// Result of an evaluation, identical on all ranks.
 struct EvaluationResult {
   std::int64_t step = 0;
-  std::optional<double> loss;  ///< mean over the tokens of the validation samples, if there are any
-  std::int64_t samples = 0;    ///< that it is of
-  std::int64_t losses = 0;     ///< tokens that it is of
-  std::optional<double> hits;  ///< share of those that the model tells rightly, where its last layer counts them
-  std::optional<double> accuracy;  ///< of TrainerOptions::questions, likewise
+  std::optional<double> loss;  ///< mean over the tokens of the validation samples; none: no samples
+  std::int64_t samples = 0;    ///< number of validation samples
+  std::int64_t losses = 0;     ///< number of tokens with a loss
+  std::optional<double>
+      hits;  ///< fraction of correct predictions among `losses`; none: the last layer does not count
+  std::optional<double> accuracy;  ///< fraction of correct answers to TrainerOptions::questions; none: no questions
 };
 
 class Evaluation final : public Actor {
@@ -33,16 +34,16 @@ class Evaluation final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::string details() const override;
 
-  /// Whether there is anything to evaluate.
+  /// Returns whether there is anything to evaluate.
   [[nodiscard]] bool any() const noexcept { return validates() || questions_; }
-  /// Calls `done` with the result, or with none once some rank wishes to stop. One at a time, between steps.
+  /// Calls `done` with the result, or null after a stop request of any rank. One at a time, between steps.
   void run(std::int64_t step, std::function<void(const EvaluationResult*)> done);
 
  private:
   [[nodiscard]] bool validates() const noexcept { return pass_ && plan_->options.eval_samples > 0; }
-  /// Validation samples from `first` on, a batch of them.
+  /// Evaluates a batch of validation samples starting at `first`.
   void evaluate_from(std::int64_t first);
-  /// Of all validation samples, as they were counted.
+  /// Computes the means over all validation samples.
   void finish_validation();
   void score_questions();
   void finish(bool stopped);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t digit_mask = 0xffffffff;
 
-/// What is beyond a digit's bits goes to the next one; the last keeps it.
+/// Carries bits beyond a digit to the next one; the last digit keeps them.
 template <typename Digits>
 void carry(Digits& digits, int bits) {
   for (std::size_t d = 0; d + 1 < digits.size(); ++d) {
@@ -28,7 +28,7 @@ void ExactSum::add(double value) {
     ++no_numbers_;
     return;
   }
-  expect(value >= 0, "an exact sum is of numbers from 0 on, and not of {}", value);
+  expect(value >= 0, "value of an exact sum is negative: {}", value);
   if (std::isinf(value)) {
     ++infinite_;
     return;

@@ -1,12 +1,12 @@
-// The exact sum of many numbers that are not negative, rounded once at its end: the same bits in whatever order and on
-// whatever ranks they are added. What ranks exchange is its words: integers as doubles, which add up without rounding.
+// Exact sum of non-negative numbers, rounded once at the end, so the result has the same bits for any order and
+// distribution over ranks. Ranks exchange words: integers stored as doubles, which add without rounding.
 //
 //   ExactSum mine;
 //   for (const double square : squares) mine.add(square);
-//   mine.write(message);                                  // then messages are added up, word by word
+//   mine.write(message);                                  // then add the messages, word by word
 //   const double total = ExactSum::read(message);
 //
-// After Kulisch: a number in fixed point that is as long as doubles reach. Any thread.
+// Kulisch accumulator: a fixed-point number that covers the range of doubles. Any thread.
 #pragma once
 
 #include <array>
@@ -18,23 +18,23 @@ namespace ranvier::actors {
 
 class ExactSum {
   static constexpr int digit_bits = 32;
-  static constexpr int min_exponent = -1074;  // of a double's last bit
-  static constexpr int max_exponent = 1024;   // that no double reaches
-  // Carries into the last digit are beyond all doubles.
+  static constexpr int min_exponent = -1074;  // exponent of the smallest bit of any double
+  static constexpr int max_exponent = 1024;   // above the exponent of any double
+  // Carries into the last digit exceed all doubles.
   static constexpr std::size_t digits = (max_exponent - min_exponent) / digit_bits + 2;
 
  public:
-  static constexpr std::size_t words = digits + 2;  ///< digits, and how many were infinite or no numbers
-  static constexpr std::size_t max_messages = std::size_t{1} << 21;  ///< that may be added up
+  static constexpr std::size_t words = digits + 2;                   ///< digits, and counts of infinities and NaNs
+  static constexpr std::size_t max_messages = std::size_t{1} << 21;  ///< maximum number of messages in a sum
 
-  /// `value` is 0 or more, infinite, or no number. No more than 2^30 of them.
+  /// Adds a value: 0 or more, infinite, or NaN. At most 2^30 calls.
   void add(double value);
   void write(std::span<double, words> message) const;
-  /// What was added on all ranks, to the nearest double: infinite where one of it was, or no number likewise.
+  /// Sum over all ranks, rounded to the nearest double; infinite or NaN if any value was.
   [[nodiscard]] static double read(std::span<const double, words> message);
 
  private:
-  std::array<std::uint64_t, digits> digits_{};  // the least one first; each may be beyond its bits by carries
+  std::array<std::uint64_t, digits> digits_{};  // least significant first; may contain unpropagated carries
   std::uint64_t infinite_ = 0, no_numbers_ = 0;
 };
 

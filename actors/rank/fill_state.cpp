@@ -57,7 +57,7 @@ struct Filling : std::enable_shared_from_this<Filling> {
   std::vector<StateArray> arrays;
   std::vector<float> values;
   std::size_t at = 0;      // array
-  std::size_t filled = 0;  // of it
+  std::size_t filled = 0;  // elements of array `at`
 };
 
 }  // namespace

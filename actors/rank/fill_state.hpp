@@ -1,5 +1,5 @@
-// Fills arrays of a part's state with values that are made or read piece by piece, so that the whole is nowhere
-// (ZeRO-Infinity §7.2). Loop thread only.
+// Fills the optimizer's state arrays from a source, a bounded range at a time, so that the complete model is never in
+// memory (ZeRO-Infinity §7.2). Loop thread only.
 #pragma once
 
 #include "actors/optimizer/optimizer.hpp"
@@ -10,8 +10,8 @@
 
 namespace ranvier::actors {
 
-/// Every array of the optimizer's that has that name; what is behind a unit's last parameter stays. Values go straight
-/// to where they live, as far as the host reaches that. Calls `done` on the loop, after this returned.
+/// Fills all of the optimizer's arrays called `name`; padding after a unit's last parameter stays. Values are read
+/// directly into host-accessible memory if possible. Calls `done` on the loop, after this returned.
 void fill_state(runtime::EventLoop& loop, Optimizer& optimizer, std::string_view name, const UnitStates& units,
                 models::UnitSource source, runtime::Handler done);
 

@@ -1,5 +1,5 @@
-// What frozen parameters pass through on their way to weights files: they have no copy in fp32 that could be read as it
-// is. Planned with the rest and taken before the first step, since nothing pinned may be while others run.
+// Pinned staging of frozen parameters for weights files, which need them in fp32. It is allocated before the first
+// step, because nothing may be pinned later.
 #pragma once
 
 #include "offload/tiers.hpp"
@@ -9,8 +9,8 @@
 namespace ranvier::actors {
 
 struct FrozenValues {
-  static constexpr std::size_t value_bytes = std::size_t{256} << 10;  ///< at a time
-  /// What comes from files may begin and end within a block of theirs.
+  static constexpr std::size_t value_bytes = std::size_t{256} << 10;  ///< bytes per read
+  /// Ranges in files may start and end within a file block.
   static constexpr std::size_t block_bytes = value_bytes + 2 * offload::Tier::block_bytes;
   static constexpr std::size_t bytes = value_bytes + block_bytes;
 };

@@ -1,6 +1,5 @@
-// Forward passes of a batch over the whole grid that train nothing (evaluation, a sample of text), and what all ranks
-// then learn alike: each contributes numbers that it alone knows. It uses the stage that trains, between steps, and
-// leaves parameters, gradients and states alone. Loop thread only.
+// Forward passes over the whole grid for evaluations and text samples, and an agreement on their results. It uses the
+// training stage between steps and changes no parameters, gradients or states. Loop thread only.
 #pragma once
 
 #include "actors/rank/consensus.hpp"
@@ -18,29 +17,29 @@ namespace ranvier::actors {
 
 class GridPass {
  public:
-  /// What passes are made with. All outlive them.
+  /// Objects that passes use; all must outlive the GridPass.
   struct Parts {
     const RankContext* context = nullptr;
     const ModelShare* share = nullptr;
     const StageActor::Plan* passes = nullptr;
     std::vector<StageActor::Resources> resources;  ///< by slice
-    Loader::Places* places = nullptr;              ///< of samples
+    Loader::Places* places = nullptr;              ///< buffers for samples
     Consensus* consensus = nullptr;
-    std::function<bool()> stop_pending;  ///< this rank
+    std::function<bool()> stop_pending;  ///< whether this rank has a stop request
   };
 
-  /// `loss` is the row's, on its last stage. Numbers are zeros at first, and one rank at most sets each.
+  /// `loss`: the row's loss, on its last stage. `numbers` are zero; at most one rank sets each.
   using Contribute = std::function<void(double loss, std::span<double> numbers)>;
-  /// `stop`: some rank wishes to.
+  /// `stop`: any rank has a stop request.
   using Learned = std::function<void(std::span<const double> numbers, bool stop)>;
 
   /// `stride`: see Loader.
   GridPass(Parts parts, const models::SampleSource& source, std::int64_t stride = 0);
 
-  /// All ranks run the same batches in the same order, each with its row's samples; one at a time.
+  /// Runs a batch with this row's samples. All ranks run the same batches in the same order; one at a time.
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
-  /// Of the row, for whoever contributes: StageActor::hits().
+  /// Correct predictions of the row: StageActor::hits().
   [[nodiscard]] double hits() const noexcept { return actor_.hits(); }
 
   [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }
@@ -50,7 +49,7 @@ class GridPass {
   Parts parts_;
   Loader loader_;
   StageActor actor_;
-  std::vector<double> agreed_;  // the numbers, and the wish to stop
+  std::vector<double> agreed_;  // the numbers, then the stop request
 };
 
 }  // namespace ranvier::actors

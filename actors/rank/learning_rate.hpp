@@ -1,4 +1,4 @@
-// Learning rate and loss scale as pure functions of what all ranks know.
+// Learning rate and loss scale as pure functions of values that all ranks agree on.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@ namespace ranvier::actors {
 struct LearningRateOptions {
   enum class Decay { constant, linear, cosine };
   double peak = 6e-4;
-  double least = 0;               ///< at the last step; linear and cosine only
-  std::int64_t warmup_steps = 0;  ///< step i of them has peak · i / warmup_steps
-  std::int64_t steps = 1;         ///< of the run
+  double least = 0;               ///< learning rate of the last step; linear and cosine only
+  std::int64_t warmup_steps = 0;  ///< warm-up step i has learning rate peak · i / warmup_steps
+  std::int64_t steps = 1;         ///< steps of the run
   Decay decay = Decay::constant;
 };
 
-/// Of step 1, 2, … `steps`.
+/// Learning rate of `step`, counted from 1.
 [[nodiscard]] double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
 /// Dynamic loss scaling of fp16 (Micikevicius et al. 2018): backs off by half when gradients overflow, grows

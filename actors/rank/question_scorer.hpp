@@ -1,6 +1,5 @@
-// Answers the questions of a QuestionFile with the model as it is: of an example's completions the one with the least
-// mean loss per token is the model's answer (accuracy "normalised by length", as HellaSwag's is usually given). The
-// answers are spread over the rows like the samples of a batch. Loop thread only.
+// Scores multiple-choice questions (HellaSwag): the completion with the lowest mean loss per token is the model's
+// answer (length-normalized accuracy). Completions are spread over the rows like samples of a batch. Loop thread only.
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
@@ -17,15 +16,15 @@ namespace ranvier::actors {
 class QuestionScorer {
  public:
   struct Options {
-    int batch_size = 1;  ///< answers at a time, over all rows
+    int batch_size = 1;  ///< completions per batch over all rows
     int rows = 1, row = 0;
-    int positions = 1;         ///< of the model
-    double* losses = nullptr;  ///< pinned [batch_size / rows, positions], on the last stage; else null
+    int positions = 1;         ///< positions of the model
+    double* losses = nullptr;  ///< pinned [batch_size / rows, positions] on the last stage; otherwise null
   };
 
   QuestionScorer(GridPass::Parts parts, std::shared_ptr<const models::QuestionFile> file, const Options& options);
 
-  /// Calls `done` with the share of examples that were answered rightly, or none once some rank wishes to stop.
+  /// Calls `done` with the fraction of correct answers, or nothing after a stop request of any rank.
   void run(std::int64_t step, std::function<void(std::optional<double> accuracy)> done);
 
   [[nodiscard]] std::vector<Wait> waits() const { return pass_.waits(); }
@@ -39,7 +38,7 @@ class QuestionScorer {
   Options options_;
   GridPass pass_;
   std::int64_t step_ = 0;
-  std::vector<double> scores_;  // mean losses, by answer
+  std::vector<double> scores_;  // mean loss per completion
   std::function<void(std::optional<double>)> done_;
 };
 

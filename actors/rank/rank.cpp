@@ -14,7 +14,7 @@ namespace ranvier::actors {
 
 namespace {
 
-/// As layers have them: those that are on the device, or the others.
+/// Ranges of the units whose parameters are on the device, or of the others.
 std::vector<StateRange> parameters_to_read(const UnitStates& units, bool on_device) {
   std::vector<StateRange> reads;
   for (const UnitState& unit : units.all()) {
@@ -108,12 +108,12 @@ void Rank::fill_parameters(const models::UnitSource& weights) {
   runtime::Device& device = context().device;
   runtime::Buffer host = device.allocate(piece * sizeof(float), runtime::MemorySpace::pinned);
   auto* values = reinterpret_cast<float*>(host.data());
-  compute.synchronize();  // what made the memory ready
-  // A rank asks for its parts only: the whole model is nowhere (ZeRO-Infinity §7.2).
+  compute.synchronize();  // initialization of the memory
+  // A rank reads only its shards, so the complete model is never in one place (ZeRO-Infinity §7.2).
   const auto fill = [&](const UnitState& unit, const UnitView& part) {
     const std::size_t end = std::min(part.range.begin + part.range.count, unit.spec->elements());
     const bool in_place = part.dtype == runtime::DType::f32 && device.host_reaches(part.data);
-    // Threads of a checkpoint share what is long out among them; files of weights take memory for as much as is asked.
+    // A checkpoint's threads divide long reads among them; weights files need memory in proportion to a read.
     const std::size_t most = in_place && source_ != nullptr ? std::size_t{1} << 24 : piece;
     for (std::size_t begin = part.range.begin; begin < end; begin += most) {
       const std::size_t count = std::min(most, end - begin);
@@ -144,7 +144,7 @@ void Rank::resume(StateSource& source) {
 
 void Rank::start(TrainerHooks hooks) {
   const auto begin = [this, hooks = std::move(hooks)] {
-    parameters_->start();  // and not before: others that have loaded may ask for parameters that are not there yet
+    parameters_->start();  // only now: ranks that have loaded may request parameters from this one
     for (const auto& part : parts_) part->restore_scalars(scalars_);
     trainer_->start(hooks);
   };
@@ -156,7 +156,7 @@ void Rank::load(runtime::Handler done) {
   const auto load_states = [this, done = std::move(done)] {
     context().compute.synchronize();
     fill_states(0, [this, done] {
-      // Parts get them as the training starts: other ranks may find theirs damaged, and then all load another source.
+      // Actors get scalars at the start of training: another rank may find damage, and then all load another source.
       const auto scalars = source_ != nullptr ? source_->scalars() : decltype(source_->scalars())();
       scalars_.assign(scalars.begin(), scalars.end());
       weights_ = nullptr;
@@ -172,7 +172,7 @@ void Rank::load(runtime::Handler done) {
 void Rank::fill_states(std::size_t which, runtime::Handler done) {
   if (which == state_array_names.size()) return context().loop.post(std::move(done));
   const bool is_weights = which == 0;
-  // Layers' own weights may be the only ones, and moments are zeros as they are allocated.
+  // There may be no separate master weights, and moments are allocated as zeros.
   const bool fills = is_weights ? plan_.states->separate_master() : was_resumed_;
   if (!fills) return fill_states(which + 1, std::move(done));
   const char* const array = state_array_names[which];
@@ -202,8 +202,7 @@ std::vector<StateScalar> Rank::scalars() const {
 }
 
 void Rank::add_checkpoints(CheckpointSeries series) {
-  expect(checkpointer_ != nullptr,
-         "checkpoints of a rank that was planned without TrainerOptions::checkpoint_staging");
+  expect(checkpointer_ != nullptr, "checkpoints need TrainerOptions::checkpoint_staging in the rank's plan");
   checkpointer_->add(std::move(series));
 }
 
@@ -244,7 +243,7 @@ std::vector<Wait> Rank::waits() const {
 std::string Rank::details(std::string_view part) const {
   std::string text;
   for (const auto& each : parts_) {
-    // Several parts have passes of their own, of which one runs at a time.
+    // Several actors have passes; only one runs at a time.
     if (each->name() != part && part != StageActor::part_name) continue;
     if (const std::string more = each->details(); !more.empty()) text += (text.empty() ? "" : ", ") + more;
   }

@@ -1,8 +1,8 @@
-// What the parts of one rank share. A part is made from this, from the rank's share of the model and from its own plan:
+// Resources shared by the actors of a rank. An actor's constructor has the form:
 //
-//   Part(const RankContext& context, const ModelShare& share, const Plan& plan, …the parts that it calls…)
+//   Actor(const RankContext& context, const ModelShare& share, const Plan& plan, …actors that it calls…)
 //
-// Everything that is referred to outlives the parts. Loop thread only.
+// All referenced objects must outlive the actors. Loop thread only.
 #pragma once
 
 #include "collectives/executor.hpp"
@@ -22,37 +22,37 @@ struct RankContext {
   runtime::EventLoop& loop;
   runtime::Transport& transport;
   runtime::Device& device;
-  runtime::Device& host;  ///< for work that needs a processor: the device itself, unless it is a GPU
+  runtime::Device& host;  ///< device for CPU work: `device` itself unless that is a GPU
   runtime::Trace& trace;
   const runtime::Arena& arena;
   offload::Tiers& tiers;
   collectives::Executor& executor;
   // Streams of the device:
-  runtime::StreamView compute;  ///< whole: layers, and the optimizer's steps
-  runtime::StreamView reduce;   ///< narrow: additions of what arrives
+  runtime::StreamView compute;  ///< all threads: layers and optimizer steps
+  runtime::StreamView reduce;   ///< narrow: sums of received data
   runtime::StreamView gather;   ///< narrow: copies of parameters
   runtime::StreamView load;     ///< narrow: samples
 };
 
-/// Owns what a context refers to, but for loop, transport and device.
+/// Owns the context's resources except loop, transport and device.
 class RankResources {
  public:
-  /// Allocates what the plans say, and nothing later.
+  /// Allocates all planned memory; nothing is allocated later.
   RankResources(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                 const runtime::MemoryPlan& memory = {}, const offload::TierPlan& regions = {},
                 const offload::FileOptions& files = {});
-  /// As finish(): what is queued uses the arena.
+  /// Calls finish(), because queued work uses the arena.
   ~RankResources() { finish(); }
   RankResources(const RankResources&) = delete;
   RankResources& operator=(const RankResources&) = delete;
 
   [[nodiscard]] const RankContext& context() const noexcept { return context_; }
-  /// Waits for what is queued on the streams.
+  /// Waits for all queued work on the streams.
   void finish() noexcept;
 
  private:
   runtime::Trace trace_;
-  std::unique_ptr<runtime::Device> host_;  // null: the device itself computes for the host
+  std::unique_ptr<runtime::Device> host_;  // null: the device does the CPU work
   std::unique_ptr<runtime::Stream> compute_, reduce_, gather_, load_;
   runtime::Arena arena_;
   offload::Tiers tiers_;

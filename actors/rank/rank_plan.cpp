@@ -19,24 +19,23 @@ namespace {
 
 void check_batch(const TrainerOptions& options) {
   if (options.batch_size < 1 || options.batch_size % options.grid.g_data != 0) {
-    fail(ErrorCode::usage, "--batch-size {} does not divide by --g-data {}: choose a multiple of {}",
+    fail(ErrorCode::usage, "--batch-size {} is not a multiple of --g-data {}; use a multiple of {}",
          options.batch_size, options.grid.g_data, options.grid.g_data);
   }
 }
 
-/// Memory is planned for one precision, and layers write what they were made for.
+/// Throws unless the layers compute in the planned precision.
 void check_precision(const models::Architecture& architecture, const models::Precision& planned) {
   const models::Precision& made = architecture.precision;
   if (made == planned) return;
   fail(ErrorCode::usage,
-       "the layers of '{}' were made for {} with gradients in {}, and the job is planned for {} with gradients in "
-       "{}: "
-       "set Architecture::precision and TrainerOptions::precision to what the layers compute in",
+       "layers of '{}' compute in {} with gradients in {}, but the plan has {} with gradients in {}; set "
+       "Architecture::precision and TrainerOptions::precision to the layers' precision",
        architecture.name, to_string(made.compute), to_string(made.gradient), to_string(planned.compute),
        to_string(planned.gradient));
 }
 
-/// The order of passes that options come to.
+/// Effective schedule of the options.
 Policy policy_of(const TrainerOptions& options) {
   if (!messages_decide(options.policy)) return options.policy;
   if (options.grid.g_inter == 1) return Policy::one_f_one_b;
@@ -44,40 +43,33 @@ Policy policy_of(const TrainerOptions& options) {
   return waits && options.deferred_limit != 0 ? Policy::zero_bubble : Policy::message_driven;
 }
 
-/// What cannot be had with several chunks per rank.
+/// Throws if options do not fit several model chunks per rank.
 void check_chunks(const TrainerOptions& options) {
   const int chunks = options.chunks_per_rank, stages = options.grid.g_inter;
-  if (chunks < 1)
-    fail(ErrorCode::usage, "--chunks-per-rank {}: a rank has one slice of the layers at least", chunks);
+  if (chunks < 1) fail(ErrorCode::usage, "--chunks-per-rank is too small: {}; use 1 or more", chunks);
   if (chunks == 1) return;
   const std::string flag = fmt::format("--chunks-per-rank {}", chunks);
-  if (stages == 1)
-    fail(ErrorCode::usage,
-         "{} and --g-inter 1, whose one stage never waits for another: leave --chunks-per-rank out", flag);
+  if (stages == 1) fail(ErrorCode::usage, "{} has no effect with --g-inter 1; remove --chunks-per-rank", flag);
   if (options.policy == Policy::zb_h1)
-    fail(
-        ErrorCode::usage,
-        "{} and --policy zb-h1, whose fixed order is one of stages with a slice each: use --policy zero-bubble, or "
-        "leave --chunks-per-rank out",
-        flag);
+    fail(ErrorCode::usage,
+         "{} does not work with --policy zb-h1, which needs one model chunk per rank; use --policy zero-bubble",
+         flag);
   const int microbatches = microbatches_of(options), limit = options.pipeline_limit;
   if (options.policy == Policy::one_f_one_b && microbatches % stages != 0)
     fail(ErrorCode::usage,
-         "{} with --policy 1f1b takes microbatches in groups of --g-inter {}, and a row's batch has {}: choose a "
-         "--batch-size or --microbatch-size with a multiple of {}, or use --policy message-driven",
-         flag, stages, microbatches, stages);
+         "{} with --policy 1f1b and --g-inter {} needs a multiple of {} microbatches per row, not {}; change "
+         "--batch-size or --microbatch-size, or use --policy message-driven",
+         flag, stages, stages, microbatches);
   const int least = options.policy == Policy::one_f_one_b ? std::min(2 * stages, microbatches)
                     : options.policy == Policy::gpipe     ? 1
                                                           : std::min(stages, microbatches);
   if (limit > 0 && limit < least)
     fail(ErrorCode::usage,
-         "--pipeline-limit {} with {} and --policy {}, whose order needs up to {} microbatches in flight in a "
-         "chunk: "
-         "give {} or more, or leave --pipeline-limit out",
-         limit, flag, to_string(options.policy), least, least);
+         "--pipeline-limit {} is too small for {} and --policy {}; use {} or more, or remove --pipeline-limit",
+         limit, flag, to_string(options.policy), least);
   constexpr std::int64_t max_messages = std::int64_t{1} << 20;
   if (std::int64_t{microbatches} * chunks > max_messages)
-    fail(ErrorCode::usage, "{} with {} microbatches of a row makes more than {} messages: raise --microbatch-size",
+    fail(ErrorCode::usage, "{} with {} microbatches per row needs more than {} messages; raise --microbatch-size",
          flag, microbatches, max_messages);
 }
 
@@ -92,7 +84,8 @@ std::vector<int> slots_of(const TrainerOptions& options, Policy policy, int stag
   return {std::min(wanted, microbatches)};
 }
 
-/// The stage's units as they are cut for reductions: rows of a column must see the same, so by whole units.
+/// The stage's units with bucket sizes for reductions. Sizes refer to complete units, so that all rows of a column plan
+/// the same.
 std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitStates& states,
                                    const std::vector<std::optional<int>>& partners) {
   std::vector<std::size_t> fronts(states.all().size(), stage.layers());
@@ -112,7 +105,7 @@ std::vector<ChunkUnit> chunk_units(const models::StageSlices& stage, const UnitS
   return units;
 }
 
-/// Shown with the rest; who uses it allocates it, before the first step.
+/// Adds memory to the plan that its users allocate themselves, before the first step.
 void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleBytes& sample, PlanContext& planner,
                      RankPlan& plan) {
   using runtime::Channel;
@@ -138,7 +131,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
         runtime::StagedTransport::pinned_bytes(messages.bytes), messages.count);
     plan.staged_messages.push_back(messages);
   };
-  // Messages of all slices take turns in places that are as large as the largest one.
+  // Messages of all slices reuse buffers that have the size of the largest message.
   runtime::StagedMessages inputs{.channel = Channel::activation, .direction = Direction::receive};
   runtime::StagedMessages outputs{.channel = Channel::activation, .direction = Direction::send};
   runtime::StagedMessages left{.channel = Channel::gradient, .direction = Direction::send};
@@ -171,7 +164,7 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
        ParameterStore::staged_messages(plan, plan.parameters));
   each("tied gradients leaving, staged, of unit", "tied gradients arriving, staged, of unit",
        TiedUnits::staged_messages(*plan.states, plan.gradients.tied));
-  // Each chunk of a collective is sent from one buffer and arrives in another; at most, all teams are at it.
+  // A collective chunk needs a send and a receive buffer; all teams may run collectives at the same time.
   std::size_t chunk_bytes = 0, chunks = 0;
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<collectives::TeamKind>(k);
@@ -184,13 +177,13 @@ void plan_gpu_memory(const TrainerOptions::GpuMemory& gpu, const models::SampleB
       chunk_bytes == 0 ? 0 : runtime::PinnedPool::buffer_bytes(chunk_bytes), chunks);
 }
 
-/// What an evaluation or a sample of text wants to know of the last layer.
+/// Plans memory for outputs of the last layer that evaluations and text samples need.
 void plan_details(const models::Architecture& architecture, const TrainerOptions& options, int row_samples,
                   RankPlan& plan) {
   const std::size_t vocabulary = architecture.layers.back()->vocabulary();
   const bool scores = options.questions != nullptr, writes = options.sample.every > 0;
   if ((scores || writes) && vocabulary == 0)
-    fail(ErrorCode::usage, "--{}: the model's last layer gives no logits of tokens: leave the flag out",
+    fail(ErrorCode::usage, "--{} needs a model with token logits; remove the flag",
          scores ? "hellaswag" : "sample-every");
   const auto add = [&](const char* name, std::size_t bytes) {
     return plan.memory.add(
@@ -201,8 +194,8 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
   plan.sample_logits = add("logits of a sample", writes ? vocabulary * sizeof(float) : 0);
 }
 
-/// A tied unit's partner that comes first in the pipeline counts it; of several copies of a piece, the first row's.
-/// Averages have no gradients.
+/// Selects the rank that adds a unit's squared gradients to the norm. Tied unit: the first stage. Replicated shard: the
+/// first row. Averages have no gradients.
 void plan_squares(RankPlan& plan) {
   const auto& layout = plan.column->layout;
   const collectives::Scope reduced = plan.flow.reduced;
@@ -229,23 +222,23 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
     const std::string flag = fmt::format("--layers-per-stage {}", fmt::join(layers_per_stage, ","));
     if (map.chunks > 1 && layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
       fail(ErrorCode::usage,
-           "{} is for {} slices, and --g-inter {} with --chunks-per-rank {} has {}: give a number for each slice, "
-           "from the front",
+           "{} has {} numbers, but --g-inter {} with --chunks-per-rank {} has {} model chunks; use one number per "
+           "chunk, from the front",
            flag, layers_per_stage.size(), map.stages, map.chunks, map.slices());
     if (layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
-      fail(ErrorCode::usage, "{} is for {} stages, and --g-inter is {}: give a number for each stage", flag,
+      fail(ErrorCode::usage, "{} has {} numbers, but --g-inter is {}; use one number per stage", flag,
            layers_per_stage.size(), map.stages);
     std::vector<models::LayerRange> ranges;
     std::size_t begin = 0;
     for (const int layers : layers_per_stage) {
-      if (layers < 1) fail(ErrorCode::usage, "{}: each stage needs a layer of its own", flag);
+      if (layers < 1) fail(ErrorCode::usage, "{} has a stage without layers; use 1 or more for each", flag);
       ranges.push_back({begin, begin + static_cast<std::size_t>(layers)});
       begin = ranges.back().end;
     }
     if (begin != architecture.layers.size())
       fail(ErrorCode::usage,
-           "{} has {} layers, and the model {}, what comes before and after its blocks included: give numbers that "
-           "add up to {}",
+           "{} adds up to {} layers, but the model has {}, embedding and head included; use numbers that add up to "
+           "{}",
            flag, begin, architecture.layers.size(), architecture.layers.size());
     return ranges;
   }
@@ -253,8 +246,8 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
   if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > costs.size())
     fail(ErrorCode::usage,
-         "--g-inter {} with --chunks-per-rank {} cuts the layers into {} slices, and the model has {} layers, what "
-         "comes before and after its blocks included: give fewer stages or chunks",
+         "--g-inter {} with --chunks-per-rank {} needs {} model chunks, but the model has {} layers, embedding and "
+         "head included; use fewer stages or chunks",
          map.stages, map.chunks, map.slices(), costs.size());
   return balance_slices(costs, map);
 }
@@ -312,8 +305,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   check_precision(architecture, options.precision);
   if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
     fail(ErrorCode::usage,
-         "--defer-weights and --policy {}, whose passes have a fixed order: use --policy zb-h1, which has weight "
-         "gradients wait in a fixed order, or zero-bubble",
+         "--defer-weights does not work with --policy {}, which has a fixed order; use --policy zero-bubble, or "
+         "zb-h1 "
+         "for a fixed order",
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());
@@ -338,22 +332,20 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
 
   const bool checkpoints_leave = options.tiers.activations != TierKind::device;
   if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
-    fail(ErrorCode::usage,
-         "--activation-tier {} keeps the inputs of recomputed segments, and --recompute is off: add --recompute "
-         "auto",
+    fail(ErrorCode::usage, "--activation-tier {} needs recomputation; add --recompute auto",
          offload::to_string(options.tiers.activations));
   }
   const TierOptions& tiers = options.tiers;
   if (tiers.commit == Commit::flip) {
     if (tiers.optimizer == TierKind::device) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip keeps spare copies off the device, and states are on it: add --optimizer-tier "
-           "host or nvme, or use --optimizer-commit wait");
+           "--optimizer-commit flip needs optimizer states off the device; add --optimizer-tier host or nvme");
     }
     if (!separate_master(options.precision, tiers.parameters_of(true))) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip and layers that read the optimizer's own weights, as --precision fp32 has it: "
-           "use --precision bf16 or fp16, --parameter-tier host or nvme, or --optimizer-commit wait");
+           "--optimizer-commit flip needs separate master weights; use --precision bf16 or fp16, or "
+           "--parameter-tier "
+           "host or nvme");
     }
   }
   models::StageOptions stage{.layers = {},
@@ -370,8 +362,8 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
     slice.gradient_buffers = std::min(2, slice.slots);
   }
   if (options.recompute_auto) {
-    // Rows must agree, and may have different numbers of threads, by which they may save other activations. The slice
-    // with the most layers decides.
+    // All rows need the same choice, but saved activations can depend on the number of threads. The slice with the most
+    // layers decides.
     models::StageOptions alike = *std::max_element(
         of_slices.begin(), of_slices.end(), [](const models::StageOptions& a, const models::StageOptions& b) {
           return a.layers.end - a.layers.begin < b.layers.end - b.layers.begin;
@@ -424,9 +416,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       partner = plan.pipeline[static_cast<std::size_t>(s)];
     }
     if (uses > 2) {
-      fail(ErrorCode::usage,
-           "unit '{}' is shared by more than two layers, whose gradients have no fixed order of sums",
-           unit.spec->name);
+      fail(ErrorCode::usage, "unit '{}' is tied in more than two layers; tie at most two", unit.spec->name);
     }
     partners.push_back(partner);
   }

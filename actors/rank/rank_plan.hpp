@@ -1,6 +1,5 @@
-// Everything that is decided about one rank before anything is allocated: its slices of the layers, how many
-// microbatches it keeps in flight, its memory. Pure: planned alike for this rank and for any rank of a grid
-// that does not exist yet (`--dry-run --world`).
+// Plans a rank before any allocation: model chunks, microbatches in flight, memory. Pure, so it can also plan ranks of
+// a grid that does not exist (`--dry-run --world`). Any thread.
 #pragma once
 
 #include "actors/checkpoint/snapshot.hpp"
@@ -26,14 +25,14 @@
 namespace ranvier::actors {
 
 struct RankPlan : ModelShare {
-  TrainerOptions options;  ///< that it was made for
+  TrainerOptions options;
   const models::Architecture* architecture = nullptr;
   int rank = 0;
   runtime::Position position;
   std::vector<models::LayerRange> layers;  ///< by slice
   std::vector<int> slots;                  ///< microbatches in flight, by slice
   int recompute = 0;
-  Policy policy = Policy::message_driven;  ///< of passes; a single stage has a fixed order
+  Policy policy = Policy::message_driven;  ///< effective schedule; a single stage has a fixed order
   std::vector<int> pipeline;               ///< MPI ranks of this row, by stage
   runtime::MemoryPlan memory;
   offload::TierPlan tiers;
@@ -42,31 +41,30 @@ struct RankPlan : ModelShare {
   GradientRecords::Plan gradient_records;
   GradientSync::Plan gradients;
   Optimizer::Plan optimizer;
-  Snapshot::Plan snapshot;                               ///< where checkpoints are taken
-  ReplicaCheck::Plan replicas;                           ///< where copies are compared
+  Snapshot::Plan snapshot;                               ///< empty: no checkpoints
+  ReplicaCheck::Plan replicas;                           ///< empty: no replica checks
   std::vector<ActivationCheckpoints::Plan> checkpoints;  ///< by slice
   StageActor::Plan passes;
-  std::vector<runtime::StagedMessages> staged_messages;  ///< beside collectives
+  std::vector<runtime::StagedMessages> staged_messages;  ///< messages outside of collectives
   Loader::Plan samples;
-  /// By unit of the stage: whether this rank gives its part of the global norm's squares, and no other one.
+  /// By unit of the stage: whether this rank contributes the unit's squared gradients to the global norm.
   std::vector<bool> gives_squares;
-  runtime::MemoryId answer_losses, sample_logits;  ///< on the last stage, where somebody asks for them
+  runtime::MemoryId answer_losses, sample_logits;  ///< last stage only, if evaluations or samples need them
 };
 
-/// Whether a step takes effect whatever the gradients are, so that it need not wait for an answer of all ranks. Bad
-/// steps end the job then.
+/// Returns whether every step is applied for any gradients (no clipping, no dynamic loss scale), so that the optimizer
+/// need not wait for the global norm. Bad steps end the job then.
 [[nodiscard]] bool every_step_counts(const TrainerOptions& options);
 
-/// Microbatches of a row's batch.
+/// Number of microbatches per row and step.
 [[nodiscard]] int microbatches_of(const TrainerOptions& options);
 
-/// Microbatches of which a stage keeps what weight gradients that wait need: TrainerOptions::deferred_limit, or
-/// stage + 1, as many as ZB-H1 lets wait in the pipeline's slots, or one more in each of several chunks, which lend
-/// each other none; with recomputation, where each takes as much as nothing recomputed would, one. 0 for a single
-/// stage, where nothing else would come meanwhile.
+/// Maximum number of microbatches with deferred weight gradients: TrainerOptions::deferred_limit, or a default. The
+/// default is stage + 1 as in ZB-H1; one more per chunk with several model chunks, which do not share buffers; 1 with
+/// recomputation, because a deferred microbatch needs all activations; 0 for a single stage.
 [[nodiscard]] int deferred_slots(const TrainerOptions& options, int stage);
 
-/// The nodes of a column's rows, alike for all columns, and the ranks of a group.
+/// Nodes of a column's rows, identical for all columns, and the group size.
 struct ColumnShape {
   std::vector<int> node_of_row;
   int group_size = 1;
@@ -74,28 +72,26 @@ struct ColumnShape {
 /// Throws ErrorCode::usage for a group size that does not divide the column.
 [[nodiscard]] ColumnShape column_shape(const TrainerOptions& options);
 
-/// Throws ErrorCode::usage for grids and batches that do not fit each other or the architecture, which
-/// outlives the plan.
+/// Throws ErrorCode::usage if grid, batch and architecture do not fit together. `architecture` must outlive the plan.
 [[nodiscard]] RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                                  const TrainerOptions& options, int rank);
 
-/// How the layers are spread over the pipeline.
+/// Assignment of model chunks to ranks.
 [[nodiscard]] SliceMap slice_map(const TrainerOptions& options);
 
-/// The slices of the layers, from the front, stage by stage where each has one: as many layers as `layers_per_stage`
-/// says, or balanced by their cost where it is empty. Throws ErrorCode::usage for numbers that do not fit the slices or
-/// the layers.
+/// Layers of each slice (model chunk), from the front: as in `layers_per_stage`, or balanced by cost if it is empty.
+/// Throws ErrorCode::usage if the numbers do not fit the slices or the layers.
 [[nodiscard]] std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture,
                                                            const SliceMap& map,
                                                            const std::vector<int>& layers_per_stage = {});
-/// Of stages with a slice each.
+/// slice_layers() for one slice per stage.
 [[nodiscard]] inline std::vector<models::LayerRange> stage_layers(const models::Architecture& architecture,
                                                                   int g_inter,
                                                                   const std::vector<int>& layers_per_stage = {}) {
   return slice_layers(architecture, {.stages = g_inter}, layers_per_stage);
 }
 
-/// The stages whose layers declare each unit, by its name; in order, each once.
+/// Stages whose layers declare a unit, by the unit's name; ascending.
 [[nodiscard]] std::unordered_map<std::string, std::vector<int>> stages_of_units(
     const models::Architecture& architecture, const std::vector<models::LayerRange>& slices, const SliceMap& map);
 

@@ -1,7 +1,6 @@
-// Text that the model writes while it trains, by the pipeline that trains it: each token is a forward pass of all
-// stages over the tokens so far, after which all ranks learn what the last stage drew. Nothing is gathered or copied,
-// so that a model writes wherever its states live, also one that no device holds. There is no cache of keys and values:
-// a pass computes as many positions as there are tokens. Rows compute the same. Loop thread only.
+// Samples text during training with the training pipeline. Each token needs a forward pass over all tokens so far (no
+// KV cache) and an agreement on the sampled token. Works for any location of states, also for models that exceed a
+// device. All rows compute the same. Loop thread only.
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
@@ -20,9 +19,9 @@ namespace ranvier::actors {
 class SampleWriter final : public Actor {
  public:
   struct Stage {
-    int positions = 1;        ///< of the model
-    bool draws = false;       ///< this rank's stage is the last one, and its row the first
-    float* logits = nullptr;  ///< pinned, on the last stage; else null
+    int positions = 1;        ///< positions of the model
+    bool draws = false;       ///< this rank samples tokens: last stage, first row
+    float* logits = nullptr;  ///< pinned on the last stage; otherwise null
     std::size_t vocabulary = 0;
   };
 
@@ -32,14 +31,14 @@ class SampleWriter final : public Actor {
   [[nodiscard]] std::vector<Wait> waits() const override { return pass_.waits(); }
   [[nodiscard]] std::string details() const override { return pass_.details(); }
 
-  /// Calls `done` with the tokens of prompt and text, or none once some rank wishes to stop.
+  /// Calls `done` with the tokens of prompt and text, or nothing after a stop request of any rank.
   void run(std::int64_t step, std::function<void(std::optional<std::span<const std::int32_t>> tokens)> done);
 
  private:
-  /// The last tokens, as many as the model has positions for, as a sample.
+  /// Presents the last tokens, at most the model's positions, as a sample.
   class Window final : public models::SampleSource {
    public:
-    /// `positions` are at least as many as tokens; tokens stay until the next call. Nobody reads meanwhile.
+    /// `positions` is at least the number of tokens; tokens must stay until the next call. Not during reads.
     void show(std::span<const std::int32_t> tokens, int positions) {
       tokens_ = tokens;
       positions_ = positions;

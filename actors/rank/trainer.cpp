@@ -19,9 +19,9 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of what ranks agree on after a batch: [Σ gradient², as an ExactSum][rows: loss][rank 0's wish for a
-// checkpoint][wish to stop][with several rows, ranks: seconds of passes][once, layers and directions: seconds, Σ of
-// rows].
+// Layout of the numbers that ranks agree on after a batch: [Σ gradient², as an ExactSum][loss by row][rank 0's
+// checkpoint request][stop request][seconds of passes by rank, with several rows][seconds by layer and direction,
+// summed over rows, once].
 constexpr std::size_t loss_offset = ExactSum::words;
 std::size_t checkpoint_offset(int rows) { return loss_offset + static_cast<std::size_t>(rows); }
 std::size_t stop_offset(int rows) { return checkpoint_offset(rows) + 1; }
@@ -55,11 +55,11 @@ std::vector<StateScalar> Trainer::scalars() const {
     left_out.push_back(range.count);
   }
   const BadSteps::State& bad = bad_steps_.state();
-  all.push_back({"left_out_samples", std::move(left_out)});  // of each range the first one and how many
+  all.push_back({"left_out_samples", std::move(left_out)});  // first sample and count of each range
   all.push_back({"recent_losses", bad.losses.numbers()});
   all.push_back({"last_bad_step", bad.last_bad});
   all.push_back({"bad_steps_in_a_row", bad.in_a_row});
-  // Of `step`, where a wish to stop came before them.
+  // Whether evaluation and sample of `step` are outstanding because a stop request came first.
   all.push_back({"evaluation_follows", std::int64_t{evaluation_follows_}});
   all.push_back({"sample_follows", std::int64_t{sample_follows_}});
   if (loss_scale_.dynamic) {
@@ -87,7 +87,7 @@ void Trainer::restore_scalars(std::span<const StateScalar> all) {
   const auto left_out = find_scalar<std::vector<std::int64_t>>(all, "left_out_samples");
   for (std::size_t i = 0; left_out && i + 1 < left_out->size(); i += 2)
     samples_->leave_out({(*left_out)[i], (*left_out)[i + 1]});
-  if (!loss_scale_.dynamic) return;  // it is the run's own, whatever another one had
+  if (!loss_scale_.dynamic) return;  // a fixed scale comes from this run's options
   restore("loss_scale", loss_scale_.scale);
   restore("good_steps_at_loss_scale", loss_scale_.good_steps);
 }
@@ -100,7 +100,7 @@ void Trainer::start(TrainerHooks hooks) {
     bad_steps_.state().in_a_row = rollback->bad_in_a_row;
   }
   if (parts_.checkpointer != nullptr) parts_.checkpointer->start(step_);
-  // What the run before this one left to do, unless this one does without.
+  // Evaluation and sample that the previous run left undone, if this run has them enabled.
   const bool trains = options_.steps > 0;
   sample_follows_ = sample_follows_ && trains && parts_.writer != nullptr;
   evaluation_follows_ = evaluation_follows_ && trains && options_.eval_every > 0 && evaluates();
@@ -150,7 +150,7 @@ bool Trainer::inject_fault() {
     case Kind::slow:
       parts_.stage.timer().slow_down(fault->times);
       return false;
-    case Kind::damage:  // done before the comparison that should find it
+    case Kind::damage:  // injected before the replica check that should find it
       return false;
     case Kind::stream:
       context_->compute.launch([](runtime::ComputePool&) {
@@ -159,8 +159,7 @@ bool Trainer::inject_fault() {
       return false;
     case Kind::file:
       if (!context_->tiers.lose_next_request())
-        fail(ErrorCode::usage,
-             "no state lives in files, so none can be lost: add --offload infinity-nvme and --nvme");
+        fail(ErrorCode::usage, "RANVIER_FAULT needs states in files; add --offload infinity-nvme --nvme DIR");
       return false;
   }
   return false;
@@ -168,7 +167,7 @@ bool Trainer::inject_fault() {
 
 void Trainer::begin_step() {
   if (step_ >= options_.steps) return finish();
-  // Once what was evaluated and written of the step before was told.
+  // Runs after evaluation and sample of the previous step were reported.
   if (const int series = checkpoint_series(); series > 0) parts_.checkpointer->take(series, step_);
   ++step_;
   context_->trace.set_activity(SpanKind::step, step_);
@@ -251,7 +250,7 @@ void Trainer::conclude_step() {
   loss_scale_.update(!finite);
   if (result.bad && result.bad->action == BadStepOptions::Action::rollback) {
     roll_back(step_ - 1);
-    models::FilteredSamples without = *samples_;  // other threads may read of it ahead
+    models::FilteredSamples without = *samples_;  // a copy, since other threads may read ahead
     for (const auto& range : samples_->numbers(next_sample_, options_.batch_size)) without.leave_out(range);
     rollback_->left_out = without.left_out();
   }
@@ -292,7 +291,7 @@ double Trainer::pass_seconds() const {
   return trace.seconds(SpanKind::forward) + trace.seconds(SpanKind::backward) + trace.seconds(SpanKind::weights);
 }
 
-/// Of a usual step, however long others of this process or machine took.
+/// Adds the median layer times of the timed steps, so that outliers do not count.
 void Trainer::add_layer_seconds(double* to) {
   std::size_t place = 0;  // among the rank's layers
   for (const models::LayerRange& slice : plan_->layers) {
@@ -324,7 +323,7 @@ SplitAdvice Trainer::advice_of(const double* agreed) const {
                       slice_layers(architecture, map, options_.layers_per_stage), map, microbatches_of(options_));
 }
 
-/// What is saved has been compared.
+/// Runs a replica check before `next`, so that only checked states are saved.
 void Trainer::check_or(const runtime::Handler& next) {
   if (parts_.replicas == nullptr || compared_) return next();
   when_stored([this] { check_replicas(); });
@@ -351,11 +350,10 @@ void Trainer::checked(const ReplicaReport& report) {
   if (hooks_.checked) hooks_.checked(report, follows);
   if (!follows) return go_on();
   if (follows == BadStepOptions::Action::stop) {
-    fail(
-        ErrorCode::numeric,
-        "step {}: silent damage: {}: test the memory and processors of these machines, and go on from a checkpoint "
-        "(--bad-steps rollback does that by itself)",
-        step_, describe(report.damage.front(), options_.grid));
+    fail(ErrorCode::numeric,
+         "step {}: replica mismatch: {}; test the memory and processors of these machines, then resume from a "
+         "checkpoint, or use --bad-steps rollback",
+         step_, describe(report.damage.front(), options_.grid));
   }
   roll_back(step_ - 1);
   finish();
@@ -383,7 +381,7 @@ void Trainer::roll_back(std::int64_t newest_step) {
 }
 
 int Trainer::checkpoint_series() const {
-  if (agreed_.empty()) return 0;  // of no step yet
+  if (agreed_.empty()) return 0;  // before the first step
   return static_cast<int>(agreed_[checkpoint_offset(options_.grid.g_data)]);
 }
 

@@ -1,9 +1,9 @@
-// What a batch is made of, in order, and what follows from it.
+// Runs the phases of each training step in order, and evaluations, samples and checkpoints after it.
 //
 //   stage passes → gradients reduced, chunk by chunk → all ranks agree → optimizer → next batch
 //
-// Where every step counts (no clipping, no loss scale that adapts) the optimizer takes chunks as they are reduced;
-// all ranks agree all the same, on losses, wishes to stop and whether gradients were finite. Loop thread only.
+// If every step is applied (no clipping, no dynamic loss scale), the optimizer starts on chunks as they are reduced.
+// All ranks still agree on losses, stop requests and whether gradients are finite. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"
@@ -27,36 +27,36 @@
 
 namespace ranvier::actors {
 
-/// What all ranks know after a step.
+/// Result of a step, identical on all ranks.
 struct StepResult {
   std::int64_t step = 0;
   double loss = 0;
-  bool has_losses = true;    ///< false: no element of the batch has one, and `loss` says nothing
+  bool has_losses = true;    ///< false: no element of the batch has a loss, and `loss` is undefined
   double gradient_norm = 0;  ///< before clipping, loss scale divided out
   double learning_rate = 0;
   double loss_scale = 1;
-  bool skipped = false;        ///< fp16 gradients overflowed, or the step is bad; parameters are as before
-  std::int64_t skips = 0;      ///< so far
-  std::optional<BadStep> bad;  ///< and what becomes of it
+  bool skipped = false;        ///< no update: fp16 gradients overflowed, or the step is bad
+  std::int64_t skips = 0;      ///< skipped steps so far
+  std::optional<BadStep> bad;  ///< set for a bad step
   bool evaluation_follows = false;
   bool sample_follows = false;
-  std::vector<double> compute_seconds;  ///< of the passes, by rank; empty: nobody compares them, with one row
-  std::optional<SplitAdvice> split;     ///< once, where layers were timed
+  std::vector<double> compute_seconds;  ///< compute time of passes by rank; empty with one row
+  std::optional<SplitAdvice> split;     ///< once, if layers were timed
 };
 
 struct TrainerHooks {
   std::function<void(const StepResult&)> step;
   std::function<void(const EvaluationResult&)> evaluation = {};
-  /// Prompt and what follows it.
+  /// `tokens`: prompt and sampled text.
   std::function<void(std::int64_t step, std::span<const std::int32_t> tokens)> sample = {};
-  /// Copies of states were compared; `follows` is what becomes of damage, none where there is none.
+  /// A replica check has finished; `follows`: action after a mismatch, none without one.
   std::function<void(const ReplicaReport&, std::optional<BadStepOptions::Action> follows)> checked = {};
   std::function<void()> done;
 };
 
 class Trainer final : public Actor {
  public:
-  /// What it tells when to do what. The last four may be null.
+  /// Actors that the trainer calls. The last four may be null.
   struct Parts {
     StageActor& stage;
     GradientSync& gradients;
@@ -71,64 +71,65 @@ class Trainer final : public Actor {
   Trainer(const RankContext& context, const RankPlan& plan, models::FilteredSamples& samples, const Parts& parts);
 
   [[nodiscard]] const char* name() const noexcept override { return "trainer"; }
-  /// Where the training is: steps, samples that were taken and left out, the loss scale, what bad steps are judged by.
+  /// Steps, consumed and dropped samples, loss scale, state of bad-step detection.
   [[nodiscard]] std::vector<StateScalar> scalars() const override;
   void restore_scalars(std::span<const StateScalar> all) override;
 
-  /// Trains all steps, or evaluates where there are none, then calls hooks.done. States are loaded.
+  /// Trains all steps, or evaluates if there are none, then calls hooks.done. States must be loaded.
   void start(TrainerHooks hooks);
 
-  /// The step that is being computed.
+  /// Current step.
   [[nodiscard]] std::int64_t step() const noexcept { return step_; }
-  /// That step is done, and what follows it, an evaluation or a text, is not.
+  /// Returns whether the current step is finished but its evaluation or sample is not.
   [[nodiscard]] bool between_steps() const noexcept { return evaluation_follows_ || sample_follows_; }
-  /// The job ends after the step in which all ranks have heard of it.
+  /// Ends the job after the step in which all ranks agree on the request.
   void request_stop() { stop_requested_ = true; }
   [[nodiscard]] bool stop_pending() const noexcept { return stop_requested_; }
   [[nodiscard]] bool stopped_early() const noexcept { return stopped_early_; }
-  /// After hooks.done: the training ended here to be gone on with from a checkpoint.
+  /// After hooks.done: set if the run ended for a rollback to a checkpoint.
   [[nodiscard]] const std::optional<Rollback>& rollback() const noexcept { return rollback_; }
 
  private:
   void begin_step();
-  /// Whether the step stops here, as a fault of this rank asks for.
+  /// Applies this rank's injected fault, if due; returns whether the step stops here.
   [[nodiscard]] bool inject_fault();
-  /// Whether the layers of this step are timed; whether all ranks hear at its end what layers took.
+  /// Returns whether the layers of this step are timed.
   [[nodiscard]] bool times_layers() const;
+  /// Returns whether ranks exchange layer times at the end of this step.
   [[nodiscard]] bool tells_layers() const;
-  /// What the stream has spent on passes so far.
+  /// Total compute time of passes so far.
   [[nodiscard]] double pass_seconds() const;
   void add_layer_seconds(double* to);
   [[nodiscard]] SplitAdvice advice_of(const double* agreed) const;
   void finish();
-  /// Calls `then` as soon as nothing of the optimizer's steps is under way; one at a time.
+  /// Calls `then` when all optimizer steps are stored; one at a time.
   void when_stored(runtime::Handler then);
-  /// All steps were decided, and nothing of them is under way.
+  /// Ends the run after the last step is stored.
   void end_run();
-  /// That all ranks agreed to take a checkpoint of with this step; 0: none.
+  /// Series of the checkpoint that all ranks agreed to take at this step; 0: none.
   [[nodiscard]] int checkpoint_series() const;
-  /// What a step of the optimizer calls when nothing of it is under way.
+  /// Handler that an optimizer step calls when it is stored.
   [[nodiscard]] runtime::Handler stepped();
   void phase_done();
   void conclude_step();
   void check_replicas();
   void check_or(const runtime::Handler& next);
   void checked(const ReplicaReport& report);
-  /// The step was decided, and may be gone on from.
+  /// Continues after a step that was agreed on and checked.
   void go_on();
-  /// There is something to evaluate.
+  /// Returns whether there is anything to evaluate.
   [[nodiscard]] bool evaluates() const;
-  /// What is to be done after a step, and is not done yet; then the next step.
+  /// Starts the outstanding evaluation or sample, or else the next step.
   void follow_up();
-  /// After the step that is being computed, the training goes on from a checkpoint that is not newer than that.
+  /// Requests a rollback to a checkpoint that is not newer than `newest_step`.
   void roll_back(std::int64_t newest_step);
-  /// The step that is being computed, if it counts; `factor`: what clipping leaves of the gradients.
+  /// Options of this step's update; `factor`: clipping factor of the gradients.
   [[nodiscard]] runtime::AdamWOptions adamw_of_step(double factor) const;
   void evaluate();
   void write_sample();
-  /// One span for all that was done since the last call, or since the step began.
+  /// Adds a span since the last call or the start of the step.
   void trace_since_began(runtime::SpanKind kind);
-  /// Some rank wished to, in an evaluation or a sample.
+  /// Stops after a request of any rank during an evaluation or a sample.
   void stop_early();
 
   const RankContext* context_;
@@ -142,27 +143,27 @@ class Trainer final : public Actor {
   BadSteps bad_steps_;
   std::optional<Rollback> rollback_;
   std::int64_t step_ = 0;
-  std::int64_t next_sample_ = 0;  // the first one of the step that is being computed, or of the one after it
+  std::int64_t next_sample_ = 0;  // first sample of the current step, or of the next one between steps
   std::int64_t applied_steps_ = 0;
   std::int64_t skips_ = 0;
-  int phases_missing_ = 0;  // of a batch: passes, gradients
+  int phases_missing_ = 0;  // unfinished phases of the batch: passes, gradients
   double row_loss_ = 0;
-  bool has_losses_ = true;   // the batch
-  double loss_fault_ = 1;    // what this rank makes of it, as a fault asks for
-  int optimizing_ = 0;       // steps whose states are not all where they belong
-  runtime::Handler stored_;  // waits for them
+  bool has_losses_ = true;   // of the batch
+  double loss_fault_ = 1;    // factor of the loss, for injected faults
+  int optimizing_ = 0;       // steps whose states are not all stored
+  runtime::Handler stored_;  // called when `optimizing_` becomes 0
   runtime::Duration passes_done_;
-  runtime::Duration began_;          // the step, its validation, or the sample of text after it
-  bool evaluation_follows_ = false;  // the last step, and is not done; saved, for a run that goes on
-  bool sample_follows_ = false;      // likewise
-  bool damage_done_ = false;         // as a fault asks for
-  bool compared_ = false;            // the states after this step, with the other copies
-  double pass_seconds_before_ = 0;   // the step
-  std::int64_t steps_run_ = 0;       // by this process, with the one that is being computed
+  runtime::Duration began_;          // start of the step, evaluation or sample
+  bool evaluation_follows_ = false;  // evaluation after this step is outstanding; saved in checkpoints
+  bool sample_follows_ = false;      // sample after this step is outstanding; saved in checkpoints
+  bool damage_done_ = false;         // the injected fault was applied
+  bool compared_ = false;            // the states after this step have passed a replica check
+  double pass_seconds_before_ = 0;   // pass_seconds() at the start of the step
+  std::int64_t steps_run_ = 0;       // steps of this process, current one included
   std::vector<double> agreed_;
   bool stop_requested_ = false;
   bool stopped_early_ = false;
-  std::vector<std::vector<LayerSeconds>> layer_steps_;  // that were timed
+  std::vector<std::vector<LayerSeconds>> layer_steps_;  // layer times of each timed step
 };
 
 }  // namespace ranvier::actors

@@ -1,7 +1,6 @@
-// How a unit is cut into buckets for the optimizer's phase (Myelin §V-B). Bucket b takes the elements [b·slice,
-// (b + 1)·slice) of every finest piece of the unit, of which there is one per rank of the column: so each element
-// keeps its owner, and with it its place in the order of sums, however the unit is cut, and every scope's range has
-// its part of every bucket.
+// Partition of a unit into optimizer buckets (Myelin §V-B). Bucket b contains elements [b·slice, (b + 1)·slice) of
+// every finest shard, one per rank of the column. So owner and summation order of an element do not depend on the
+// bucket size, and every scope's range has elements in every bucket.
 //
 //   unit of 2 ranks, 3 buckets   |0 0 1 1 2|0 0 1 1 2|     by element: the bucket that takes it
 //   what a rank keeps of a range lies in *bucket order*: bucket 0 of all the pieces in the range, bucket 1, …
@@ -20,39 +19,38 @@ namespace ranvier::actors {
 
 class BucketPartition {
  public:
-  /// Slices are multiples of so many elements, but for the last one: sums of squares are taken over as many at a
-  /// time.
+  /// Slice sizes are multiples of this number of elements, except the last; squared norms use blocks of this size.
   static constexpr std::size_t granule = 512;
 
   BucketPartition() = default;
-  /// A unit of `elements`, a multiple of `ranks`; a bucket has at most `bucket_elements` (but a granule of each
-  /// piece) of a range of `pieces_held` finest pieces.
+  /// `elements`: a multiple of `ranks`. A bucket has at most `bucket_elements` elements in a range of `pieces_held`
+  /// finest shards, but at least a granule per shard.
   BucketPartition(std::size_t elements, int ranks, std::size_t bucket_elements, std::size_t pieces_held);
 
   [[nodiscard]] std::size_t piece_elements() const noexcept { return piece_; }
   [[nodiscard]] std::size_t buckets() const noexcept { return piece_ == 0 ? 0 : (piece_ + slice_ - 1) / slice_; }
-  /// The elements of every finest piece that a bucket takes, counted from the piece's beginning.
+  /// Elements of each finest shard in a bucket, relative to the shard's start.
   [[nodiscard]] collectives::Range slice(std::size_t bucket) const noexcept;
-  /// Finest pieces in a range that has only whole ones.
+  /// Number of finest shards in a range that consists of complete ones.
   [[nodiscard]] std::size_t pieces(collectives::Range range) const noexcept {
     return piece_ == 0 ? 0 : range.count / piece_;
   }
-  /// Elements of a range that are in a bucket.
+  /// Number of a range's elements in a bucket.
   [[nodiscard]] std::size_t elements(collectives::Range range, std::size_t bucket) const noexcept {
     return pieces(range) * slice(bucket).count;
   }
-  /// The same as runs of elements of the unit, one for each finest piece.
+  /// A range's elements in a bucket, one contiguous range per finest shard.
   [[nodiscard]] std::vector<collectives::Range> runs(collectives::Range range, std::size_t bucket) const;
 
-  /// Where the elements of a range that are in a bucket lie, all of them at once.
+  /// A range's elements in a bucket as one strided layout.
   struct Spread {
-    std::size_t begin = 0;  ///< the first of them, an element of the unit
+    std::size_t begin = 0;  ///< first element, within the unit
     std::size_t count = 0;
-    runtime::StridedLayout runs;  ///< from it on
+    runtime::StridedLayout runs;  ///< layout relative to `begin`
   };
   [[nodiscard]] Spread spread(collectives::Range range, std::size_t bucket) const;
 
-  /// Records of the buckets of a range in a tier, with arrays of `widths` bytes per element.
+  /// Layout of a range's buckets in a tier, with arrays of `widths` bytes per element.
   [[nodiscard]] offload::BucketLayout layout(collectives::Range range, std::vector<std::size_t> widths) const;
 
  private:

@@ -1,9 +1,6 @@
-// Which of a few places on the device holds which unit, use after use, as data: decided from the order of the uses
-// alone, so that all ranks that use units in the same order decide alike, whatever happens when (MiCS §4: what to
-// fetch and when to release is computed once and replayed).
-//
-// Units of one layout share places of that size. A unit that is still in its place from an earlier use stays there;
-// otherwise it takes the place that was used longest ago. Any thread.
+// Assigns units to a few device buffers, least recently used first. Ranks with the same order of accesses get the same
+// plan, independent of timing (MiCS §4). Units with equal layouts share buffers. A unit that is still in a buffer stays
+// there. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +10,16 @@
 
 namespace ranvier::actors {
 
-/// Which units share places, and how many there are.
+/// Classes of units that share buffers, and their numbers of buffers.
 struct BufferClasses {
   std::vector<std::size_t> of_unit;     ///< class, by unit
   std::vector<std::size_t> first_unit;  ///< by class: one of its units
   std::vector<std::size_t> places;      ///< by class
 };
 
-/// Units of equal `layouts` (by unit) are of one class. Places for what one step uses and for the `ahead` steps that
-/// follow it, where `steps` has the units of each step; but no more than all steps use, or with `reuse`, where a
-/// unit never takes two places, than there are units.
+/// Units with equal `layouts` (by unit) form a class. A class has buffers for the units of any step and the `ahead`
+/// following ones; `steps`: units of each step. The maximum is the number of accesses in all steps, or with `reuse` the
+/// number of units, since a unit then never occupies two buffers.
 [[nodiscard]] BufferClasses buffer_classes(const std::vector<std::vector<std::size_t>>& layouts,
                                            const std::vector<std::vector<std::size_t>>& steps, int ahead,
                                            bool reuse);
@@ -31,18 +28,18 @@ class BufferSchedule {
  public:
   struct Assignment {
     std::size_t place = 0;
-    bool fill = false;                   ///< the unit has to be brought here; false: an earlier use did that
-    std::optional<std::uint64_t> after;  ///< the use that must be over before the place is filled
+    bool fill = false;                   ///< the buffer must be filled; false: it contains the unit
+    std::optional<std::uint64_t> after;  ///< access that must end before the buffer is filled
   };
 
-  /// Places are numbered class by class.
+  /// Buffers are numbered class by class.
   explicit BufferSchedule(const BufferClasses& classes);
 
-  /// The place of `unit` in use number `use`; numbers never go down, and one use may take several units. `keeps`
-  /// false: what an earlier use left there is of no worth.
+  /// Buffer of `unit` in access `use`. Numbers of accesses never decrease; an access may need several units. `keeps`
+  /// false: ignore units left by earlier accesses.
   [[nodiscard]] Assignment next(std::size_t unit, std::uint64_t use, bool keeps);
 
-  /// What the places hold is out of date.
+  /// Marks the contents of all buffers as outdated.
   void forget();
 
   [[nodiscard]] std::size_t places() const noexcept { return places_.size(); }

@@ -1,5 +1,5 @@
-// One rank's share of a model, as data: the layers of its slices, what it holds of their units, and with whom it shares
-// them. Planned alike on every rank of a column. And what functions that plan a part read and add to:
+// A rank's share of a model as data: its layers, its shards of their units, and its column; identical on all ranks of a
+// column except for positions. Planner is the argument of functions that plan an actor:
 //
 //   const Part::Plan plan = Part::plan(planner, options);   // before anything exists
 //   Part part(context, share, plan, …);
@@ -19,12 +19,12 @@
 namespace ranvier::actors {
 
 struct ModelShare {
-  std::unique_ptr<models::StageSlices> stage;  ///< one slice of the layers, or several
-  std::unique_ptr<UnitStates> states;          ///< of the stage's units
-  std::unique_ptr<ColumnOptions> column;       ///< the ranks with the same stage
-  collectives::ShardFlow flow;                 ///< what goes through the column of trained units, hop by hop
-  collectives::ShardFlow frozen_flow;  ///< likewise of frozen ones, which are gathered for passes and no more
-  ChunkSchedule chunks;                ///< in which units are reduced and stepped
+  std::unique_ptr<models::StageSlices> stage;  ///< one or more slices (model chunks)
+  std::unique_ptr<UnitStates> states;          ///< states of the stage's units
+  std::unique_ptr<ColumnOptions> column;       ///< data-parallel group of the stage
+  collectives::ShardFlow flow;                 ///< collectives of trained units, hop by hop
+  collectives::ShardFlow frozen_flow;          ///< collectives of frozen units: gathers for passes only
+  ChunkSchedule chunks;                        ///< order of reductions and updates
 
   [[nodiscard]] const collectives::ShardFlow& flow_of(bool trained) const noexcept {
     return trained ? flow : frozen_flow;
@@ -33,9 +33,9 @@ struct ModelShare {
 
 struct PlanContext {
   const ModelShare& share;
-  const TierOptions& tiers;  ///< where states live
+  const TierOptions& tiers;  ///< tiers of states
   runtime::MemoryPlan& memory;
-  offload::TierPlan& regions;  ///< of what lives off the device
+  offload::TierPlan& regions;  ///< regions of offloaded states
 };
 
 }  // namespace ranvier::actors

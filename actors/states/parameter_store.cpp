@@ -192,7 +192,7 @@ bool ParameterStore::ready(std::uint64_t number) const {
 }
 
 void ParameterStore::when_ready(std::uint64_t use, runtime::Handler handler) {
-  expect(!waiting_, "a pass waits for one step's parameters at a time");
+  expect(!waiting_, "a pass may wait for parameters of one step only");
   waiting_use_ = use;
   waiting_ = std::move(handler);
   check_waiting();
@@ -217,7 +217,7 @@ void ParameterStore::done(std::uint64_t use) {
 }
 
 void ParameterStore::forget(std::uint64_t use) {
-  expect(use == first_use_, "parameters of use {} are given back before those of use {}", use, first_use_);
+  expect(use == first_use_, "access {} to parameters ends before access {}", use, first_use_);
   uses_.pop_front();
   ++first_use_;
 }

@@ -1,13 +1,9 @@
-// Parameters as passes need them: whole, in the run's dtype, of this batch. Where a rank holds a piece only, a unit is
-// gathered into a place just before its use and released after it, the next ones while this one computes
-// (ZeRO-Infinity §6.2, §7.1; MiCS §4); a unit that the optimizer has not refreshed yet is waited for. Where
-// parameters live off the device (parameter_records.hpp), this rank's piece comes to its place from there, whole
-// units too.
+// Provides complete, up-to-date parameters to passes. Sharded units are gathered into device buffers ahead of their
+// access and released afterwards (ZeRO-Infinity §6.2, §7.1; MiCS §4); offloaded ones are fetched first
+// (parameter_records.hpp). A pass announces its accesses, which fixes the buffer of each unit (BufferSchedule). Gathers:
 //
-// A pass announces its uses, which decides at once which unit goes where (BufferSchedule). How a unit comes:
-//
-//   collectives   where all rows of the column compute in the same order: hop by hop, units of a step as one operation
-//   pulls         where messages decide what a stage computes next, and rows differ (piece_pulls.hpp)
+//   collectives   if all rows of the column have the same order: hop by hop, units of a step as one operation
+//   pulls         if messages decide the order, so that rows differ (piece_pulls.hpp)
 //
 // Loop thread only.
 #pragma once
@@ -33,16 +29,16 @@ namespace ranvier::actors {
 class ParameterStore final : public Actor, public PassResource {
  public:
   struct Options {
-    int prefetch = 2;    ///< layers, or parts of them, gathered ahead of the one that computes; 0: none
-    bool pulls = false;  ///< rows differ in what they compute next
-    bool reuse = true;   ///< a unit that is still in its place is not gathered again, as the papers count it is
+    int prefetch = 2;    ///< layers or modules gathered ahead of the current one; 0: none
+    bool pulls = false;  ///< rows differ in the order of passes
+    bool reuse = true;   ///< do not gather a unit again while it is in a buffer; false: as in the papers
   };
 
   struct Plan {
     Options options;
-    BufferClasses classes;                  ///< none where nothing is gathered
+    BufferClasses classes;                  ///< empty if nothing is gathered
     std::vector<runtime::MemoryId> places;  ///< by class
-    /// What goes through the same hops: all units, or trained ones and frozen ones.
+    /// Units with the same hops: all, or trained and frozen ones separately.
     struct Way {
       HopPipeline::Plan forward, backward;
     };
@@ -51,25 +47,25 @@ class ParameterStore final : public Actor, public PassResource {
   };
   [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options);
 
-  /// The places of units of so many elements on a stage; 0: the unit is not gathered.
+  /// Buffers for a stage's units. `elements`: by unit; 0: not gathered.
   [[nodiscard]] static BufferClasses classes_of(const models::StageSlices& stage,
                                                 const std::vector<std::size_t>& elements, const Options& options);
 
-  /// What pulls send and receive at a time; nothing where there are none.
+  /// Maximum of pull messages in flight; empty without pulls.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
                                                                             const Plan& plan);
 
-  /// `records` is null where all of this rank's pieces lie on the device.
+  /// `records` is null if all parameters are stored on the device.
   ParameterStore(const RankContext& context, const ModelShare& share, const Plan& plan, ParameterRecords* records);
 
   [[nodiscard]] const char* name() const noexcept override { return "parameters"; }
   [[nodiscard]] std::vector<Wait> waits() const override;
   [[nodiscard]] std::vector<int> peers() const override;
 
-  /// Begins to answer pulls.
+  /// Starts replying to pulls.
   void start();
 
-  // Steps that need parameters are its uses.
+  // Accesses are steps that need parameters.
   [[nodiscard]] bool uses(const models::Stage::PassStep& step) const override { return step.needs_parameters(); }
   std::uint64_t announce(const Announced& pass) override;
   [[nodiscard]] bool ready(std::uint64_t use) const override;
@@ -78,10 +74,10 @@ class ParameterStore final : public Actor, public PassResource {
   [[nodiscard]] bool queued(std::uint64_t use) override;
   void done(std::uint64_t use) override;
 
-  /// All passes of a batch are over: those that follow wait for trained units that are not refreshed() yet.
+  /// All passes of a batch are finished. Later passes wait for trained units until refreshed().
   void begin_refresh();
-  /// This rank's piece of the unit is as the step leaves it; once in each batch. A unit whose gradients are reduced is
-  /// needed by nobody any more in the batch, in this row or another, and may be refreshed before its passes are over.
+  /// This rank's shard of the unit is updated; once per batch. It may come before the end of all passes, because a unit
+  /// with reduced gradients is not accessed again in the batch, in any row.
   void refreshed(std::size_t unit);
 
  private:
@@ -93,22 +89,22 @@ class ParameterStore final : public Actor, public PassResource {
     std::uint64_t use = 0;
     bool backward = false;
     std::vector<Fill> fills;
-    std::optional<std::uint64_t> after;         // the use that must be over before
-    std::size_t own_missing = 0;                // pieces of this rank on their way from where it keeps them
-    std::size_t missing = 0;                    // the own pieces, each answer to a pull, each collective
-    std::vector<int> asked;                     // ranks whose answers are missing, once for each
-    std::optional<runtime::Duration> asked_at;  // other ranks were; none: they are not, or their turn has not come
-    runtime::Duration came{};                   // the last that they sent
-    runtime::Duration since{};                  // that it began, of the loop
+    std::optional<std::uint64_t> after;         // access that must end before
+    std::size_t own_missing = 0;                // pending fetches of this rank's shards
+    std::size_t missing = 0;                    // pending fetches, replies to pulls, and collectives
+    std::vector<int> asked;                     // ranks with pending replies, once per reply
+    std::optional<runtime::Duration> asked_at;  // time of the requests; none: not sent
+    runtime::Duration came{};                   // time of the last reply
+    runtime::Duration since{};                  // loop time of the start
   };
   struct Use {
     models::Stage::PassStep step;
-    std::vector<const std::byte*> pointers;  // by unit of the layer, where some are gathered
-    bool here = true;                        // what was gathered for this use; the rest came for an earlier one
+    std::vector<const std::byte*> pointers;  // by unit of the layer, if some are gathered
+    bool here = true;                        // units gathered for this access have arrived
   };
   struct Place {
     std::byte* data = nullptr;
-    int copies = 0;  // under way from here
+    int copies = 0;  // pending copies from this buffer
   };
   /// `elements` by unit, as for classes_of().
   [[nodiscard]] static Plan::Way plan_way(PlanContext& planner, const std::vector<std::size_t>& elements,
@@ -125,12 +121,12 @@ class ParameterStore final : public Actor, public PassResource {
   void bring_own(const std::shared_ptr<Gather>& gather);
   void submit_brought();
   void pull(const std::shared_ptr<Gather>& gather);
-  /// Something of other ranks.
+  /// Called after data of another rank has arrived.
   void came(const std::shared_ptr<Gather>& gather);
   void arrived(const std::shared_ptr<Gather>& gather);
   void filled(const std::shared_ptr<Gather>& gather);
   void keep_secondary(std::size_t unit, std::size_t place);
-  /// Calls `next` on the loop after the copies that are queued.
+  /// Calls `next` on the loop after all queued copies.
   void after_copies(runtime::Handler next);
   void check_waiting();
   [[nodiscard]] std::string describe(const Gather& gather) const;
@@ -142,8 +138,7 @@ class ParameterStore final : public Actor, public PassResource {
   const ColumnOptions* column_;
   UnitPieces pieces_;
   Options options_;
-  bool
-      gathers_;  // units are brought to places for uses; otherwise steps read all of them where this rank holds them
+  bool gathers_;  // false: all units are complete on the device, and steps read them in place
   BufferSchedule schedule_;
   struct Way {
     HopPipeline forward, backward;
@@ -151,18 +146,18 @@ class ParameterStore final : public Actor, public PassResource {
   std::vector<Way> ways_;
   std::vector<std::size_t> way_of_;  // by unit
   std::vector<Place> places_;
-  std::optional<PiecePulls> pulls_;                   // where rows differ
-  std::vector<std::vector<const std::byte*>> whole_;  // by layer, where units need not be gathered
+  std::optional<PiecePulls> pulls_;                   // set if rows differ in order
+  std::vector<std::vector<const std::byte*>> whole_;  // by layer: units that are not gathered
 
   std::uint64_t version_ = 0;                      // batches whose passes are over
   std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
   std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
-  std::deque<Use> uses_;                           // that were announced and are not over
+  std::deque<Use> uses_;                           // announced accesses that are not done
   std::uint64_t first_use_ = 0;                    // number of uses_.front()
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;
   std::vector<std::shared_ptr<Gather>> gathers_under_way_;
-  std::deque<std::shared_ptr<Gather>> to_submit_;  // to the collectives, in order, as their own pieces come
+  std::deque<std::shared_ptr<Gather>> to_submit_;  // next collectives in order, waiting for this rank's shards
   std::uint64_t waiting_use_ = 0;
   runtime::Handler waiting_;
 };

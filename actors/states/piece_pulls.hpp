@@ -1,7 +1,6 @@
-// Pieces of units by messages, where rows of a column differ in what they compute next: a rank asks the owners for
-// their pieces, and answers those who ask for its own as soon as it has what they need. No order is shared, and each
-// answer depends on the owner's last step only, so none can deadlock. Implementation of ParameterStore. Loop thread
-// only.
+// Pulls shards by messages if rows of a column differ in the order of passes. A rank requests shards from their owners,
+// and replies to requests as soon as it has the requested version. Replies depend only on the owner's last update, so
+// there is no deadlock. Implementation of ParameterStore. Loop thread only.
 #pragma once
 
 #include "actors/rank/rank_context.hpp"
@@ -22,33 +21,33 @@ namespace ranvier::actors {
 
 class PiecePulls {
  public:
-  /// Whether this rank has its piece for such passes, of this version.
+  /// Returns whether this rank has its shard of a unit in this version.
   using HasPiece = std::function<bool(std::size_t unit, bool backward, std::uint64_t version)>;
   struct Fill {
     std::size_t unit = 0;
-    std::size_t place = 0;      ///< its number, by which answers are told apart
-    std::byte* data = nullptr;  ///< for the whole unit
+    std::size_t place = 0;      ///< number of the buffer, which identifies replies
+    std::byte* data = nullptr;  ///< buffer for the complete unit
   };
 
-  /// What pulls send and receive at a time.
+  /// Maximum of pull messages in flight.
   [[nodiscard]] static std::vector<runtime::StagedMessages> staged_messages(const ModelShare& share,
                                                                             const BufferClasses& classes);
 
-  /// `records` is null where all of this rank's pieces lie on the device.
+  /// `records` is null if all parameters are stored on the device.
   PiecePulls(const RankContext& context, const ModelShare& share, ParameterRecords* records, HasPiece has_piece);
   ~PiecePulls();
 
-  /// Begins to answer.
+  /// Starts replying to requests.
   void start();
-  /// Asks all other owners. Returns the ranks whose answers are then awaited, once for each; `arrived` is called with
-  /// the rank for each of them.
+  /// Requests shards from all other owners. Returns the ranks of expected replies, once per reply; `arrived` is called
+  /// for each reply.
   [[nodiscard]] std::vector<int> ask(std::span<const Fill> fills, bool backward, std::uint64_t version,
                                      const std::function<void(int rank)>& arrived);
-  /// This rank may have pieces that it had not before.
+  /// Call it when this rank may have new shards: replies to deferred requests.
   void answer_waiting();
 
  private:
-  /// As it travels.
+  /// Message format of a request.
   struct Request {
     static constexpr std::size_t max_units = 8;
     std::uint64_t version = 0;
@@ -72,7 +71,7 @@ class PiecePulls {
   ParameterRecords* records_;
   HasPiece has_piece_;
   std::vector<std::shared_ptr<Peer>> peers_;
-  std::vector<std::pair<int, Request>> deferred_;  // that came before this rank had the pieces, by row
+  std::vector<std::pair<int, Request>> deferred_;  // requests by row for shards that this rank does not have yet
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

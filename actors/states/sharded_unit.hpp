@@ -1,5 +1,4 @@
-// The units of a stage as the ranks of a column share them out, and what each rank then holds of them. Pure data;
-// any thread.
+// Sharded units of a stage, and the memory of their states per rank. Pure data; any thread.
 //
 // Bytes of an element, each at the scope of its state (collectives/shard.hpp); PaRO's Table 1 has them for 2-byte
 // parameters and gradients, with K bytes of optimizer states:
@@ -27,53 +26,53 @@
 namespace ranvier::actors {
 
 struct ShardedUnit {
-  std::size_t elements = 0;  ///< padded: every rank's piece of the column is a multiple of UnitSpec::alignment
+  std::size_t elements = 0;  ///< padded, so that every finest shard is a multiple of UnitSpec::alignment
   int uses = 1;              ///< layers of the stage that read it
-  bool trained = true;       ///< otherwise it has parameters only
+  bool trained = true;       ///< false: parameters only
 
   friend bool operator==(const ShardedUnit&, const ShardedUnit&) = default;
 };
 
-/// Those of a slice of layers, each once, in the order of their first use.
+/// Units of slices of layers, each once, in order of first use.
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      const std::vector<models::LayerRange>& slices, int ranks);
 [[nodiscard]] std::vector<ShardedUnit> sharded_units(const models::Architecture& architecture,
                                                      models::LayerRange layers, int ranks);
 
-/// Elements that a unit is stored with in a column of `ranks`: its own, and zeros behind them.
+/// Elements of a unit in a column of `ranks`, padding included.
 [[nodiscard]] std::size_t padded_elements(const models::UnitSpec& unit, int ranks);
 
 /// Padded elements of the largest unit.
 struct LargestUnits {
-  std::size_t all = 0;      ///< of all units
-  std::size_t trained = 0;  ///< of those that are trained, whose gradients are reduced
+  std::size_t all = 0;      ///< maximum over all units
+  std::size_t trained = 0;  ///< maximum over trained units
 };
 [[nodiscard]] LargestUnits largest_units(const models::Architecture& architecture, int ranks);
 
-/// Whether the optimizer's weights are a copy of their own, beside the parameters that layers read, which live in
-/// `parameters`; those that are trained.
+/// Returns whether master weights are separate from the layers' parameters, for trained units. `parameters`: tier of
+/// the layers' parameters.
 [[nodiscard]] bool separate_master(const models::Precision& precision, offload::TierKind parameters);
-/// What a rank holds of parameters: in one copy with the optimizer's, the coarser of their scopes.
+/// Scope of parameters. Without separate master weights it is the coarser of the scopes of P and OS.
 [[nodiscard]] collectives::Scope held_parameters(const collectives::Sharding& sharding, bool separate_master);
 
-/// Whether layers read parameters of trained, or frozen, units where they lie: whole, on the device. `parameters` is
-/// where these live.
+/// Returns whether layers read parameters of trained or frozen units in place: not sharded, on the device.
+/// `parameters`: their tier.
 [[nodiscard]] bool are_in_place(bool trained, const UnitShardings& shardings, int ranks, int group_size,
                                 const models::Precision& precision,
                                 offload::TierKind parameters = offload::TierKind::device);
 
-/// What one rank holds from batch to batch, wherever that is.
+/// Bytes of a rank's persistent states, on all tiers.
 struct StateBytes {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  std::size_t frozen = 0;  ///< of the parameters
+  std::size_t frozen = 0;  ///< bytes of frozen parameters, included in `parameters`
 
   [[nodiscard]] std::size_t total() const noexcept { return parameters + gradients + optimizer; }
   friend bool operator==(const StateBytes&, const StateBytes&) = default;
 };
 
-/// The same on each of the `ranks` of a column in groups of `group_size`. `parameters` is where trained ones live.
+/// Bytes per rank, equal for all `ranks` of a column with groups of `group_size`. `parameters`: tier of trained ones.
 [[nodiscard]] StateBytes state_bytes(std::span<const ShardedUnit> units, const UnitShardings& shardings, int ranks,
                                      int group_size, const models::Precision& precision,
                                      offload::TierKind parameters = offload::TierKind::device);

@@ -1,11 +1,11 @@
-// What a rank holds of a unit from step to step, by name.
+// Kinds of state arrays of a unit.
 #pragma once
 
 namespace ranvier::actors {
 
 enum class StateKind {
   parameters,  ///< as layers read them
-  weights,     ///< the master copy, where that is another one
+  weights,     ///< separate master weights
   m,           ///< AdamW's moments
   v,
 };

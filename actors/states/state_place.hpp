@@ -1,4 +1,4 @@
-// Where some elements of a state lie, on the device, in host memory or in files.
+// Location of elements of a state: device memory, host memory or files.
 #pragma once
 
 #include "offload/tiers.hpp"
@@ -9,7 +9,7 @@ namespace ranvier::actors {
 
 struct StatePlace {
   const std::byte* memory = nullptr;  ///< null: in files
-  offload::TierRegion region;         ///< there, and in bytes from its begin on
+  offload::TierRegion region;         ///< region in files; `offset` is in bytes from its start
   std::size_t offset = 0;
 };
 

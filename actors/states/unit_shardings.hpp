@@ -1,6 +1,5 @@
-// How the ranks of a column share out the units of a model: what is trained, and what is frozen. Where a small part is
-// trained (LoRA), nearly all parameters are frozen and nearly all of the rest is the trained part's (PaRO §3.2,
-// Ψ ≫ Ψ′), so that each has a sharding of its own. Pure data; any thread.
+// Separate scopes of frozen and trained units. In partial training (LoRA) nearly all parameters are frozen, but all
+// gradients and optimizer states belong to the trained part (PaRO §3.2, Ψ ≫ Ψ′). Pure data; any thread.
 #pragma once
 
 #include "collectives/shard.hpp"
@@ -8,12 +7,11 @@
 namespace ranvier::actors {
 
 struct UnitShardings {
-  collectives::Sharding
-      frozen;  ///< its parameters alone: what is frozen has neither gradients nor optimizer states
+  collectives::Sharding frozen;  ///< scope of frozen parameters; other scopes are unused
   collectives::Sharding trained;
 
   UnitShardings() = default;
-  /// Both alike.
+  /// Uses one sharding for both.
   UnitShardings(const collectives::Sharding& all) noexcept : frozen(all), trained(all) {}
   UnitShardings(const collectives::Sharding& of_frozen, const collectives::Sharding& of_trained) noexcept
       : frozen(of_frozen), trained(of_trained) {}

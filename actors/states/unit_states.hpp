@@ -1,16 +1,13 @@
-// The model states of one rank: for each unit of its stage the parameters as layers read them, the fp32 master copy
-// and AdamW's moments, and the gradients of each use of the unit on this stage; of each the part that its scope gives
-// this rank (collectives/shard.hpp), so no rank ever holds more of the model than its scopes say.
+// Model states of a rank: for each unit of its stage the shards of layers' parameters, fp32 master weights, AdamW's
+// moments, and gradients of each tied use (collectives/shard.hpp).
 //
 //   precision        working  gradient  master  moments   bytes per parameter
 //   fp32             4        4         –       8         16
 //   bf16, fp16       2        4         4       8         18
 //   … half gradients 2        2         4       8         16
 //
-// In fp32 one copy serves as working and master copy, of the part that the coarser of the two scopes gives, as long as
-// parameters live on the device. Off it (parameter_records.hpp) they are a copy of their own in any precision.
-// A frozen unit has working parameters only, at the scope of parameters, in any precision. A tied unit has gradients
-// per use, because uses are accumulated separately and summed once.
+// In fp32 on the device, layers' parameters are the master weights, at the coarser of both scopes; offloaded parameters
+// (parameter_records.hpp) are always separate. Frozen units have parameters only.
 #pragma once
 
 #include "actors/gradients/chunk_schedule.hpp"
@@ -30,14 +27,14 @@
 
 namespace ranvier::actors {
 
-/// A part of a unit in memory.
+/// A view: a range of a unit in memory.
 struct UnitView {
-  collectives::Range range;  ///< in elements of the unit
+  collectives::Range range;  ///< range in elements of the unit
   std::byte* data = nullptr;
   runtime::DType dtype = runtime::DType::f32;
 
   [[nodiscard]] std::size_t bytes() const noexcept { return range.count * runtime::size_of(dtype); }
-  /// Where elements [begin, …) of the unit lie; null where they are off the device.
+  /// Address of the unit's elements starting at `begin`; null if they are offloaded.
   [[nodiscard]] std::byte* at(std::size_t begin) const noexcept {
     return data == nullptr ? nullptr : data + (begin - range.begin) * runtime::size_of(dtype);
   }
@@ -46,24 +43,24 @@ struct UnitView {
 
 struct UnitState {
   const models::UnitSpec* spec = nullptr;
-  std::size_t global_index = 0;  ///< in the architecture's units
+  std::size_t global_index = 0;  ///< index in the architecture's units
   std::size_t elements = 0;      ///< padded to a multiple of the column
-  BucketPartition cut;           ///< into buckets
-  collectives::Range optimizer;  ///< what this rank steps
-  collectives::Range reduced;    ///< where gradients are complete before the step
+  BucketPartition cut;           ///< partition into buckets
+  collectives::Range optimizer;  ///< range that this rank updates
+  collectives::Range reduced;    ///< range of reduced gradients
   /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
   UnitView parameters;
-  std::optional<UnitView> secondary;  ///< ZeRO++: the group's piece, for backward passes
-  UnitView master;                    ///< range `optimizer`; null if it is separate and states live off the device
-  float* m = nullptr;                 ///< null where states live off the device
+  std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes
+  UnitView master;                    ///< range `optimizer`; null if separate and offloaded
+  float* m = nullptr;                 ///< null if offloaded
   float* v = nullptr;
-  std::vector<UnitView> gradients;              ///< by use, gradient dtype; the first one ends up with the sum
-  std::vector<runtime::DecaySegment> segments;  ///< of the optimizer's range, from its begin on
-  TierKind tier = TierKind::device;             ///< where parameters live
+  std::vector<UnitView> gradients;  ///< by tied use, in the gradient dtype; the first one receives the sum
+  std::vector<runtime::DecaySegment> segments;  ///< relative to the start of the optimizer's range
+  TierKind tier = TierKind::device;             ///< tier of parameters
 
-  /// Otherwise `optimizer`, `reduced` and the ranges of gradients are empty, and nothing but parameters has an address.
+  /// If false, `optimizer`, `reduced` and the ranges of gradients are empty, and only parameters have an address.
   [[nodiscard]] bool trained() const noexcept { return spec->trained; }
-  /// Whether layers read the parameters where they lie, whole. Otherwise they are brought for them.
+  /// Returns whether layers read the parameters in place; otherwise they are gathered or fetched.
   [[nodiscard]] bool in_place() const noexcept { return on_device() && parameters.whole(elements); }
   [[nodiscard]] bool on_device() const noexcept { return tier == TierKind::device; }
 };
@@ -85,19 +82,19 @@ class UnitStates {
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] const std::vector<UnitState>& all() const noexcept { return units_; }
-  /// For people: "h.3, h.2", "h.3 bucket 1, h.3 bucket 2".
+  /// Text for messages: "h.3, h.2", "h.3 bucket 1, h.3 bucket 2".
   [[nodiscard]] std::string names(std::span<const ChunkSchedule::Bucket> buckets) const;
   [[nodiscard]] const models::Precision& precision() const noexcept { return precision_; }
-  /// Whether the master weights are a copy of their own, beside the parameters that layers read.
+  /// Returns whether master weights are separate from the layers' parameters.
   [[nodiscard]] bool separate_master() const noexcept { return separate_master_; }
   /// Parameters of trained units.
   [[nodiscard]] bool trained_on_device() const noexcept { return trained_on_device_; }
-  /// Otherwise the sums of gradients have no address (gradient_records.hpp).
+  /// If false, accumulated gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
   /// Whether layers need a copy of some unit that is brought for them; of some trained unit.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   [[nodiscard]] bool gathers_trained() const noexcept;
-  /// Whether a microbatch's gradients are reduced before they are accumulated.
+  /// Returns whether gradients are reduced per microbatch.
   [[nodiscard]] bool shards_gradients() const noexcept;
 
  private:

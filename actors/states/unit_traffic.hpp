@@ -1,4 +1,4 @@
-// How often a batch gathers a unit's parameters and reduces its gradients on a stage. Any thread.
+// Number of gathers and reductions per unit, stage and batch. Any thread.
 #pragma once
 
 #include "actors/pipeline/policy.hpp"
@@ -14,15 +14,15 @@ namespace ranvier::actors {
 
 struct UnitTraffic {
   std::size_t elements = 0;
-  std::uint64_t forward_gathers = 0;   ///< where parameters are not whole
-  std::uint64_t backward_gathers = 0;  ///< likewise
-  std::uint64_t reductions = 0;        ///< of single microbatches, where gradients are not whole
-  bool trained = true;                 ///< otherwise there is nothing to reduce
+  std::uint64_t forward_gathers = 0;   ///< if parameters are sharded
+  std::uint64_t backward_gathers = 0;  ///< if parameters are sharded
+  std::uint64_t reductions = 0;        ///< reductions per microbatch, if gradients are sharded
+  bool trained = true;                 ///< false: no reductions
 
   friend bool operator==(const UnitTraffic&, const UnitTraffic&) = default;
 };
 
-/// As the papers count: every layer gathers what it uses for every pass of each of a row's microbatches.
+/// Counts as in the papers: each layer gathers its units for every pass of every microbatch.
 [[nodiscard]] std::vector<UnitTraffic> moves_of(std::span<const ShardedUnit> units, std::uint64_t micro_steps);
 
 /// The passes of a batch on one stage, through all of its slices.
@@ -34,9 +34,9 @@ struct BatchPasses {
   bool reuse = true;  ///< ParameterStore::Options
 };
 
-/// As a run does: with reuse, a unit that an earlier use left in one of the `places` is not gathered again, and one
-/// that has none never is. `units` are those of the stage. Exact where the policy fixes the order of the passes; one
-/// that leaves it to messages is taken for 1F1B, or where weight gradients wait and the stage has one slice for ZB-H1.
+/// Counts as a run does: with buffer reuse, a unit that is still in one of the `places` is not gathered again. `units`:
+/// units of the stage. Exact for schedules with a fixed order. Message-driven ones count as 1F1B, or as ZB-H1 with
+/// deferred weight gradients and one slice.
 [[nodiscard]] std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage,
                                                       std::span<const ShardedUnit> units,
                                                       const BufferClasses& places, const BatchPasses& passes);

@@ -35,9 +35,9 @@ const char* to_string(Reason reason) noexcept {
 
 std::string describe(const BadStep& bad, const BadStepOptions& options) {
   std::string text = bad.reason == Reason::loss_spike
-                         ? fmt::format("the loss is {:.5g}, above {:g} times {:.5g}, the median of recent ones",
-                                       bad.loss, options.spike_factor, bad.median)
-                         : fmt::format("the gradient's norm is {:.6g} at loss {:.6g}", bad.gradient_norm, bad.loss);
+                         ? fmt::format("loss {:.5g} is above {:g} times the recent median {:.5g}", bad.loss,
+                                       options.spike_factor, bad.median)
+                         : fmt::format("gradient norm is {:.6g} at loss {:.6g}", bad.gradient_norm, bad.loss);
   if (bad.in_a_row > 1) text += fmt::format("; bad steps in a row: {}", bad.in_a_row);
   return text;
 }
@@ -45,10 +45,10 @@ std::string describe(const BadStep& bad, const BadStepOptions& options) {
 std::string describe_end(const BadStep& bad, const BadStepOptions& options) {
   const bool given_up = options.action != Action::stop;
   return fmt::format(
-      "{}{}: lower --learning-rate, {}{}", describe(bad, options),
+      "{}{}; lower --learning-rate, {}{}", describe(bad, options),
       given_up ? fmt::format(", more than --bad-steps-limit {}", options.limit) : "",
       bad.reason == Reason::loss_spike ? "or raise --spike-factor" : "or use --precision fp32 or bf16",
-      given_up ? "" : ", or have such steps left out by --bad-steps skip or rollback");
+      given_up ? "" : ", or use --bad-steps skip or rollback");
 }
 
 std::optional<BadStep> BadSteps::judge(std::int64_t step, double loss, double gradient_norm) {
@@ -73,7 +73,7 @@ std::optional<BadStep> BadSteps::judge(std::int64_t step, double loss, double gr
 }
 
 Action BadSteps::damaged(std::int64_t step) {
-  const Action action = count(step + 1);  // the step itself was good, and will be once more
+  const Action action = count(step + 1);  // the step itself was good and will be good when repeated
   return action == Action::rollback ? action : Action::stop;
 }
 

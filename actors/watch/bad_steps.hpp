@@ -1,11 +1,10 @@
-// Steps that a training should not learn from, told from others by what all ranks agreed on: a loss or a gradient's
-// norm that is not finite, and a loss far above those of the steps before. And what becomes of them:
+// Detects bad steps (loss or gradient norm not finite, loss spike) and selects the action. Actions:
 //
-//   stop      the job ends
-//   skip      the step does not count; the next one takes the next samples
-//   rollback  all goes on from the last checkpoint, and no step takes the samples of the bad one
+//   stop      end the job
+//   skip      drop the update; the next step uses the next samples
+//   rollback  resume from the last checkpoint and drop the bad step's samples
 //
-// Pure: every rank that saw the same steps says the same. One thread at a time.
+// Input is values that all ranks agreed on, so all ranks decide identically. One thread at a time.
 #pragma once
 
 #include "actors/watch/recent_median.hpp"
@@ -19,8 +18,8 @@ namespace ranvier::actors {
 struct BadStepOptions {
   enum class Action { stop, skip, rollback };
   Action action = Action::stop;
-  double spike_factor = 0;  ///< a loss above so many times the median of recent ones is bad; 0: none is too high
-  std::int64_t limit = 10;  ///< bad steps in a row that the action is taken for; one more ends the job
+  double spike_factor = 0;  ///< a loss above this multiple of the recent median is a spike; 0 disables
+  std::int64_t limit = 10;  ///< maximum number of bad steps in a row; one more ends the job
 };
 [[nodiscard]] const char* to_string(BadStepOptions::Action action) noexcept;
 
@@ -30,7 +29,7 @@ struct BadStep {
   Reason reason = Reason::loss_not_finite;
   double loss = 0;
   double gradient_norm = 0;
-  double median = 0;          ///< of recent losses, where the loss is above its multiple
+  double median = 0;          ///< median of recent losses; set for spikes only
   std::int64_t in_a_row = 1;  ///< this one included
   BadStepOptions::Action action = BadStepOptions::Action::stop;
 
@@ -38,31 +37,31 @@ struct BadStep {
 };
 /// "loss", "gradient norm" or "spike", for scripts.
 [[nodiscard]] const char* to_string(BadStep::Reason reason) noexcept;
-/// For people: "the gradient's norm is inf at loss 3.1", "the loss 9.3 is above 2 times 3.1, the median of the …".
+/// "gradient norm is inf at loss 3.1", "loss 9.3 is above 2 times the recent median 3.1".
 [[nodiscard]] std::string describe(const BadStep& bad, const BadStepOptions& options);
-/// Of one that ends the job: that, and what may be done.
+/// Description of a bad step that ends the job, with remedies.
 [[nodiscard]] std::string describe_end(const BadStep& bad, const BadStepOptions& options);
 
 class BadSteps {
  public:
-  /// No loss is called a spike before so many steps were good.
+  /// Number of good steps before a loss can be a spike.
   static constexpr std::size_t fewest_losses = 16;
 
-  /// What becomes of the next steps depends on this alone.
+  /// All state that decisions depend on; part of checkpoints.
   struct State {
-    RecentMedian losses;        ///< of good steps
-    std::int64_t last_bad = 0;  ///< step; 0: none was
+    RecentMedian losses;        ///< losses of good steps
+    std::int64_t last_bad = 0;  ///< last bad step; 0: none
     std::int64_t in_a_row = 0;
   };
 
   explicit BadSteps(const BadStepOptions& options) : options_(options) {}
 
-  /// None: it is good. A row of bad steps ends with a good one that is not before the last of them; so a bad step that
-  /// is done again, after a rollback, still is one of the row.
+  /// Returns nothing for a good step. A good step ends a row of bad steps only if it does not precede the last of them.
+  /// So a step that is bad again after a rollback belongs to the same row.
   [[nodiscard]] std::optional<BadStep> judge(std::int64_t step, double loss, double gradient_norm);
 
-  /// Copies of the states that the step left differ: what becomes of that. It counts as a bad step, and is not skipped,
-  /// which would mend nothing.
+  /// Returns the action after a replica mismatch, which counts as a bad step. It is never skip, because skipping does
+  /// not repair states.
   [[nodiscard]] BadStepOptions::Action damaged(std::int64_t step);
 
   [[nodiscard]] const BadStepOptions& options() const noexcept { return options_; }
@@ -70,7 +69,7 @@ class BadSteps {
   [[nodiscard]] const State& state() const noexcept { return state_; }
 
  private:
-  /// One more in a row, which ends with a good step that is not before `last_bad`.
+  /// Adds a bad step to the row and returns its action.
   [[nodiscard]] BadStepOptions::Action count(std::int64_t last_bad);
 
   BadStepOptions options_;

@@ -1,6 +1,6 @@
-// Measured rate of all ranks' devices together, which measured MFU is a share of. A measurement takes moments, and a
-// machine is slower in some of them. So a faster step raises the ceiling to its own rate, and no share is above 1. A
-// value; one thread at a time.
+// Measured peak rate of all devices together, the reference of measured MFU. The short measurement before training can
+// be too low, so a faster step raises the ceiling to its own rate, and measured MFU never exceeds 100%. One thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ class FlopsCeiling {
     double to = 0;
   };
 
-  FlopsCeiling() = default;  ///< not known: every share is 0, and stays so
+  FlopsCeiling() = default;  ///< unknown ceiling: every share is 0
   explicit FlopsCeiling(double measured) : measured_(measured), value_(measured) {}
 
-  /// What `rate`, of step `step`, is of the ceiling, which it raises first if it is above it.
+  /// Returns `rate` relative to the ceiling. A higher rate first raises the ceiling.
   double share(std::int64_t step, double rate);
 
   [[nodiscard]] double measured() const noexcept { return measured_; }
   [[nodiscard]] double value() const noexcept { return value_; }
-  /// By the step that share() was asked about last, if it did.
+  /// The raise by the last call of share(), if any.
   [[nodiscard]] const std::optional<Raise>& raised() const noexcept { return raised_; }
   [[nodiscard]] std::int64_t raises() const noexcept { return raises_; }
-  [[nodiscard]] std::int64_t first_step() const noexcept { return first_step_; }  ///< that raised it
-  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }    ///< likewise
+  [[nodiscard]] std::int64_t first_step() const noexcept { return first_step_; }  ///< first step that raised it
+  [[nodiscard]] std::int64_t last_step() const noexcept { return last_step_; }    ///< last step that raised it
 
  private:
   double measured_ = 0;

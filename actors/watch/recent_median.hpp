@@ -1,4 +1,4 @@
-// The median of the last numbers of a series: what is usual, whatever single ones were. One thread at a time.
+// Median of the last numbers of a series. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@ namespace ranvier::actors {
 
 class RecentMedian {
  public:
-  static constexpr std::size_t window = 64;  ///< numbers that count
+  static constexpr std::size_t window = 64;  ///< length in numbers
 
   void add(double number);
-  /// The oldest first.
+  /// Oldest first.
   [[nodiscard]] const std::vector<double>& numbers() const noexcept { return numbers_; }
-  /// Of an even number the upper one of both in the middle; 0 where there is none.
+  /// The upper median if the count is even; 0 if there are no numbers.
   [[nodiscard]] double value() const;
 
  private:

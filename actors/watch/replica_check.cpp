@@ -21,11 +21,12 @@ using offload::Tier;
 namespace {
 
 constexpr std::size_t max_piece_bytes = std::size_t{2} << 20;
-constexpr std::size_t slots = 2;                  // one is read while the other one is hashed
-constexpr std::size_t max_sets_looked_at = 16;    // piece by piece; more say no more about a cause
-constexpr std::size_t max_pieces_looked_at = 64;  // rank by rank
+constexpr std::size_t slots = 2;  // one is read while the other is hashed
+constexpr std::size_t max_sets_looked_at =
+    16;  // replica sets compared by segment; more do not help to find a cause
+constexpr std::size_t max_pieces_looked_at = 64;  // segments compared by rank
 
-// A hash as numbers that ranks agree on: doubles of 32 bits each, exact.
+// Ranks agree on doubles, so a hash travels as two exact 32-bit numbers.
 constexpr std::size_t numbers_per_hash = 2;
 
 void write_hash(std::uint64_t hash, double* to) {
@@ -189,11 +190,12 @@ void ReplicaCheck::hash(const Transfer& piece, std::size_t slot) {
     clear_gaps(piece, values);
     hashes_[piece.copy][piece.number] = runtime::xxh3(values);
   });
-  context_->loop.after_work(*hashes_on_, {name(), "the hash of a piece of", set_of(piece.copy).unit}, [this, slot] {
-    free_slots_.push_back(slot);
-    if (--missing_ == 0) return compare();
-    read_next();
-  });
+  context_->loop.after_work(*hashes_on_, {name(), "the hash of a segment of", set_of(piece.copy).unit},
+                            [this, slot] {
+                              free_slots_.push_back(slot);
+                              if (--missing_ == 0) return compare();
+                              read_next();
+                            });
 }
 
 std::optional<std::uint64_t> ReplicaCheck::hash_here(const Compared& item) const {
@@ -202,7 +204,7 @@ std::optional<std::uint64_t> ReplicaCheck::hash_here(const Compared& item) const
   return item.piece ? hashes_[*copy][*item.piece] : hash_of(hashes_[*copy]);
 }
 
-/// Messages have the size of `items`, independent of the number of ranks.
+/// Message sizes grow with `items`, not with the number of ranks.
 void ReplicaCheck::find_differing(std::vector<Compared> items, std::size_t most,
                                   std::function<void(std::vector<Compared>)> then) {
   agreed_.assign(numbers_per_hash * items.size(), 0.0);
@@ -239,7 +241,7 @@ void ReplicaCheck::compare() {
 }
 
 void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
-  std::vector<std::size_t> first;  // start offset of each piece's hashes, rank after rank
+  std::vector<std::size_t> first;  // start offset of each segment's hashes, in rank order
   std::size_t all = 0;
   for (const Compared& piece : pieces) {
     first.push_back(all);
@@ -275,7 +277,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
   std::size_t copy = 0;
   while (copy < plan_.copies.size() && set_of(copy).array != array) ++copy;
   if (copy == plan_.copies.size())
-    fail(ErrorCode::usage, "rank {} has no {} that another rank has as well, so none can be damaged",
+    fail(ErrorCode::usage, "RANVIER_FAULT needs replicated states; rank {} has no replicated {}",
          context_->transport.rank(), to_string(array));
   const ReplicaSet& set = set_of(copy);
   const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
@@ -289,7 +291,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
     });
   }
   if (!states_->all()[unit].on_device())
-    fail(ErrorCode::usage, "parameters off the device are not damaged on purpose: leave --parameter-tier out");
+    fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove --parameter-tier");
   std::byte* const there = states_->all()[unit].parameters.at(element);
   runtime::copy(context_->compute, value.data(), there, bytes);
   context_->loop.after_work(context_->compute, {name(), "damage"},

@@ -1,11 +1,8 @@
-// Looks for damage that nobody reported (a bit that flipped in memory, a processor that computes wrongly): hashes all
-// states of which there are several copies (replica_sets.hpp), and compares the hashes.
+// Finds silent data corruption: compares hashes of all replicated states (replica_sets.hpp) between steps, after the last
+// update is stored. Ranks exchange hashes only. Loop thread only.
 //
-//   states → staging (pinned, two pieces) → hash → for each set of copies, the first rank's hash to all ranks
-//     → for sets that differ, the first rank's hashes of pieces → for pieces that differ, the hash of every rank
-//
-// No state passes between ranks, and no more of one is anywhere than in its place. Between steps, when all of the last
-// one is stored. Loop thread only.
+//   states → staging (pinned, two segments) → hash → per replica set: the first rank's hash to all ranks
+//     → sets that differ: the first rank's hashes of segments → segments that differ: hashes of all ranks
 #pragma once
 
 #include "actors/rank/consensus.hpp"
@@ -27,31 +24,31 @@ namespace ranvier::actors {
 class Optimizer;
 class ParameterRecords;
 
-/// What all ranks know after a check.
+/// Result of a check; `damage` is the same on all ranks.
 struct ReplicaReport {
   std::int64_t step = 0;
-  std::size_t bytes = 0;                ///< of states that this rank compared with others'
-  double seconds = 0;                   ///< of this rank
-  std::vector<ReplicaMismatch> damage;  ///< the first few; empty: all copies are equal
+  std::size_t bytes = 0;                ///< bytes of states that this rank compared
+  double seconds = 0;                   ///< duration on this rank
+  std::vector<ReplicaMismatch> damage;  ///< the first mismatches; empty: all replicas are equal
 };
 
 class ReplicaCheck final : public Actor {
  public:
   struct Plan {
     std::vector<ReplicaSet> sets;
-    std::optional<runtime::MemoryId> staging;  ///< none: this rank has no copy of what others have
+    std::optional<runtime::MemoryId> staging;  ///< none: this rank has no replicated states
     std::size_t piece_bytes = 0;
-    /// This rank's copies.
+    /// This rank's replicas.
     struct Copy {
       std::size_t set = 0;
-      std::size_t unit = 0;  ///< of the stage
+      std::size_t unit = 0;  ///< index in the stage
     };
     std::vector<Copy> copies;
   };
   /// All ranks plan the same sets.
   [[nodiscard]] static Plan plan(PlanContext& planner, std::vector<ReplicaSet> sets, int rank);
 
-  /// `records` is null where parameters live on the device.
+  /// `records` is null if parameters are stored on the device.
   ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan, Optimizer& optimizer,
                ParameterRecords* records, Consensus& consensus);
   ~ReplicaCheck() override;
@@ -59,14 +56,14 @@ class ReplicaCheck final : public Actor {
   [[nodiscard]] const char* name() const noexcept override { return "replica check"; }
   [[nodiscard]] std::string details() const override;
 
-  /// All ranks at a time; `done` runs on the loop.
+  /// Starts a check; call it on all ranks. `done` runs on the loop.
   void run(std::int64_t step, std::function<void(const ReplicaReport&)> done);
 
-  /// Test only: flips a bit of the first element that this rank has of this array, and others too.
+  /// For tests: flips a bit of the first replicated element of this array.
   void damage(StateKind array, runtime::Handler done);
 
  private:
-  /// A piece on its way through a slot of the staging memory.
+  /// A segment in a slot of the staging memory.
   struct Transfer {
     std::size_t copy = 0;
     std::size_t number = 0;
@@ -78,21 +75,21 @@ class ReplicaCheck final : public Actor {
   [[nodiscard]] std::size_t pieces_of(const ReplicaSet& set) const;
   [[nodiscard]] collectives::Range piece_of(const ReplicaSet& set, std::size_t number) const;
   [[nodiscard]] std::span<std::byte> values(std::size_t slot) const;
-  /// Beside each slot's values, for blocks of files that have them.
+  /// Space after each slot's values, for whole file blocks.
   [[nodiscard]] std::span<std::byte> blocks(std::size_t slot) const;
   void read_next();
   void read(const Transfer& piece, std::size_t slot);
   void hash(const Transfer& piece, std::size_t slot);
-  /// Between parameters of a unit there is nothing that counts.
+  /// Zeroes the padding between parameters, which is not part of the state.
   void clear_gaps(const Transfer& piece, std::span<std::byte> values) const;
-  /// A set of copies, or one piece of each of them.
+  /// A replica set, or one of its segments.
   struct Compared {
     std::size_t set = 0;
     std::optional<std::size_t> piece;
   };
-  /// Nothing: this rank has no copy.
+  /// Returns nothing if this rank has no replica.
   [[nodiscard]] std::optional<std::uint64_t> hash_here(const Compared& item) const;
-  /// Calls `then` on all ranks with the first `most` of `items` whose copies differ.
+  /// Calls `then` on all ranks with the first `most` of `items` whose replicas differ.
   void find_differing(std::vector<Compared> items, std::size_t most,
                       std::function<void(std::vector<Compared>)> then);
   void compare();
@@ -113,8 +110,8 @@ class ReplicaCheck final : public Actor {
   std::size_t next_copy_ = 0, next_piece_ = 0;
   bool reading_ = false;
   std::vector<std::size_t> free_slots_;
-  std::size_t missing_ = 0;                         // pieces
-  std::vector<std::vector<std::uint64_t>> hashes_;  // by copy and piece
+  std::size_t missing_ = 0;                         // segments without a hash
+  std::vector<std::vector<std::uint64_t>> hashes_;  // by replica and segment
   std::vector<std::optional<std::size_t>> copy_of_set_;
   std::vector<double> agreed_;
 };

@@ -78,10 +78,10 @@ std::string describe(const ReplicaMismatch& damage, runtime::GridShape shape) {
   const std::string what =
       fmt::format("elements {} to {} of the {} of {}", damage.range.begin,
                   damage.range.begin + damage.range.count - 1, to_string(damage.array), damage.unit);
-  if (damage.others.empty())
-    return fmt::format("{} have different {}, which should be equal", fmt::join(names, " and "), what);
-  return fmt::format("{} {} other {} than rank{} {}", fmt::join(names, " and "), names.size() == 1 ? "has" : "have",
-                     what, damage.others.size() == 1 ? "" : "s", fmt::join(damage.others, ", "));
+  if (damage.others.empty()) return fmt::format("{} differ in {}", fmt::join(names, " and "), what);
+  return fmt::format("{} {} from rank{} {} in {}", fmt::join(names, " and "),
+                     names.size() == 1 ? "differs" : "differ", damage.others.size() == 1 ? "" : "s",
+                     fmt::join(damage.others, ", "), what);
 }
 
 }  // namespace ranvier::actors

@@ -26,17 +26,17 @@ std::string number(double value) { return std::isfinite(value) ? fmt::format("{}
 const char* action_text(BadStepOptions::Action action) {
   switch (action) {
     case BadStepOptions::Action::stop:
-      return "the job ends";
+      return "stopping the job";
     case BadStepOptions::Action::skip:
-      return "it is skipped";
+      return "step skipped";
     case BadStepOptions::Action::rollback:
-      return "back to the last checkpoint, and on without its samples";
+      return "rolling back to the last checkpoint, dropping this step's samples";
   }
   return "";
 }
 
-/// Whether somebody watches the output. mpirun gives its ranks a terminal of their own, whatever becomes of
-/// their output, so there it is mpirun's that counts.
+/// Returns whether the output goes to a terminal. mpirun always gives its ranks pseudo-terminals, so under mpirun its
+/// own output decides.
 bool on_a_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return false;
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
@@ -47,7 +47,7 @@ bool on_a_terminal() {
   return name.starts_with("/dev/pts/") || name.starts_with("/dev/tty");
 }
 
-/// As https://no-color.org asks for.
+/// Follows https://no-color.org.
 bool wants_colours() {
   const char* const refused = std::getenv("NO_COLOR");
   const char* const terminal = std::getenv("TERM");
@@ -96,20 +96,18 @@ std::string format_fitting(double value, int digits, int columns) {
       if (std::ssize(text) <= columns) return text;
     }
   }
-  // Those of the form 1.23e+45, or what is no number.
+  // Scientific notation (1.23e+45) or infinity.
   return fmt::format("{:.{}g}", value, std::max(1, columns - 6));
 }
 
 std::string describe_raises(const FlopsCeiling& ceiling) {
   if (ceiling.raises() == 0) return {};
-  const std::string steps = ceiling.raises() == 1 ? fmt::format("step {} was", ceiling.last_step())
-                                                  : fmt::format("{} steps from {} to {} were", ceiling.raises(),
+  const std::string steps = ceiling.raises() == 1 ? fmt::format("step {}", ceiling.last_step())
+                                                  : fmt::format("{} steps ({} to {})", ceiling.raises(),
                                                                 ceiling.first_step(), ceiling.last_step());
-  return fmt::format(
-      "measured MFU: 100% was {}FLOP/s as measured before training; {} faster and raised it to {}FLOP/s, "
-      "{:.0f}% of that",
-      format_count(ceiling.measured()), steps, format_count(ceiling.value()),
-      100 * ceiling.value() / ceiling.measured());
+  return fmt::format("measured MFU: peak {}FLOP/s before training, raised to {}FLOP/s ({:.0f}%) by {}",
+                     format_count(ceiling.measured()), format_count(ceiling.value()),
+                     100 * ceiling.value() / ceiling.measured(), steps);
 }
 
 Reporter::Reporter(const Options& options, const runtime::MemoryPlan& memory,
@@ -157,7 +155,7 @@ void Reporter::bad_step(const BadStep& bad) {
 
 void Reporter::step(const StepResult& result, runtime::Duration now) {
   if (result.bad) bad_step(*result.bad);
-  // Otherwise the step is done again, or never.
+  // After stop or rollback this step has no metrics.
   if (result.bad && result.bad->action != BadStepOptions::Action::skip) return;
   const double elapsed = std::chrono::duration<double>(now - last_).count();
   last_ = now;
@@ -193,7 +191,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
         format_duration(median_step_seconds() * static_cast<double>(options_.steps - result.step)));
     if (result.skipped) line += result.bad ? "  (skipped)" : "  (skipped: gradients overflowed)";
     if (const auto& raised = ceiling_.raised(); raised && shown == measured_mfu) {
-      line += fmt::format("  (faster than measured: 100% is now {}FLOP/s, not {}FLOP/s)", format_count(raised->to),
+      line += fmt::format("  (measured peak raised to {}FLOP/s from {}FLOP/s)", format_count(raised->to),
                           format_count(raised->from));
     }
     fmt::print("{}\n", line);
@@ -234,7 +232,7 @@ std::string Reporter::straggling(const StepResult& result) {
   const runtime::Grid grid(options_.grid, options_.grid.ranks());
   for (const Straggler& straggler : change.begin) say(result.step, describe(straggler, grid));
   for (const int rank : change.end)
-    say(result.step, fmt::format("straggler: rank {} is as fast as its stage's other rows again", rank));
+    say(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
   std::vector<std::string> all;
   for (const Straggler& straggler : stragglers_.now())
     all.push_back(fmt::format(R"({{"rank":{},"times":{},"seconds_per_step":{}}})", straggler.rank,
@@ -266,12 +264,12 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
   if (result.loss) {
     const double loss = *result.loss;
     line += fmt::format("  validation loss {:.5f}", loss);
-    if (counts_tokens()) line += fmt::format("  perplexity {:.5g} a token", std::exp(loss));
+    if (counts_tokens()) line += fmt::format("  perplexity {:.5g} per token", std::exp(loss));
     more += fmt::format(",\"validation_loss\":{},\"validation_perplexity\":{},\"validation_samples\":{}",
                         number(loss), number(std::exp(loss)), result.samples);
     if (options_.bytes_per_token > 0) {
       const double per_byte = std::exp(loss / options_.bytes_per_token);
-      line += fmt::format(", {:.5g} a byte", per_byte);
+      line += fmt::format(", {:.5g} per byte", per_byte);
       more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
     }
     if (result.hits) {
@@ -303,16 +301,18 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
   last_ = now;
   std::vector<std::string> lines;
   if (checks_ == 1) {
-    lines.push_back(report.bytes == 0 ? "no state of rank 0 has a copy elsewhere to compare it with"
-                                      : fmt::format("compared {} of states of rank 0 with their copies in {:.3f} s",
-                                                    runtime::format_bytes(report.bytes), report.seconds));
+    lines.push_back(
+        report.bytes == 0
+            ? "replica check: rank 0 has no replicated states"
+            : fmt::format("replica check: compared {} of rank 0's states with their replicas in {:.3f} s",
+                          runtime::format_bytes(report.bytes), report.seconds));
   }
   for (const ReplicaMismatch& damage : report.damage)
-    lines.push_back("silent damage: " + describe(damage, options_.grid));
+    lines.push_back("replica mismatch: " + describe(damage, options_.grid));
   if (follows)
-    lines.push_back(fmt::format("silent damage: {}", *follows == BadStepOptions::Action::rollback
-                                                         ? "back to the last checkpoint"
-                                                         : action_text(*follows)));
+    lines.push_back(fmt::format("replica mismatch: {}", *follows == BadStepOptions::Action::rollback
+                                                            ? "rolling back to the last checkpoint"
+                                                            : action_text(*follows)));
   if (!options_.quiet && !lines.empty()) {
     clear_bar();
     for (const std::string& line : lines)
@@ -333,7 +333,7 @@ void Reporter::checked(const ReplicaReport& report, std::optional<BadStepOptions
 
 std::string Reporter::checks() const {
   if (checks_ == 0) return {};
-  return fmt::format("copies of states were compared {} time{}, in {:.3f} s each", checks_, checks_ == 1 ? "" : "s",
+  return fmt::format("replica checks: {}, {:.3f} s per check", checks_,
                      check_seconds_ / static_cast<double>(checks_));
 }
 
@@ -353,12 +353,11 @@ void Reporter::checkpoint(const CheckpointResult& result) {
   if (!options_.quiet) {
     clear_bar();
     if (result.failure.empty()) {
-      fmt::print("{}  checkpoint: {} in {:.2f} s, for which the optimizer waited {:.3f} s\n",
-                 step_text(result.step), runtime::format_bytes(result.bytes), result.seconds,
-                 result.waited_seconds);
+      fmt::print("{}  checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)\n", step_text(result.step),
+                 runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds);
     } else {
-      print_line(fmt::format("{}  warning: no checkpoint: {}; earlier checkpoints stay{}", step_text(result.step),
-                             result.failure, result.last ? "" : ", and training continues"),
+      print_line(fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}",
+                             step_text(result.step), result.failure, result.last ? "" : ", training continues"),
                  Colour::warning);
     }
     if (!result.warning.empty())

@@ -1,7 +1,6 @@
-// What people and their scripts see of a run, on rank 0: a line per step, a progress bar on a terminal, one
-// JSON object per step in the metrics file. It reacts to results and never asks anybody. Writing may block, so
-// it lives on a stream of its own beside the loop, and may come late: when something happened it is told, by the loop's
-// clock. One thread at a time.
+// Prints a run's progress on rank 0: a line per step, a progress bar on a terminal, and one JSON object per step in the
+// metrics file. Writing may block, so it runs on its own stream, not on the loop; callers pass the loop time of each
+// event. One thread at a time.
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"
@@ -24,32 +23,32 @@
 
 namespace ranvier::actors {
 
-/// Rates that shares of the devices' arithmetic are taken of: FLOP per second of all ranks' devices together, in the
-/// precision of the run.
+/// Peak rates for MFU: FLOP per second of all devices together, in the precision of the run.
 struct PeakRates {
-  double measured = 0;  ///< by large matrix products before training; 0: unknown
-  /// Dense rate on the GPUs' data sheets; 0: unknown. None: the devices have no data sheet, and MFU is the share of the
-  /// measured rate.
+  double measured = 0;  ///< rate of large matrix multiplications before training; 0: unknown
+  /// Dense rate of the GPUs' data sheets; 0: unknown. None: the devices have no data sheet (CPU), and MFU is relative
+  /// to the measured rate.
   std::optional<double> data_sheet = {};
 };
 
 class Reporter {
  public:
   struct Options {
-    std::int64_t steps = 1;      ///< 0: an evaluation is all there is
-    std::string item = "token";  ///< what is counted below
+    std::int64_t steps = 1;      ///< 0: evaluation only
+    std::string item = "token";  ///< unit of the counts
     double tokens_per_step = 0;
-    double flops_per_step = 0;  ///< of the model, over all ranks
+    double flops_per_step = 0;  ///< model FLOP per step over all ranks
     bool shows_loss_scale = false;
-    double bytes_per_token = 0;  ///< of the text that is evaluated, where its tokens are of text; 0: unknown
+    double bytes_per_token = 0;  ///< bytes of validation text per token; 0: unknown or not text
     BadStepOptions bad_steps;
     runtime::GridShape grid;
-    int passes = 1;                ///< forward, of a rank in a step: microbatches times slices of the model
-    bool quiet = false;            ///< metrics only
-    std::int64_t lines_every = 1;  ///< steps, of which one has a line, beside the first and the last; 0: none has
-    /// A JSON object, which the record of the first step has beside its own values; empty: none.
+    int passes = 1;      ///< forward passes of a rank per step: microbatches times model chunks
+    bool quiet = false;  ///< metrics only
+    std::int64_t lines_every =
+        1;  ///< a line every N steps, and for the first, last and bad steps; 0: no step lines
+    /// JSON object added to the first step's record; empty: none.
     std::string configuration = {};
-    /// Gets every line of the metrics, too, whether there is a file or not; null: nobody does.
+    /// Also receives every line of the metrics, even without a file; may be null.
     std::function<void(std::string_view record)> records = {};
   };
 
@@ -57,25 +56,25 @@ class Reporter {
   Reporter(const Options& options, const runtime::MemoryPlan& memory, std::unique_ptr<runtime::RecordFile> metrics);
   ~Reporter();
 
-  /// The first step begins at `now`.
+  /// `now`: start of the first step.
   void start(runtime::Duration now, const PeakRates& peak);
   void step(const StepResult& result, runtime::Duration now);
   void evaluation(const EvaluationResult& result, runtime::Duration now);
-  /// `text` may be any bytes; what no terminal should get is replaced.
+  /// `text` may be any bytes; printable() filters it.
   void sample(std::int64_t step, const std::string& text, runtime::Duration now);
   void checked(const ReplicaReport& report, std::optional<BadStepOptions::Action> follows, runtime::Duration now);
-  /// What became of a checkpoint.
+  /// Prints and records a finished or failed checkpoint.
   void checkpoint(const CheckpointResult& result);
-  /// Another JSON object, as text, for the metrics; after finish().
+  /// Adds a JSON object to the metrics; call it after finish().
   void record(const std::string& object);
   void finish();
 
   [[nodiscard]] std::optional<double> first_loss() const noexcept { return first_loss_; }
   [[nodiscard]] double last_loss() const noexcept { return last_loss_; }
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
-  /// Of the last steps.
+  /// Median duration of the last steps.
   [[nodiscard]] double median_step_seconds() const { return recent_seconds_.value(); }
-  /// Comparisons of copies of states, and what they took; empty: there were none.
+  /// Number and mean duration of replica checks; empty: there were none.
   [[nodiscard]] std::string checks() const;
   /// File of the metrics; may be null.
   [[nodiscard]] runtime::RecordFile* metrics() noexcept { return metrics_.get(); }
@@ -83,11 +82,11 @@ class Reporter {
 
  private:
   void bad_step(const BadStep& bad);
-  /// Names ranks that have become slow, and those that are not any more; all that are, for the metrics.
+  /// Prints new and former stragglers; returns all current ones as JSON for the step's record.
   [[nodiscard]] std::string straggling(const StepResult& result);
   void rebalance(const StepResult& result);
   void say(std::int64_t step, const std::string& line);
-  /// Whether anybody takes JSON objects.
+  /// Returns whether JSON objects have a destination.
   [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
   void write(const std::string& line);
   void hold(std::int64_t step);
@@ -97,7 +96,7 @@ class Reporter {
   [[nodiscard]] bool has_line(const StepResult& result) const;
   void draw_bar(std::int64_t step);
   enum class Colour { plain, good, warning, bad };
-  /// A line with its end, on a terminal that shows colours in that one.
+  /// Prints a line, in `colour` if the terminal shows colours.
   void print_line(const std::string& line, Colour colour = Colour::plain) const;
   void clear_bar();
 
@@ -108,9 +107,9 @@ class Reporter {
   bool terminal_;
   bool colours_;
   bool bar_drawn_ = false;
-  std::string held_;  // the step's JSON object but for its closing brace, in case something follows
+  std::string held_;  // the step's JSON object without its closing brace, until evaluation and sample are added
   bool sample_follows_ = false;
-  runtime::Duration last_{};  // when the step that is being computed began
+  runtime::Duration last_{};  // start of the current step
   FlopsCeiling ceiling_;
   std::optional<double> data_sheet_;
   std::size_t steps_ = 0;
@@ -122,17 +121,16 @@ class Reporter {
   double last_loss_ = 0;
 };
 
-/// Text with U+FFFD for bytes that are no UTF-8 and for control characters but tabs and new lines.
+/// Replaces invalid UTF-8 and control characters, except tabs and newlines, by U+FFFD.
 [[nodiscard]] std::string printable(std::string_view text);
-/// How far and when steps raised the ceiling; empty: none did.
+/// "measured MFU: peak 200FLOP/s before training, raised to 400FLOP/s (200%) by step 7"; empty: no step raised it.
 [[nodiscard]] std::string describe_raises(const FlopsCeiling& ceiling);
 /// "1:02:03", "2:03".
 [[nodiscard]] std::string format_duration(double seconds);
-/// "1.23k", "4.56M"; five characters at most, from 1 to 999E.
+/// "1.23k", "4.56M"; at most five characters from 1 to 999E.
 [[nodiscard]] std::string format_count(double value);
 
-/// With so many digits behind the point, or fewer where that takes more than `columns`, which are 7 at least; "1.2e+09"
-/// where none are left.
+/// Prints `digits` decimals, or fewer to fit into `columns` (at least 7); "1.2e+09" if the integer part does not fit.
 [[nodiscard]] std::string format_fitting(double value, int digits, int columns);
 
 }  // namespace ranvier::actors

@@ -14,7 +14,7 @@ namespace {
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-/// The oldest of each place.
+/// The oldest entry per progress source.
 std::vector<PendingWork::Entry> oldest_of_places(const runtime::EventLoop& loop) {
   std::vector<PendingWork::Entry> oldest;
   std::set<const runtime::ProgressSource*> known;
@@ -48,7 +48,7 @@ std::optional<std::string> StallDetector::stuck(Duration period, Duration timeou
       seen.quiet = before->second.quiet + period;
     places.emplace(entry.where, seen);
     if (seen.quiet < entry.name.patience * timeout || worst) continue;
-    worst = fmt::format("{}, has not ended for {:.1f} s, and nothing has moved there for {:.1f} s", text_of(entry),
+    worst = fmt::format("{}, unfinished for {:.1f} s, no progress there for {:.1f} s", text_of(entry),
                         seconds(loop_->now() - entry.since), seconds(seen.quiet));
   }
   places_ = std::move(places);

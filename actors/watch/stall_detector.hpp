@@ -1,6 +1,5 @@
-// Whether anything moves in each place where work of this rank's own is under way: on a stream, in files, on the
-// host's threads. Slow work moves, piece by piece; a kernel that does not end, or a request that does not come
-// back, does not. Loop thread only.
+// Detects stalls of this rank's local work: a stream, file or host thread with unfinished work and no progress. Slow
+// work progresses item by item; a kernel or file request that hangs does not. Loop thread only.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -18,37 +17,37 @@ namespace ranvier::actors {
 
 class StallDetector {
  public:
-  /// How far the work of a part has come, for people: "in layer h.5"; empty: nothing is known.
+  /// Progress of an actor's work for messages: "in layer h.5"; empty: unknown.
   using Details = std::function<std::string(std::string_view part)>;
 
-  /// The loop outlives it. `details` may be null.
+  /// `loop` must outlive this object. `details` may be null.
   StallDetector(const runtime::EventLoop& loop, Details details) : loop_(&loop), details_(std::move(details)) {}
 
-  /// To be called every `period`: time is counted in calls, so that a process that was stopped and continued has not
-  /// hung. Once nothing has moved for `timeout` where something is under way, says what: "optimizer: the step of h.3 on
-  /// stream 'compute' has not ended for 61.0 s, and nothing has moved there for 60.0 s".
+  /// Returns a description of work that made no progress for `timeout`: "optimizer: the step of h.3, stream 'compute',
+  /// unfinished for 61.0 s, no progress there for 60.0 s". Call it every `period`: time is counted in calls, so a
+  /// process that was stopped and continued has not hung.
   [[nodiscard]] std::optional<std::string> stuck(runtime::Duration period, runtime::Duration timeout);
 
-  /// Counts on whenever something of this rank's own moved.
+  /// Counter that grows whenever local work progresses.
   [[nodiscard]] std::uint64_t progress();
-  /// All that is under way, the oldest first, a line each.
+  /// Unfinished work, oldest first, one line per item.
   [[nodiscard]] std::vector<std::string> lines() const;
-  /// What is under way, the oldest of each place: "optimizer: the step of h.3 on stream 'compute' for 0.3 s"; empty:
-  /// nothing.
+  /// The oldest unfinished item per stream, file or thread: "optimizer: the step of h.3, stream 'compute', for 0.3 s".
+  /// Empty if there is none.
   [[nodiscard]] std::string describe() const;
 
  private:
   struct Seen {
-    std::uint64_t done = 0;     ///< there, at the last call
-    runtime::Duration quiet{};  ///< since that changed
+    std::uint64_t done = 0;     ///< finished items at the last call
+    runtime::Duration quiet{};  ///< time since `done` changed
   };
   [[nodiscard]] std::string text_of(const runtime::PendingWork::Entry& entry) const;
 
   const runtime::EventLoop* loop_;
   Details details_;
-  std::map<const runtime::ProgressSource*, Seen> places_;            // with something under way
-  std::map<const runtime::ProgressSource*, std::uint64_t> counted_;  // done there as it is part of …
-  std::uint64_t progress_ = 0;                                       // … this
+  std::map<const runtime::ProgressSource*, Seen> places_;            // with unfinished work
+  std::map<const runtime::ProgressSource*, std::uint64_t> counted_;  // finished items that progress_ includes
+  std::uint64_t progress_ = 0;
 };
 
 }  // namespace ranvier::actors

@@ -38,7 +38,7 @@ double Stragglers::cost_of(int rank, double usual, const std::vector<double>& co
 Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) {
   Change change;
   if (grid_.shape().g_data == 1) return change;
-  expect(compute_seconds.size() == recent_.size(), "compute times of {} ranks where there are {}",
+  expect(compute_seconds.size() == recent_.size(), "compute times have the wrong number of ranks: {}, expected {}",
          compute_seconds.size(), recent_.size());
   const std::vector<double> rows = seconds_of_rows(compute_seconds);
   now_.clear();
@@ -78,8 +78,9 @@ Stragglers::Change Stragglers::step(const std::vector<double>& compute_seconds) 
 std::string describe(const Straggler& straggler, const runtime::Grid& grid) {
   const runtime::Position position = grid.position(straggler.rank);
   return fmt::format(
-      "straggler: rank {} (stage {}, row {}) computes {:.2f} times as long as its stage's median row, which costs "
-      "{:.3g} s a step",
+      "straggler: rank {} (stage {}, row {}) computes {:.2f} times as long as its stage's median row; cost {:.3g} "
+      "s "
+      "per step",
       straggler.rank, position.stage, position.row, straggler.times, straggler.seconds_per_step);
 }
 

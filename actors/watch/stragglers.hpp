@@ -1,4 +1,4 @@
-// Which ranks compute slower than the other ranks of their stage, step after step, and what that costs the job. One
+// Finds ranks that compute persistently slower than the same stage's ranks in other rows, and their cost per step. One
 // thread at a time.
 #pragma once
 
@@ -12,30 +12,30 @@ namespace ranvier::actors {
 
 struct Straggler {
   int rank = 0;
-  double times = 1;             ///< its compute time over the median of its stage's rows
-  double seconds_per_step = 0;  ///< by which steps would be shorter if it took that median
+  double times = 1;             ///< compute time relative to the median of the stage's rows
+  double seconds_per_step = 0;  ///< step time saved if the rank took that median
 };
 
 class Stragglers {
  public:
-  static constexpr double factor = 1.2;   ///< over the median, from where on a rank is one …
-  static constexpr int steps = 20;        ///< … after so many steps in a row …
-  static constexpr int steps_to_end = 5;  ///< … until so many in a row were below
+  static constexpr double factor = 1.2;   ///< compute time relative to the median above which a step is slow
+  static constexpr int steps = 20;        ///< slow steps in a row that make a rank a straggler
+  static constexpr int steps_to_end = 5;  ///< steps in a row that are not slow and end it
 
   struct Change {
-    std::vector<Straggler> begin;  ///< that were none before
-    std::vector<int> end;          ///< that are none any more
+    std::vector<Straggler> begin;  ///< new stragglers
+    std::vector<int> end;          ///< ranks that are no longer stragglers
   };
 
-  /// `passes`: that a rank's step is cut into, microbatches of a row times slices of the model on a rank: the slowest
-  /// stage waits for one of each other stage before it begins, or after it.
+  /// `passes`: forward passes of a rank per step (microbatches of a row times model chunks per rank). The slowest stage
+  /// waits for one pass of every other stage.
   Stragglers(const runtime::GridShape& grid, int passes);
 
-  /// `compute_seconds`: what the passes of a step took each rank. Of a stage with two rows the slower one is compared
-  /// with the faster one; of one with a single row nothing is said.
+  /// `compute_seconds`: compute time of the step's passes by rank. With two rows the slower rank is compared with the
+  /// faster one; with one row there are no stragglers.
   Change step(const std::vector<double>& compute_seconds);
 
-  /// All that are now, by rank; figures are means over about the last `steps` steps.
+  /// Current stragglers by stage and row; values are means over about the last `steps` steps.
   [[nodiscard]] const std::vector<Straggler>& now() const noexcept { return now_; }
 
  private:
@@ -43,10 +43,10 @@ class Stragglers {
     int slow = 0, usual = 0;  // steps in a row
     bool named = false;
     double times = 0, cost = 0;  // means
-    int counted = 0;             // steps in them
+    int counted = 0;             // steps in the means
   };
   [[nodiscard]] std::vector<double> seconds_of_rows(const std::vector<double>& compute_seconds) const;
-  /// By which the slowest row would be faster if a rank took `usual` seconds. `rows`: seconds_of_rows().
+  /// Time saved in the slowest row if `rank` took `usual` seconds. `rows`: seconds_of_rows().
   [[nodiscard]] double cost_of(int rank, double usual, const std::vector<double>& compute_seconds,
                                const std::vector<double>& rows) const;
 
@@ -56,8 +56,7 @@ class Stragglers {
   std::vector<Straggler> now_;
 };
 
-/// "straggler: rank 3 (stage 1, row 1) computes 1.52 times as long as its stage's median row, which costs 0.123 s a
-/// step".
+/// "straggler: rank 3 (stage 1, row 1) computes 1.52 times as long as its stage's median row; cost 0.123 s per step".
 [[nodiscard]] std::string describe(const Straggler& straggler, const runtime::Grid& grid);
 
 }  // namespace ranvier::actors

@@ -18,10 +18,10 @@ namespace {
 
 constexpr Tag question_tag{Channel::control, 0};
 constexpr Tag answer_tag{Channel::control, 1};
-constexpr int patience = 4;  // timeouts that peers may wait for each other, and nothing moves, before one is named
-/// Of ticks that the process was stopped for rather than late.
+constexpr int patience = 4;  // timeouts without progress before ranks that wait for each other count as stuck
+/// A gap of more ticks than this means that the process was stopped (SIGSTOP), not late.
 constexpr int stopped_ticks = 10;
-constexpr std::size_t max_lines = 12;  // of a report's lists
+constexpr std::size_t max_lines = 12;  // lines per list of a report
 constexpr std::size_t last_spans = 10;
 
 std::string phrase(Tag tag) {
@@ -30,19 +30,19 @@ std::string phrase(Tag tag) {
     case Channel::gradient:
       return fmt::format("the {} of microbatch {}", runtime::to_string(tag.channel), tag.index);
     case Channel::collective:
-      return "a piece in a collective";
+      return "a collective chunk";
     case Channel::piece:
-      return "a piece of parameters";
+      return "a shard of parameters";
     case Channel::summary:
-      return "what all ranks agree on after a batch";
+      return "the agreement of all ranks after a batch";
     case Channel::checkpoint:
-      return tag.index == 0 ? "word that a checkpoint may begin" : "what a rank wrote of a checkpoint";
+      return tag.index == 0 ? "the start signal of a checkpoint" : "a rank's list of written checkpoint segments";
     default:
       return "a message";
   }
 }
 
-/// What is always waited for says nothing.
+/// Receives that are always posted; they do not count as waits.
 bool stands(const Transport::Pending& pending) {
   return pending.tag.channel == Channel::control || (pending.tag.channel == Channel::pull && pending.receives);
 }
@@ -132,7 +132,7 @@ bool Watchdog::take_news(Peer& peer) {
 std::string Watchdog::waits_for() const {
   if (const std::string own = own_.describe(); !own.empty()) return "is at work: " + own;
   const auto oldest = oldest_pending();
-  return oldest ? wait_of(*oldest, options_.describe(oldest->peer)) : "has nothing to do and waits for nobody";
+  return oldest ? wait_of(*oldest, options_.describe(oldest->peer)) : "is idle and waits for no rank";
 }
 
 std::string Watchdog::report() const {
@@ -174,7 +174,7 @@ void Watchdog::judge_itself() {
   idle_ = idle ? idle_ + period_ : Duration{};
   look_around();
   if (idle_hops_ <= transport_->ranks()) return;
-  fail(ErrorCode::transport, "{} stands still: it {}{}, and nothing has moved for {:.1f} s (--timeout {:g})",
+  fail(ErrorCode::transport, "{} stands still: it {}{}; no progress for {:.1f} s (--timeout {:g})",
        options_.describe(transport_->rank()), waits_for(), peers_.empty() ? "" : ", like all other ranks",
        seconds(idle_), seconds(options_.timeout));
 }
@@ -185,7 +185,7 @@ void Watchdog::look_around() {
     for (auto& [peer, state] : peers_) state->answer.idle_hops = 0;
     return;
   }
-  // One of several may be done while others are not.
+  // A peer may be idle while peers further away still work.
   std::int32_t around = std::numeric_limits<std::int32_t>::max() - 1;
   for (const auto& [peer, state] : peers_) {
     around = std::min(around, state->answer.idle_hops);
@@ -250,7 +250,7 @@ void Watchdog::ask(int peer) {
   const auto state = peers_.at(peer);
   state->asked = true;
   state->asked_at = time_;
-  if (state->answer_pending) return;  // the last question is still open
+  if (state->answer_pending) return;  // the previous request is unanswered
   state->answer_pending = true;
   static constexpr std::byte question{1};
   transport_->receive(peer, answer_tag, std::as_writable_bytes(std::span(&state->answer, 1)),
@@ -291,17 +291,15 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   } else if (!state.idle_at) {
     state.idle_at = time_;
   }
-  // What it has sent may be on its way, and what it has received about to be looked at.
+  // Its sends may be in flight, and its receives not yet handled.
   if (state.idle_at && time_ - std::max(state.news_at, *state.idle_at) >= options_.timeout / 2) {
-    fail(ErrorCode::transport, "{} is alive and has nothing to do: {} (--timeout {:g})", options_.describe(peer),
-         what, timeout);
+    fail(ErrorCode::transport, "{} is alive but idle: {} (--timeout {:g})", options_.describe(peer), what, timeout);
   }
-  // Who waits for ranks that wait for each other lets them speak first.
+  // Ranks that wait for each other fail first; ranks that wait for them have twice the patience.
   const int factor = answer.waits_for == transport_->rank() ? 1 : 2;
   if (answer.state == State::waiting && time_ - state.news_at >= factor * patience * options_.timeout) {
     fail(ErrorCode::transport,
-         "{} is alive and waits for {}, and nothing has moved there for {:.1f} s: {} (--timeout "
-         "{:g})",
+         "{} is alive and waits for {}, with no progress there for {:.1f} s: {} (--timeout {:g})",
          options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
          timeout);
   }
@@ -311,7 +309,7 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
 void Watchdog::watch_loop() {
   using namespace std::chrono_literals;
   constexpr auto period = 100ms;
-  // Counted in periods, not by the clock: a process that was stopped and continued has not hung.
+  // Counts periods, not clock time: a process that was stopped and continued has not hung.
   const auto limit = options_.timeout / period + 1;
   std::uint64_t last = options_.heartbeat();
   std::int64_t unchanged = 0;
@@ -321,7 +319,7 @@ void Watchdog::watch_loop() {
     unchanged = now == last ? unchanged + 1 : 0;
     last = now;
     if (unchanged <= limit) continue;
-    fmt::print(stderr, "ranvier: error: {}: the event loop has not moved for {:.0f} s (--timeout)\n{}\n",
+    fmt::print(stderr, "ranvier: error: {}: the event loop made no progress for {:.0f} s (--timeout)\n{}\n",
                options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20));
     std::fflush(stderr);
     std::_Exit(exit_code(ErrorCode::device));

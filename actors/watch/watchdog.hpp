@@ -1,15 +1,10 @@
-// Nobody hangs for ever. Three watches, one for each way to hang:
+// Ends the job with an error if a rank hangs. Loop thread only, except for its own thread. Three checks:
 //
-//   its own work   where a stream or a file of this rank has work and nothing has moved for the timeout, this rank ends
-//                  the job (stall_detector.hpp). So does a rank that learns that nothing is under way and nothing awaited
-//                  any more, here or on any other rank.
-//   the peers      a message that is waited for longer than the timeout makes this rank ask its peer whether it lives.
-//                  A peer that does not answer, or answers that it has nothing to do, is named in an Error. One that
-//                  waits itself passes on what those that it waits for have got done, and they likewise: as long as
-//                  any of them moves, a pipeline is slow and not stuck.
-//   the loop       a thread of its own sees the loop's heartbeat stop, reports, and ends the process.
-//
-// Loop thread only, but for the watching thread inside.
+//   local work   a stream or file of this rank has work but made no progress for the timeout (stall_detector.hpp), or all
+//                ranks are idle
+//   peers        a peer of an overdue message does not reply, is idle, or waits without progress. Replies carry the
+//                progress of all known ranks, so a slow pipeline is not mistaken for a hang
+//   loop         a thread sees the loop's heartbeat stop, prints a report and ends the process
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -34,53 +29,54 @@ class Watchdog {
  public:
   struct Options {
     runtime::Duration timeout = std::chrono::seconds(60);
-    std::vector<int> peers;                         ///< whom this rank exchanges messages with; symmetric
+    std::vector<int> peers;                         ///< ranks that exchange messages with this one; symmetric
     std::function<std::string(int rank)> describe;  ///< "rank 1 (stage 1, row 0)"
-    std::function<std::vector<Wait>()> waits;       ///< of all parts, for reports; may be null
-    StallDetector::Details details;                 ///< likewise
-    /// What this rank waits for beside the transport's messages, as messages from those ranks; may be null.
+    std::function<std::vector<Wait>()> waits;       ///< pending waits of all actors, for reports; may be null
+    StallDetector::Details details;                 ///< progress of actors' work, for reports; may be null
+    /// Waits that are not messages of the transport (NCCL), in the form of messages; may be null.
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
-    std::function<std::uint64_t()> heartbeat;  ///< counts while the loop moves; any thread. Null: no thread
+    std::function<std::uint64_t()>
+        heartbeat;  ///< counter that grows while the loop runs; any thread. Null: no thread
   };
 
-  /// Loop, transport and trace outlive it; the transport's pending receives are dropped with the transport.
+  /// Loop, transport and trace must outlive this object. Its pending receives end with the transport.
   Watchdog(runtime::EventLoop& loop, runtime::Transport& transport, const runtime::Trace& trace, Options options);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The loop turns no more: somebody else watches what comes now.
+  /// Stops the thread; call it when the loop ends.
   void leave_loop();
 
-  /// What this rank does or waits for, after its name: "has waited for a piece in a collective from rank 1 for 2.0 s".
+  /// This rank's work or oldest wait, as a predicate: "has waited for a collective chunk from rank 1 for 2.0 s".
   [[nodiscard]] std::string waits_for() const;
-  /// The same of every part, with the messages under way and the last spans; several lines.
+  /// Work and waits of all actors, pending messages and the last spans; several lines.
   [[nodiscard]] std::string report() const;
 
  private:
   enum class State : std::int32_t { idle, computing, waiting };
-  /// What a rank has got done, as it said itself; it only grows.
+  /// A rank's progress counter.
   struct News {
-    std::int32_t rank = -1;  ///< below zero: none
+    std::int32_t rank = -1;  ///< negative: none
     std::uint64_t progress = 0;
   };
   struct Answer {
     State state = State::idle;
     std::int32_t waits_for = -1;
-    std::int32_t idle_hops = 0;   ///< Watchdog::idle_hops_ there
-    std::array<News, 16> news{};  ///< of itself and of ranks that it heard of, the latest changes
+    std::int32_t idle_hops = 0;   ///< Watchdog::idle_hops_ of the sender
+    std::array<News, 16> news{};  ///< progress of the sender and the latest changes of other ranks
   };
-  // Shared with the handlers of receives that the transport may still hold when the watchdog is gone.
+  // Shared with handlers of receives, which may outlive the watchdog in the transport.
   struct Peer {
-    std::byte question{};  // where the peer's question arrives
+    std::byte question{};  // receive buffer of the peer's request
     Answer answer_to_send;
     Answer answer;
-    bool asked = false;  // since it became late
+    bool asked = false;  // since its message became overdue
     bool answer_pending = false;
     runtime::Duration asked_at{};
-    std::map<int, std::uint64_t> news;         // all that it ever passed on, by rank
-    runtime::Duration news_at{};               // when there was something new, or it was asked first
-    std::optional<runtime::Duration> idle_at;  // since when all its answers say that it has nothing to do
+    std::map<int, std::uint64_t> news;         // progress that it reported, by rank
+    runtime::Duration news_at{};               // time of the last progress or of the first request
+    std::optional<runtime::Duration> idle_at;  // start of the current sequence of idle replies
   };
 
   void tick();
@@ -88,19 +84,19 @@ class Watchdog {
   void ask(int peer);
   void judge(int peer, const runtime::Transport::Pending& oldest);
   void judge_itself();
-  /// Asks peers how far around them all are idle.
+  /// Polls peers for the distance up to which all ranks are idle.
   void look_around();
   [[nodiscard]] std::uint64_t progress();
   [[nodiscard]] std::vector<runtime::Transport::Pending> pending() const;
   [[nodiscard]] std::vector<runtime::Transport::Pending> overdue() const;
-  /// Of what is pending and has an end; none: nothing.
+  /// Oldest pending message, without receives that are always posted; none: no message is pending.
   [[nodiscard]] std::optional<runtime::Transport::Pending> oldest_pending() const;
-  /// "has waited for a piece in a collective from PEER for 2.0 s, …".
+  /// "has waited for a collective chunk from PEER for 2.0 s, …".
   [[nodiscard]] std::string wait_of(const runtime::Transport::Pending& pending, const std::string& peer) const;
-  /// "step 7: the gather of h.3; the reduction of h.2"; empty: nothing.
+  /// "step 7: the gather of h.3; the reduction of h.2"; empty: no waits.
   [[nodiscard]] std::string under_way() const;
   [[nodiscard]] Answer own_state();
-  /// Whether there is any.
+  /// Stores the reply's progress counters; returns whether any has grown.
   bool take_news(Peer& peer);
   void watch_loop();
 
@@ -108,7 +104,7 @@ class Watchdog {
   runtime::Transport* transport_;
   const runtime::Trace* trace_;
   Options options_;
-  const runtime::Duration period_;  // of ticks
+  const runtime::Duration period_;  // between ticks
   StallDetector own_;
   std::map<int, std::shared_ptr<Peer>> peers_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -117,15 +113,15 @@ class Watchdog {
     runtime::Duration at{};
   };
   std::map<int, PeerStatus> heard_;  // by rank
-  // Time is counted in ticks: a process that was stopped and continued has not hung.
+  // Counted in ticks: a process that was stopped and continued has not hung.
   runtime::Duration time_{};
-  runtime::Duration last_tick_{};      // by the loop's clock
-  runtime::Duration began_waiting_{};  // likewise, the earliest that counts: the last tick with work of its own, or
-                                       // after the process was stopped
-  runtime::Duration idle_{};           // time of ticks with nothing at work, nothing pending and no progress
-  std::uint64_t progress_ = 0;         // at the last tick
-  /// All ranks less than so many hops from here, from peer to peer, were idle for the timeout, as far as this rank has
-  /// heard. At most the distance to the nearest one that was not: more than there are ranks, and all of them are.
+  runtime::Duration last_tick_{};  // loop time
+  runtime::Duration
+      began_waiting_{};         // loop time; waits count from here: last tick with local work, or end of a stop
+  runtime::Duration idle_{};    // time of ticks without local work, pending messages and progress
+  std::uint64_t progress_ = 0;  // at the last tick
+  /// Number of hops between peers within which all ranks have been idle for the timeout. It is at most the distance to
+  /// the nearest busy rank, so a value above the number of ranks means that all are idle.
   std::int32_t idle_hops_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -48,10 +48,10 @@ std::string line_plot(const std::string& title, const std::vector<PlotLine>& lin
     }
   }
   std::string text = fmt::format("<figure><figcaption>{}</figcaption>\n", markup_text(title));
-  if (ys.empty()) return text + "<p>No step has one.</p></figure>\n";
+  if (ys.empty()) return text + "<p>No data.</p></figure>\n";
   std::sort(ys.begin(), ys.end());
   double low = ys.front(), high = ys.back();
-  // A few spikes must not flatten the rest.
+  // Clips the range so that a few spikes do not flatten the curve.
   if (const double usual = ys[(ys.size() - 1) * 99 / 100]; ys.size() > 50 && high - low > 8 * (usual - low))
     high = usual + 0.2 * (usual - low);
   if (high - low < 1e-12 * std::max(1.0, std::abs(high))) {

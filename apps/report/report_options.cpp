@@ -20,7 +20,7 @@ using runtime::OptionTable;
 
 struct Asked {
   ReportOptions options;
-  std::string names;  // behind each other
+  std::string names;  // comma-separated
 };
 
 OptionTable declare(Asked& asked) {
@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-/// The flag that names what is written, and its path.
+/// Flag and path of the output.
 std::pair<const char*, const std::string&> target_of(const ReportOptions& options) {
   if (!options.csv.empty()) return {"--csv", options.csv};
   if (!options.timeline.empty()) return {"--timeline", options.timeline};
@@ -66,7 +66,7 @@ void check_output(const ReportOptions& options, const std::vector<RunPaths>& run
   for (const RunPaths& run : runs) {
     if (fs::equivalent(path, run.metrics, unknown) ||
         (!run.trace.empty() && fs::equivalent(path, run.trace, unknown)))
-      fail(ErrorCode::usage, "{} {} would write over a file that it reads: give another path", flag, path);
+      fail(ErrorCode::usage, "{} {} would overwrite an input file; use another path", flag, path);
   }
   runtime::check_replaced(path, flag, options.overwrite);
 }
@@ -84,30 +84,29 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
   ReportOptions options = std::move(asked.options);
   if (options.info.any()) return options;
   if (options.runs.empty())
-    fail(ErrorCode::usage, "there is no run: give the file that --metrics of ranvier-train wrote, or its folder");
+    fail(ErrorCode::usage, "run is missing; add the --metrics file of ranvier-train or its folder");
   options.names = asked.names.empty() ? options.runs : split(asked.names);
   if (options.names.size() != options.runs.size())
-    fail(ErrorCode::usage, "--names {} are {} names for {} run{}: give as many", asked.names, options.names.size(),
-         options.runs.size(), options.runs.size() == 1 ? "" : "s");
+    fail(ErrorCode::usage, "--names {} has {} names for {} run{}; use one name per run", asked.names,
+         options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");
   const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
   if (also_page || (!options.csv.empty() && !options.timeline.empty()))
-    fail(ErrorCode::usage, "{} {} and {}: give one of them at a time", target_of(options).first,
+    fail(ErrorCode::usage, "{} {} and {} exclude each other; use one of them", target_of(options).first,
          target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
   if (!options.timeline.empty() && options.runs.size() != 1)
-    fail(ErrorCode::usage, "--timeline {} shows one run, and {} are given: name one", options.timeline,
-         options.runs.size());
+    fail(ErrorCode::usage, "--timeline {} takes one run, not {}", options.timeline, options.runs.size());
   return options;
 }
 
 Manual report_manual() {
   Asked asked;
   return {.program = "ranvier-report",
-          .summary = "makes a page of runs of ranvier-train, side by side where they are several: one HTML file",
+          .summary = "writes runs of ranvier-train as one HTML page, side by side if there are several",
           .forms = {{"ranvier-report RUN... -o report.html", ""}},
           .about =
-              "A RUN is what --metrics wrote, METRICS,TRACE with what --trace wrote, or a folder with "
-              "metrics.jsonl and, maybe, trace.json. For --timeline a trace alone is enough, also what "
-              "ranvier-plan --write-trace wrote.",
+              "A RUN is a --metrics file, METRICS,TRACE (with a --trace file), or a folder with metrics.jsonl and "
+              "optionally trace.json. --timeline also accepts a trace without metrics, for example from "
+              "ranvier-plan --write-trace.",
           .options = declare(asked).facts(),
           .arguments = runtime::PathKind::any};
 }
@@ -118,7 +117,7 @@ std::string write_report(const ReportOptions& options) {
   for (const RunPaths& run : paths)
     if (run.metrics.empty() && options.timeline.empty())
       fail(ErrorCode::usage,
-           "{} is a trace, of which --timeline FILE.svg makes a picture: give METRICS,TRACE for a {}",
+           "run is a trace only: {}; use METRICS,TRACE for a {}, or --timeline FILE.svg for a picture",
            run.trace.string(), options.csv.empty() ? "page" : "table");
   check_output(options, paths);
   if (!options.csv.empty()) {

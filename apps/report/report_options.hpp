@@ -1,4 +1,4 @@
-// What ranvier-report was asked for. Pure; any thread.
+// Flags of ranvier-report. Pure; any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"
@@ -10,9 +10,9 @@ namespace ranvier::apps {
 
 struct ReportOptions {
   std::vector<std::string> runs;
-  std::vector<std::string> names;  ///< of runs, as many
+  std::vector<std::string> names;  ///< names of `runs`
   std::string output = "report.html", csv, timeline, title;
-  double price = 0;  ///< of a device and an hour; 0: not known
+  double price = 0;  ///< price per device-hour; 0: unknown
   bool overwrite = false;
   InfoRequest info;
 };
@@ -21,7 +21,7 @@ struct ReportOptions {
 [[nodiscard]] ReportOptions parse_report_options(int argc, const char* const* argv);
 [[nodiscard]] Manual report_manual();
 
-/// Writes what was asked for; returns what to say about it. Throws Error.
+/// Writes the requested file; returns the line to print. Throws Error.
 [[nodiscard]] std::string write_report(const ReportOptions& options);
 
 }  // namespace ranvier::apps

@@ -64,16 +64,16 @@ std::vector<StepBin> points_of(const RunFile& run, std::size_t most = max_points
   return run.history.series().between(0, std::numeric_limits<std::int64_t>::max(), most);
 }
 
-/// Of all steps together; NaN: none has one.
+/// Mean over all steps; NaN: no step has a value.
 double mean_of(const RunFile& run, Metric metric) {
   const auto all = points_of(run, 1);
   return all.empty() || all[0][metric].count == 0 ? std::numeric_limits<double>::quiet_NaN() : all[0][metric].mean;
 }
 
-/// What steps cost beside their own time: what was done again, and checkpoints that were waited for.
+/// Duration of all steps, repeated ones included, and of checkpoint stalls.
 double seconds_of(const History::Totals& totals) { return totals.seconds + totals.checkpoint_waits; }
 
-/// Mean of the last hundredth of all points, so that one batch does not decide.
+/// Mean over the last 1 % of all steps, which is less noisy than one batch.
 double last_loss(const RunFile& run) {
   const std::int64_t last = run.history.series().last_step();
   const auto end = run.history.series().between(last - last / 100, last, 1);
@@ -97,7 +97,7 @@ double last_of(const RunFile& run, Evaluated which) {
   return found == all.rend() ? std::numeric_limits<double>::quiet_NaN() : *((*found).*which);
 }
 
-/// Of a flag; none: the metrics do not say it.
+/// Positive value of a flag; none: not in the metrics.
 std::optional<double> flag_of(const RunFile& run, std::string_view name) {
   const json::value* const value = run.history.configuration().if_contains(name);
   if (value == nullptr || !value->is_string()) return std::nullopt;
@@ -105,7 +105,7 @@ std::optional<double> flag_of(const RunFile& run, std::string_view name) {
   return number > 0 ? std::optional(number) : std::nullopt;
 }
 
-/// Hours of all devices together; NaN: the metrics do not say how many there were.
+/// Hours summed over all devices; NaN: the metrics lack the grid.
 double device_hours(const RunFile& run) {
   const auto stages = flag_of(run, "g-inter"), rows = flag_of(run, "g-data");
   if (!stages || !rows) return std::numeric_limits<double>::quiet_NaN();
@@ -120,7 +120,7 @@ double share_of(const RunFile& run, const std::string& kind) {
   return sum / static_cast<double>(run.trace.shares.size());
 }
 
-/// A number that --profile predicted, and what was measured.
+/// "predicted / measured (difference)" of one value of --profile.
 std::string predicted(const RunFile& run, const char* name, const std::function<std::string(double)>& text) {
   const auto value = [&](const char* which) {
     const json::value* found = run.history.prediction().if_contains(which);
@@ -178,12 +178,12 @@ std::string plots(const std::vector<RunFile>& runs) {
   const bool any_mfu = std::any_of(runs.begin(), runs.end(),
                                    [](const RunFile& run) { return std::isfinite(mean_of(run, Metric::mfu)); });
   return "<div class=\"plots\">\n" + of("Loss (points: validation)", Metric::loss) +
-         of("Norm of gradients", Metric::norm) + of("Throughput a second", Metric::throughput) +
-         of("Seconds of a step", Metric::seconds) + of("Learning rate", Metric::learning_rate, true) +
+         of("Gradient norm", Metric::norm) + of("Throughput per second", Metric::throughput) +
+         of("Step time in seconds", Metric::seconds) + of("Learning rate", Metric::learning_rate, true) +
          (any_mfu ? of("MFU", Metric::mfu) : of("Measured MFU", Metric::measured_mfu)) + "</div>\n";
 }
 
-/// Flags of runs, those that differ first.
+/// Table of the runs' flags; flags that differ come first.
 std::string configurations(const std::vector<RunFile>& runs) {
   std::map<std::string, std::vector<std::string>> flags;
   for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -193,7 +193,7 @@ std::string configurations(const std::vector<RunFile>& runs) {
       cells[r] = value.is_string() ? std::string(value.get_string()) : json::serialize(value);
     }
   }
-  if (flags.empty()) return "<p>The metrics do not say it.</p>\n";
+  if (flags.empty()) return "<p>Not in the metrics.</p>\n";
   std::string same, other;
   for (const auto& [name, cells] : flags) {
     const bool differs =
@@ -228,7 +228,7 @@ std::string details(const RunFile& run) {
     text += "</tr>\n";
     for (const auto& [rank, shares] : run.trace.shares) {
       if (rank >= 64) {
-        text += fmt::format("<tr><th>…</th><td colspan=\"8\">{} ranks in all</td></tr>", run.trace.shares.size());
+        text += fmt::format("<tr><th>…</th><td colspan=\"8\">{} ranks in total</td></tr>", run.trace.shares.size());
         break;
       }
       text += fmt::format("<tr><th>{}</th>", rank);
@@ -269,18 +269,18 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   };
   row("steps", [](const RunFile& run) { return fmt::format("{}", run.history.totals().steps); });
   row("tokens or images", [&](const RunFile& run) { return count(run.history.totals().tokens); });
-  row("time in steps", [](const RunFile& run) { return actors::format_duration(run.history.totals().seconds); });
-  row("a step", [](const RunFile& run) { return seconds_text(mean_of(run, Metric::seconds)); });
-  row("throughput, a second", [&](const RunFile& run) {
+  row("total step time", [](const RunFile& run) { return actors::format_duration(run.history.totals().seconds); });
+  row("mean step time", [](const RunFile& run) { return seconds_text(mean_of(run, Metric::seconds)); });
+  row("throughput per second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
     const double counted = totals.seconds - totals.repeated_seconds;
     return count(counted > 0 ? totals.tokens / counted : 0);
   });
-  row("goodput, a second", [&](const RunFile& run) {
+  row("goodput per second", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
     return count(seconds_of(totals) > 0 ? totals.tokens / seconds_of(totals) : 0);
   });
-  row("time that counted", [&](const RunFile& run) {
+  row("productive time", [&](const RunFile& run) {
     const auto& totals = run.history.totals();
     const double all = seconds_of(totals);
     return percent(all > 0 ? (totals.seconds - totals.repeated_seconds) / all
@@ -289,7 +289,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("device-hours", [](const RunFile& run) { return number(device_hours(run)); });
   if (price_per_hour > 0) {
     row("cost", [&](const RunFile& run) { return number(price_per_hour * device_hours(run)); });
-    row("cost of a million tokens or images", [&](const RunFile& run) {
+    row("cost per million tokens or images", [&](const RunFile& run) {
       const double tokens = run.history.totals().tokens;
       return tokens > 0 ? number(price_per_hour * device_hours(run) / tokens * 1e6) : std::string(none);
     });
@@ -306,8 +306,8 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("best validation accuracy",
       [&](const RunFile& run) { return percent(best_of(run, &Evaluation::accuracy, more)); });
   row("last HellaSwag", [](const RunFile& run) { return percent(last_of(run, &Evaluation::hellaswag)); });
-  row("ranks waited", [](const RunFile& run) { return percent(share_of(run, "wait")); });
-  row("ranks computed", [](const RunFile& run) {
+  row("waiting", [](const RunFile& run) { return percent(share_of(run, "wait")); });
+  row("computing", [](const RunFile& run) {
     return percent(share_of(run, "forward") + share_of(run, "backward") + share_of(run, "weights") +
                    share_of(run, "optimizer"));
   });
@@ -321,8 +321,7 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("checkpoints", [&](const RunFile& run) { return positive(run.history.totals().checkpoints); });
   row("bad steps", [&](const RunFile& run) { return positive(run.history.totals().bad_steps); });
   row("skipped steps", [&](const RunFile& run) { return positive(run.history.totals().skipped); });
-  row("lines that are no records",
-      [&](const RunFile& run) { return positive(static_cast<std::int64_t>(run.lines_left_out)); });
+  row("invalid lines", [&](const RunFile& run) { return positive(static_cast<std::int64_t>(run.lines_left_out)); });
   return rows;
 }
 

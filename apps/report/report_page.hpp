@@ -1,4 +1,4 @@
-// Runs as one page without anything outside of it: plots, a summary side by side, configurations. Pure; any thread.
+// Builds one self-contained HTML page of runs: summary side by side, plots, configurations. Pure; any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"
@@ -8,16 +8,16 @@
 
 namespace ranvier::apps {
 
-// `price_per_hour`: of a device; 0: not known.
+// `price_per_hour`: price per device-hour; 0: unknown.
 
-/// A row of the summary: what it is, and what each run has; "–" where one has none.
+/// A row of the summary with one value per run; "–": no value.
 struct SummaryRow {
   std::string name;
   std::vector<std::string> values;
 };
 [[nodiscard]] std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double price_per_hour = 0);
 
-/// A whole HTML file.
+/// Text of the HTML file.
 [[nodiscard]] std::string report_page(const std::vector<RunFile>& runs, const std::string& title,
                                       double price_per_hour = 0);
 

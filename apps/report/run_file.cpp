@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::size_t max_spans = 200;  // of a rank
+constexpr std::size_t max_spans = 200;  // per rank
 
 void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
   std::ifstream file(path, std::ios::binary);
@@ -37,7 +37,7 @@ struct Event {
   std::int64_t step = 0;
 };
 
-/// What a span is of, as its name ends with: 3 of "forward 3"; -1: nothing.
+/// Index at the end of a span's name: 3 in "forward 3"; -1: none.
 int index_of(std::string_view name) {
   const std::size_t blank = name.rfind(' ');
   if (blank == std::string_view::npos) return -1;
@@ -46,7 +46,7 @@ int index_of(std::string_view name) {
   return error == std::errc{} && end == name.data() + name.size() ? index : -1;
 }
 
-/// Of a line of a trace; none: it is about no time.
+/// Event of a trace's line; none: the line is not a span.
 std::optional<Event> event_of(std::string_view line) {
   while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
   if (!line.starts_with("{\"ph\":\"X\"")) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<Event> event_of(std::string_view line) {
   return event;
 }
 
-/// It begins as traces do.
+/// Returns whether the file begins like a trace.
 bool is_trace(const fs::path& path) {
   constexpr std::string_view beginning = R"({"traceEvents")";
   std::string text(beginning.size(), ' ');
@@ -90,7 +90,7 @@ RunPaths run_paths(const std::string& given) {
     paths.metrics = fs::path(given) / "metrics.jsonl";
     if (fs::is_regular_file(fs::path(given) / "trace.json", unknown)) paths.trace = fs::path(given) / "trace.json";
     if (!fs::is_regular_file(paths.metrics, unknown))
-      fail(ErrorCode::usage, "{} has no metrics.jsonl: give the file that --metrics of ranvier-train wrote", given);
+      fail(ErrorCode::usage, "{} has no metrics.jsonl; use the --metrics file of ranvier-train", given);
     return paths;
   }
   paths.metrics = given;
@@ -101,7 +101,7 @@ RunPaths run_paths(const std::string& given) {
   }
   for (const fs::path& path : {paths.metrics, paths.trace}) {
     if (!path.empty() && !fs::is_regular_file(path, unknown))
-      fail(ErrorCode::usage, "{} is no file: give what --metrics of ranvier-train wrote, or METRICS,TRACE",
+      fail(ErrorCode::usage, "run file not found: {}; use a --metrics file of ranvier-train, or METRICS,TRACE",
            path.string());
   }
   if (paths.trace.empty() && is_trace(paths.metrics)) std::swap(paths.metrics, paths.trace);
@@ -119,7 +119,7 @@ RunFile read_run(const RunPaths& paths, const std::string& name) {
       if (!line.empty() && !run.history.take(line)) ++run.lines_left_out;
     });
     if (run.history.series().size() == 0 && run.history.evaluations().empty())
-      fail(ErrorCode::data, "{} has no record of a step: give what --metrics of ranvier-train wrote",
+      fail(ErrorCode::data, "metrics file has no steps: {}; use a --metrics file of ranvier-train",
            paths.metrics.string());
   }
   run.has_trace = !paths.trace.empty();
@@ -130,9 +130,9 @@ RunFile read_run(const RunPaths& paths, const std::string& name) {
 TraceSummary read_trace(const fs::path& path) {
   TraceSummary result;
   double first = std::numeric_limits<double>::infinity(), last = 0;
-  std::optional<Event> step;  // of rank 0, the last
+  std::optional<Event> step;  // last step of rank 0
   std::map<int, std::map<std::string, double>> milliseconds, until;
-  std::map<int, double> began;  // a trace has the last spans of each rank, which reach back differently far
+  std::map<int, double> began;  // start of a rank's spans; a trace keeps only the last ones, so it differs by rank
   for_each_line(path, [&](std::string_view line) {
     const auto event = event_of(line);
     if (!event) return;
@@ -141,14 +141,14 @@ TraceSummary read_trace(const fs::path& path) {
     first = std::min(first, event->begin_ms);
     began.try_emplace(event->rank, event->begin_ms);
     last = std::max(last, end);
-    // Events of a rank come by their beginnings: time that several of a kind share counts once.
+    // Events of a rank are sorted by start, so overlapping spans of a kind count once.
     double& covered = until[event->rank][event->kind];
     milliseconds[event->rank][event->kind] += std::max(0.0, end - std::max(covered, event->begin_ms));
     covered = std::max(covered, end);
   });
   if (milliseconds.empty())
     fail(ErrorCode::data,
-         "{} has no spans: give what --trace of ranvier-train, or --write-trace of ranvier-plan, wrote",
+         "trace has no spans: {}; use a --trace file of ranvier-train or --write-trace file of ranvier-plan",
          path.string());
   result.seconds = (last - first) * 1e-3;
   for (auto& [rank, kinds] : milliseconds)

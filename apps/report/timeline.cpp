@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::array keys{"forward", "backward", "weights", "optimizer", "wait", "send", "gather", "reduce"};
 constexpr std::array drawn{"wait",    "send",     "gather",  "reduce",
-                           "forward", "backward", "weights", "optimizer"};  // later above
-constexpr std::size_t max_named = 32;                                       // ranks that get a row with a name
+                           "forward", "backward", "weights", "optimizer"};  // drawing order
+constexpr std::size_t max_named = 32;                                       // up to this number ranks have labels
 
 /// Pixels.
 struct Frame {
@@ -31,7 +31,7 @@ struct Frame {
   [[nodiscard]] double x(double ms) const { return label + ms / std::max(step_ms, 1e-9) * (wide - label - 4); }
 };
 
-/// Communication is a strip in the lower third: it goes on beside computing.
+/// Communication is a strip in the lower third, since it overlaps with compute.
 bool is_strip(std::string_view kind) { return kind == "send" || kind == "gather" || kind == "reduce"; }
 
 std::optional<int> flag_of(const RunFile& run, std::string_view name) {
@@ -44,7 +44,7 @@ std::optional<int> flag_of(const RunFile& run, std::string_view name) {
   return number;
 }
 
-/// As the configuration says it; none: it does not, or means other ranks than the trace has.
+/// Grid of the configuration; none: it is missing or has another number of ranks than the trace.
 std::optional<runtime::Grid> grid_of(const RunFile& run) {
   const auto stages = flag_of(run, "g-inter"), rows = flag_of(run, "g-data");
   const int ranks = static_cast<int>(run.trace.ranks.size());
@@ -139,8 +139,7 @@ std::string timeline(const RunFile& run) {
 std::string timeline_file(const RunFile& run, const std::string& title) {
   const TraceSummary& trace = run.trace;
   if (trace.step == 0 || trace.ranks.empty())
-    fail(ErrorCode::data, "{} has no trace with a whole step: give METRICS,TRACE with what --trace wrote",
-         run.name);
+    fail(ErrorCode::data, "trace has no complete step: {}; use METRICS,TRACE with a --trace file", run.name);
   const auto ranks = static_cast<double>(trace.ranks.size());
   const Frame frame{.wide = 960,
                     .label = 92,

@@ -1,4 +1,4 @@
-// All ranks in a step below each other, as SVG: what each of them did when. Pure; any thread.
+// Draws one step of all ranks as an SVG timeline, one row per rank. Pure; any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"
@@ -7,12 +7,11 @@
 
 namespace ranvier::apps {
 
-/// A <figure> for a page that has styles for it, with keys; empty: the trace has no whole step.
+/// A <figure> with a legend; the page supplies the styles. Empty: the trace has no complete step.
 [[nodiscard]] std::string timeline(const RunFile& run);
 
-/// The same as a file of its own, readable on white as on black, with microbatches written into what is wide enough.
-/// `title`: what is above it; empty: what the configuration says. Throws ErrorCode::data where the trace has no whole
-/// step.
+/// Text of a separate SVG file for light and dark background, with microbatch numbers in wide spans. `title`: heading;
+/// empty: step, duration and grid. Throws ErrorCode::data if the trace has no complete step.
 [[nodiscard]] std::string timeline_file(const RunFile& run, const std::string& title);
 
 }  // namespace ranvier::apps

@@ -146,7 +146,7 @@ EventFile::EventFile(const std::filesystem::path& folder, std::int64_t step) {
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const double now = wall_time_now();
   std::filesystem::path path;
-  int number = 0;  // a process that rolls back to a checkpoint begins another file
+  int number = 0;  // a process starts another file after a rollback
   do {
     path = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(now), host.data(),
                                 ::getpid(), number++);
@@ -194,7 +194,7 @@ void EventFile::take(std::string_view line) {
     if (const double number = number_of(record, name); std::isfinite(number)) scalars.emplace_back(tag, number);
   if (!scalars.empty()) write(scalars_event(now, step->get_int64(), scalars));
   if (const json::value* sample = record.if_contains("sample"); sample != nullptr && sample->is_string()) {
-    // As it is, whatever of Markdown may be in it: indented lines are code.
+    // Indented lines are code in Markdown, so markup in the text has no effect.
     std::string shown = "    ";
     for (const char c : std::string_view(sample->get_string())) shown += c == '\n' ? "\n    " : std::string(1, c);
     write(text_event(now, step->get_int64(), "sample", shown));

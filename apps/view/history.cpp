@@ -74,26 +74,26 @@ bool History::take(std::string_view line) {
                           .failure = text_of(record, "failure")};
     totals_.checkpoints += checkpoint.failure.empty() ? 1 : 0;
     totals_.checkpoint_waits += checkpoint.waited_seconds;
-    if (!checkpoint.failure.empty()) warn(*kept, "no checkpoint: " + checkpoint.failure);
+    if (!checkpoint.failure.empty()) warn(*kept, "checkpoint failed: " + checkpoint.failure);
     if (const std::string about = text_of(record, "warning"); !about.empty()) warn(*kept, about);
     keep(checkpoints_, std::move(checkpoint), max_checkpoints);
   } else if (const auto bad = whole_of(record, "bad_step")) {
     ++totals_.bad_steps;
     warn(*bad, fmt::format("bad step ({}): {}", text_of(record, "reason"), text_of(record, "action")));
   } else if (const auto damage = whole_of(record, "damage")) {
-    warn(*damage, fmt::format("silent damage in {} of {}: {}", text_of(record, "state"), text_of(record, "unit"),
+    warn(*damage, fmt::format("replica mismatch in {} of {}: {}", text_of(record, "state"), text_of(record, "unit"),
                               text_of(record, "action")));
   } else if (const auto split = whole_of(record, "rebalance")) {
     const json::value* better = record.if_contains("better_layers_per_stage");
     if (better != nullptr && better->is_array())
       warn(*split, "--rebalance: faster with --layers-per-stage " + json::serialize(*better));
   } else if (const json::value* run = record.if_contains("run"); run != nullptr && run->is_object()) {
-    if (!run->get_object().contains("resumed_step")) {  // another training: its steps are none that are done again
+    if (!run->get_object().contains("resumed_step")) {  // another run: its steps are not repeated ones
       auto before = std::move(runs_);
       *this = History(points_);
       runs_ = std::move(before);
     }
-    straggling_.clear();  // who is slow it finds out by itself
+    straggling_.clear();  // the resumed run detects stragglers again
     keep(runs_, run->get_object(), max_runs);
   } else if (const json::value* said = record.if_contains("prediction"); said != nullptr && said->is_object()) {
     prediction_ = said->get_object();
@@ -109,7 +109,7 @@ void History::step(std::int64_t step, const json::object& record) {
                          number_of(record, "tokens_per_second"), seconds, number_of(record, "mfu"),
                          number_of(record, "measured_mfu")});
   const double tokens = if_number(record, "tokens").value_or(0);
-  if (before >= step) {  // those from here on are done again
+  if (before >= step) {  // steps starting at this one are repeated
     const std::int64_t again = before - step + 1;
     totals_.steps -= std::min(again, totals_.steps);
     totals_.tokens -= std::min(tokens * static_cast<double>(again), totals_.tokens);
@@ -142,15 +142,14 @@ void History::stragglers(std::int64_t step, const json::object& record) {
       const auto rank = whole_of(straggler, "rank");
       if (!rank || !now.insert(*rank).second || straggling_.contains(*rank)) continue;
       add(slow,
-          fmt::format("rank {} computes {:.2f} times as long as its stage's median row, which costs {:.3g} s a "
-                      "step",
+          fmt::format("rank {} computes {:.2f} times as long as its stage's median row; cost {:.3g} s per step",
                       *rank, number_of(straggler, "times"), number_of(straggler, "seconds_per_step")));
     }
   }
   for (const std::int64_t rank : straggling_)
     if (!now.contains(rank)) add(fast, fmt::format("rank {}", rank));
   if (!slow.empty()) warn(step, "straggler: " + slow);
-  if (!fast.empty()) warn(step, "no straggler any more: " + fast);
+  if (!fast.empty()) warn(step, "no longer a straggler: " + fast);
   straggling_ = std::move(now);
 }
 

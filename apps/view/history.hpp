@@ -1,5 +1,5 @@
-// What a run told in its records, the JSON lines of --metrics, in bounded memory: for a page that shows a run while it
-// trains as for a report about a file. One thread at a time.
+// Stores a run's records (JSON lines of --metrics) in bounded memory, for the live page and for reports. One thread at
+// a time.
 #pragma once
 
 #include "apps/view/series.hpp"
@@ -21,9 +21,9 @@ class History {
  public:
   struct Evaluation {
     std::int64_t step = 0;
-    std::optional<double> loss;       ///< of validation samples
-    std::optional<double> accuracy;   ///< share of those that were told right, of images and classes of texts
-    std::optional<double> hellaswag;  ///< share of HellaSwag's questions
+    std::optional<double> loss;       ///< validation loss
+    std::optional<double> accuracy;   ///< fraction of correct predictions in image and text classification
+    std::optional<double> hellaswag;  ///< fraction of correct HellaSwag questions
   };
   struct Sample {
     std::int64_t step = 0;
@@ -32,47 +32,47 @@ class History {
   struct Checkpoint {
     std::int64_t step = 0;
     double bytes = 0, seconds = 0, waited_seconds = 0;
-    std::string failure;  ///< empty: it is whole
+    std::string failure;  ///< empty: complete
   };
-  /// What people should look at.
+  /// Event that needs the user's attention.
   struct Warning {
     std::int64_t step = 0;
     std::string text;
   };
   struct Totals {
-    std::int64_t steps = 0;       ///< that were trained and stayed
-    double tokens = 0;            ///< of those
-    double seconds = 0;           ///< of all steps, those that were done again included
-    double repeated_seconds = 0;  ///< of steps that were done again
+    std::int64_t steps = 0;       ///< steps, without those that were repeated later
+    double tokens = 0;            ///< tokens of `steps`
+    double seconds = 0;           ///< duration of all steps, repeated ones included
+    double repeated_seconds = 0;  ///< duration of steps that were repeated later
     std::int64_t bad_steps = 0, skipped = 0, checkpoints = 0;
-    double checkpoint_waits = 0;  ///< seconds
+    double checkpoint_waits = 0;  ///< seconds that checkpoints stalled the optimizer
   };
 
   explicit History(std::size_t points = 1 << 16) : points_(points), series_(points) {}
 
-  /// A record. Returns false for what is none.
+  /// Adds a record. Returns false if the line is not a record.
   bool take(std::string_view line);
 
   [[nodiscard]] const Series& series() const noexcept { return series_; }
   [[nodiscard]] const Totals& totals() const noexcept { return totals_; }
-  /// The last record of a step, as it was; empty: none.
+  /// Last record of a step, unchanged; empty: none.
   [[nodiscard]] const boost::json::object& last() const noexcept { return last_; }
-  // The last ones of each, the oldest first; of evaluations some of all.
+  // The last ones of each kind, oldest first; evaluations are thinned out over the whole run instead.
   [[nodiscard]] const std::vector<Evaluation>& evaluations() const noexcept { return evaluations_; }
   [[nodiscard]] const std::deque<Sample>& samples() const noexcept { return samples_; }
   [[nodiscard]] const std::deque<Checkpoint>& checkpoints() const noexcept { return checkpoints_; }
   [[nodiscard]] const std::deque<Warning>& warnings() const noexcept { return warnings_; }
-  /// What began runs that went on from another, or after one in the same file.
+  /// "run" records, written by runs that resume or append to the file.
   [[nodiscard]] const std::deque<boost::json::object>& runs() const noexcept { return runs_; }
-  /// Flags and their values, of the last run that told them; empty: none did.
+  /// Flags and their values of the last run that recorded them; empty: none did.
   [[nodiscard]] const boost::json::object& configuration() const noexcept { return configuration_; }
-  /// What --profile predicted, beside what was measured; empty: nothing.
+  /// Prediction of --profile and the measured values; empty: none.
   [[nodiscard]] const boost::json::object& prediction() const noexcept { return prediction_; }
 
  private:
   void step(std::int64_t step, const boost::json::object& record);
   void evaluation(std::int64_t step, const boost::json::object& record);
-  /// Warns of ranks that the step names as stragglers and the one before did not, and of those that it names no more.
+  /// Adds warnings about ranks that became or ceased to be stragglers in this step.
   void stragglers(std::int64_t step, const boost::json::object& record);
   void warn(std::int64_t step, std::string text);
 
@@ -85,10 +85,10 @@ class History {
   std::deque<Checkpoint> checkpoints_;
   std::deque<Warning> warnings_;
   std::deque<boost::json::object> runs_;
-  std::set<std::int64_t> straggling_;  // ranks, as the last step named them
+  std::set<std::int64_t> straggling_;  // straggler ranks of the last step
 };
 
-/// A number of a record; NaN: it has none of that name.
+/// Number in a record; NaN if it is missing.
 [[nodiscard]] double number_of(const boost::json::object& record, std::string_view name);
 
 }  // namespace ranvier::apps

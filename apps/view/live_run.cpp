@@ -18,8 +18,8 @@ namespace {
 namespace json = boost::json;
 using namespace std::chrono_literals;
 
-constexpr auto fresh_for = 250ms;    // a text that was made is given again
-constexpr auto wanted_for = 20'000;  // ms after a request for what ranks do; a scrape comes every 15 s
+constexpr auto fresh_for = 250ms;    // lifetime of cached texts
+constexpr auto wanted_for = 20'000;  // ms after a request for rank data; Prometheus scrapes every 15 s
 constexpr std::size_t max_points = 1500, max_listed_evaluations = 400;
 
 // JSON has no infinity and no NaN.
@@ -31,12 +31,12 @@ std::int64_t milliseconds(LiveRun::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
 
-/// Whether a process of this machine goes on, or has not been taken note of yet by who started it.
+/// Returns whether a process of this machine exists, even as a zombie.
 bool is_there(int process) { return process > 0 && (::kill(process, 0) == 0 || errno == EPERM); }
 
 LiveRun::Text shared(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
 
-/// Six digits are enough for a picture and keep the text short.
+/// Six digits are enough for a plot and keep the text short.
 void append_number(std::string& text, double value) {
   if (std::isfinite(value)) {
     fmt::format_to(std::back_inserter(text), "{:.6g}", value);
@@ -78,7 +78,7 @@ void LiveRun::begin(About about) {
 
 void LiveRun::set_phase(std::string name) {
   const Phase now = phase();
-  // That it was asked to end is worth more than that it still trains.
+  // "stopping" takes precedence over "training".
   if (now.name == "stopping" && name == "training") return;
   change(std::move(name), now.message);
 }
@@ -196,7 +196,7 @@ std::string LiveRun::make_status() const {
                                        {"waited_seconds", each.waited_seconds},
                                        {"failure", each.failure}});
   for (const auto& each : history_.warnings()) warnings.push_back(json::array{each.step, each.text});
-  // What a step takes lately says when all are done.
+  // The ETA follows from the latest step times.
   const std::int64_t done = history_.series().last_step();
   double step_seconds = std::numeric_limits<double>::quiet_NaN();
   if (const auto recent = history_.series().between(done - 15, done, 1); !recent.empty())

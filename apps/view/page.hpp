@@ -1,4 +1,4 @@
-// The page that --serve shows: page.html, as it was when the program was built.
+// Page of --serve: page.html, embedded at build time.
 #pragma once
 
 #include <string_view>

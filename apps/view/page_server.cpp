@@ -37,7 +37,7 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 
-constexpr int min_favoured = 19;  // of the priorities of threads
+constexpr int min_favoured = 19;  // lowest thread priority (nice value)
 constexpr auto last_words = std::chrono::seconds(1);
 constexpr std::size_t max_drained = 64 << 10;  // bytes
 constexpr std::string_view page_policy =
@@ -66,13 +66,13 @@ struct PageServer::State {
   std::size_t unsent = 0;
   std::atomic<std::size_t> open = 0, refused = 0, requests = 0;
   std::set<Connection*> waiting;
-  asio::io_context context{1};  // ends before what connections count in
+  asio::io_context context{1};  // declared after the counters that connections use
   tcp::acceptor acceptor{context};
   asio::steady_timer pause{context};
   std::thread thread;
 };
 
-/// Lives as long as an operation of it is under way. The server's thread only.
+/// Exists as long as one of its operations is pending. The server's thread only.
 struct PageServer::State::Connection : std::enable_shared_from_this<Connection> {
   Connection(tcp::socket socket, State& of)
       : stream(std::move(socket)), state(of), buffer(of.options.header_bytes), patience(of.context) {
@@ -106,7 +106,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
       return write(plain(http::status::bad_request, "this is no HTTP request\n"), false);
-    if (error) return;  // gone, or too slow
+    if (error) return;  // disconnected or too slow
     const auto& request = parser->get();
     const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
     if (!reads)
@@ -131,7 +131,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
                             .host = view_of(request[http::field::host]),
                             .authorization = view_of(request[http::field::authorization]),
                             .may_wait = may_wait});
-    } catch (const std::exception& failure) {  // the run goes on, whatever becomes of its page
+    } catch (const std::exception& failure) {  // a failure of the page must not end the run
       given = plain(http::status::internal_server_error, failure.what());
     }
     if (!given.body && may_wait) return wait();
@@ -150,7 +150,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     });
   }
 
-  /// Among those that are open, or not.
+  /// Adds this request to the open ones, or removes it.
   void count(bool is_open) {
     if (asked == is_open) return;
     asked = is_open;
@@ -189,7 +189,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
     drain(max_drained);
   }
 
-  /// What the client still sends: a connection that ends with some of it unread may lose the answer.
+  /// Reads remaining input: closing a connection with unread data may lose the response.
   void drain(std::size_t most) {
     stream.async_read_some(asio::buffer(dropped),
                            [self = shared_from_this(), most](const beast::error_code& error, std::size_t bytes) {
@@ -211,14 +211,14 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
 
 void PageServer::State::wake() {
   asio::post(context, [this] {
-    for (Connection* const each : waiting) each->patience.cancel();  // which keeps when it ends
+    for (Connection* const each : waiting) each->patience.cancel();  // the expiry time stays
   });
 }
 
 void PageServer::State::accept() {
   acceptor.async_accept([this](const beast::error_code& error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) {  // no more descriptors, say
+    if (error) {  // for example, out of file descriptors
       pause.expires_after(std::chrono::milliseconds(100));
       return pause.async_wait([this](const beast::error_code& stopped) {
         if (!stopped) accept();
@@ -228,7 +228,7 @@ void PageServer::State::accept() {
     if (open < options.connections) {
       std::make_shared<Connection>(std::move(socket), *this)->read();
     } else {
-      ++refused;  // the socket ends here
+      ++refused;  // the socket closes when the handler returns
     }
   });
 }
@@ -238,16 +238,13 @@ namespace {
 [[noreturn]] void refuse(const std::string& flag, const PageServer::Options& options,
                          const beast::error_code& error) {
   if (error == asio::error::address_in_use)
-    fail(ErrorCode::usage, "{}: port {} of {} is in use: give another one, or 0 for any that is free", flag,
+    fail(ErrorCode::usage, "{}: port {} of {} is in use; use another one, or 0 for any free port", flag,
          options.port, options.address);
   if (error == asio::error::access_denied)
-    fail(ErrorCode::usage,
-         "{}: ports below 1024 need rights that this program has not: give one from 1024 on, or 0 "
-         "for any that is free",
-         flag);
+    fail(ErrorCode::usage, "{}: ports below 1024 need privileges; use 1024 or above, or 0 for any free port", flag);
   if (error == boost::system::errc::address_not_available)
     fail(ErrorCode::usage,
-         "{}: the machine of rank 0 has no address {}: give one of its own, or 0.0.0.0:{} for all of them", flag,
+         "{}: rank 0's machine does not have address {}; use one of its own, or 0.0.0.0:{} for all", flag,
          options.address, options.port);
   fail(ErrorCode::io, "{}: cannot listen: {}", flag, error.message());
 }
@@ -258,7 +255,7 @@ PageServer::PageServer(const std::string& flag, Options options, Answer answer)
     : state_(std::make_unique<State>(options, std::move(answer))) {
   beast::error_code error;
   const asio::ip::address address = asio::ip::make_address(options.address, error);
-  if (error) fail(ErrorCode::usage, "{}: {} is no IP address", flag, options.address);
+  if (error) fail(ErrorCode::usage, "{}: not an IP address: {}", flag, options.address);
   const tcp::endpoint endpoint(address, options.port);
   tcp::acceptor& acceptor = state_->acceptor;
   acceptor.open(endpoint.protocol(), error);
@@ -268,7 +265,7 @@ PageServer::PageServer(const std::string& flag, Options options, Answer answer)
   if (!error) state_->port = acceptor.local_endpoint(error).port();
   if (error) refuse(flag, options, error);
   state_->accept();
-  // Signals are for the threads that know what to do with them.
+  // The server's thread blocks all signals; other threads handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -278,7 +275,7 @@ PageServer::PageServer(const std::string& flag, Options options, Answer answer)
       try {
         state->context.run();
         return;
-      } catch (const std::exception&) {  // of one connection, without memory for it say
+      } catch (const std::exception&) {  // failure of one connection, such as out of memory
       }
     }
   });

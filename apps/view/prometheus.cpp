@@ -1,4 +1,4 @@
-// The figures of a run as Prometheus reads them.
+// Metrics of a run in Prometheus' text format.
 #include "apps/view/live_run.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ class Metrics {
   std::string text_, name_;
 };
 
-/// Of a text between quotes.
+/// Escapes a label value.
 std::string label_text(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -57,49 +57,51 @@ std::string LiveRun::make_prometheus() const {
   const History::Totals& totals = history_.totals();
   const auto last = [this](std::string_view name) { return number_of(history_.last(), name); };
   Metrics all;
-  all.family("info", "gauge", "The model and the grid of the run.");
+  all.family("info", "gauge", "Model and grid of the run.");
   all.value(1, fmt::format("model=\"{}\",stages=\"{}\",rows=\"{}\",phase=\"{}\"", label_text(about_.model),
                            about_.grid.g_inter, about_.grid.g_data, label_text(phase_.name)));
-  all.one("step", "gauge", "The last step that was done.", static_cast<double>(history_.series().last_step()));
-  all.one("steps", "gauge", "Steps of the whole training.", static_cast<double>(about_.steps));
+  all.one("step", "gauge", "Last finished step.", static_cast<double>(history_.series().last_step()));
+  all.one("steps", "gauge", "Total number of steps.", static_cast<double>(about_.steps));
   all.one("loss", "gauge", "Training loss of the last step.", last("loss"));
-  all.one("gradient_norm", "gauge", "Norm of all gradients before clipping.", last("grad_norm"));
+  all.one("gradient_norm", "gauge", "Global gradient norm before clipping.", last("grad_norm"));
   all.one("learning_rate", "gauge", "Learning rate of the last step.", last("lr"));
   all.one("loss_scale", "gauge", "Loss scale of the last step.", last("loss_scale"));
-  all.one("step_seconds", "gauge", "Time that the last step took.", last("seconds"));
+  all.one("step_seconds", "gauge", "Duration of the last step.", last("seconds"));
   all.one(fmt::format("{}s_per_second", about_.item), "gauge", "Throughput of the last step.",
           last("tokens_per_second"));
   all.one("mfu_ratio", "gauge",
-          "Model FLOP per second over the GPUs' dense rate on their data sheet, on CPUs over the measured one.",
+          "Model FLOP per second relative to the GPUs' dense data sheet rate; on CPUs to the measured rate.",
           last("mfu"));
-  all.one("measured_mfu_ratio", "gauge", "Model FLOP per second over the measured rate of large matrix products.",
+  all.one("measured_mfu_ratio", "gauge",
+          "Model FLOP per second relative to the measured rate of large matrix multiplications.",
           last("measured_mfu"));
-  all.one(fmt::format("trained_{}s", about_.item), "gauge",
-          "What was trained on, without steps that were done again.", totals.tokens);
-  all.one("bad_steps_total", "counter", "Steps that nothing should be learned from.",
+  all.one(fmt::format("trained_{}s", about_.item), "gauge", "Amount of training data, repeated steps counted once.",
+          totals.tokens);
+  all.one("bad_steps_total", "counter", "Bad steps: loss or gradient norm not finite, or loss spike.",
           static_cast<double>(totals.bad_steps));
-  all.one("skipped_steps_total", "counter", "Steps that changed no parameters.",
+  all.one("skipped_steps_total", "counter", "Steps without a parameter update.",
           static_cast<double>(totals.skipped));
-  all.one("repeated_seconds_total", "counter", "Time of steps that were done again.", totals.repeated_seconds);
-  all.one("checkpoints_total", "counter", "Checkpoints that became whole.",
-          static_cast<double>(totals.checkpoints));
-  all.one("checkpoint_wait_seconds_total", "counter", "Time that the optimizer waited for checkpoints.",
+  all.one("repeated_seconds_total", "counter", "Duration of steps that were repeated later.",
+          totals.repeated_seconds);
+  all.one("checkpoints_total", "counter", "Complete checkpoints.", static_cast<double>(totals.checkpoints));
+  all.one("checkpoint_wait_seconds_total", "counter", "Time that checkpoints stalled the optimizer.",
           totals.checkpoint_waits);
   if (!history_.evaluations().empty()) {
     const History::Evaluation& evaluation = history_.evaluations().back();
-    if (evaluation.loss) all.one("validation_loss", "gauge", "Loss of the last validation.", *evaluation.loss);
+    if (evaluation.loss) all.one("validation_loss", "gauge", "Last validation loss.", *evaluation.loss);
     if (evaluation.accuracy)
-      all.one("validation_accuracy_ratio", "gauge", "Share of the last validation's samples that were told right.",
+      all.one("validation_accuracy_ratio", "gauge", "Fraction of correct predictions in the last validation.",
               *evaluation.accuracy);
     if (evaluation.hellaswag)
-      all.one("hellaswag_accuracy_ratio", "gauge", "Share of HellaSwag's questions.", *evaluation.hellaswag);
+      all.one("hellaswag_accuracy_ratio", "gauge", "Fraction of correct HellaSwag questions.",
+              *evaluation.hellaswag);
   }
   if (ranks_.ranks.empty()) return all.take();
   const auto labels = [this](std::size_t rank) {
     const auto position = runtime::Grid(about_.grid, about_.grid.ranks()).position(static_cast<int>(rank));
     return fmt::format("rank=\"{}\",stage=\"{}\",row=\"{}\"", rank, position.stage, position.row);
   };
-  all.family("rank_seconds_total", "counter", "Time of a rank by what it did, as asked for with the last request.");
+  all.family("rank_seconds_total", "counter", "Time of a rank by activity, updated after a request.");
   for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
     using runtime::SpanKind;
     for (const SpanKind kind : {SpanKind::forward, SpanKind::backward, SpanKind::weights, SpanKind::optimizer,
@@ -107,16 +109,15 @@ std::string LiveRun::make_prometheus() const {
       all.value(ranks_.ranks[r].summary.seconds[static_cast<std::size_t>(kind)],
                 fmt::format("{},kind=\"{}\"", labels(r), runtime::to_string(kind)));
   }
-  all.family("rank_sent_bytes_total", "counter", "Bytes that a rank sent, by link.");
+  all.family("rank_sent_bytes_total", "counter", "Bytes sent by a rank, by link class.");
   for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
     all.value(ranks_.ranks[r].summary.bytes_intra, labels(r) + ",link=\"intra\"");
     all.value(ranks_.ranks[r].summary.bytes_inter, labels(r) + ",link=\"inter\"");
   }
-  all.family("rank_device_memory_bytes", "gauge", "Memory that a rank has taken of its device.");
+  all.family("rank_device_memory_bytes", "gauge", "Device memory allocated by a rank.");
   for (std::size_t r = 0; r < ranks_.ranks.size(); ++r)
     all.value(static_cast<double>(ranks_.ranks[r].summary.device_bytes), labels(r));
-  all.family("rank_resident_memory_peak_bytes", "gauge",
-             "The most physical memory that a rank's process has held.");
+  all.family("rank_resident_memory_peak_bytes", "gauge", "Peak physical memory of a rank's process.");
   for (std::size_t r = 0; r < ranks_.ranks.size(); ++r)
     all.value(static_cast<double>(ranks_.ranks[r].summary.resident_bytes), labels(r));
   return all.take();

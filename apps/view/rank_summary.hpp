@@ -1,5 +1,5 @@
-// What a rank says of itself to those who watch a run: of a size that does not depend on the run, so that rank 0 asks
-// hundreds of them in one go. Plain data, sent as bytes.
+// A rank's report for the live page, sent to rank 0 as plain bytes. Its size is bounded, so that rank 0 can poll
+// hundreds of ranks at once.
 #pragma once
 
 #include "runtime/trace.hpp"
@@ -13,44 +13,44 @@
 namespace ranvier::apps {
 
 struct RankSummary {
-  std::array<double, runtime::span_kinds> seconds{};  ///< that spans of each kind took since the start
-  double bytes_intra = 0, bytes_inter = 0;            ///< sent to other ranks of this node, and of others
-  std::uint64_t device_bytes = 0;                     ///< taken of the device's memory
-  std::uint64_t resident_bytes = 0;                   ///< the most physical memory that the process has held
-  std::int64_t step = 0;                              ///< that is being computed
-  std::uint32_t spans = 0;                            ///< how many follow
-  std::int32_t process = 0;                           ///< its number; 0: it is on another machine than rank 0
-  std::array<char, 192> waits{};                      ///< what it does or waits for, ended by a zero
+  std::array<double, runtime::span_kinds> seconds{};  ///< time per kind of span since the start
+  double bytes_intra = 0, bytes_inter = 0;            ///< bytes sent within the node, and to other nodes
+  std::uint64_t device_bytes = 0;                     ///< allocated device memory
+  std::uint64_t resident_bytes = 0;                   ///< peak physical memory of the process
+  std::int64_t step = 0;                              ///< current step
+  std::uint32_t spans = 0;                            ///< number of spans that follow
+  std::int32_t process = 0;                           ///< process id; 0: not on rank 0's machine
+  std::array<char, 192> waits{};                      ///< current work or wait, zero-terminated
 
-  /// Of a text that is too long its first words, and an ellipsis.
+  /// Cuts a text that is too long and adds an ellipsis.
   void set_waits(std::string_view text);
 };
 
-/// A piece of the rank's time; 16 bytes, as a step of hundreds of ranks has thousands of them.
+/// A span; 16 bytes, because a step of hundreds of ranks has thousands.
 struct SummarySpan {
-  float begin_ms = 0, length_ms = 0;  ///< since the step that is shown began on rank 0
+  float begin_ms = 0, length_ms = 0;  ///< relative to rank 0's start of the step
   std::int32_t index = -1;            ///< microbatch or unit; -1: none
   std::uint8_t kind = 0, lane = 0;    ///< runtime::SpanKind, runtime::Trace::Lane
   std::uint16_t unused = 0;
 };
 
-/// Spans that a rank sends at most: about 16 thousand of all ranks together. An answer stays below 4 KiB with MPI's
-/// header: MPI has copied it when the send returns, and a run that ends leaves no message that uses its memory.
+/// Maximum number of spans per rank: about 16,384 over all ranks. A reply stays below 4 KiB with MPI's header, so MPI
+/// copies it eagerly, and a run that ends leaves no pending send.
 [[nodiscard]] constexpr std::size_t summary_spans(int ranks) {
   constexpr std::size_t all = 1 << 14, most = 220, least = 16;
   const std::size_t share = all / static_cast<std::size_t>(ranks > 0 ? ranks : 1);
   return share > most ? most : share < least ? least : share;
 }
 
-/// All ranks at one time, as rank 0 heard it.
+/// Reports of all ranks, collected by rank 0.
 struct RankSnapshot {
   struct Rank {
     RankSummary summary;
     std::vector<SummarySpan> spans;
   };
-  std::int64_t step = 0;  ///< the last that was done
-  double step_ms = 0;     ///< what it took, of which spans are a part
-  double at_seconds = 0;  ///< since the training began
+  std::int64_t step = 0;  ///< last finished step
+  double step_ms = 0;     ///< duration of `step`, which contains all spans
+  double at_seconds = 0;  ///< time since the start of training
   std::vector<Rank> ranks;
 };
 

@@ -38,7 +38,7 @@ double Series::add(std::int64_t step, const std::array<double, figure_count>& va
       points_.pop_back();
       continue;
     }
-    // Which of the joined values were whose is not known any more: the point stays as it was.
+    // A bin does not know the values of single steps, so it stays unchanged.
     const auto steps = static_cast<double>(last.last - last.first + 1);
     forgotten += all * static_cast<double>(last.last - step + 1) / steps;
     last.last = step - 1;

@@ -21,7 +21,7 @@ std::optional<T> number_in(std::string_view text) {
   return value;
 }
 
-/// Of "a=1&b=2"; empty: it is not there.
+/// Value of a parameter in "a=1&b=2"; empty: missing.
 std::string_view parameter(std::string_view query, std::string_view name) {
   while (!query.empty()) {
     const std::size_t end = std::min(query.find('&'), query.size());
@@ -33,7 +33,7 @@ std::string_view parameter(std::string_view query, std::string_view name) {
   return {};
 }
 
-/// In a time that says nothing about where they differ.
+/// Compares in constant time, so that the duration does not reveal the first difference.
 bool same(std::string_view given, std::string_view token) {
   if (given.size() != token.size()) return false;
   unsigned char difference = 0;
@@ -94,7 +94,7 @@ runtime::OptionBinding serve_binding(std::string& field) {
   return {
       .read = [&field](const std::string& given) -> std::optional<std::string> {
         if (!given.empty() && !parse_serve_address(given))
-          return "a port, or an IP address and a port: 8080, 0.0.0.0:8080, [::1]:8080; port 0 is any that is free";
+          return "a port, or an IP address and a port: 8080, 0.0.0.0:8080, [::1]:8080; port 0 selects a free one";
         field = given;
         return {};
       },
@@ -110,9 +110,8 @@ std::string random_token() {
 
 PageResponse answer_about(const LiveRun& run, std::string_view token, const PageRequest& request) {
   if (!may_ask(token, request))
-    return text_answer(403, token.empty()
-                                ? "ask by way of localhost or 127.0.0.1\n"
-                                : "the URL that the run printed at its start has a token: use that one\n");
+    return text_answer(403, token.empty() ? "access denied; use localhost or 127.0.0.1\n"
+                                          : "token is missing; use the URL that the run printed at startup\n");
   constexpr std::string_view json = "application/json";
   if (request.path == "/") {
     static const auto page = std::make_shared<const std::string>(page_html());
@@ -135,7 +134,7 @@ PageResponse answer_about(const LiveRun& run, std::string_view token, const Page
   }
   if (request.path == "/metrics")
     return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = run.prometheus()};
-  return text_answer(404, "there is nothing here; / is the page, /status is JSON, /metrics is for Prometheus\n");
+  return text_answer(404, "not found; use / for the page, /status for JSON, /metrics for Prometheus\n");
 }
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// Where --serve listens, and who may ask there. Any thread.
+// Address of --serve, and access control of its requests. Any thread.
 #pragma once
 
 #include "apps/view/live_run.hpp"
@@ -15,23 +15,23 @@ namespace ranvier::apps {
 /// "8080", "0.0.0.0:8080", "[::1]:8080".
 struct ServeAddress {
   std::string address = "127.0.0.1";
-  std::uint16_t port = 0;  ///< 0: any that is free
+  std::uint16_t port = 0;  ///< 0: any free port
 
-  /// Whether only this machine reaches it.
+  /// Returns whether the address is a loopback address.
   [[nodiscard]] bool is_local() const;
 };
-/// Empty if it is none.
+/// Returns nothing if `text` is not an address.
 [[nodiscard]] std::optional<ServeAddress> parse_serve_address(std::string_view text);
 
-/// Of --serve; an empty field: nothing is served.
+/// Value of --serve; an empty field: no server.
 [[nodiscard]] runtime::OptionBinding serve_binding(std::string& field);
 
 /// 128 random bits in hexadecimal.
 [[nodiscard]] std::string random_token();
 
-/// Answers a request about a run: /, /about, /status, /series, /ranks, /metrics, and /phase, which waits for a
-/// change. `token`: what a request has to have, as `?token=` or as `Authorization: Bearer`; empty: only requests to
-/// this machine's own names for itself are answered, so that no page of another site reads them through a browser.
+/// Responds to /, /about, /status, /series, /ranks, /metrics, and /phase, which waits for a change. Requests must carry
+/// `token` as `?token=` or `Authorization: Bearer`. If it is empty, the Host header must be localhost or a loopback
+/// address, so that pages of other sites cannot read the data through a browser.
 [[nodiscard]] PageResponse answer_about(const LiveRun& run, std::string_view token, const PageRequest& request);
 
 }  // namespace ranvier::apps

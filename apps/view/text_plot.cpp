@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t fewest_steps = 8;
 
-/// U+2800 and what its bits say: the dots of a character by column and row.
+/// Bits of a braille character (U+2800) by column and row of the dot.
 std::string braille(unsigned dots) {
   const unsigned code = 0x2800 + dots;
   return {static_cast<char>(0xe0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 0x3f)),
@@ -49,7 +49,7 @@ std::string text_plot(const Series& series, Metric metric, std::size_t columns, 
       return static_cast<double>(point.last) < step;
     });
     double value = (*after)[metric].mean;
-    if (after != points.begin()) {  // between two points the line is straight
+    if (after != points.begin()) {  // linear interpolation between two points
       const StepBin& earlier = *(after - 1);
       const double gap = static_cast<double>(after->last - earlier.last);
       const double part = std::clamp((step - static_cast<double>(earlier.last)) / gap, 0.0, 1.0);
@@ -57,7 +57,7 @@ std::string text_plot(const Series& series, Metric metric, std::size_t columns, 
     }
     const std::size_t row = row_of(value);
     if (x == 0) before = row;
-    // Without gaps where the curve is steep.
+    // Fills gaps if the curve is steep.
     const std::size_t top = std::min(row, before < row ? before + 1 : before),
                       bottom = std::max(row, before > row ? before - 1 : row);
     for (std::size_t y = std::min(top, row); y <= bottom; ++y) dots[y / 4 * columns + x / 2] |= dot(x % 2, y % 4);

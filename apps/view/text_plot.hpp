@@ -1,4 +1,4 @@
-// A curve for a terminal, in characters of 2 × 4 dots. Pure; any thread.
+// Plots a metric for a terminal in braille characters of 2 × 4 dots. Pure; any thread.
 #pragma once
 
 #include "apps/view/series.hpp"
@@ -8,8 +8,8 @@
 
 namespace ranvier::apps {
 
-/// The figure over all steps, `columns` × `lines` characters and a scale at the left; empty: fewer than 8 steps have a
-/// value, or all have the same.
+/// Plot over all steps: `columns` × `lines` characters and a scale on the left. Empty if the values cover fewer than 8
+/// steps or are all equal.
 [[nodiscard]] std::string text_plot(const Series& series, Metric metric, std::size_t columns = 72,
                                     std::size_t lines = 8);
 

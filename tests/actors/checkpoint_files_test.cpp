@@ -266,7 +266,7 @@ TEST_CASE("the files of all ranks of a grid are one whole, and damage to one of 
       }
     }
     const auto other = models::make_gpt(tests::small_gpt(2));
-    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, other), doctest::Contains("arrays, and the model"),
+    CHECK_THROWS_WITH_AS(actors::CheckpointSource(reader, other), doctest::Contains("arrays, but the model"),
                          Error);
   }
   const std::filesystem::path file = entry->path / "rank-0005.data";

@@ -72,7 +72,7 @@ TEST_CASE("a handler that blocks for three timeouts is ended, by a thread of the
   });
   CAPTURE(ending.output);
   CHECK(ending.status == exit_code(ErrorCode::device));
-  CHECK(ending.output.starts_with("ranvier: error: rank 0: the event loop has not moved for "));
+  CHECK(ending.output.starts_with("ranvier: error: rank 0: the event loop made no progress for "));
   CHECK(ending.output.find(" s (--timeout)\n") != std::string::npos);
 }
 

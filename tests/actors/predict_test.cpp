@@ -367,13 +367,13 @@ TEST_CASE("memory is that of the plan, and what a machine does not have is refus
 
   const auto run = [&] { return predicted(gpt, options, profile, rates); };
   profile.device_memory = device - 1;
-  refused(ErrorCode::memory, "of device memory, and a machine of the profile 'test' has", run);
+  refused(ErrorCode::memory, "of device memory, but a machine of profile 'test' has", run);
   profile.device_memory = 0;
   profile.host_memory = of_all - 1;
   refused(ErrorCode::memory, "node 0 needs", run);
   profile.host_memory = 0;
   profile.disk = files;
-  refused(ErrorCode::memory, "of disk, and a machine", run);
+  refused(ErrorCode::memory, "of disk, but a machine", run);
 }
 
 TEST_CASE("a prediction that makes no sense is refused") {
@@ -382,22 +382,21 @@ TEST_CASE("a prediction that makes no sense is refused") {
   const auto run = [&](const runtime::MachineProfile& profile, const PredictionOptions& how, TrainerOptions job) {
     return [=, &rates] { return predicted(small_gpt(), job, profile, rates, how); };
   };
-  refused(ErrorCode::usage, "take 2 at least", run(machine(), {.steps = 1}, options));
-  refused(ErrorCode::usage, "take 0 or more", run(machine(), {.disturbances = {.jitter = -1}}, options));
-  refused(ErrorCode::usage, "only collectives of NCCL",
+  refused(ErrorCode::usage, "use 2 or more", run(machine(), {.steps = 1}, options));
+  refused(ErrorCode::usage, "jitter is negative: -1", run(machine(), {.disturbances = {.jitter = -1}}, options));
+  refused(ErrorCode::usage, "needs NCCL collectives",
           run(machine(), {.disturbances = {.no_overlap = true}}, options));
-  refused(ErrorCode::usage, "take a number above 0",
-          run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
+  refused(ErrorCode::usage, "use a number above 0", run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
   refused(ErrorCode::usage, "link class 'intra_node' is missing", run(machine({}), {}, options));
   runtime::MachineProfile gpu = machine();
   gpu.gpu = true;
-  refused(ErrorCode::usage, "is of a GPU, and the job is planned for CPUs", run(gpu, {}, options));
+  refused(ErrorCode::usage, "describes a GPU, but the job is planned for CPUs", run(gpu, {}, options));
   TrainerOptions evaluation = options;
   evaluation.steps = 0;
   refused(ErrorCode::usage, "an evaluation cannot be predicted", run(machine(), {}, evaluation));
   TrainerOptions uneven = options;
   uneven.batch_size = 7;
-  refused(ErrorCode::usage, "does not divide by --g-data", run(machine(), {}, uneven));
+  refused(ErrorCode::usage, "is not a multiple of --g-data", run(machine(), {}, uneven));
 }
 
 TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtual time") {
@@ -474,7 +473,7 @@ TEST_CASE("64 ranks leave a trace of all of them") {
     if (event.at("ph") == "X" && event.at("name") == "forward 0") ranks.insert(event.at("pid").as_int64());
   }
   CHECK(ranks.size() == 64);
-  refused(ErrorCode::usage, "kept no trace", [&] {
+  refused(ErrorCode::usage, "has no trace", [&] {
     Prediction().write_trace(path);
     return 0;
   });

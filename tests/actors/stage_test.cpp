@@ -89,9 +89,8 @@ TEST_CASE("layers of another precision than the job's are refused: their memory 
   const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();
   options.precision = {runtime::DType::bf16, runtime::DType::f32};
-  CHECK_THROWS_WITH_AS(
-      (void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
-      doctest::Contains("were made for fp32 with gradients in fp32, and the job is planned for bf16"), Error);
+  CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
+                       doctest::Contains("compute in fp32 with gradients in fp32, but the plan has bf16"), Error);
 }
 
 TEST_CASE("a batch that the rows cannot share evenly is refused") {
@@ -100,5 +99,5 @@ TEST_CASE("a batch that the rows cannot share evenly is refused") {
   auto options = tests::small_run();
   options.grid = {1, 3};
   CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
-                       doctest::Contains("--batch-size 8 does not divide by --g-data 3"), Error);
+                       doctest::Contains("--batch-size 8 is not a multiple of --g-data 3"), Error);
 }

@@ -84,10 +84,9 @@ TEST_CASE("a rank is named after twenty slow steps in a row, and until it is as 
   CHECK(stragglers.step(usual).end == std::vector<int>{4});
   CHECK(stragglers.now().empty());
   const runtime::Grid grid({2, 3}, 6);
-  CHECK(
-      describe(change.begin[0], grid) ==
-      "straggler: rank 4 (stage 1, row 1) computes 1.50 times as long as its stage's median row, which costs 0.5 s "
-      "a step");
+  CHECK(describe(change.begin[0], grid) ==
+        "straggler: rank 4 (stage 1, row 1) computes 1.50 times as long as its stage's median row; cost 0.5 s per "
+        "step");
 }
 
 TEST_CASE("what a straggler costs is what other rows wait for it") {

@@ -343,8 +343,8 @@ TEST_CASE("a stream whose work does not end is named by its own rank, with the w
           run_watched({.grid = grid, .sharding = "zero2", .trouble = {.rank = last, .stalled_stream = stream}});
       CAPTURE(watched.error);
       CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", last)));
-      CHECK(watched.error.find(fmt::format("stream '{}', has not ended for", stream)) != std::string::npos);
-      CHECK(watched.error.find("and nothing has moved there for") != std::string::npos);
+      CHECK(watched.error.find(fmt::format("stream '{}', unfinished for", stream)) != std::string::npos);
+      CHECK(watched.error.find("no progress there for") != std::string::npos);
     }
   }
 }
@@ -384,7 +384,7 @@ TEST_CASE("a gradient that is never sent is named by a stage whose weight gradie
 
 TEST_CASE("a message that is never sent is named by who waits for it") {
   for (const auto& [channel, words] : {std::pair{runtime::Channel::activation, "the activation of microbatch"},
-                                       std::pair{runtime::Channel::summary, "what all ranks agree on"}}) {
+                                       std::pair{runtime::Channel::summary, "the agreement of all ranks"}}) {
     for (const runtime::GridShape grid : {runtime::GridShape{2, 1}, {2, 2}}) {
       CAPTURE(words);
       CAPTURE(grid.g_data);
@@ -409,8 +409,7 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
   const std::string message = error_of(simulation);
   CHECK(loop.now() > 15 * timeout);
   CHECK(loop.now() < 17 * timeout);
-  CHECK(message.starts_with(
-      "rank 0 stands still: it has nothing to do and waits for nobody, and nothing has moved for"));
+  CHECK(message.starts_with("rank 0 stands still: it is idle and waits for no rank; no progress for"));
 }
 
 TEST_CASE("ranks that all stand still end, and not before the last of them has nothing to do") {
@@ -440,9 +439,8 @@ TEST_CASE("ranks that all stand still end, and not before the last of them has n
     CAPTURE(message);
     CHECK(loop.now() > 16 * timeout);
     CHECK(loop.now() < 18 * timeout);
-    CHECK(
-        message.find(" stands still: it has nothing to do and waits for nobody, like all other ranks, and nothing "
-                     "has moved for") != std::string::npos);
+    CHECK(message.find(" stands still: it is idle and waits for no rank, like all other ranks; no progress for") !=
+          std::string::npos);
   }
 }
 
@@ -459,7 +457,7 @@ TEST_CASE("a read that does not come back is named with file and offset, one wit
     CAPTURE(message);
     CHECK(
         message.starts_with("rank 0 stands still: tiers: a read of a file, a read of 4096 bytes at offset 8192 of "
-                            "/disk/states, has not ended for"));
+                            "/disk/states, unfinished for"));
     CHECK(loop.now() >= patience * timeout);
     CHECK(loop.now() < (patience + 1) * timeout);
   }
@@ -471,7 +469,7 @@ TEST_CASE("a row that stops taking part is named, with what waits for it") {
     const Watched watched = run_watched(
         {.sharding = sharding, .trouble = {.rank = 1, .fault = actors::TrainerOptions::Fault::Kind::hangs}});
     CAPTURE(watched.error);
-    CHECK(watched.error.find("rank 1 is alive and has nothing to do: rank 0 ") != std::string::npos);
+    CHECK(watched.error.find("rank 1 is alive but idle: rank 0 ") != std::string::npos);
     CHECK(watched.error.find(", in ") != std::string::npos);
   }
 }

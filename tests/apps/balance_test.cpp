@@ -42,7 +42,7 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is named, and the next st
                       "--metrics", file("metrics.jsonl")});
   flags.push_back("--rebalance");
   const std::string output = train(2, flags);
-  CHECK(output.find("rebalance: with --layers-per-stage 1,5 stages compute ") != std::string::npos);
+  CHECK(output.find("rebalance: --layers-per-stage 1,5 computes ") != std::string::npos);
   const auto lines = with_field(file("metrics.jsonl"), "rebalance");
   REQUIRE(lines.size() == 1);
   const boost::json::object& line = lines.front();
@@ -57,7 +57,7 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is named, and the next st
     CHECK(stage.at("weights").to_number<double>() > 0);
   }
   const std::string split = std::to_string(better[0].as_int64()) + "," + std::to_string(better[1].as_int64());
-  CHECK(output.find("with --layers-per-stage " + split + " they would ") != std::string::npos);
+  CHECK(output.find("--layers-per-stage " + split + " would compute ") != std::string::npos);
   const std::string resumed =
       train(2, with({"--steps", "20", "--g-inter", "2", "--layers-per-stage", split, "--checkpoint", file("kept"),
                      "--resume", "auto", "--save", file("two.safetensors")}));
@@ -86,7 +86,7 @@ TEST_CASE_FIXTURE(SmallText,
   const Outcome split = run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s);
   INFO(split.output);
   CHECK(split.status == 64);
-  CHECK(split.output.find("give numbers that add up to 6") != std::string::npos);
+  CHECK(split.output.find("use numbers that add up to 6") != std::string::npos);
   const Outcome fast = run(1, small_run(text), 20s, {{"RANVIER_FAULT", "0:1:slow:0.5"}});
   INFO(fast.output);
   CHECK(fast.status == 64);

@@ -63,7 +63,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   REQUIRE(unused.notes.size() == 1);
   CHECK(unused.notes[0].find("--mask-token 3 has no effect") != std::string::npos);
   refused_train({"--model", "bert", "--mlm-probability", "0"},
-                "--mlm-probability: '0' will not do: give a number above 0");
+                "--mlm-probability is invalid: 0; use a number above 0");
   refused_train({"--model", "bert", "--mask-token", "mask"}, "a token id, or auto");
   refused_train({"--model", "bert", "--mask-token", "900", "--vocab-size", "500"},
                 "--mask-token 900 is not below the vocabulary size, 500");

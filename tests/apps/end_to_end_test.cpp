@@ -482,7 +482,7 @@ TEST_CASE_FIXTURE(Fixture,
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   CHECK(read_file(file("saved/generation_config.json")).find("\"eos_token_id\": 284") != std::string::npos);
-  CHECK(outcome.output.find(" a byte  over ") != std::string::npos);
+  CHECK(outcome.output.find(" per byte  over ") != std::string::npos);
   CHECK(outcome.output.find("step 4/4  sample:\nthe world") != std::string::npos);
 }
 

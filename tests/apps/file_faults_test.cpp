@@ -327,7 +327,7 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
           !capacity);
     CHECK(outcome.output.find("No space left on device: the last checkpoint of this run takes ") !=
           std::string::npos);
-    CHECK((outcome.output.find("warning: no checkpoint: ") != std::string::npos) == !capacity);
+    CHECK((outcome.output.find("warning: checkpoint failed: ") != std::string::npos) == !capacity);
     fs::remove(filler);
     // That of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };

@@ -32,7 +32,7 @@ TEST_CASE_FIXTURE(SmallText, "a stream whose work does not end is named by its r
     CHECK(outcome.status != 0);
     CHECK(mentions(outcome, "rank " + std::to_string(faulty) + " (stage "));
     CHECK(mentions(outcome, "stands still: pipeline: the forward pass of microbatch 0"));
-    CHECK(mentions(outcome, "stream 'compute', has not ended for"));
+    CHECK(mentions(outcome, "stream 'compute', unfinished for"));
   }
 }
 

@@ -139,7 +139,7 @@ TEST_CASE("a history has what a run told, and takes no line for a record that is
   CHECK(history.samples().back().text == "a\nb");
   CHECK(history.checkpoints().size() == 2);
   REQUIRE(history.warnings().size() == 2);
-  CHECK(history.warnings()[0].text == "no checkpoint: full");
+  CHECK(history.warnings()[0].text == "checkpoint failed: full");
   CHECK(history.warnings()[1].text == "bad step (loss): skip");
   CHECK(history.runs().size() == 1);
   CHECK(history.totals().tokens == 200);
@@ -354,11 +354,11 @@ TEST_CASE("a rank is warned of when it becomes a straggler, and when it is none 
   REQUIRE(warnings.size() == 3);
   CHECK(warnings[0].step == 2);
   CHECK(warnings[0].text ==
-        "straggler: rank 3 computes 1.52 times as long as its stage's median row, which costs 0.123 s a step");
+        "straggler: rank 3 computes 1.52 times as long as its stage's median row; cost 0.123 s per step");
   CHECK(warnings[1].text ==
-        "straggler: rank 5 computes 2.00 times as long as its stage's median row, which costs 1 s a step");
+        "straggler: rank 5 computes 2.00 times as long as its stage's median row; cost 1 s per step");
   CHECK(warnings[2].step == 4);
-  CHECK(warnings[2].text == "no straggler any more: rank 3");
+  CHECK(warnings[2].text == "no longer a straggler: rank 3");
   // A run that goes on finds them anew.
   history.take(R"({"run":{"began":"2026","resumed_step":5}})");
   take(6, fmt::format("[{},{}]", third, fifth));

@@ -94,7 +94,7 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(outcome.status != 0);
     CHECK(acknowledgements(outcome) == 1);
     CHECK(mentions(outcome, "ended by a second SIGTERM"));
-    CHECK(mentions(outcome, "has nothing to do and waits for nobody"));
+    CHECK(mentions(outcome, "is idle and waits for no rank"));
   }
   std::filesystem::remove(metrics);
   const Outcome outcome = run(1, flags("1"), 60s, hangs);

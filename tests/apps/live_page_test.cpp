@@ -161,7 +161,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   INFO(page);
   for (const char* words :
        {"gpt 4 × 32, 2 heads", "<b>training</b>", " / 1000000</b>", "2 stages × 2 rows", "class=\"values\"",
-        "class=\"evaluation\"", "as heard ", "inside nodes", "<td class=\"text\">microbatch-size</td>",
+        "class=\"evaluation\"", " since the start", "inside nodes", "<td class=\"text\">microbatch-size</td>",
         "embedding … h.1", "<th>perplexity</th>", "<td class=\"text\">device</td>"}) {
     CAPTURE(words);
     CHECK(page.find(words) != std::string::npos);
@@ -239,7 +239,7 @@ TEST_CASE_FIXTURE(Fixture,
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   REQUIRE(browser.becomes_true(page_knows_the_end));
-  CHECK(ending(browser) == "The run is done. Below is what was heard last.");
+  CHECK(ending(browser).starts_with("The run has finished. "));
   CHECK(browser.value("document.getElementById('fact-step').textContent") == "step40 / 40");
   CHECK(browser.value("document.querySelectorAll('.evaluation').length") == 1);
   CHECK(browser.value("series.step[series.step.length - 1]") == 40);

@@ -110,7 +110,7 @@ TEST_CASE_FIXTURE(PlannedRun, "a run that cannot plan itself ends with one messa
     CHECK(outcome.output.find(words, at + 1) == std::string::npos);
   };
   refused(64, "mpirun -n 2 ranvier-bench profile", {"--plan", "auto"});
-  refused(64, "--plan: 'best' will not do: give one of none, auto", {"--plan", "best"});
+  refused(64, "--plan is invalid: best; use one of none, auto", {"--plan", "best"});
   const std::string empty = folder.write("empty.json", "{}").string();
   refused(64, "--profile " + empty, {"--plan", "auto", "--profile", empty});
   refused(71, "nothing fits 2 ranks", {"--plan", "auto", "--profile", profile, "--device-memory", "64KiB"});

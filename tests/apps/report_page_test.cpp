@@ -83,15 +83,15 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   const auto rows = summary_rows({read_run({first, {}}, "a"), read_run({second, {}}, "b")});
   CHECK(value(rows, "steps") == "200");
   CHECK(value(rows, "tokens or images") == "20k");
-  CHECK(value(rows, "throughput, a second", 1) == "200");
-  CHECK(value(rows, "goodput, a second", 0) == "200");
-  CHECK(value(rows, "goodput, a second", 1) == "100");  // as long again was waited for a checkpoint
-  CHECK(value(rows, "time that counted", 1) == "50.0%");
+  CHECK(value(rows, "throughput per second", 1) == "200");
+  CHECK(value(rows, "goodput per second", 0) == "200");
+  CHECK(value(rows, "goodput per second", 1) == "100");  // checkpoints stalled it for as long as its steps took
+  CHECK(value(rows, "productive time", 1) == "50.0%");
   CHECK(value(rows, "MFU") == "25.0%");
   CHECK(value(rows, "measured MFU") == "50.0%");
   CHECK(value(rows, "last loss", 1) == "1.0905");  // mean of steps 99 and 100
   CHECK(value(rows, "best validation loss") == "1.5");
-  CHECK(value(rows, "ranks waited") == "no row");
+  CHECK(value(rows, "waiting") == "no row");
   CHECK(value(rows, "best validation accuracy") == "no row");
 }
 
@@ -112,13 +112,13 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(value(without, "device-hours") == "12");
   CHECK(value(without, "cost") == "no row");
   CHECK(value(rows, "cost") == "30");
-  CHECK(value(rows, "cost of a million tokens or images") == "41.667");
+  CHECK(value(rows, "cost per million tokens or images") == "41.667");
   CHECK(value(rows, "last validation accuracy") == "50.0%");
   CHECK(value(rows, "best validation accuracy") == "75.0%");
   CHECK(value(rows, "last HellaSwag") == "50.0%");
   CHECK(!write_report(options({path, "--price", "2.5", "-o", file("r.html")})).empty());
   CHECK(folder.read("r.html").find("<tr><th>cost</th><td>30</td></tr>") != std::string::npos);
-  CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price: '-1' will not do"));
+  CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price is invalid: -1"));
   // Of how many devices nothing is known.
   CHECK(value(summary_rows({read_run({metrics("b.jsonl", 2), {}}, "b")}, 1), "device-hours") == "no row");
 }
@@ -157,8 +157,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   CHECK(trace.ranks.at(1)[1].begin_ms == Approx(40));
   for (const std::string& given : {folder.path().string(), path + "," + file("trace.json")}) {
     const auto rows = summary_rows({read_run(run_paths(given), "x")});
-    CHECK(value(rows, "ranks waited") == "15.0%");
-    CHECK(value(rows, "ranks computed") == "40.0%");
+    CHECK(value(rows, "waiting") == "15.0%");
+    CHECK(value(rows, "computing") == "40.0%");
     CHECK(value(rows, "predicted / measured step") == "400.0 ms / 500.0 ms (-20.0%)");
     CHECK(value(rows, "predicted / measured bytes inside nodes") == "2.0 KiB / 1.0 KiB (+100.0%)");
   }
@@ -188,7 +188,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   for (const char* const kind : {"--output", "--csv"}) {
     const Error error =
         error_of([&] { static_cast<void>(write_report(options({file("trace.json"), kind, file("other")}))); });
-    CHECK(says(error, "trace.json is a trace, of which --timeline FILE.svg makes a picture: give METRICS,TRACE"));
+    CHECK(says(error, "a trace only: " + file("trace.json")));
+    CHECK(says(error, "METRICS,TRACE"));
   }
 }
 
@@ -227,26 +228,26 @@ TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is 
     const Error error = error_of([&] { static_cast<void>(write_report(options(arguments))); });
     return says(error, words);
   };
-  CHECK(refused({}, "there is no run"));
-  CHECK(refused({file("missing")}, "missing is no file"));
-  CHECK(refused({path + "," + file("missing"), "-o", file("r.html")}, "missing is no file"));
+  CHECK(refused({}, "run is missing"));
+  CHECK(refused({file("missing")}, "run file not found"));
+  CHECK(refused({path + "," + file("missing"), "-o", file("r.html")}, "run file not found"));
   CHECK(refused({folder.path().string()}, "has no metrics.jsonl"));
-  CHECK(refused({other, "-o", file("r.html")}, "has no record of a step"));
-  CHECK(refused({path + "," + other, "-o", file("r.html")}, "has no spans"));
+  CHECK(refused({other, "-o", file("r.html")}, "metrics file has no steps"));
+  CHECK(refused({path + "," + other, "-o", file("r.html")}, "trace has no spans"));
   CHECK(refused({path, "--names", "a,b"}, "2 names for 1 run"));
-  CHECK(refused({path, "-o", path, "--overwrite"}, "would write over a file that it reads"));
+  CHECK(refused({path, "-o", path, "--overwrite"}, "would overwrite an input file"));
   CHECK(refused({path, "-o", other}, "text; add --overwrite or use another path"));
-  CHECK(refused({path, "-o", other, "--csv", other}, "one of them at a time"));
+  CHECK(refused({path, "-o", other, "--csv", other}, "use one of them"));
   CHECK(refused({path, "--csv", file("a.csv"), "--timeline", file("t.svg")}, "--timeline "));
-  CHECK(refused({path, "--timeline", file("t.svg"), "-o", other}, "one of them at a time"));
-  CHECK(refused({path, path, "--timeline", file("t.svg")}, "shows one run, and 2 are given"));
-  CHECK(refused({path, "--timeline", file("t.svg")}, "has no trace with a whole step"));
+  CHECK(refused({path, "--timeline", file("t.svg"), "-o", other}, "use one of them"));
+  CHECK(refused({path, path, "--timeline", file("t.svg")}, "takes one run, not 2"));
+  CHECK(refused({path, "--timeline", file("t.svg")}, "trace has no complete step"));
   CHECK(refused({path, "--timeline", other}, "text; add --overwrite or use another path"));
   CHECK(folder.read("text") == "words\n");
 }
 
 TEST_CASE("a plot of steps that have no values says so, and one of equal values has a scale") {
-  CHECK(line_plot("Loss", {{.name = "a", .points = {}, .least = {}, .most = {}}}).find("No step has one") !=
+  CHECK(line_plot("Loss", {{.name = "a", .points = {}, .least = {}, .most = {}}}).find("No data") !=
         std::string::npos);
   const std::string flat = line_plot("Loss", {{.name = "a", .points = {{1, 2}, {2, 2}}, .least = {}, .most = {}}});
   CHECK(flat.find("nan") == std::string::npos);

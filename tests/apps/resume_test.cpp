@@ -283,12 +283,12 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and th
   };
   wait_until_said("  checkpoint: ");
   job.limit_files(0, 512 << 10);
-  wait_until_said("warning: no checkpoint");
+  wait_until_said("warning: checkpoint failed");
   job.signal_rank(0, SIGTERM);
   const Outcome outcome = job.wait(limit);
   INFO(outcome.output);
   CHECK(outcome.status == 74);  // the last one is missing
-  CHECK(mentions(outcome, "warning: no checkpoint: "));
+  CHECK(mentions(outcome, "warning: checkpoint failed: "));
   CHECK(mentions(outcome, "File too large"));
   CHECK(mentions(outcome, "error: outputs are missing: checkpoint of step "));
   CHECK(mentions(outcome, "within 5 s (--timeout)"));  // only of the last one

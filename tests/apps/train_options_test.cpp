@@ -280,7 +280,7 @@ TEST_CASE("rates outside their ranges are refused") {
   refused_train({"--dropout", "1"}, "--dropout: '1'");
   refused_train({"--learning-rate", "-1"}, "--learning-rate: '-1'");
   refused_train({"--learning-rate", "1e400"},
-                "--learning-rate: '1e400' will not do: give a number that is not out of range");
+                "--learning-rate is invalid: 1e400; use a number that is not out of range");
   refused_train({"--beta2", "1"}, "--beta2: '1'");
   refused_train({"--clip", "nan"}, "--clip: 'nan'");
   refused_train({"--timeout", "0"}, "--timeout 0");
@@ -397,7 +397,7 @@ TEST_CASE("help and version are answered whatever else is missing") {
   CHECK(parse_train({"--version", "--g-inter", "9"}).run.info.version);
   CHECK(parse_train({"--completion", "zsh"}).run.info.completion == Shell::zsh);
   CHECK(parse_train({"--g-inter", "9", "--man"}).run.info.man);
-  refused_train({"--completion", "fish"}, "--completion: 'fish' will not do: give one of bash, zsh, none");
+  refused_train({"--completion", "fish"}, "--completion is invalid: fish; use one of bash, zsh, none");
   const std::string help = help_text(train_manual("ranvier-train"), "all");
   for (const auto& option : resolved(parse_train({"--data", "a"})))
     CHECK(help.find("--" + option.name) != std::string::npos);

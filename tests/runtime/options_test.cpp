@@ -92,7 +92,7 @@ TEST_CASE("values out of range or of another kind are refused with flag, value a
     CAPTURE(value);
     const auto error = refusal({"--steps", value});
     CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, fmt::format("--steps: '{}' will not do: give a whole number from 1 to 100", value)));
+    CHECK(says(error, fmt::format("--steps is invalid: {}; use a whole number from 1 to 100", value)));
   }
   for (const char* value : {"-0.1", "1", "nan", "inf", "x"}) {
     CAPTURE(value);

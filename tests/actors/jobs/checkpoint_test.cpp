@@ -436,7 +436,7 @@ TEST_CASE("a rank that does not get on with a checkpoint is named by the one tha
   CHECK_THROWS_WITH_AS(static_cast<void>(run_checkpointed(small_gpt(2), options, job, 1)),
                        doctest::Contains("a rank is stuck"), Error);
   const auto named = std::find_if(waits.begin(), waits.end(), [](const actors::Wait& wait) {
-    return wait.what == "what it wrote of the checkpoint of step 1";
+    return wait.what == "its share of the checkpoint of step 1";
   });
   REQUIRE(named != waits.end());
   CHECK(named->rank == 1);

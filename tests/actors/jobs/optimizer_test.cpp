@@ -357,8 +357,7 @@ TEST_CASE("gradients that are not finite end the job where every step counts") {
   options.tiers = cut(512, 1);
   options.fault =
       actors::TrainerOptions::Fault{.rank = 1, .step = 2, .kind = actors::TrainerOptions::Fault::Kind::overflow};
-  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: the gradient's norm is"),
-                       Error);
+  CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: gradient norm is"), Error);
 }
 
 TEST_CASE("a job whose every step counts ends when it is wished, on all ranks after the same step") {

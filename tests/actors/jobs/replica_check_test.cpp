@@ -128,8 +128,7 @@ TEST_CASE("of two copies both are named, on two stages too, and damage ends the 
   options.bad_steps.action = BadStepOptions::Action::skip;
   CHECK_THROWS_WITH_AS(
       run_simulated(tests::in_precision(small_gpt(2), options.precision), options, 1),
-      doctest::Contains("step 2: silent damage: rank 1 (stage 0, row 1) and rank 3 (stage 1, row 1) "
-                        "have different elements"),
+      doctest::Contains("step 2: replica mismatch: rank 1 (stage 0, row 1) and rank 3 (stage 1, row 1) differ in "),
       Error);
 }
 
