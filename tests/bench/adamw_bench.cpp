@@ -1,6 +1,5 @@
-// How near AdamW comes to the memory's speed: its rate against a plain pass in place over the same arrays,
-// which reads 16 and writes 12 bytes per element, as a step with fp32 gradients and no working copy does. The two
-// are measured in turns.
+// Rate of AdamW as a share of memory bandwidth. The reference is a plain pass in place over the same arrays, measured
+// in turns. It reads 16 bytes per element and writes 12, like a step with fp32 gradients and no working copy.
 //
 //   adamw_bench [elements [repeats]]      one JSON line per case; seconds are the best of the repeats
 #include "runtime/arena.hpp"
@@ -53,7 +52,7 @@ void run_cases(int threads, std::size_t n, int repeats) {
                      .v = arena.slot_as<float>(v),
                      .gradient = arena.slot(gradient)};
 
-  // Pages that nobody wrote would all be one page of zeros, in the cache. Small values are fit for all types.
+  // Unwritten pages would all map to one page of zeros, in the cache. Small values fit all types.
   const auto fill = [&](MemoryId id, float scale) {
     for (std::size_t i = 0; i < n; ++i) arena.slot_as<float>(id)[i] = scale * static_cast<float>(1 + i % 1000);
   };

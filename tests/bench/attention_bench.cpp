@@ -1,5 +1,5 @@
-// Attention's passes, in time and as a share of what the same products would take if they were dense and ran
-// as fast as the library's best layout: 2 of T·T·D forward, 4 backward. One JSON line per case.
+// Attention's passes: time, and share of dense matrix multiplications at the rate of the library's best layout, 2 of
+// T·T·D forward and 4 backward. One JSON line per case.
 //
 //   attention_bench [threads]
 #include "models/ops/attention.hpp"
@@ -26,10 +26,10 @@ namespace {
 struct Case {
   AttentionShape shape;
   float dropout = 0;
-  int document = 0;  ///< positions of each; 0: all of a sample
+  int document = 0;  ///< positions per document; 0: one document per sample
 };
 
-/// Seconds of the quickest call within about 0.5 s.
+/// Seconds of the fastest call within about 0.5 s.
 double quickest(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
   double best = 1e9, total = 0;

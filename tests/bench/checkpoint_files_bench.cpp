@@ -1,9 +1,9 @@
-// How fast a rank's file of a checkpoint is written and read back, beside plain requests of io_uring over as many bytes
-// of the same disk: O_DIRECT, files made anew, fsync at the end.
+// Rate of writing and reading a rank's checkpoint file, compared with plain io_uring requests for the same bytes on the
+// same disk: O_DIRECT, new files, fsync at the end.
 //
 //   checkpoint_files_bench DIR [mebibytes [rounds]]
 //
-// One JSON line per pass, in turns, then the medians and what share of the plain requests' rate is reached.
+// One JSON line per pass, in turns, then the medians and their shares of the plain requests' rate.
 #include "offload/checkpoint/file_writer.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
@@ -33,7 +33,7 @@ namespace {
 
 constexpr int depth = 32;
 constexpr std::size_t request_bytes = std::size_t{1} << 20;
-constexpr std::size_t slots = 16;  // pieces on their way, as in a staging pool
+constexpr std::size_t slots = 16;  // requests in flight, as in a staging pool
 constexpr std::uint64_t floats = checkpoint_segment_bytes / sizeof(float);
 
 class FilesBench {
@@ -47,7 +47,7 @@ class FilesBench {
     for (int round = 0; round < rounds; ++round) {
       const auto plain = folder_ / "plain";
       const auto write_plain = [&] { time("plain write", [&] { request_all(plain, IoKind::write); }); };
-      if (round % 2 == 0) write_plain();  // a disk may be slower for who comes second
+      if (round % 2 == 0) write_plain();  // the second writer may find a slower disk
       time("checkpoint write", [&] { write(checkpoints); });
       if (round % 2 != 0) write_plain();
       time("plain read", [&] { request_all(plain, IoKind::read); });
@@ -88,7 +88,7 @@ class FilesBench {
     return rates[rates.size() / 2];
   }
 
-  /// All of the file by the fewest instructions.
+  /// Writes or reads the complete file with the fewest instructions.
   void request_all(const std::filesystem::path& path, IoKind kind) {
     const OpenedFile opened = kind == IoKind::write
                                   ? open_blocks(system_storage(), path, pieces_ * checkpoint_segment_bytes, true)
@@ -153,7 +153,7 @@ class FilesBench {
 
   void read() {
     CheckpointReader reader(whole());
-    std::vector<float> values(std::size_t{1} << 24);  // as much as a rank that loads asks for at a time
+    std::vector<float> values(std::size_t{1} << 24);  // the size of a loading rank's requests
     for (std::uint64_t begin = 0; begin < pieces_ * floats; begin += values.size())
       reader.read("unit", "weights", begin,
                   std::span(values).first(std::min<std::uint64_t>(values.size(), pieces_ * floats - begin)));

@@ -1,12 +1,12 @@
-// The data-parallel and optimizer phase of a batch without its passes (Myelin §V-C, Figure 8): gradients of all units
-// are there at once. Its parts alone, and both in chunks of k buckets, with and without waiting for the norm.
+// Gradient reduction and optimizer step of a batch without its passes (Myelin §V-C, Figure 8): all gradients are ready
+// at once. Each alone, and both in chunks of k buckets, with and without waiting for the norm.
 //
 //   mpirun -n 2 chunk_bench [DIR[,DIR…]|- [layers [hidden [bucket elements [repeats [step [precision]]]]]]]
 //
-// DIR keeps states of the nvme cases, "-": none; step: device or host; precision: fp32 or bf16, which has the cases
-// where states flip too, unclipped and clipped. Rank 0 prints one JSON line per case; seconds are medians of the
-// slowest rank, parts and whole in turns. `over_longer`: the whole over the longer one of its parts;
-// `after_answer_seconds`: of the whole, what came after the norm; `tier_bytes`: of a rank.
+// DIR keeps states of the nvme cases, "-": none; step: device or host; precision: fp32 or bf16. bf16 adds cases with
+// --optimizer-commit flip, clipped or not. Rank 0 prints one JSON line per case; seconds are medians of the slowest
+// rank, in turns. `over_longer`: both over the longer one alone; `after_answer_seconds`: time after the norm;
+// `tier_bytes`: tier memory per rank.
 #include "actors/rank/rank.hpp"
 #include "models/gpt.hpp"
 #include "models/pass_order.hpp"
@@ -36,7 +36,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Everything of a trainer that the phase needs.
+/// Parts of a trainer that the reduction and the optimizer step need.
 class Phase {
  public:
   Phase(runtime::MpiSession& session, runtime::AsioLoop& loop, runtime::MpiTransport& transport,
@@ -72,7 +72,7 @@ class Phase {
 
   [[nodiscard]] std::size_t tier_bytes(TierKind kind) const { return plan_.tiers.bytes(kind); }
 
-  /// Seconds on this rank, and the optimizer's states where they belong afterwards.
+  /// Returns seconds on this rank; afterwards the optimizer states are back in their tier.
   double run(bool reduces, bool steps, bool clipped) {
     steps_ = steps;
     missing_ = (reduces ? 1 : 0) + (steps ? 1 : 0);
@@ -109,7 +109,7 @@ class Phase {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
-  /// Of the last run().
+  /// Seconds after the norm in the last run().
   [[nodiscard]] double after_answer() const { return after_answer_; }
 
   [[nodiscard]] double slowest(double seconds) const {
@@ -135,7 +135,7 @@ class Phase {
   double after_answer_ = 0;
 };
 
-/// What becomes of steps, in words.
+/// A mode of committing the optimizer step, with its name in the output.
 struct Case {
   const char* counts;
   double clip = 0;
@@ -185,7 +185,7 @@ void run(runtime::MpiSession& session, const std::vector<std::string>& arguments
           const double seconds[] = {
               phase.slowest(phase.run(true, false, false)), phase.slowest(phase.run(false, true, clipped)),
               phase.slowest(phase.run(true, true, clipped)), phase.slowest(phase.after_answer())};
-          if (r == 0) continue;  // warms up
+          if (r == 0) continue;  // warm-up
           reduction.push_back(seconds[0]);
           step.push_back(seconds[1]);
           both.push_back(seconds[2]);

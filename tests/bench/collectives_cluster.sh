@@ -1,53 +1,48 @@
 #!/usr/bin/env bash
-# Collectives between two emulated hosts of two ranks (tests/cluster), beside what the links allow.
+# Collectives between two emulated hosts of two ranks (tests/cluster), compared with the links' limit.
 #
 #   tests/bench/collectives_cluster.sh [--rate MBIT] [--sizes 16MiB,32MiB,64MiB,128MiB] [--repeat 3]
 #                                      [--collectives all-gather,reduce-scatter,all-reduce] [--build build/release]
+#                                      [--cluster tests/cluster/run.sh]
+
+# All algorithms of a case and size take turns in one job. Cases:
 #
-# All algorithms of a cluster and size take turns in one job. Three clusters and cuts:
+#   shared link       one link of the rate per host, shared by its ranks; messages in collective chunks, as in training.
+#                     Other collectives than all-gather only here
+#   own links whole   two links of the rate per rank, one inside its host and one to the other; both take equal time.
+#                     Messages are not split, as in PaRO §3.3
+#   own links chunks  the same links, in collective chunks: then H-Ring uses both kinds of links at once, too
 #
-#   shared link       each host has one link of the rate, which its ranks share; in chunks, as training cuts. Only
-#                     all-gathers without --collectives
-#   own links whole   each rank has a link of the rate inside its host and another out of it, so that both kinds take
-#                     equal time; pieces go whole, as PaRO §3.3 counts
-#   own links chunks  the same links, in chunks: then those of H-Ring use both kinds at the same time as well
-#
-# One JSON line per algorithm and size: `seconds`, the median; `links_allow`, the seconds that the busiest link needs
-# for its bytes and, of whole pieces, those of one step after the other; `share`, the second over the first; `ratio`
-# of the baseline's seconds (ring, H-Ring with links of their own) to these, and `links_allow_ratio`. And one
-# line per cluster and size about the cost model on the links as measured: which algorithm it predicts to be
-# fastest, and the fastest one's seconds over that one's.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+# One JSON line per algorithm and size. `seconds`: median. `links_allow`: seconds that the busiest link needs for its
+# bytes; without chunks, the sum over steps. `share`: `links_allow` over `seconds`. `ratio`: the baseline's seconds over
+# these (baseline: ring, or H-Ring with two links per rank); `links_allow_ratio`: the same of `links_allow`.
+# One line per case and size for the cost model on measured links: the algorithm that it predicts to be the fastest, and
+# the fastest algorithm's seconds over that one's.
+source "$(dirname "$0")/measuring.sh"
 rate=200 sizes=16MiB,32MiB,64MiB,128MiB repeat=3 collectives=all-gather build=build/release
-while (($# > 0)); do
-  case $1 in
-    --rate) rate=${2%mbit} ;;
-    --sizes) sizes=$2 ;;
-    --repeat) repeat=$2 ;;
-    --collectives) collectives=$2 ;;
-    --build) build=$2 ;;
-    *) echo "usage: $0 [--rate MBIT] [--sizes LIST] [--repeat N] [--collectives LIST] [--build FOLDER]" >&2; exit 2 ;;
-  esac
-  shift 2
-done
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+cluster=tests/cluster/run.sh
+read_flags rate sizes repeat collectives build cluster -- "$@"
+rate=${rate%mbit}
 
 bench() {  # <case> <baseline> <flags of run.sh> <flags of ranvier-bench>
   local name=$1 baseline=$2
-  # A link's measurement, a warm-up and the repetitions, at half of what the links allow.
-  tests/cluster/run.sh --hosts 2 --ranks-per-host 2 --rate "${rate}mbit" --timeout 3000 $3 -- \
+  # Time for measuring a link, a warm-up and the repetitions, at half of the links' rate.
+  "$cluster" --hosts 2 --ranks-per-host 2 --rate "${rate}mbit" --timeout 3000 $3 -- \
     "$build/apps/ranvier-bench" --write-links "$folder/links.json" --overwrite --sizes "$sizes" --repeat "$repeat" \
     --seconds 2900 $4 >"$folder/lines" || { local status=$?; cat "$folder/lines"; exit $status; }
-  awk -v name="$name" -v baseline="$baseline" -v rate="$rate" -v load="$(cut -d ' ' -f 1 /proc/loadavg)" '
+  awk -v name="$name" -v baseline="$baseline" -v rate="$rate" -v load="$(load)" '
     function value(key,   text) {
       if (!match($0, "\"" key "\":\"?[^,}\"]*")) return ""
       text = substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
       sub("\"", "", text)
       return text
     }
-    # In units of the seconds of one piece of four on one link.
+    function required(key,   text) {
+      text = value(key)
+      if (text == "") { print "collectives_cluster.sh: ranvier-bench printed no " key ": " $0 >"/dev/stderr"; failed = 1; exit 1 }
+      return text
+    }
+    # Seconds in units of a quarter of the bytes on one link.
     function pieces(algorithm) { return (operation == "all-reduce" ? 2 : 1) * pieces_once(algorithm) }
     function pieces_once(algorithm) {
       if (name == "shared link") return algorithm == "ring" ? 3 : 2
@@ -69,20 +64,25 @@ bench() {  # <case> <baseline> <flags of run.sh> <flags of ranvier-bench>
       printf "{\"bench\": \"cost model\", \"case\": \"%s\", \"collective\": \"%s\", \"bytes\": %d, \"chosen\": \"%s\", \"fastest\": \"%s\", \"fastest_over_chosen\": %.3f}\n", name, operation, size, algorithm[chosen], algorithm[fastest], took[fastest] / took[chosen]
       count = 0
     }
-    /"links":/ { next }
+    !/^\{/ || /"links":/ { next }
     {
-      if (count > 0 && (value("bytes") != size || value("collective") != operation)) summary()
-      operation = value("collective")
-      size = value("bytes")
-      algorithm[++count] = value("algorithm")
-      took[count] = value("seconds")
+      if (count > 0 && (required("bytes") != size || required("collective") != operation)) summary()
+      operation = required("collective")
+      size = required("bytes")
+      algorithm[++count] = required("algorithm")
+      took[count] = required("seconds")
       if (algorithm[count] == baseline) base = took[count]
-      if (count == 1) { chosen = fastest = 1; least = value("predicted_seconds") }
+      if (count == 1) { chosen = fastest = 1; least = required("predicted_seconds") }
       if (algorithm[count] == "mpi") next
       if (took[count] < took[fastest]) fastest = count
-      if (value("predicted_seconds") + 0 < least + 0) { chosen = count; least = value("predicted_seconds") }
+      predicted = required("predicted_seconds")
+      if (predicted + 0 < least + 0) { chosen = count; least = predicted }
     }
-    END { if (count > 0) summary() }' "$folder/lines"
+    END {
+      if (failed) exit 1
+      if (count == 0) { print "collectives_cluster.sh: ranvier-bench printed no collective" >"/dev/stderr"; exit 1 }
+      summary()
+    }' "$folder/lines"
 }
 
 plans=ring,recursive,hierarchical,h-ring,ho-ring

@@ -1,19 +1,18 @@
-"""Tokens per second of ranvier-generate and of llama.cpp on the same weights, in turns, medians, one JSON line per case.
+"""ranvier-generate compared with llama.cpp on the same weights: tokens per second, in turns, one JSON line per case.
 
 usage: compare_llama_cpp.py GENERATOR LLAMA_CPP [--precisions fp32,bf16] [--threads 1,2] [--tokens 128] [--rounds 5]
 
-GENERATOR is the program ranvier-generate, LLAMA_CPP a build folder of llama.cpp in which bin/llama-bench is:
+GENERATOR is the program ranvier-generate, LLAMA_CPP a build folder of llama.cpp with bin/llama-bench:
 
   cmake -S llama.cpp -B llama.cpp/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF
   ninja -C llama.cpp/build llama-bench
 
-The model has random weights in LLaMA's shape, as many as GPT-2 small has. Both start at an empty cache and draw one token
-at a time; neither loading nor the first token counts.
+The model is a LLaMA with random weights, as many as GPT-2 small has. Both programs start with an empty cache and draw
+one token at a time. Loading and the first token do not count.
 """
 
 import argparse
 import json
-import re
 import statistics
 import struct
 import subprocess
@@ -24,7 +23,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "reference"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "reference")]
+import figures
 import safetensors
 
 LAYERS, HIDDEN, HEADS, FFN, VOCABULARY, CONTEXT, EPSILON, THETA = 12, 768, 12, 2048, 50257, 1024, 1e-5, 10000.0
@@ -39,7 +39,7 @@ NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.
 
 
 def random_weights():
-    """By the names of Hugging Face."""
+    """Tensors by Hugging Face's names."""
     random = np.random.default_rng(1)
 
     def matrix(rows, columns):
@@ -59,7 +59,7 @@ def random_weights():
 
 
 def gguf_tensors(tensors):
-    """The same by GGUF's names: there the two halves of a head that a rotation pairs lie side by side."""
+    """Tensors by GGUF's names; there, the two halves of a head that a rotation pairs are interleaved."""
     for name, values in tensors.items():
         parts = name.removeprefix("model.").removesuffix(".weight").split(".", 2)
         if parts[0] == "layers":
@@ -72,7 +72,7 @@ def gguf_tensors(tensors):
 
 
 def bf16_bits(values):
-    """Rounded to nearest even; there are no NaN."""
+    """Rounds to nearest even; the values have no NaN."""
     bits = values.view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
 
@@ -114,8 +114,12 @@ def write_gguf(path, tensors, precision):
 def run_ranvier(options, folder, precision, threads):
     command = [options.generator, "--weights", folder, "--precision", precision, "--tokenizer", "bytes", "--prompt",
                "a", "--tokens", str(options.tokens), "--context", str(CONTEXT), "--threads", str(threads)]
-    printed = subprocess.run(command, check=True, capture_output=True).stderr.decode()
-    return float(re.search(r"([\d.]+) tokens/s", printed.splitlines()[-1])[1])
+    return generated_rate(subprocess.run(command, check=True, capture_output=True).stderr.decode())
+
+
+def generated_rate(printed):
+    """ranvier-generate prints its rate only on the console."""
+    return figures.number(printed, "tokens", "tokens/s")
 
 
 def run_llama_cpp(options, folder, precision, threads):
@@ -153,4 +157,5 @@ def main():
                                   "ratio": round(statistics.median(a / b for a, b in rates), 3)}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,12 @@
-"""ranvier-train beside PyTorch tuned for this machine: in turns, medians, one JSON line per case.
+"""ranvier-train compared with PyTorch tuned for this machine: in turns, medians, one JSON line per case.
 
 usage: compare_pytorch.py TRAINER [--cases NAME,…] [--repeats 3] [--seconds 10] [--threads 2] [--python PYTHON]
                           [--compile whole,blocks,none] [--tuning NAME]
 
-One rank against one process with the same number of threads. Each of PyTorch's allocators (the C library's kept
-from giving memory back, with huge pages; jemalloc; tcmalloc), with threads bound and not, is tried first; the
-fastest is the one that runs beside ranvier-train. --tuning takes one of them untried ("glibc", "jemalloc, bound"), as
-what is compiled takes minutes for each. --python: an interpreter with another PyTorch, such as 2.x, which has
-torch.compile. Of several words of --compile each runs in turn with the others, and has a line of its own.
+One rank and one PyTorch process have the same number of threads. Each allocator is tried first, with bound and unbound
+threads: glibc without returning memory and with huge pages, jemalloc, tcmalloc. The fastest one is compared. --tuning
+names one ("glibc", "jemalloc, bound") and skips the trials, because torch.compile takes minutes in each. --python: an
+interpreter with another PyTorch, such as 2.x for torch.compile. Each word of --compile has its own runs and line.
 """
 
 import argparse
@@ -21,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import figures
 
 HERE = Path(__file__).resolve().parent
 # layers, hidden, heads, vocabulary, length, batch
@@ -46,7 +47,7 @@ TRIAL_LIMIT_SECONDS = {"tokens": 60, "images": 180}
 
 
 def tunings():
-    """Environments by name."""
+    """Environment variables per allocator and thread binding."""
     kept = ["glibc.malloc.hugetlb=1", "glibc.malloc.mmap_max=0", "glibc.malloc.top_pad=1073741824",
             "glibc.malloc.trim_threshold=100000000000"]
     allocators = {"glibc": {"GLIBC_TUNABLES": ":".join(kept)}}
@@ -86,7 +87,7 @@ def fastest_tuning(options, case, compiled):
 
 
 def shape_flags(model, folder):
-    """Flags of data and model, and tokens or images of a step."""
+    """Flags of data and model; tokens or images per step."""
     if model in IMAGES:
         size, classes, batch = IMAGES[model]
         return ["--model", model, "--data", "synthetic", "--image-size", size, "--classes", classes, "--batch-size",
@@ -113,11 +114,11 @@ def run_ranvier(trainer, case, threads, seconds, folder):
                    "--threads", threads, "--steps", steps, "--metrics", metrics, "--overwrite"]
         variables = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         subprocess.run(list(map(str, command)), env=variables, check=True, capture_output=True)
-        return [json.loads(line)["tokens_per_second"] for line in metrics.read_text().splitlines()]
+        return figures.values(metrics, "tokens_per_second")
 
     probe = statistics.median(rates(3))
     steps = 2 + max(3, round(seconds * probe / items_of_step))
-    return statistics.median(rates(steps)[2:])  # the first steps touch their memory for the first time
+    return statistics.median(rates(steps)[2:])  # the first steps touch new memory
 
 
 def main():

@@ -1,5 +1,5 @@
-// What the cpu device itself costs: an empty kernel on the pool, work that goes through a stream, one stream
-// waiting for another; and how fast the elementwise kernels pass over memory.
+// Overhead of the cpu device: an empty kernel on the pool, work on a stream, a stream that waits for another. Then the
+// memory bandwidth of the elementwise kernels.
 //
 //   device_bench [threads]      one JSON line per case; the median of the rounds
 #include "runtime/arena.hpp"
@@ -20,7 +20,7 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// Seconds of one of `times` calls: the median of 11 rounds.
+/// Seconds per call: median of 11 rounds of `times` calls.
 double seconds_per_call(int times, const std::function<void()>& call) {
   std::vector<double> rounds;
   for (int round = 0; round < 12; ++round) {

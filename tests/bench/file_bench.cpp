@@ -1,9 +1,9 @@
-// How fast the file tier writes and reads: whole passes over a region by transfers of 16 MiB, eight at a time.
-// tests/bench/files.sh puts it beside fio.
+// Write and read rates of the file tier: complete passes over a region in transfers of 16 MiB, eight at a time.
+// tests/bench/files.sh compares it with fio.
 //
 //   file_bench DIR[,DIR…] [mebibytes [depth [repeats [how]]]]     how: io_uring, threads, checksums
 //
-// One JSON line per pass. The first pass of writing takes space that was never written and is not printed.
+// One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
 #include "offload/staging_pool.hpp"
 #include "runtime/arena.hpp"
@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
   const Arena arena(*device, plan);
   tier.start(arena);
   pool.start(arena);
-  for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may take zeros more lightly
+  for (std::size_t slot = 0; slot < pool.slots(); ++slot)  // disks may store zeros faster
     for (std::size_t i = 0; i < transfer_bytes; ++i)
       pool.slot(slot)[i] = static_cast<std::byte>(i * 2654435761u >> 13);
 

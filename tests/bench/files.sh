@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The file tier beside fio on the same disk: O_DIRECT, requests of 1 MiB, the same depth, over bytes that were written
-# before. One JSON line per pass, in turns, then the medians and what share of the fastest fio the tier reaches.
+# File tier compared with fio on the same disk: O_DIRECT, requests of 1 MiB, the same depth, existing bytes overwritten.
+# One JSON line per pass, in turns, then the medians and the tier's share of the fastest fio.
 #
-# fio runs as usual and with buffers that the kernel pinned beforehand: pinning 256 small pages for each request costs
-# more than many a disk does, and the tier's memory lies on huge pages.
+# fio also runs with buffers that the kernel pinned beforehand: pinning 256 small pages per request can take longer than
+# the disk, and the tier's memory is on huge pages.
 #
 # usage: tests/bench/files.sh DIR [MEBIBYTES [DEPTH [ROUNDS]]]
 set -euo pipefail
@@ -28,7 +28,7 @@ fio_pass() {  # libaio|io_uring|pinned read|write; field 7 or 48 of fio's terse 
                 engine, kind, mib, depth, $field * 1.024e-3 }'
 }
 
-fio_pass libaio write > /dev/null  # lays the file out
+fio_pass libaio write > /dev/null  # creates the file
 for ((round = 0; round < rounds; ++round)); do
   {
     for engine in libaio io_uring pinned; do
@@ -43,12 +43,14 @@ awk -F'"' '
   { rate = $0; sub(/.*mb_per_second":/, "", rate); n[$4]++; rates[$4, n[$4]] = rate + 0 }
   function median(name,   i, j, swap, count) {
     count = n[name]
+    if (count == 0) { print "files.sh: no figure of " name >"/dev/stderr"; failed = 1; exit 1 }
     for (i = 1; i <= count; i++)
       for (j = i + 1; j <= count; j++)
         if (rates[name, j] < rates[name, i]) { swap = rates[name, i]; rates[name, i] = rates[name, j]; rates[name, j] = swap }
     return rates[name, int((count + 1) / 2)]
   }
   END {
+    if (failed) exit 1
     split("write read", kinds, " ")
     for (k = 1; k <= 2; k++) {
       tier = median("file tier " kinds[k])

@@ -1,6 +1,6 @@
-// Tokens per second of a decoder, beside the rate at which memory can give the weights that every token reads, and the
-// weights with the keys and values of the positions before it. Shares of these rates are of the median token (`share`,
-// `share_with_cache`), of the mean and of the quickest. One JSON line per case.
+// Tokens per second of a decoder as shares of memory bandwidth, which must read the weights for every token
+// (`share`), and the keys and values of earlier positions, too (`share_with_cache`). Shares for the median token,
+// the mean and the fastest. One JSON line per case.
 //
 //   generate_bench [--prompt N] [--tokens N] [model ...]
 //       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
@@ -65,8 +65,7 @@ ModelSizes sizes_of(const std::string& model) {
   return *sizes;
 }
 
-/// Bytes per second at which all threads together read as much memory as the weights are: the best of several
-/// times.
+/// Bytes per second at which all threads together read as much memory as the weights: best of several rounds.
 double read_rate(int threads, std::size_t bytes) {
   using Words [[gnu::vector_size(64)]] = std::uint64_t;
   const auto device = runtime::make_cpu_device({.threads = threads});
@@ -128,7 +127,7 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
   const int positions =
       options.prompt > 0 ? std::min(options.prompt, decoder.context() - 1) : decoder.context() / 2;
   const std::vector<std::int32_t> prompt(static_cast<std::size_t>(positions), 1);
-  static_cast<void>(decoder.read(prompt));  // makes the library's products
+  static_cast<void>(decoder.read(prompt));  // creates the library's matrix multiplications
   decoder.forget();
   auto begin = Clock::now();
   static_cast<void>(decoder.read(prompt));

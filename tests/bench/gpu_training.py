@@ -1,4 +1,4 @@
-"""Trainings of ranvier-train on one GPU, for the scripts of this folder: models, tokens, a run and what it came to."""
+"""Runs of ranvier-train on one GPU, for the scripts of this folder: models, tokens, a run and its figures."""
 
 import json
 import os
@@ -14,17 +14,19 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import figures
+
 
 @dataclass(frozen=True)
 class Model:
-    """A microbatch has `batch` samples."""
+    """Sizes of a model; `batch`: samples per microbatch."""
     layers: int
     hidden: int
     heads: int
     vocabulary: int
     length: int
     batch: int
-    flags: tuple = ()  # of ranvier-train, beside those for the sizes
+    flags: tuple = ()  # more flags of ranvier-train
 
     @property
     def tokens(self):
@@ -38,7 +40,7 @@ class Model:
 
     @property
     def flops_per_token(self):
-        """6 per parameter, and attention over all of T x T, as is the custom."""
+        """6 per parameter, and attention over all of T x T, as usual."""
         return 6 * self.parameters + 12 * self.layers * self.hidden * self.length
 
 
@@ -50,7 +52,7 @@ MODELS = {
     "3B": Model(30, 2816, 22, 50257, 1024, 8, ("--gradient-dtype", "half")),
     # 16 bytes per parameter: 122 GiB are planned, of 139 of a large GPU.
     "7B": Model(32, 4096, 32, 50257, 1024, 8, ("--gradient-dtype", "half")),
-    # To try scripts where computing is slow.
+    # For tests of scripts.
     "tiny": Model(2, 64, 2, 250, 32, 2),
 }
 
@@ -90,7 +92,7 @@ def environment():
 
 
 def command_of(trainer, model, folder, microbatches=1, **flags):
-    """A training in bf16 with so many microbatches per step; `flags` are more of them, or other values."""
+    """Command of a run in bf16 with this number of microbatches per step; `flags` adds or replaces flags."""
     tokens = folder / f"{model.vocabulary}x{model.tokens}.bin"
     write_tokens(model, tokens)
     flags = {
@@ -106,27 +108,26 @@ def command_of(trainer, model, folder, microbatches=1, **flags):
 
 @dataclass
 class Outcome:
-    lines: list  # of --metrics
+    lines: list  # steps of --metrics
     log: str
     status: int
-    seconds: float  # from the start to the end of the program
-    used_bytes: int | None  # the most that nvidia-smi saw taken above what was before, the driver's context included
+    seconds: float  # duration of the program
+    used_bytes: int | None  # peak of nvidia-smi's used memory above its value before, including the driver's context
 
     def steady(self, key, skip=2):
-        """Median of a step's `key`, without the first steps if there are more; None if no step has it."""
-        values = [line[key] for line in self.lines if line.get(key) is not None]
+        """Median of `key` over all steps but the first `skip`, if there are more; None if it is null in every step."""
+        values = [line[key] for line in self.lines if line[key] is not None]
         return statistics.median(values[skip:] or values) if values else None
 
     @property
     def device_bytes(self):
-        """What the plan has on the device."""
-        others = ("pinned", "host", "nvme")
-        return sum(bytes_ for kind, bytes_ in self.lines[0]["memory"].items() if kind not in others)
+        """Planned bytes on the device."""
+        return sum(bytes_ for kind, bytes_ in self.lines[0]["memory"].items() if kind not in figures.OFF_DEVICE)
 
 
 @dataclass
 class Watch:
-    """The most memory of a GPU that is taken while the block runs."""
+    """Peak of a GPU's used memory while the block runs."""
     gpu: int = 0
     most: int = 0
     before: int | None = None
@@ -153,12 +154,13 @@ class Watch:
         return None if self.before is None or not self.most else self.most - self.before
 
 
-STOPPED = 75  # exit status of a training that was asked to stop (runtime/exit_code.hpp)
-RESERVE_MIB = 1024  # that the trainer leaves to the driver and to libraries (runtime/cuda_memory.hpp)
+STOPPED = 75  # exit status of a run that was asked to stop (runtime/exit_code.hpp)
+DOES_NOT_FIT = 1  # exit status of --dry-run
+RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/cuda_memory.hpp)
 
 
 def reason_to_leave_out(trainer, model, folder, more=(), **flags):
-    """Why a training does not fit, by the trainer's own plan (--dry-run) for the memory that is free; None if it fits."""
+    """Why a run does not fit into the free memory, according to --dry-run; None if it fits."""
     command = command_of(trainer, model, folder, **flags) + list(more)
     free = memory_bytes("free", gpu_number(command[command.index("--device") + 1]))
     if "--device-memory" not in command:
@@ -167,12 +169,13 @@ def reason_to_leave_out(trainer, model, folder, more=(), **flags):
         command += ["--device-memory", f"{max((free >> 20) - RESERVE_MIB, 1)}MiB"]
     done = subprocess.run(command + ["--dry-run"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True)
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line.endswith("does not fit")]
-    return "; ".join(lines) or None
+    if done.returncode != DOES_NOT_FIT:
+        return None
+    return "; ".join(figures.exceeded(done.stdout)) or done.stdout[-400:].strip() or "the plan does not fit"
 
 
 def train(trainer, model, folder, limit=None, more=(), **flags):
-    """One training. After `limit` seconds it is asked to end with its step, 30 s later it is made to."""
+    """One run. After `limit` seconds it is asked to stop after its current step; 30 s later it is killed."""
     metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
     command = command_of(trainer, model, folder, metrics=metrics, **flags) + list(more)
@@ -192,13 +195,12 @@ def train(trainer, model, folder, limit=None, more=(), **flags):
                 log, _ = process.communicate()
             log += f"\nended after {limit} s, its limit"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
-    lines = [line for line in lines if "step" in line]
+    lines = [line for line in lines if "step" in line and "seconds" in line]
     return Outcome(lines, log, process.returncode, time.monotonic() - begin, watch.above)
 
 
-
 def options_of(parser):
-    """Arguments of a script that trains; `more` holds those after a --, which are ranvier-train's."""
+    """Arguments of a script that trains; `more` holds the arguments after --, flags of ranvier-train."""
     parser.add_argument("trainer")
     parser.add_argument("--steps", type=int, default=parser.get_default("steps") or 20)
     parser.add_argument("--limit", type=float, default=90)
@@ -214,8 +216,8 @@ def options_of(parser):
 def print_figure(options, name, figure, evaluate, least_steps=1, **flags):
     """Trains MODELS[name] and prints `figure` as a JSON line, with the values that `evaluate` returns for the Outcome.
 
-    A training that does not fit is not started and has the reason in `left_out`, one that fails has it in `failed`.
-    Returns whether it failed. The lines of all steps are added to --metrics.
+    A run that does not fit is not started and has the reason in `left_out`; a run that fails has it in `failed`.
+    Returns whether it failed. Appends the lines of all steps to --metrics.
     """
     model = MODELS[name]
     flags |= {"device": options.device, "steps": options.steps}

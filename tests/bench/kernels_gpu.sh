@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Which kernels a training step on a GPU is made of, the costliest first: as nsys saw them in a run, or, where there is no
-# nsys, what ops_bench_cuda measures for each operation times how often a step has it.
+# Kernels of a training step on a GPU, costliest first: from nsys, or without nsys, the times of ops_bench_cuda
+# multiplied by the operations per step.
 #
 #   tests/bench/kernels_gpu.sh [--model gpt2|1.3B] [--steps 12] [--most 25] [--operations FILE] [--device cuda:0]
 #                              [--build build/gpu]
 #
 # One JSON line per kernel: `share` of all kernels' time. Operations also have the share of their ceiling (`of_ceiling`)
-# and `held_back`: how much shorter a microbatch would be at the ceiling. --operations: what `ops_bench_cuda bf16` has
-# printed already; then nsys is not asked.
+# and `held_back`: how much shorter a microbatch would be at the ceiling. --operations: output of an earlier
+# `ops_bench_cuda bf16`, used in place of nsys.
 source "$(dirname "$0")/measuring.sh"
 model=1.3B steps=12 most=25 operations= device=cuda:0 build=build/gpu
 read_flags model steps most operations device build -- "$@"
@@ -23,7 +23,7 @@ if [ -z "$operations" ] && command -v nsys >/dev/null; then
     "$build/apps/ranvier-train" --data "$folder/tokens" --tokenizer none --layers "$layers" --hidden "$hidden" \
     --heads "$heads" --vocab-size 50257 --sequence-length "$length" --batch-size "$batch" --microbatch-size "$batch" \
     --steps "$steps" --precision bf16 --device "$device" >"$folder/log" 2>&1 || { tail -5 "$folder/log" >&2; exit 1; }
-  # Time (%), total ns, instances, average, median, least, most, deviation, name; names have commas, in quotes.
+  # Columns: time (%), total ns, instances, average, median, min, max, deviation, name. Quoted names have commas.
   nsys stats --quiet --force-export=true --report cuda_gpu_kern_sum --format csv "$folder/profile.nsys-rep" |
     awk -F, -v most="$most" -v model="$model" 'NR > 1 && $1 + 0 > 0 && n++ < most {
       name = $0
@@ -31,7 +31,8 @@ if [ -z "$operations" ] && command -v nsys >/dev/null; then
       gsub(/[\\"]/, "", name)
       printf "{\"bench\": \"kernels_gpu\", \"model\": \"%s\", \"kernel\": \"%s\", \"calls\": %d, \"us\": %.1f, \"share\": %.3f}\n",
              model, substr(name, 1, 120), $3, $4 / 1000, $1 / 100
-    }'
+    }
+    END { if (!n) { print "kernels_gpu.sh: nsys printed no kernel" >"/dev/stderr"; exit 1 } }'
   exit
 fi
 
@@ -39,7 +40,7 @@ if [ -z "$operations" ]; then
   operations=$folder/operations
   "$build/tests/bench/ops_bench_cuda" bf16 >"$operations"
 fi
-# Operations that differ in a factor of their sizes only stand for each other.
+# If only a factor of their sizes differs, one operation represents the other.
 awk -v model="$model" -v layers="$layers" -v most="$most" '
   function say(name, us, of_ceiling) { lines[++count] = name; time[count] = us; ceiling[count] = of_ceiling; all += us }
   function field(key) { return match($0, "\"" key "\":[^,\"}]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "" }

@@ -1,7 +1,7 @@
-// Time of GPT's layers, of LLaMA's block and of BERT's head, beside that of their matrix products and attention alone,
-// and of each other operation: what is lost to passes over memory. One JSON line per case.
+// Time of GPT's layers, LLaMA's block and BERT's head compared with their matrix multiplications and attention alone;
+// then each other operation. The difference is the cost of passes over memory. One JSON line per case.
 //
-//   layer_bench [threads] [operations]     the second word leaves out the layers and their products
+//   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
 #include "models/bert.hpp"
 #include "models/gpt.hpp"
 #include "models/gpt_layers.hpp"
@@ -73,7 +73,7 @@ class Bench {
                total_products_ / total_, flops / total_ * 1e-9, static_cast<double>(N) / total_);
   }
 
-  /// LLaMA's block of the same width, which is no part of the model that is summed up.
+  /// LLaMA's block of the same width; not included in the model's total.
   void time_llama_block() {
     LlamaOptions options;
     options.hidden = model_.options.hidden;
@@ -92,7 +92,7 @@ class Bench {
     time_layer(*block, "llama block", 0, products.forward, products.backward_input, products.backward_weight);
   }
 
-  /// BERT's head of the same width, of all positions and of those alone that are to be found.
+  /// BERT's head of the same width, for all positions and for masked positions only.
   void time_bert_heads() {
     const int found = static_cast<int>(tokens_to_find(0.15, shape_.positions));
     for (const int targets : {0, found}) {
@@ -116,7 +116,7 @@ class Bench {
     }
   }
 
-  /// `elements`: read or written once.
+  /// `elements`: number of elements read or written once.
   void time_operations() {
     const auto x = values(N * 4 * C, dtype_), y = values(N * 4 * C, dtype_), z = values(N * C, dtype_),
                weight = values(C, dtype_);
@@ -164,7 +164,7 @@ class Bench {
                            .workspace = workspace.data()});
     });
     operation("gelu forward", 8 * N * C, [&] { gelu_forward(*stream_, dtype_, y.data(), x.data(), N * 4 * C); });
-    // Each call halves most values: few calls, lest they become subnormal.
+    // Each call halves most values: more calls would make them subnormal.
     report_operation(
         "gelu backward",
         quickest([&] { gelu_backward(*stream_, dtype_, y.data(), x.data(), x.data(), N * 4 * C); }, 50),
@@ -196,7 +196,7 @@ class Bench {
     double forward = 0, backward_input = 0, backward_weight = 0;
   };
 
-  /// Seconds of the quickest call.
+  /// Seconds of the fastest call.
   double quickest(const std::function<void()>& work, int at_most = 1000) {
     using Clock = std::chrono::steady_clock;
     double best = 1e9, total = 0;
@@ -224,7 +224,7 @@ class Bench {
     return buffer;
   }
 
-  /// `of_sample`: the others are none.
+  /// `of_sample`: positions per sample that have a token; the others have `no_target`.
   runtime::Buffer tokens(int of_sample) {
     runtime::Buffer buffer = device_.allocate(N * sizeof(std::int32_t), runtime::MemorySpace::device);
     for (std::size_t i = 0; i < N; ++i) {
@@ -281,7 +281,7 @@ class Bench {
     return passes;
   }
 
-  /// `targets_of_sample`: 0: all positions have one.
+  /// `targets_of_sample`: targets per sample; 0: all positions.
   void time_layer(Layer& layer, const char* name, double times, double forward, double backward_input,
                   double backward_weight, int targets_of_sample = 0) {
     const LayerMemory memory = layer.memory(shape_);

@@ -1,13 +1,13 @@
-// Samples per second that one thread reads, beside what a training run needs, for every way to keep tokens. One
-// JSON line per case.
+// Samples per second that one thread reads, compared with the rate that training needs, for every kind of token file.
+// One JSON line per case.
 //
 //   loader_bench [--sequence-length 1024] [--megabytes 64] [--needed TOKENS] [--folder DIR]
 //
-// --needed is the tokens per second that training takes. By default those of GPT-2 small at the peak of an H200 in
-// bf16: 989 TFLOP/s over 6 · 124M + 12 · 12 · 768 · 1024 FLOP a token, more than any run reaches.
+// --needed: tokens per second that training takes. The default is GPT-2 small at the peak of an H200 in bf16,
+// 989 TFLOP/s over 6 · 124M + 12 · 12 · 768 · 1024 FLOP per token, more than any run reaches.
 //
-// The last two cases begin with nothing of the file in memory, in microbatches of 8 samples with two milliseconds
-// in between, in which a step would compute: without and with the announcement a step ahead that Loader makes.
+// The last two cases start with an empty page cache and read microbatches of 8 samples, two milliseconds apart, the
+// time of a step. The last one announces samples eight microbatches ahead.
 #include "models/text/text_source.hpp"
 #include "models/text/token_formats.hpp"
 #include "models/text/token_output.hpp"
@@ -56,7 +56,7 @@ void print(const std::string& what, const Settings& settings, std::int64_t sampl
   std::fflush(stdout);
 }
 
-/// Reads microbatches for about a second, `pause` between them not counted; `ahead` samples are announced, 0: none.
+/// Reads microbatches for about a second, not counting `pause` between them; `ahead`: samples announced, 0: none.
 void measure(const std::string& what, const Settings& settings, const SampleSource& source,
              std::chrono::microseconds pause = {}, std::int64_t ahead = 0) {
   std::vector<std::byte> inputs(microbatch * source.input_bytes()), targets(microbatch * source.target_bytes());
@@ -153,8 +153,7 @@ int main(int argc, char** argv) {
                .training);
   for (const std::int64_t ahead : {0, 8 * microbatch}) {
     forget(narrow);
-    const auto source =
-        source_of(narrow, 1, 1 << 16);  // every uint16 is of it: opening does not look at the tokens
+    const auto source = source_of(narrow, 1, 1 << 16);  // all uint16 values: opening does not check the tokens
     const std::string what = "llm.c uint16, shuffled, from the disk";
     measure(ahead == 0 ? what : what + ", announced", settings, *source, std::chrono::milliseconds(2), ahead);
   }

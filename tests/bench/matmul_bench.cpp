@@ -1,6 +1,6 @@
-// Rates of every matrix product of a GPT's training step, as a share of what the library reaches on this
-// machine in its best layout. Then rates of copies that transpose operands of gradients and of sums for
-// biases, both out of memory, as shares of what copying and reading alone reach. One JSON line per case.
+// Rates of every matrix multiplication of a GPT's training step, as a share of the library's best layout on this
+// machine. Then copies that transpose gradients' operands, and sums for biases, both from memory, as shares of plain
+// copying and reading. One JSON line per case.
 //
 //   matmul_bench [threads] [hidden] [tokens] [vocabulary]
 #include "models/ops/library_matmul.hpp"
@@ -32,7 +32,7 @@ struct Case {
   bool half_result = false;  ///< written in the operands' type
 };
 
-/// Seconds of the quickest call within about 0.3 s.
+/// Seconds of the fastest call within about 0.3 s.
 double quickest(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
   double best = 1e9, total = 0;
@@ -62,7 +62,7 @@ void fill(std::byte* to, DType dtype, std::size_t n) {
   });
 }
 
-/// Blocks as matmul_cpu copies them, one after the other through more memory than caches hold.
+/// Copies blocks like matmul_cpu, one after the other, from more memory than caches hold.
 template <typename T>
 void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
   constexpr std::size_t rows = 1024, columns = 512, stride = 3 * columns, arrays = 16;
@@ -94,7 +94,7 @@ void time_transposed_copies(runtime::ComputePool& pool, DType dtype) {
       to_string(dtype), threads, bytes / transposed * 1e-9, plain / transposed);
 }
 
-/// Gradients of biases, from more memory than caches hold, beside a search for its largest word, which reads as much.
+/// Bias gradients from more memory than caches hold, compared with a search for the largest word in it.
 template <typename T>
 void time_column_sums(runtime::ComputePool& pool, DType dtype) {
   constexpr std::size_t rows = 1024, columns = 384, arrays = 64, words = rows * columns * sizeof(T) / 8;

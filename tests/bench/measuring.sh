@@ -1,9 +1,11 @@
 # shellcheck shell=bash
-# What the scripts of this folder share; sourced, not run:
+# Functions for the scripts of this folder; sourced, not run:
 #
-#   source "$(dirname "$0")/measuring.sh"  # goes to the repository's root; $folder is there until the script ends
+#   source "$(dirname "$0")/measuring.sh"  # changes to the repository's root; removes $folder when the script ends
 #   rounds=3 build=build/release
-#   read_flags rounds build -- "$@"        # --rounds N and --build FOLDER; what follows a -- is the array `more`
+#   read_flags rounds build -- "$@"        # --rounds N and --build FOLDER; arguments after -- become the array `more`
+#   seconds=$(median "$folder/seconds")    # a missing figure ends the script: assign one figure per command, as bash
+#                                          # ignores the status of a substitution in an argument
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -39,5 +41,13 @@ random_tokens() {  # <file> <tokens> <vocabulary>: a token file of llm.c's kind
            print pack "S<*", map { int rand $v } 1 .. $n' "$2" "$3" >"$1"
 }
 
-value() { sed 's/.*"'"$1"'":\s*\([0-9.e+-]*\).*/\1/' "$2"; }  # <key> <metrics>: of each step
-median() { sort -g "$1" | awk '{ s[NR] = $1 } END { print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2 }'; }
+figures() { python3 -I -S tests/bench/figures.py "$@"; }  # -I -S: starts in half the time
+value() { figures values "$2" "$1" "${@:3}"; }  # <key> <JSON lines> [<select>]: of each step, or of selected lines
+median() {  # <file with a number per line>
+  sort -g "$1" | awk -v file="$1" '{ s[NR] = $1 }
+    END {
+      if (NR == 0) { print "median: no figure in " file >"/dev/stderr"; exit 1 }
+      print NR % 2 ? s[(NR + 1) / 2] : (s[NR / 2] + s[NR / 2 + 1]) / 2
+    }'
+}
+load() { cut -d ' ' -f 1 /proc/loadavg; }  # of the machine, over the last minute

@@ -1,7 +1,8 @@
-// What loop, transport and executor add to MPI. Started by mpirun; rank 0 prints one JSON line per case, medians.
+// Overhead of event loop, transport and executor over MPI. Started by mpirun; rank 0 prints one JSON line per case,
+// medians.
 //
-//   mpirun -n 2 message_bench                 messages and ring all-reduces, beside MPI alone
-//   mpirun -n 4 message_bench [policy]        on 2 cores: what waiting ranks take from computing ones;
+//   mpirun -n 2 message_bench                 messages and ring all-reduces, compared with plain MPI
+//   mpirun -n 4 message_bench [policy]        on 2 cores: time that waiting ranks take from computing ones;
 //                                             policy: spin, yield, first and longest sleep in microseconds
 #include "collectives/executor.hpp"
 #include "collectives/ring.hpp"
@@ -39,7 +40,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Seconds of one call of `round`: the median of several, after one that does not count. All ranks call it alike.
+/// Seconds of one call of `round`: median of several after a warm-up. Collective: all ranks call it with the same work.
 double seconds_per_call(int rounds, const std::function<void()>& round) {
   std::vector<double> seconds;
   for (int i = 0; i < rounds + 1; ++i) {
@@ -76,7 +77,7 @@ void bare_ping_pong(std::span<std::byte> buffer, int me, int times) {
   }
 }
 
-/// Sends when the previous message of the other rank has arrived, `times` times on each rank.
+/// Sends a message after each arrival of the other rank's, `times` times per rank.
 void loop_ping_pong(Process& process, std::span<std::byte> buffer, int times) {
   const int me = process.session.rank(), peer = 1 - me;
   int received = 0, sent = 0;
@@ -102,7 +103,7 @@ void loop_ping_pong(Process& process, std::span<std::byte> buffer, int times) {
   process.loop.run();
 }
 
-/// Keeps `window` messages under way in both directions until `times` were received.
+/// Keeps `window` messages in flight in both directions until `times` were received.
 void bare_stream(std::span<std::byte> buffer, int me, int times, int window) {
   std::vector<MPI_Request> requests(2 * window, MPI_REQUEST_NULL);
   std::vector<int> done(2 * window);
@@ -179,7 +180,7 @@ void bench_messages(Process& process) {
   }
 }
 
-/// Without its staging.
+/// Operands of a ring all-reduce without staging.
 collectives::Executor::Operands ring_all_reduce(const Buffer& data, std::size_t elements, int me, int ranks,
                                                 int chunks, int depth) {
   std::vector<collectives::RankSchedule> schedules;
@@ -233,7 +234,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// About a millisecond of arithmetic that stays in registers.
+/// About a millisecond of arithmetic in registers.
 void compute(int milliseconds) {
   volatile double sink = 0;
   double a = 1, b = 2, c = 3, d = 4;
@@ -319,8 +320,7 @@ void bench_overlap(Process& process) {
              least(reduce_alone) * 1e3, least(reduced_after) * 1e3, least(reducing) * 1e3);
 }
 
-/// Ranks 0 and 1 compute on a stream, their loops waiting for a message; the others wait, too, or pass a message
-/// to and fro.
+/// Ranks 0 and 1 compute on a stream while their loops wait for a message. The others wait, too, or exchange messages.
 void bench_waiting(Process& process) {
   const int me = process.session.rank(), ranks = process.session.ranks();
   const bool computes = me < 2;
@@ -334,7 +334,7 @@ void bench_waiting(Process& process) {
 
   std::vector<double> alone, beside, share, answer_us, pass_us;
   for (int round = 0; round < 7; ++round) {
-    // Alone: the others sleep for as long as it can take.
+    // Alone: the others sleep for the longest possible duration.
     process.session.barrier();
     auto begin = std::chrono::steady_clock::now();
     if (computes) {

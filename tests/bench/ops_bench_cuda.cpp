@@ -1,12 +1,11 @@
-// Each operation of the models on a GPU, at the sizes of two models, and each kernel of the optimizer, of gradients
-// and of copies on flat arrays: bytes or operations per second beside what a copy and a large matrix product reach
-// in the same process, all on random values. Bytes are those that must be read and written once. Causal attention
-// counts half of T × T, what it needs; `tflops_whole` and `share_whole` count all of it, as utilisation of whole
-// trainings customarily does. One JSON line per case.
+// Operations of the models on a GPU at the sizes of two models, and kernels of optimizer, gradients and copies on flat
+// arrays. Rates in bytes or operations per second, and as shares of a copy and a large matrix multiplication in the
+// same process, on random values. Bytes are those that must be read and written once. Causal attention counts half of T
+// × T; `tflops_whole` and `share_whole` count all of it, as MFU usually does. One JSON line per case.
 //
 //   ops_bench_cuda [bf16|fp16|fp32] [tiny]
 //
-// tiny: sizes for a GPU that is emulated, which say nothing of speed.
+// tiny: sizes for an emulated GPU, whose figures mean nothing.
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/cross_entropy.hpp"
@@ -42,13 +41,13 @@ namespace {
 
 struct Model {
   const char* name;
-  std::size_t B, T, H, D, V;  ///< samples, positions, heads, channels of a head, vocabulary as stored
+  std::size_t B, T, H, D, V;  ///< samples, positions, heads, channels per head, stored vocabulary
 };
 
-/// What is timed.
+/// Sizes of the cases.
 struct Sizes {
   std::vector<Model> models;
-  std::size_t copied_bytes, matrix, flat;  ///< of a copy; rows and columns of a matrix; elements of an array
+  std::size_t copied_bytes, matrix, flat;  ///< bytes of a copy; rows and columns of a matrix; elements of an array
   double round_seconds;
 };
 
@@ -89,7 +88,7 @@ class Bench {
                to_string(dtype_), flops_per_second_ * 1e-12);
   }
 
-  /// What runs on flat arrays: buckets of states, chunks of gradients. These are larger than a GPU's caches.
+  /// Kernels on flat arrays: buckets of states, gradient chunks. The arrays are larger than a GPU's caches.
   void time_flat() {
     const std::size_t n = sizes_.flat;
     const Model flat{"flat", n, 1, 1, 1, 1};
@@ -97,7 +96,7 @@ class Bench {
     const auto element = static_cast<double>(element_);
     const Buffer weights = values(n, DType::f32), m = values(n, DType::f32), v = values(n, DType::f32),
                  gradient = values(n, DType::f32), half = values(n, dtype_), other = values(n, dtype_);
-    runtime::fill_zero(*stream_, v.data(), n * sizeof(float));  // it is a sum of squares
+    runtime::fill_zero(*stream_, v.data(), n * sizeof(float));  // the array is a sum of squares
     const auto adamw = [&](std::string_view name, const void* of, DType dtype, void* working) {
       bytes_case(flat, name,
                  all * (24.0 + static_cast<double>(size_of(dtype)) + (working != nullptr ? element : 0)), [&] {
@@ -245,7 +244,7 @@ class Bench {
     product("projection backward of weight", {.m = C, .n = C, .k = N, .transpose_a = true}, DType::f32, false,
             true);
 
-    // As training does them: chosen by measurement, one after the other before.
+    // As in training: chosen by measurement beforehand, one after the other.
     const Buffer y = values(4 * N * C, dtype_), sums = values(4 * C, DType::f32);
     const double flops = 8.0 * static_cast<double>(N * C * C);
     const auto fused = [&](const char* name, const std::function<void()>& work) {
@@ -313,7 +312,7 @@ class Bench {
     return runtime::philox({1, 2}, {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0})[0];
   }
 
-  /// Uniform in [-1, 1), a million different ones over and over: a GPU is faster on zeros.
+  /// Values uniform in [-1, 1), a million of them repeated: a GPU is faster on zeros.
   Buffer values(std::size_t n, DType dtype) {
     const std::size_t bytes = n * size_of(dtype), some = std::min<std::size_t>(n, std::size_t{1} << 20);
     std::vector<std::byte> host(some * size_of(dtype));
@@ -329,7 +328,7 @@ class Bench {
     return buffer;
   }
 
-  /// The best of three rounds of at least sizes_.round_seconds each, after a first one for what is made once.
+  /// Seconds of the best of three rounds of at least sizes_.round_seconds each, after a warm-up.
   double seconds_of(const std::function<void()>& work) {
     using Clock = std::chrono::steady_clock;
     const auto round = [&](int times) {
@@ -355,7 +354,7 @@ class Bench {
     std::fflush(stdout);
   }
 
-  /// `whole_flops`: another count of them, where there are two.
+  /// `whole_flops`: FLOP of all T × T, if different.
   void flops_case(const Model& model, std::string_view name, double flops, const std::function<void()>& work,
                   double whole_flops = 0) {
     const double seconds = seconds_of(work);

@@ -1,29 +1,28 @@
-"""A model on one GPU whose optimizer states are on the host (ZeRO-Infinity §6, Myelin §V-B): the seconds that they add to
-a step, and the device's memory compared with 4φ + 16 · bucket + activations.
+"""One GPU with optimizer states on the host (ZeRO-Infinity §6, Myelin §V-B): seconds that they add to a step, and
+device memory compared with 4φ + 16 · bucket + activations.
 
 usage: optimizer_on_host_gpu.py TRAINER [--model 3B] [--steps-at host,device,none] [--microbatches 16] [--steps 3]
                                 [--bucket 16777216] [--limit 90] [--device cuda:0] [--products-file FILE]
                                 [--metrics FILE] [-- FLAGS OF ranvier-train]
 
-One JSON line per place where AdamW computes; `none`: states are on the device, too, for comparison. `seconds` is the
-median of all steps but the first. `seconds_without_optimizer` are the passes' seconds per step: the final summary of the
-run has the share of the time that its stage was idle. --limit: seconds per run, which then ends with its current step. A
-run whose plan does not fit into free memory is not started and has the reason in `left_out`.
+One JSON line per processor that computes AdamW; `none`: states on the device, for comparison. `seconds` is the median
+of all steps but the first. `seconds_without_optimizer`: seconds of the passes per step, from their shares of the time
+in the run's final table. --limit: seconds per run, which then stops after its current step. A run whose plan does not
+fit into free memory is not started and has the reason in `left_out`.
 """
 
 import argparse
-import re
 import statistics
 import sys
 
+import figures
 from gpu_training import MODELS, options_of, print_figure
 
 
 def evaluate(model, bucket, done):
-    seconds = [line["seconds"] for line in done.lines]
+    seconds = [line["seconds"] for line in done.lines]  # weight gradients are not deferred: backward has them
     usual = statistics.median(seconds[1:])
-    idle = float(re.search(r"^stages idle ([\d.]+)%", done.log, re.MULTILINE)[1]) / 100
-    passes = statistics.mean(seconds) * (1 - idle)
+    passes = statistics.mean(seconds) * sum(figures.column(done.log, name)[0] for name in ("forward", "backward"))
     memory = done.lines[0]["memory"]
     return {"seconds": round(usual, 4), "seconds_without_optimizer": round(passes, 4), "over": round(usual / passes, 3),
             "planned_bytes": memory, "device_bytes": done.device_bytes,

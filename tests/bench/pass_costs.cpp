@@ -1,5 +1,5 @@
-// Prints the launches of a layer's calls and their passes over memory, by the costs that operations declare: the table
-// of models/ops/README.md. Nothing is computed, so models may have any size.
+// Prints the launches and memory passes per layer call that operations declare: the table of models/ops/README.md.
+// Computes nothing, so models may have any size.
 //
 // usage: pass_costs
 #include "apps/plan/stage_times.hpp"
@@ -19,7 +19,7 @@ using Call = apps::LayerTimes::Kind;
 
 namespace {
 
-/// Remembers work instead of giving it a time.
+/// Records work instead of timing it.
 class WorkList final : public runtime::CostModel {
  public:
   [[nodiscard]] runtime::Duration duration(const runtime::WorkCost& cost) const override {
@@ -32,7 +32,7 @@ class WorkList final : public runtime::CostModel {
   mutable std::vector<runtime::WorkCost> work_;
 };
 
-/// Work of a call of a layer, all its parts, for one sample; weight gradients accumulate.
+/// Work of one layer call with all modules, for one sample; weight gradients accumulate.
 std::vector<runtime::WorkCost> work_of(const models::Architecture& model, std::size_t layer, Call call,
                                        SavedActivations saved) {
   const WorkList list;
@@ -47,7 +47,7 @@ std::vector<runtime::WorkCost> work_of(const models::Architecture& model, std::s
   for (std::size_t part = 0; part < count; ++part) {
     static_cast<void>(times.seconds(layer, call, part, 1, saved));
     std::vector<runtime::WorkCost> work = list.take();
-    if (call == Call::backward_weight) work.resize(work.size() / 2);  // the second time it overwrites
+    if (call == Call::backward_weight) work.resize(work.size() / 2);  // the second half overwrites
     all.insert(all.end(), work.begin(), work.end());
   }
   return all;

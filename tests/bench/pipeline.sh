@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What two ranks with a thread each make of one rank's work with two threads: 6 layers × 384, 16 microbatches of 1.
+# Two ranks with one thread each compared with one rank with two threads: 6 layers × 384, 16 microbatches of 1.
 #
 #   tests/bench/pipeline.sh [--repeats 3] [--steps 9] [--precision "fp32 bf16"] [--build build/release]
 #
-# The three kinds of run take turns. A figure is the median of all steady steps of a kind; a pipeline's is then
-# divided by its theoretical bubble, (m + p - 1) / m, and by the imbalance of its stages' costs. Prints one JSON line
-# per kind; `ratio` is to the single rank.
+# Single rank, two stages and two rows take turns. One JSON line per kind: `ms` is the median step, without the first
+# three steps of each run. `ratio`: speed relative to the single rank. For the pipeline, its seconds are first divided
+# by the `bubble`, (m + p - 1) / m, and by the `imbalance` of the stages' costs.
 source "$(dirname "$0")/measuring.sh"
 repeats=3 steps=9 precision="fp32 bf16" build=build/release
 read_flags repeats steps precision build -- "$@"
@@ -23,7 +23,6 @@ train() {  # <name> <ranks> <flags…>
   value seconds "$folder/metrics" | tail -n +4 >>"$folder/$name"
 }
 
-
 precisions=$precision
 for precision in $precisions; do
   rm -f "$folder"/{single,pipeline,data}
@@ -32,13 +31,13 @@ for precision in $precisions; do
     train pipeline 2 --threads 1 --g-inter 2 --precision "$precision"
     train data 2 --threads 1 --g-data 2 --precision "$precision"
   done
-  # The start table's lines of stages: number, layers, share of the cost.
-  imbalance=$(awk '/%/ && /^ +[0-9]+  [a-z]/ { for (i = 1; i <= NF; ++i) if ($i ~ /%$/) { c = $i + 0; s += c; n++; if (c > m) m = c; break } }
-                   /^step/ { exit } END { print m * n / s }' "$folder/pipeline.log")
+  imbalance=$(figures column "$folder/pipeline.log" cost |
+    awk '{ s += $1; if ($1 > m) m = $1 } END { print m * NR / s }')
+  single=$(median "$folder/single")
   for name in single pipeline data; do
-    awk -v name="$name" -v precision="$precision" -v seconds="$(median "$folder/$name")" \
-        -v single="$(median "$folder/single")" -v steps="$(wc -l <"$folder/$name")" -v imbalance="$imbalance" \
-        -v load="$(cut -d ' ' -f 1 /proc/loadavg)" 'BEGIN {
+    seconds=$(median "$folder/$name")
+    awk -v name="$name" -v precision="$precision" -v seconds="$seconds" -v single="$single" \
+        -v steps="$(wc -l <"$folder/$name")" -v imbalance="$imbalance" -v load="$(load)" 'BEGIN {
       grid = name == "pipeline" ? "2 x 1" : name == "data" ? "1 x 2" : "1 x 1"
       threads = name == "single" ? 2 : 1
       bubble = name == "pipeline" ? (16 + 2 - 1) / 16 : 1

@@ -1,4 +1,4 @@
-// What a prediction itself takes: time and memory of this process for a step of a GPT on many ranks that are not there.
+// Cost of a prediction: time and memory of this process for one step of a GPT on many simulated ranks.
 //
 //   prediction_bench [ranks=1024] [stages=16] [layers=40] [hidden=5120] [microbatches=16] [shard=zero1] [nccl|plans]
 //                    [profile]
@@ -20,7 +20,7 @@ namespace {
 
 using namespace ranvier;
 
-/// Samples that nobody reads.
+/// Samples without content: simulated ranks do not read them.
 class NoSamples final : public models::SampleSource {
  public:
   explicit NoSamples(int length) : length_(length) {}

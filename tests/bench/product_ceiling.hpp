@@ -1,8 +1,7 @@
-// The time that a transformer's matrix products alone take: what would remain of a training step if everything else
-// took none. All products of a step run in its order on arrays of the same sizes, reused and kept as the model does, so
-// that caches hold what they would hold there. Each is cut into the tiles that the library multiplies fastest, and
-// every operand lies ready in the layout that those tiles want: nothing is copied, converted or added in between.
-// Where the library has no products of bf16, these are those of fp32.
+// Time of a transformer's matrix multiplications alone: a lower bound of a training step. All multiplications of a step
+// run in its order, on arrays of the same sizes, so caches hold the same data. Each is split into the tiles that the
+// library multiplies fastest. Every operand is already in the layout of those tiles: no copies, conversions or
+// additions. Without bf16 support in the library, the multiplications are in fp32.
 //
 // Letters: N = rows of a microbatch, C channels, H heads, D = C/H, P stored rows of the token table, T positions, F
 // channels inside the MLP.
@@ -29,13 +28,13 @@ class ProductCeiling {
   struct Product {
     std::string name;
     std::size_t m = 0, n = 0, k = 0;
-    std::size_t instances = 1;  ///< independent products of this size, shared among the threads
+    std::size_t instances = 1;  ///< independent multiplications of this size, shared among the threads
     runtime::DType c_dtype = runtime::DType::f32;
-    bool accumulates = false;         ///< from the second microbatch on
-    models::LibraryMatmul tile;       ///< the fastest
-    std::size_t a = 0, b = 0, c = 0;  ///< arrays
-    double seconds = 0;               ///< of all calls in the last step
-    std::size_t calls = 0;            ///< in the last step
+    bool accumulates = false;         ///< adds to the result from the second microbatch on
+    models::LibraryMatmul tile;       ///< fastest tile
+    std::size_t a = 0, b = 0, c = 0;  ///< indices of the arrays
+    double seconds = 0;               ///< seconds of all calls in the last step
+    std::size_t calls = 0;            ///< number of calls in the last step
 
     [[nodiscard]] double flops() const {
       return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) *
@@ -43,7 +42,7 @@ class ProductCeiling {
     }
   };
 
-  /// For `microbatches` of `samples` each. Looks for the best tiles, which takes seconds.
+  /// A step has `microbatches` of `samples` each. Searches for the best tiles, which takes seconds.
   ProductCeiling(runtime::Device& device, runtime::StreamView stream, const models::ModelSizes& sizes,
                  runtime::DType dtype, int samples, int microbatches)
       : stream_(stream),
@@ -62,7 +61,7 @@ class ProductCeiling {
     });
   }
 
-  /// Seconds that the products of one step take.
+  /// Seconds of the matrix multiplications of one step.
   double measure() {
     double sum = 0;
     launch([&](runtime::ComputePool& pool) {
@@ -101,9 +100,9 @@ class ProductCeiling {
   using Clock = std::chrono::steady_clock;
 
   struct Array {
-    std::size_t bytes = 0;  // of one layer
+    std::size_t bytes = 0;  // bytes per layer
     bool per_layer = false;
-    bool per_thread = false;   // an instance uses its thread's part
+    bool per_thread = false;   // an instance uses its thread's share
     bool holds_values = true;  // others are written before they are read
     runtime::Buffer memory = {};
   };
@@ -178,7 +177,7 @@ class ProductCeiling {
       const char* name;
       std::size_t in, out;
       std::size_t x, y, dx, dy;  // arrays
-      std::size_t kept;          // x as the weight gradient finds it
+      std::size_t kept;          // x in the layout of the weight gradient
       std::size_t weight = 0, gradient = 0;
     };
     std::vector<Linear> linears = {{"attn.c_attn", C, 3 * C, normal, qkv, d_normal, d_wide, normal},
@@ -190,7 +189,7 @@ class ProductCeiling {
       linear.gradient =
           array({.bytes = linear.in * linear.out * sizeof(float), .per_layer = true, .holds_values = false});
     }
-    // Whole T × T products, as the customary count of operations has them: causality spares nothing here.
+    // All of T × T, as in the usual count of operations: causality saves nothing here.
     const auto square = array({.bytes = T * T * threads * size_of(dtype_), .per_thread = true});
     const auto attend = [&](std::vector<Product>& to, const char* name, std::size_t n, std::size_t k, std::size_t a,
                             std::size_t b, std::size_t c) {
@@ -233,8 +232,8 @@ class ProductCeiling {
           linear.dy, linear.gradient, DType::f32, true);
     }
   }
-  /// Lengths of pieces that whole may be cut into. A row of a piece takes an odd number of cache lines, so that
-  /// rows spread over the sets of the caches.
+  /// Lengths of tiles into which `whole` can be split. A row of a tile takes an odd number of cache lines, so that
+  /// rows use all sets of the caches.
   [[nodiscard]] std::vector<std::size_t> lengths(std::size_t whole) const {
     const std::size_t line = 64 / size_of(dtype_);
     std::vector<std::size_t> found;
@@ -270,7 +269,7 @@ class ProductCeiling {
                                        .transpose_b = i % 2 == 1,
                                        .dtype = dtype_,
                                        .c_dtype = product.c_dtype};
-      multiply(pool, product, tile, 0, false, 1);  // makes what the library keeps
+      multiply(pool, product, tile, 0, false, 1);  // creates the library's cached objects
       for (int repeat = 0; repeat < 2; ++repeat) {
         double flops = 0;
         const double seconds = seconds_of([&] { flops = multiply(pool, product, tile, 0, false, 2.5e8); });
@@ -281,7 +280,7 @@ class ProductCeiling {
     }
   }
 
-  /// All tiles, or of each thread's share those of the first `max_flops` operations. Returns the operations done.
+  /// Multiplies all tiles, or per thread only the first `max_flops` operations. Returns the operations done.
   double multiply(runtime::ComputePool& pool, const Product& product, const models::LibraryMatmul& tile,
                   std::size_t layer, bool accumulates, double max_flops = 1e300) const {
     const std::size_t rows = (product.m + tile.m - 1) / tile.m, columns = (product.n + tile.n - 1) / tile.n;
@@ -313,7 +312,7 @@ class ProductCeiling {
     std::byte* c;
   };
 
-  /// The tile that begins at row m, column n of a product's result.
+  /// Multiplies the tile at row m, column n of the result.
   double multiply_tile(const Product& product, const Operands& at, models::LibraryMatmul tile, std::size_t m,
                        std::size_t n, bool accumulates, double max_flops) const {
     tile.m = std::min(tile.m, product.m - m);
@@ -335,7 +334,7 @@ class ProductCeiling {
   runtime::DType dtype_;
   std::size_t layers_, microbatches_;
   std::vector<Array> arrays_;
-  std::vector<Product> forward_, head_, backward_;  // of a layer, of the head, of a layer; in order
+  std::vector<Product> forward_, head_, backward_;  // forward of a layer, head, backward of a layer; in order
 };
 
 }  // namespace ranvier::bench

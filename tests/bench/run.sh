@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ranvier-train beside PyTorch, one JSON line per case. Arguments go to compare_pytorch.py.
+# ranvier-train compared with PyTorch, one JSON line per case. Arguments are passed on to compare_pytorch.py.
 #
 # usage: tests/bench/run.sh [--cases 6x384-fp32,gpt2-small-bf16,wide-resnet-50-2-fp32,…] [--repeats 3] …
 set -euo pipefail

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# What the page of a run costs its steps: two ranks with a thread each, with --serve and a client that reads what the page
-# reads, once a second (the page: every two), and without either, in turns.
+# Cost of --serve per step: two ranks with a thread each, with --serve and a client that polls once per --interval, 1 s
+# (the page: every 2 s), and without, in turns.
 #
-#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--apart no|yes] [--build build/release] [-- FLAGS OF ranvier-train]
+#   tests/bench/serve.sh [--rounds 5] [--steps 60] [--interval SECONDS] [--layers 6] [--hidden 256] [--length 128]
+#                        [--apart no|yes] [--build build/release] [-- FLAGS OF ranvier-train]
 #
-# With --apart yes the client has a core of its own, the last one, as a browser on another machine has: one rank with a
-# thread and the page's own thread are bound to the first core.
+# --apart yes gives the client the last core, like a browser on another machine: one rank with a thread and the page's
+# thread are bound to the first core.
 #
-# One JSON line: `seconds` of a step without the page (the median of all rounds' steps but each run's first two), how many
-# times as long a step took with it, as the median of the rounds' ratios of medians (`over_none`), the least and the most
-# of these ratios, the answers that the client read, and the share of one core that the page's thread took meanwhile
-# (`thread`), which is measured more finely than steps can be.
+# One JSON line. `seconds`: median step without the page, without the first two steps of each run. `over_none`: ratio of
+# the medians with and without the page, median of all rounds, with `least` and `most`. `answers`: responses that the
+# client read. `thread`: share of one core that the page's thread used, a finer measure than the steps.
 source "$(dirname "$0")/measuring.sh"
-rounds=5 steps=60 apart=no build=build/release
-read_flags rounds steps apart build -- "$@"
+rounds=5 steps=60 interval=1 layers=6 hidden=256 length=128 apart=no build=build/release
+read_flags rounds steps interval layers hidden length apart build -- "$@"
 case "$apart" in
   no) ranks=2 first=() ;;
   yes) ranks=1 first=(taskset -c 0) ;;
@@ -23,8 +23,8 @@ cat models/*.?pp runtime/*.?pp >"$folder/text"
 
 train() {  # <metrics> <flags…>
   mpirun --oversubscribe --bind-to none -n "$ranks" "${first[@]}" "$build/apps/ranvier-train" --data "$folder/text" \
-    --g-inter "$ranks" --layers 6 --hidden 256 --sequence-length 128 --batch-size 16 --microbatch-size 4 --threads 1 \
-    --steps "$steps" --validation-split 0 --metrics "$1" --overwrite "${@:2}" "${more[@]}" >"$folder/log" 2>&1
+    --g-inter "$ranks" --layers "$layers" --hidden "$hidden" --sequence-length "$length" --batch-size 16 --microbatch-size 4 \
+    --threads 1 --steps "$steps" --validation-split 0 --metrics "$1" --overwrite "${@:2}" "${more[@]}" >"$folder/log" 2>&1
 }
 get() {  # <port> <path>
   exec 3<>"/dev/tcp/127.0.0.1/$1" || return
@@ -32,28 +32,30 @@ get() {  # <port> <path>
   cat <&3
   exec 3>&-
 }
-look() {  # as long as the page is there: writes a line for each answer
+look() {  # <process of the run>: polls the page until it is gone; writes a line per response
   [ "$apart" = no ] || taskset -cp $(($(nproc) - 1)) "$BASHPID" >"$folder/bound"
   local port=
   while [ -z "$port" ]; do
+    kill -0 "$1" 2>/dev/null || return 0  # the run ended without a page
     sleep 0.1
-    port=$(sed -n 's|^page: http://127.0.0.1:\([0-9]*\)/.*|\1|p' "$folder/log")
+    port=$(sed -n 's|.*http://127\.0\.0\.1:\([0-9]*\)/.*|\1|p' "$folder/log")
   done
-  local thread
-  thread=$(dirname "$(grep -lsx page /proc/[0-9]*/task/[0-9]*/comm | tail -n 1)")
+  local thread=none name
+  for name in $(grep -lsx page /proc/[0-9]*/task/[0-9]*/comm); do
+    ! grep -qsaF "$folder/with" "${name%/task/*}/cmdline" || thread=${name%/comm}
+  done
   while get "$port" /status 2>/dev/null | grep -q '"step"'; do
     get "$port" /ranks 2>/dev/null | grep -c '"rank' || true
     get "$port" "/series?first=1&last=$steps&points=600" 2>/dev/null | grep -c '"loss"' || true
     [ ! -r "$thread/schedstat" ] ||
       echo "$(cut -d ' ' -f 1 "$thread/schedstat") $(date +%s%N)" 2>/dev/null >>"$folder/thread"
-    sleep 1
+    sleep "$interval"
   done >>"$folder/answers"
   awk 'NR == 1 { cpu = $1; time = $2 } END { print ($1 - cpu) / ($2 - time) }' "$folder/thread" >>"$folder/shares"
   rm "$folder/thread"
 }
-seconds_of() {  # <metrics>: the median of a run's steps but the first two
-  grep '"step"' "$1" >"$folder/steps"
-  value seconds "$folder/steps" | tail -n +3 >"$folder/seconds"
+seconds_of() {  # <metrics>: median step, without the first two
+  value seconds "$1" | tail -n +3 >"$folder/seconds"
   median "$folder/seconds"
 }
 
@@ -62,12 +64,17 @@ for ((round = 0; round < rounds; ++round)); do
   : >"$folder/log"
   train "$folder/without" || { cat "$folder/log" >&2; exit 1; }
   : >"$folder/log"
-  look &
-  train "$folder/with" --serve 0 || { cat "$folder/log" >&2; exit 1; }
-  wait
+  train "$folder/with" --serve 0 &
+  run=$!
+  (look "$run")
+  wait "$run" || { cat "$folder/log" >&2; exit 1; }
   seconds_of "$folder/without" >>"$folder/all-without"
-  echo "$(seconds_of "$folder/with") $(tail -n 1 "$folder/all-without")" | awk '{ print $1 / $2 }' >>"$folder/ratios"
+  seconds_of "$folder/with" >"$folder/one-with"
+  tail -n 1 "$folder/all-without" | paste "$folder/one-with" - | awk '{ print $1 / $2 }' >>"$folder/ratios"
 done
+seconds=$(median "$folder/all-without")
+over=$(median "$folder/ratios")
+thread=$(median "$folder/shares")
+answers=$(grep -vc '^0$' "$folder/answers")
 printf '{"bench": "serve", "seconds": %.4f, "over_none": %.4f, "least": %.4f, "most": %.4f, "answers": %d, "thread": %.5f}\n' \
-  "$(median "$folder/all-without")" "$(median "$folder/ratios")" "$(sort -g "$folder/ratios" | head -n 1)" \
-  "$(sort -g "$folder/ratios" | tail -n 1)" "$(grep -vc '^0$' "$folder/answers")" "$(median "$folder/shares")"
+  "$seconds" "$over" "$(sort -g "$folder/ratios" | head -n 1)" "$(sort -g "$folder/ratios" | tail -n 1)" "$answers" "$thread"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What sharding costs where links are no limit: four rows on this machine, 6 layers of 384, shardings in turns.
+# Cost of sharding if links do not limit it: four ranks on this machine, 6 layers of 384, shardings in turns.
 #
 #   tests/bench/sharding.sh [--rounds 3] [--steps 4] [--build build/release] [-- FLAGS OF ranvier-train]
 #
-# One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first) and `over_ddp`.
+# One JSON line per sharding. `seconds`: median step, without the first step of each run; `over_ddp`: ratio to `ddp`.
 source "$(dirname "$0")/measuring.sh"
 rounds=3 steps=4 build=build/release
 read_flags rounds steps build -- "$@"

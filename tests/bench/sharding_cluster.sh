@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# Training with every named sharding on two emulated hosts of two ranks (tests/cluster), beside what its bytes need.
+# Steps of every named sharding on two emulated hosts of two ranks (tests/cluster), compared with the links' limit.
 #
 #   tests/bench/sharding_cluster.sh [--rate MBIT] [--steps 4] [--repeats 1] [--shards "zero3 mics paro-iig"]
-#                                   [--build build/release] [-- FLAGS OF ranvier-train]
+#                                   [--build build/release] [--cluster tests/cluster/run.sh]
+#                                   [-- FLAGS OF ranvier-train]
+
+# 6 layers of 384, microbatches of 1, four per step and rank; shardings take turns. One JSON line per sharding:
 #
-# 6 layers of 384, microbatches of 1, 4 of them a step and rank. Shardings take turns, as often as --repeats says. One
-# JSON line for each: `seconds` of a step, the median with the limited link; `unlimited_seconds` without a limit; `bytes`, Ethernet frames that left both hosts
-# in a step, and `planned_bytes`, what --dry-run says, which counts a gather for every use (`-- --reuse off`);
-# `links_allow`, the seconds that the busiest direction of the link needs for the bytes; `share`, the larger of that
-# and of the unlimited seconds, over the seconds, which is 1 where the link and the processors always work at the same
-# time; `memory`, what --dry-run says a rank holds in parameters, gradients and optimizer states; `loss` after the last
-# step.
+#   seconds            median step with the limited link; `unlimited_seconds`: without a limit
+#   bytes              Ethernet frames that left both hosts per step
+#   planned_bytes      bytes of --dry-run, which counts a gather before every use (`-- --reuse off`)
+#   links_allow        seconds that the busiest direction of the link needs for the bytes
+#   share              the larger of `links_allow` and `unlimited_seconds`, over `seconds`; 1: full overlap
+#   memory             planned bytes of parameters, gradients and optimizer states on a rank
+#   loss               loss of the last step
 source "$(dirname "$0")/measuring.sh"
-rate=200 steps=4 repeats=1 build=build/release
+rate=200 steps=4 repeats=1 build=build/release cluster=tests/cluster/run.sh
 shards="ddp zero1 zero2 zero3 mics paro-igg paro-iig paro-nig zero++"
-read_flags rate steps repeats shards build -- "$@"
+read_flags rate steps repeats shards build cluster -- "$@"
 rate=${rate%mbit}
-free_steps=3  # their bytes are taken off, so that what only the start sends is not counted
+free_steps=3  # subtracted from the limited run's bytes, with the bytes that startup sends
 
 train=("$build/apps/ranvier-train" --data models --g-data 4 --layers 6 --hidden 384 --heads 6 --sequence-length 256
        --batch-size 16 --microbatch-size 1 --threads 1 "${more[@]}")
@@ -25,7 +28,7 @@ on_cluster() {  # <name> <flags of run.sh> <flags of ranvier-train…>
   local name=$1 limit=$2
   shift 2
   rm -f "$folder/metrics"
-  tests/cluster/run.sh --hosts 2 --ranks-per-host 2 $limit --timeout 3000 --counters "$folder/$name.links" -- \
+  "$cluster" --hosts 2 --ranks-per-host 2 $limit --timeout 3000 --counters "$folder/$name.links" -- \
     "${train[@]}" "$@" --metrics "$folder/metrics" >"$folder/log" 2>&1 || {
     local status=$?
     cat "$folder/log" >&2
@@ -34,35 +37,24 @@ on_cluster() {  # <name> <flags of run.sh> <flags of ranvier-train…>
   value seconds "$folder/metrics" | tail -n +2 >>"$folder/$name.seconds"  # the first step warms up
 }
 
-out() { sed -n 's/.*"bytes_out": \([0-9]*\).*/\1/p' "$1"; }  # of each host
-
-# What --dry-run's table says of each sharding: its name, bytes held, bytes between nodes.
 "${train[@]}" --dry-run --world 4 --node-size 2 >"$folder/plan"
-planned() {
-  awk -v shard="$1" '
-    BEGIN { unit["B"] = 1; unit["KiB"] = 1024; unit["MiB"] = 1048576; unit["GiB"] = 1073741824 }
-    /stored per rank/ { table = 1 }
-    table && ($1 == shard || ($1 == "*" && $2 == shard)) {
-      for (i = $1 == "*" ? 3 : 2; i <= NF; ++i) {
-        if ($(i + 1) in unit) { value[++n] = $i * unit[$(i + 1)]; ++i } else value[++n] = 0
-      }
-      printf "%.0f %.0f\n", value[4], value[5] + value[6] + value[7]
-    }' "$folder/plan"
-}
-
 for ((r = 0; r < repeats; ++r)); do
   for shard in $shards; do
     on_cluster "$shard.free" "" --shard "$shard" --steps "$free_steps"
     on_cluster "$shard.limited" "--rate ${rate}mbit" --shard "$shard" --steps $((free_steps + steps))
     value loss "$folder/metrics" | tail -n 1 >"$folder/$shard.loss"
+    figures memory "$folder/metrics" parameters gradients optimizer >"$folder/$shard.memory"
   done
 done
 
 for shard in $shards; do
-  read -r memory bytes <<<"$(planned "$shard")"
-  paste <(out "$folder/$shard.free.links") <(out "$folder/$shard.limited.links") | awk -v shard="$shard" -v rate="$rate" \
-    -v steps="$steps" -v seconds="$(median "$folder/$shard.limited.seconds")" -v free="$(median "$folder/$shard.free.seconds")" \
-    -v memory="$memory" -v planned="$bytes" -v load="$(cut -d ' ' -f 1 /proc/loadavg)" \
+  memory=$(<"$folder/$shard.memory")
+  planned=$(figures traffic "$folder/plan" "$shard")
+  seconds=$(median "$folder/$shard.limited.seconds")
+  free=$(median "$folder/$shard.free.seconds")
+  for kind in free limited; do value bytes_out "$folder/$shard.$kind.links" bytes_out >"$folder/$kind.bytes"; done
+  paste "$folder/free.bytes" "$folder/limited.bytes" | awk -v shard="$shard" -v rate="$rate" -v steps="$steps" \
+    -v seconds="$seconds" -v free="$free" -v memory="$memory" -v planned="$planned" -v load="$(load)" \
     -v loss="$(<"$folder/$shard.loss")" '
     { step = ($2 - $1) / steps; sum += step; if (step > most) most = step }
     END {

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Two ranks on one GPU as two stages, beside one rank with all layers: the GPU has the same work either way, so what two
-# ranks take longer is lost to messages through pinned memory, to the loop that reacts to them, and to the GPU's turns
-# between two processes.
+# Two ranks on one GPU as two stages, compared with one rank with all layers. The GPU has the same work, so the
+# difference is the cost of messages through pinned memory, of the event loop, and of the GPU's switches between two
+# processes.
 #
 #   tests/bench/stages_on_one_gpu.sh [--layers 12] [--hidden 768] [--heads 12] [--vocabulary 50257] [--length 1024]
 #                                    [--batch 64] [--microbatch 8] [--pipeline-limit 4] [--steps 12] [--rounds 2]
 #                                    [--p2p staged] [--products-file FILE] [--device cuda:0] [--build build/gpu]
 #                                    [-- FLAGS OF ranvier-train]
 #
-# One JSON line: `lost` is 1 - (seconds of one rank) / (seconds of two), both medians of all steps but each run's first;
-# for each rank the share of the time that it waited and that it had messages under way; `fp32_same` says whether two
-# steps in fp32 have the same losses either way.
+# One JSON line: `lost` is 1 - (seconds of one rank) / (seconds of two), medians of all steps but each run's first.
+# Per rank: the shares of time in which it waited and in which it had messages in flight. `fp32_same`: two steps in fp32
+# have the same losses.
 source "$(dirname "$0")/measuring.sh"
 layers=12 hidden=768 heads=12 vocabulary=50257 length=1024 batch=64 microbatch=8 pipeline_limit=4 steps=12 rounds=2
 p2p=staged products_file= device=cuda:0 build=build/gpu
@@ -31,21 +31,23 @@ for ((round = 0; round < rounds; ++round)); do
     rm -f "$folder/$ranks"
     train "$ranks" "$ranks" --steps "$steps" --precision bf16 ${products_file:+--products-file "$products_file"}
     value seconds "$folder/$ranks" | tail -n +2 >>"$folder/$ranks.seconds"
-    echo "$ranks ranks: $(grep '^trained' "$folder/$ranks.log")" >&2
+    echo "$ranks ranks: seconds per step: $(tail -n 1 "$folder/$ranks.seconds")" >&2
   done
 done
-sed -n '/^share of the time/,/^stages idle/p' "$folder/2.log" >&2
-for ranks in 1 2; do train "$ranks" "fp32.$ranks" --steps 2 --precision fp32; done
-same=$(cmp -s <(value loss "$folder/fp32.1") <(value loss "$folder/fp32.2") && echo true || echo false)
-awk -v one="$(median "$folder/1.seconds")" -v two="$(median "$folder/2.seconds")" -v tokens=$((batch * length)) \
-  -v same="$same" -v p2p="$p2p" '
-  /^ *rank +stage/ { for (i = 1; i <= NF; ++i) column[$i] = i; inside = 1; next }
-  inside && $1 ~ /^[0-9]+$/ { waited[$1] = $column["waiting"]; sending[$1] = $column["sending"]; next }
-  { inside = 0 }
-  END {
+one=$(median "$folder/1.seconds")
+two=$(median "$folder/2.seconds")
+for ranks in 1 2; do
+  train "$ranks" "fp32.$ranks" --steps 2 --precision fp32
+  value loss "$folder/fp32.$ranks" >"$folder/losses.$ranks"
+done
+same=$(cmp -s "$folder/losses.1" "$folder/losses.2" && echo true || echo false)
+figures column "$folder/2.log" "wait(ed|ing)" >"$folder/waiting"
+figures column "$folder/2.log" sending >"$folder/sending"
+paste "$folder/waiting" "$folder/sending" |
+  awk -v one="$one" -v two="$two" -v tokens=$((batch * length)) -v same="$same" -v p2p="$p2p" '
+  BEGIN {
     printf "{\"bench\": \"stages_on_one_gpu\", \"p2p\": \"%s\", \"tokens_a_step\": %d, \"seconds_one_rank\": %.4f, ", p2p, tokens, one
     printf "\"seconds_two_ranks\": %.4f, \"lost\": %.3f, \"fp32_same\": %s", two, 1 - one / two, same
-    for (rank = 0; rank < 2; ++rank)
-      printf ", \"rank_%d\": {\"waited\": %.3f, \"sending\": %.3f}", rank, waited[rank] / 100, sending[rank] / 100
-    print "}"
-  }' "$folder/2.log"
+  }
+  { printf ", \"rank_%d\": {\"waited\": %.3f, \"sending\": %.3f}", NR - 1, $1, $2 }
+  END { print "}" }'

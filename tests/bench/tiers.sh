@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
-# What it costs to keep states off the device: steps of one rank with 16 microbatches, placements in turns, beside what
-# the disk allows (ZeRO-Infinity §4, §6; Myelin §V-B).
+# Cost of model states off the device, compared with the disk's rate: steps of one rank with 16 microbatches, placements
+# in turns (ZeRO-Infinity §4, §6; Myelin §V-B).
 #
 #   tests/bench/tiers.sh [--rounds 3] [--steps 4] [--layers 6] [--hidden 384] [--length 256] [--batch 64]
-#                        [--microbatch 4] [--nvme FOLDER] [--build build/release] [-- FLAGS OF ranvier-train]
+#                        [--microbatch 4] [--only WORDS] [--nvme FOLDER] [--build build/release]
+#                        [-- FLAGS OF ranvier-train]
 #
-# One JSON line per case: `seconds` of a step (the median of all rounds' steps but each run's first), `over_device` and,
-# for what is in files, `over_host`, the bytes planned in files, and `disk_seconds`: those of the optimizer's states once
-# read and once written at the rates that file_bench reaches.
+# --only: only placements with these words in their names, and the device. One JSON line per placement. `seconds`:
+# median step, without the first step of each run; `over_device`, `over_host`: ratios to the states' other placements.
+# With files also `file_bytes`, planned, and `disk_seconds`: time to read and write these bytes once at the rates of
+# file_bench.
 source "$(dirname "$0")/measuring.sh"
-rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 nvme= build=build/release
-read_flags rounds steps layers hidden length batch microbatch nvme build -- "$@"
+rounds=3 steps=4 layers=6 hidden=384 length=256 batch=64 microbatch=4 only= nvme= build=build/release
+read_flags rounds steps layers hidden length batch microbatch only nvme build -- "$@"
 : "${nvme:=$folder}"
 cat models/*.?pp runtime/*.?pp >"$folder/text"
 "$build/tests/bench/file_bench" "$nvme" 512 32 3 >"$folder/disk"
-rate() { sed -n "s/.*file tier $1.*mb_per_second\": *\([0-9]*\).*/\1/p" "$folder/disk" | sort -n | awk '{ r[NR] = $1 } END { print r[int((NR + 1) / 2)] }'; }
+for way in read write; do value mb_per_second "$folder/disk" "bench=file tier $way" >"$folder/disk.$way"; done
+read_rate=$(median "$folder/disk.read")
+write_rate=$(median "$folder/disk.write")
 
 cases=(
   "device|"
@@ -31,6 +35,9 @@ cases=(
   "everything on host|--offload infinity-cpu"
   "everything in files|--offload infinity-nvme"
 )
+for i in "${!cases[@]}"; do
+  [[ $i == 0 || ${cases[$i]%%|*} == *"$only"* ]] || unset "cases[$i]"
+done
 for ((round = 0; round < rounds; ++round)); do
   for i in "${!cases[@]}"; do
     words=${cases[$i]#*|}
@@ -41,7 +48,7 @@ for ((round = 0; round < rounds; ++round)); do
       --precision bf16 $words "${more[@]}" \
       --metrics "$folder/metrics" >"$folder/log" 2>&1 || { tail -5 "$folder/log" >&2; exit 1; }
     value seconds "$folder/metrics" | tail -n +2 >>"$folder/$i"
-    sed -n 's/.*"nvme":\([0-9]*\).*/\1/p' "$folder/metrics" | head -1 >"$folder/$i.nvme"
+    figures memory "$folder/metrics" nvme >"$folder/$i.nvme"
     value loss "$folder/metrics" >"$folder/$i.losses"
     rm "$folder/metrics"
   done
@@ -53,7 +60,7 @@ for i in "${!cases[@]}"; do
   [[ ${cases[$i]} == *files* ]] || host=$seconds
   same=$(cmp -s "$folder/0.losses" "$folder/$i.losses" && echo true || echo false)
   awk -v name="${cases[$i]%%|*}" -v same="$same" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
-    -v read="$(rate read)" -v write="$(rate write)" 'BEGIN {
+    -v read="$read_rate" -v write="$write_rate" 'BEGIN {
     printf "{\"bench\": \"tiers\", \"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f, \"losses_same\": %s", name, s, s / d, same
     if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %.0f, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
     print "}" }'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draws tests/bench/timeline.svg: one step of a small GPT on two stages with a core each, out of the trace of a real run.
-# Other work on the machine shows in it, so the fastest step of all tries is drawn.
+# Draws tests/bench/timeline.svg from a trace: one step of a small GPT on two stages with a core each. Other work on the
+# machine delays steps, so the fastest step of all tries is drawn.
 #
 #   tests/bench/timeline.sh [--tries 5] [--output tests/bench/timeline.svg] [--build build/release]
 #                           [-- FLAGS OF ranvier-train]
@@ -15,12 +15,13 @@ for ((try = 0; try < tries; ++try)); do
     --hidden 128 --sequence-length 128 --batch-size 16 --microbatch-size 2 --pipeline-limit 3 --threads 1 --steps 60 \
     --validation-split 0 --metrics "$folder/metrics" --overwrite --trace "$folder/trace" "${more[@]}" \
     >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
-  grep '"grad_norm"' "$folder/metrics" | tail -n 50 >"$folder/last"
-  read -r seconds step < <(paste -d' ' <(value seconds "$folder/last") <(value step "$folder/last") | sort -g | head -n 1)
+  value seconds "$folder/metrics" | tail -n 50 >"$folder/seconds"
+  value step "$folder/metrics" | tail -n 50 >"$folder/steps"
+  read -r seconds step <<<"$(paste -d' ' "$folder/seconds" "$folder/steps" | sort -g | sed -n 1p)"
   if [ -z "$fastest" ] || awk -v a="$seconds" -v b="$fastest" 'BEGIN { exit !(a < b) }'; then
     fastest=$seconds
     mv "$folder/metrics" "$folder/best-metrics"
-    # The report draws the last whole step of a trace.
+    # The report draws the last complete step of a trace.
     perl -ne 'print unless /"args":\{"step":(\d+)\}/ && $1 > '"$step" "$folder/trace" >"$folder/best-trace"
   fi
 done

@@ -1,10 +1,10 @@
-// MB of text per second that become tokens, beside how fast words alone are found; then back again. One JSON line
-// per case.
+// Encoding and decoding rates of a tokenizer in MB of text per second, and the rate of splitting into words alone.
+// One JSON line per case.
 //
 //   tokenizer_bench TOKENIZER FILE... [--threads N] [--specials text|token] [--write-tokens FILE] [--write-text FILE]
 //
-// TOKENIZER is what ranvier-train's --tokenizer is given. --write-tokens keeps the tokens of the last file, int32, for
-// comparing with another encoder, and --write-text what they are decoded to.
+// TOKENIZER: value of ranvier-train's --tokenizer. --write-tokens writes the tokens of the last file, int32, for a
+// comparison with another encoder; --write-text writes the decoded text.
 #include "models/text/text_encoder.hpp"
 #include "models/text/tokenizer_files.hpp"
 #include "models/text/word_splitter.hpp"
@@ -25,7 +25,7 @@ using namespace ranvier::models;
 
 namespace {
 
-/// Seconds of the quickest call within about a second.
+/// Seconds of the fastest call within about a second.
 double quickest(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
   double best = 1e9, total = 0;

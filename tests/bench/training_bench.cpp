@@ -1,6 +1,6 @@
-// Training steps beside the time of their matrix products alone, measured in turns in the same process: what
-// share of the machine's rate a whole step keeps. The real trainer on one rank, synthetic tokens; one JSON line
-// per case.
+// Training steps compared with their matrix multiplications alone, in turns in the same process. The share is the part
+// of the machine's rate that a complete step reaches. Real trainer on one rank, synthetic tokens; one JSON line per
+// case.
 //
 //   training_bench [--case 6x384-fp32,llama-6x384-fp32,bert-6x384-bf16,gpt2-small-bf16,…] [--threads 2]
 //                  [--microbatch-size N] [--seconds 4]
@@ -73,7 +73,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-/// Random numbers as tokens, the next one as each one's target.
+/// Random tokens; the target of each is the next one.
 class SyntheticTokens final : public models::SampleSource {
  public:
   SyntheticTokens(int length, int vocabulary) : length_(length), vocabulary_(vocabulary) {}
@@ -149,7 +149,7 @@ class Run {
  private:
   static constexpr int warm_up_steps = 1;
 
-  /// Between two steps. The device is ours until this returns.
+  /// Runs between two steps. No other work uses the device until this returns.
   void step_done() {
     trainer_->context().compute.synchronize();
     const auto now = Clock::now();

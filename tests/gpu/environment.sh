@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Puts what was packed elsewhere where programs and CMake find it; sourced by run.sh, which sets packages, binaries and
-# build. Sets `settings`, CMake's; `binaries_run` says whether programs that were built elsewhere are there and start.
+# Unpacks archives and sets search paths for programs and CMake; sourced by run.sh, which sets packages, binaries and
+# build. Sets `settings`, CMake's; `binaries_run` returns whether the programs of --binaries start.
 settings=()
 nvidia-smi -L 2>/dev/null | grep -q GPU && settings+=(-DCMAKE_CUDA_ARCHITECTURES=native)
 
@@ -14,20 +14,20 @@ unpack() {  # <archive or folder> <folder>
   fi
 }
 
-# Programs look for libraries in $build/packages by themselves (build.sh): what else runs here has its own.
+# Programs find libraries in $build/packages by DT_RPATH (build.sh); other programs use the system's.
 if [ -n "$packages" ]; then
   unpack "$packages" "$build/packages"
   usr=$build/packages/usr
   lib=$usr/lib/x86_64-linux-gnu
   export PATH=$usr/bin:$PATH OPAL_PREFIX=$usr PMIX_INSTALL_PREFIX=$usr
-  export PMIX_MCA_pcompress_base_silence_warning=1  # it packs nothing here, and would warn of that in every job
+  export PMIX_MCA_pcompress_base_silence_warning=1  # otherwise a warning in every job
   settings+=(-DCMAKE_PREFIX_PATH="$usr" -DMPI_SKIP_COMPILER_WRAPPER=ON -DMPI_C_LIB_NAMES=mpi
              -DMPI_mpi_LIBRARY="$lib/openmpi/lib/libmpi.so" -DMPI_C_HEADER_DIR="$lib/openmpi/include"
              -DMPIEXEC_EXECUTABLE="$usr/bin/mpirun")
   export LDFLAGS="-Wl,-rpath-link,$lib:$lib/openmpi/lib"
 fi
 
-# NVIDIA's libraries are opened by name, and cuDNN opens NVRTC. PyTorch's come first: it runs here, too.
+# NVIDIA's libraries are opened by name, and cuDNN opens NVRTC. PyTorch's come first, for PyTorch itself.
 nvidia_libraries() {
   python3 -c 'import nvidia; print(*nvidia.__path__, sep="\n")' 2>/dev/null |
     while read -r root; do ls -d "$root"/*/lib; done 2>/dev/null || true
@@ -37,7 +37,7 @@ nvidia_libraries() {
 }
 LD_LIBRARY_PATH=$(nvidia_libraries | paste -sd :)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
-# Python with PyTorch and NumPy; empty: none. It is only looked for: an import takes seconds.
+# Python with PyTorch and NumPy; empty: none. Not imported, because that takes seconds.
 torch_python=
 for python in build/reference-python/bin/python python3 /usr/bin/python3; do
   "$python" -c 'import importlib.util as i, sys; sys.exit(not (i.find_spec("numpy") and i.find_spec("torch")))' 2>/dev/null ||
@@ -46,7 +46,7 @@ for python in build/reference-python/bin/python python3 /usr/bin/python3; do
   break
 done
 export torch_python
-# Open MPI refuses to start where it finds neither, also jobs of one machine, which use none.
+# Without ssh and rsh, Open MPI does not even start jobs on one machine, which need neither.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent=false
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
@@ -54,6 +54,6 @@ binaries_run() {
   [ -n "$binaries" ] || return 1
   if [ -d "$binaries" ]; then cp -asf "$(realpath "$binaries")/." "$build"; else unpack "$binaries" "$build"; fi
   "$build/apps/ranvier-train" --version && return
-  echo "run.sh: what --binaries brought does not run here (above)" >&2
+  echo "run.sh: the programs of --binaries do not run here (above)" >&2
   return 1
 }

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Packs what a build needs beside a compiler, CMake and CUDA, for a machine that has no more than those and no network:
-# libraries and headers of this machine's packages (Debian, x86-64), every library that they need, mpirun, and the headers
-# of cudnn-frontend.
+# Packs a build's dependencies for a machine with only a compiler, CMake and CUDA, and without a network. The archive has
+# libraries and headers of this machine's packages (Debian, x86-64), their dependencies, mpirun, and cudnn-frontend.
 #
 # usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]      for tests/gpu/run.sh --packages ARCHIVE.tar.xz
-#   --without-cudnn   though cudnn-frontend's headers are not here: builds then have no attention by cuDNN
+#   --without-cudnn   pack without cudnn-frontend's headers: builds have no attention by cuDNN
 set -euo pipefail
 
 archive=$(realpath -m "${1:?usage: tests/gpu/packages.sh ARCHIVE.tar.xz [--without-cudnn]}")
@@ -22,7 +21,7 @@ trap 'rm -rf "$stage"' EXIT
 boost=$(dpkg-query -W -f '${Package}\n' 'libboost-program-options1*' | sed -n 's/^libboost-program-options\(1\.[0-9]*\)\.[0-9]*$/\1/p' | tail -1)
 packages=(doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev
           libxxhash-dev libzstd-dev openmpi-bin openmpi-common zlib1g-dev "libboost$boost-dev" "libboost-context$boost-dev" "libboost-program-options$boost-dev")
-# Where their libraries are, beside their headers.
+# Packages of the libraries that belong to the headers.
 mapfile -t depends < <(dpkg-query -W -f '${Depends}, ' "${packages[@]}" | tr ',|' '\n\n' | awk 'NF { print $1 }' | sort -u |
   grep '^lib' | grep -vE '^lib(c6|gcc|stdc\+\+)')
 for package in "${depends[@]}"; do
@@ -34,7 +33,7 @@ dpkg -L "${packages[@]}" |
   sort -u | while read -r file; do [ -d "$file" ] && [ ! -L "$file" ] || printf '%s\n' "$file"; done |
   tar --absolute-names -cf - --files-from=- | tar --transform 's,^/,,' -xf - -C "$stage"
 
-# What those need, but for the C and C++ runtimes; and what the names of libraries without a version point to.
+# Their dependencies without the C and C++ runtimes, and the targets of links to other packages.
 lib=$stage/usr/lib/$triple
 needed() { find "$lib" "$stage/usr/bin" -type f \( -name '*.so*' -o -perm -u+x \) -exec ldd {} + 2>/dev/null; }
 needed | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
@@ -46,7 +45,7 @@ find "$stage" -xtype l | while read -r link; do
   cp -L "$target" "$link"
 done
 
-# A library's DT_RUNPATH would keep a program's DT_RPATH from what that library needs: it becomes a DT_RPATH as well.
+# A library's DT_RUNPATH would disable the program's DT_RPATH for its dependencies: it becomes a DT_RPATH as well.
 python3 - "$lib" <<'END'
 import pathlib
 import struct
@@ -67,8 +66,8 @@ for path in pathlib.Path(sys.argv[1]).rglob("*.so*"):
     path.write_bytes(data)
 END
 
-# Programs find the libraries here, and nothing else that runs over there does: it has others of the same names. `mpirun`
-# is a name that Debian makes when its packages are installed.
+# Only these programs find the libraries: the system has others of the same names. Debian creates the name `mpirun` when
+# its packages are installed.
 mkdir "$stage/usr/libexec"
 mv "$stage"/usr/bin/* "$stage/usr/libexec/"
 cat > "$stage/usr/bin/orterun" <<'END'

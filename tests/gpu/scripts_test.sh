@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Keeps the scripts of this folder and of tests/bench that need a GPU from rotting where there is none, in seconds: their
-# syntax, their errors, run.sh over programs that only seem to be ours, and the summary of figures that were recorded.
-# Whole stages: rehearse.sh.
+# Tests the scripts of this folder without a GPU, in seconds: syntax, errors, run.sh over stand-ins for the programs, and
+# the summary of recorded figures. rehearse.sh tests complete stages; tests/bench/scripts_test.sh tests the
+# scripts of tests/bench.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
@@ -34,7 +34,7 @@ expect "an unknown model" "--models 8B: one of gpt2-small" 1 python3 tests/bench
 expect "an unknown case" "--cases gpt2: one of gpt2-small" 1 \
   python3 tests/bench/compare_pytorch_gpu.py trainer --cases gpt2
 
-# Programs that only seem to be ours.
+# Stand-ins for the programs.
 mkdir -p "$folder/programs/apps" "$folder/path" "$folder/others"
 cat >"$folder/programs/apps/ranvier-train" <<'END'
 #!/bin/sh

@@ -24,7 +24,7 @@ double weights_of(const PassTimes& times) {
 
 double all_of(const PassTimes& times) { return times.forward + times.backward + weights_of(times); }
 
-/// Stages in turn, as they become free or something comes to them.
+/// Simulates stages in the order in which they become free or receive a message.
 class Simulation {
  public:
   Simulation(const KnownPipeline& pipeline, const Rule& rule)
@@ -48,7 +48,7 @@ class Simulation {
     for (int s = 0; s < map_.stages; ++s) choose(s);
     while (!ends_.empty()) {
       now_ = ends_.top().first;
-      // All that ends now is seen before anything is chosen.
+      // All work that ends now is handled before any choice.
       std::vector<int> touched;
       while (!ends_.empty() && ends_.top().first == now_) {
         end(ends_.top().second, touched);
@@ -65,16 +65,16 @@ class Simulation {
 
  private:
   struct Chunk {
-    int forwards = 0, backwards = 0, weights = 0;  // started; done
-    int arrived = 0, returned = 0;                 // activations; gradients
-    int through = 0;                               // backward passes that ended
-    std::size_t layer = 0;                         // of the weight gradients that are next
+    int forwards = 0, backwards = 0, weights = 0;  // passes started; weight gradients done
+    int arrived = 0, returned = 0;                 // activations and gradients received
+    int through = 0;                               // backward passes done
+    std::size_t layer = 0;                         // layer of the next weight gradients
   };
   struct Stage {
     Choice busy;
     std::vector<Chunk> chunks;
-    std::queue<int> waiting;  // chunks whose weight gradients do
-    StageState view;          // of it
+    std::queue<int> waiting;  // chunks with deferred weight gradients
+    StageState view;          // state of this stage
   };
 
   const PassTimes& times(int s, int chunk, int microbatch) const {
@@ -152,11 +152,11 @@ class Simulation {
         if (++chunk.layer < times(s, was.chunk, 0).weights.size()) return;
         chunk.layer = 0;
         ++chunk.weights;
-        stage.waiting.pop();  // whoever does not take the one in front never asks for it
+        stage.waiting.pop();  // choices other than the first one do not use this queue
     }
   }
 
-  using End = std::pair<double, int>;  // when, stage
+  using End = std::pair<double, int>;  // time, stage
   const KnownPipeline* pipeline_;
   SliceMap map_;
   const Rule* rule_;
@@ -165,8 +165,8 @@ class Simulation {
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 
-/// [slice][microbatch]: from the beginning of a piece of work to the end of the batch, by what has to follow: the rest
-/// of its microbatch's way, and the same direction of later microbatches in its slice.
+/// [slice][microbatch]: longest time from the start of a work item to the end of the batch. It includes the rest of the
+/// microbatch's path, and the same direction of later microbatches in the slice.
 struct WaysToEnd {
   using Table = std::vector<std::vector<double>>;
   Table forward, backward, weights;
@@ -199,7 +199,7 @@ struct WaysToEnd {
   }
 };
 
-/// By the longest way to the end, each direction so much sooner, and with so many forward passes ahead of 1F1B.
+/// Chooses the longest path to the end, with a bonus per direction and a limit of forward passes ahead of 1F1B.
 Rule longest_way_first(const KnownPipeline& pipeline, const WaysToEnd& ways, const std::array<double, 3>& sooner,
                        int ahead) {
   return [map = pipeline.map, &ways, sooner, ahead](const StageState& stage) {
@@ -274,7 +274,7 @@ double clairvoyant_seconds(const KnownPipeline& pipeline, int draws, std::uint64
   for (const auto& slice : ways.forward) whole = std::max(whole, slice.front());
   const int slots = std::accumulate(pipeline.slots.front().begin(), pipeline.slots.front().end(), 0);
   for (int draw = 0; draw < draws; ++draw) {
-    // How much sooner than its way says each direction is chosen, and how far ahead stages may fill.
+    // Bonus per direction, and number of forward passes ahead.
     std::array<double, 3> sooner{};
     int ahead = slots;
     if (draw > 0) {
@@ -303,7 +303,7 @@ double least_seconds(const KnownPipeline& pipeline) {
     }
     double head = 0;
     for (int before = 0; before < s; ++before) head += of(before, 0).forward;
-    // The last gradient of the stage goes back through those before it, unless weight gradients come after it.
+    // The stage's last gradient passes through the stages before it, unless weight gradients follow it.
     double back = 0;
     for (int before = s; before-- > 0;) back += of(before, m - 1).backward;
     if (s > 0) back += weights_of(of(0, m - 1));

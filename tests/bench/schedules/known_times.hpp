@@ -1,6 +1,5 @@
-// A pipeline whose durations are all known, in a simulation of its own: stages of one or several slices, messages that
-// take no time, slots and deferred places as stages of actors have them. What the best order of its work would be that
-// somebody who knows all durations beforehand can find. One thread.
+// Simulation of a pipeline with known durations: stages of one or several slices, messages without latency, slots and
+// deferred slots as in actors. Finds the best schedule for known durations, a reference for the policies. One thread.
 #pragma once
 
 #include "actors/pipeline/slice_order.hpp"
@@ -14,56 +13,54 @@
 
 namespace ranvier::bench {
 
-/// Of one slice and microbatch: a forward pass, its input gradients, and the weight gradients of each of its layers.
+/// Durations of one slice and microbatch: forward pass, input gradients, and weight gradients per layer.
 struct PassTimes {
   double forward = 0, backward = 0;
-  std::vector<double> weights;  ///< in the order in which they are computed
+  std::vector<double> weights;  ///< weight gradients per layer, in the order of computation
 };
 
 struct KnownPipeline {
   actors::SliceMap map;
-  std::vector<std::vector<PassTimes>> times;  ///< [slice][microbatch]
-  std::vector<std::vector<int>> slots;        ///< [stage][chunk]: microbatches in flight
-  std::vector<std::vector<int>> deferred;     ///< likewise: microbatches whose weight gradients may wait
+  std::vector<std::vector<PassTimes>> times;  ///< durations, [slice][microbatch]
+  std::vector<std::vector<int>> slots;        ///< most microbatches in flight, [stage][chunk]
+  std::vector<std::vector<int>> deferred;     ///< most microbatches with deferred weight gradients, [stage][chunk]
 
   [[nodiscard]] int microbatches() const { return static_cast<int>(times.front().size()); }
 };
 
-/// How far a chunk of a stage is, and what it could do now.
+/// Progress of a chunk of a stage, and its ready work.
 struct ChunkState {
-  int forwards = 0, backwards = 0;  ///< started
-  int weights = 0;                  ///< done
+  int forwards = 0, backwards = 0;  ///< passes started
+  int weights = 0;                  ///< weight gradients done
   bool forward_ready = false, backward_ready = false, weights_ready = false;
 };
 
 struct StageState {
-  actors::PipelineProgress progress;  ///< over all chunks; nothing is ready
+  actors::PipelineProgress progress;  ///< progress over all chunks, without ready work
   std::vector<ChunkState> chunks;
-  int waits_longest = 0;  ///< the chunk whose weight gradients do
+  int waits_longest = 0;  ///< chunk whose weight gradients have waited longest
 };
 
 struct Choice {
-  actors::Direction direction = actors::Direction::none;  ///< none: wait until something changes
+  actors::Direction direction = actors::Direction::none;  ///< next direction; none: wait for a change
   int chunk = 0;
 };
 
-/// What a stage does next, once it is free.
+/// Chooses the next work of a free stage.
 using Rule = std::function<Choice(const StageState&)>;
 
-/// As a stage of actors chooses under a policy where weight gradients wait.
+/// Choice of a stage of actors under a policy with deferred weight gradients.
 [[nodiscard]] Rule rule_of(actors::Policy policy, const KnownPipeline& pipeline);
 
-/// Seconds until all stages have done all of their work. In each chunk, each direction goes in the order of the
-/// microbatches. Weight gradients are chosen layer by layer.
+/// Seconds until all stages have finished. In each chunk, each direction processes microbatches in order. Weight
+/// gradients are chosen layer by layer.
 [[nodiscard]] double seconds_under(const KnownPipeline& pipeline, const Rule& rule);
 
-/// List scheduling: of what a stage can do, first what has the longest way to the end, by the durations of all that
-/// has to follow; the best of that, of the same with weights on the three directions drawn at random (by `seed`), and
-/// of the policies' own orders.
+/// Seconds of the best schedule. Candidates: list scheduling, which runs the work with the longest path to the end
+/// first; the same with random bonuses on the three directions (`seed`); the policies' schedules.
 [[nodiscard]] double clairvoyant_seconds(const KnownPipeline& pipeline, int draws, std::uint64_t seed);
 
-/// What no order can beat: a stage's own work, after the first activation can come and before the last gradient has
-/// gone back.
+/// Lower bound of any schedule: a stage's work, plus the time before the first activation and after the last gradient.
 [[nodiscard]] double least_seconds(const KnownPipeline& pipeline);
 
 }  // namespace ranvier::bench

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""How long the stages of real pipelines idle on this machine under each policy, beside what is predicted of it.
+"""Idle time of pipeline stages under each policy, measured on this machine and predicted.
 
 usage: tests/bench/schedules/machine.py [--build build/release] [--keep build/machine-schedules] [--profile FILE]
                                         [--minutes 11] [--rounds 1] [--only REGEX] [--output FILE]
 
-Trains a GPT of 6 layers of 384 channels and GPT-2 small in pipelines of 2 and 4 ranks of a thread each: stages as they
-are balanced, stages made uneven by --layers-per-stage, and with work of one rank that takes 1.5 times as long
-(RANVIER_FAULT). Each runs under message-driven, 1F1B, zero-bubble and ZB-H1, and with two chunks per rank under
-message-driven and interleaved 1F1B. First `ranvier-bench profile` measures the machine, unless --profile has it. What a
-run with a profile records at its end, busy shares of stages as predicted and as measured in a usual step, becomes a
-table in Markdown: seconds of a step and idle shares by stage (default: machine.md beside this script).
+Trains a GPT of 6 layers of 384 channels and GPT-2 small in pipelines of 2 and 4 ranks with a thread each. Stages are
+balanced, uneven (--layers-per-stage), or one rank is 1.5 times as slow (RANVIER_FAULT). Policies: message-driven, 1F1B,
+zero-bubble and ZB-H1, and two model chunks per rank with message-driven and interleaved 1F1B. `ranvier-bench profile`
+measures the machine first, unless --profile is given. Each run records predicted and measured busy shares in --metrics.
+The output is a table in Markdown: seconds per step and idle shares per stage (default: machine.md next to this script).
 
-What was measured is kept, case by case, in the folder --keep: an interrupted comparison goes on where it was, and no
-case begins after --minutes. Four ranks share the cores where there are fewer; a rank that is made slow sleeps, so that
-others have its core meanwhile, which the prediction does not know. Nothing else should run.
+The folder --keep holds the measured cases: an interrupted comparison resumes, and no case starts after --minutes. Four
+ranks share the cores if there are fewer. A slow rank sleeps, so others can use its core; the prediction does not model
+that. Keep the machine idle.
 """
 
 import argparse
@@ -32,8 +31,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[2]
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 CORES = os.cpu_count() or 1
-STEPS = 4  # of a run; the first one does not count
-SLOW = 1.5  # times as long
+STEPS = 4  # per run; the first one does not count
+SLOW = 1.5  # factor of the slow rank's durations
 
 # flags, vocabulary
 MODELS = {
@@ -41,7 +40,7 @@ MODELS = {
                 "--microbatch-size 2", 256),
     "GPT-2 small": ("--model gpt2-small --sequence-length 32 --batch-size 8 --microbatch-size 1", 50257)}
 
-# Layers of each stage, and of each slice of two chunks per rank, so that ranks have as many; none: so it cannot be cut.
+# Layers per stage, and per model chunk with two chunks per rank and equal layers per rank; None: impossible.
 UNEVEN = {("6 × 384", 2): ("3,5", "2,2,1,3"), ("6 × 384", 4): ("2,1,3,2", None),
           ("GPT-2 small", 2): ("7,7", "4,4,3,3"), ("GPT-2 small", 4): ("3,4,5,2", "2,2,3,1,1,2,2,1")}
 
@@ -51,7 +50,7 @@ POLICIES = {"message-driven": "--policy message-driven", "1f1b": "--policy 1f1b"
 
 
 class Case:
-    """A run: what is trained on how many ranks, what is wrong with it, and in which order."""
+    """A run: model, ranks, disturbance and policy."""
 
     def __init__(self, model, ranks, wrong, policy):
         self.model, self.ranks, self.wrong, self.policy = model, ranks, wrong, policy
@@ -65,7 +64,7 @@ class Case:
         return "chunks" in self.policy
 
     def flags(self):
-        """None: these stages cannot be cut so."""
+        """None if the stages cannot be uneven."""
         words = f"{MODELS[self.model][0]} {POLICIES[self.policy]} --g-inter {self.ranks}".split()
         if self.wrong == "uneven":
             layers = UNEVEN[self.model, self.ranks][1 if self.chunked else 0]
@@ -75,7 +74,7 @@ class Case:
         return words
 
     def environment(self):
-        # The rank that is made slow is neither the first nor the last of four.
+        # The slow rank is neither the first nor the last of four.
         slow = {"RANVIER_FAULT": f"1:1:slow:{SLOW}"} if self.wrong == f"rank 1 × {SLOW}" else {}
         return os.environ | {"RANVIER_PROFILE": "none"} | slow
 
@@ -93,7 +92,7 @@ def run(command, environment=None):
 
 
 def write_tokens(path, vocabulary):
-    """A token file of llm.c's kind."""
+    """Writes a token file in llm.c's format."""
     count, draw = 65536, random.Random(1)
     with open(path, "wb") as file:
         array.array("i", [20240520, 1, count] + [0] * 253).tofile(file)
@@ -101,7 +100,7 @@ def write_tokens(path, vocabulary):
 
 
 class Machine:
-    """What was measured so far."""
+    """Measured runs, kept in a folder."""
 
     def __init__(self, options):
         self.build, self.folder, self.given = options.build, options.keep, options.profile
@@ -137,16 +136,15 @@ class Machine:
         lines = map(json.loads, metrics.read_text().splitlines())
         found = [line["prediction"] for line in lines if "prediction" in line]
         if not found:
-            why = [line for line in output.splitlines() if "no prediction" in line]
-            raise RuntimeError(f"{case.name}: {why[0] if why else 'the run recorded no prediction'}")
+            raise RuntimeError(f"{case.name}: no line of --metrics has a prediction:\n{output[-2000:]}")
         self.runs.setdefault(case.name, []).append(found[0])
         with open(self.record, "a", encoding="utf-8") as record:
             record.write(json.dumps({"case": case.name, "prediction": found[0]}) + "\n")
 
 
 def sides_of(runs):
-    """Seconds of a step and idle shares by stage, as measured and as predicted: of the run with the shortest steps, as
-    whatever else runs can only make them longer."""
+    """Seconds per step and idle shares per stage, measured and predicted, of the run with the shortest steps: other
+    work can only delay steps."""
     best = min(runs, key=lambda run: run["measured"]["step_seconds"])
     return [(best[side]["step_seconds"], [1 - share for share in best[side]["busy"]])
             for side in ("measured", "predicted")]
@@ -172,7 +170,7 @@ def table(cases, machine):
 
 
 def summary(cases, machine):
-    """How far predicted idle shares of stages are from measured ones, and how well the faster policy is predicted."""
+    """Errors of the predicted idle shares, and pairs of policies in the predicted order."""
     if not any(case.name in machine.runs for case in cases):
         return "Nothing was measured yet."
     apart, pairs, right = [], 0, 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tables and a plot of how long pipelines idle under each policy, by schedules_bench in virtual time.
+"""Tables and a plot of pipelines' idle time under each policy, from schedules_bench in virtual time.
 
     schedules.py build/release/tests/bench/schedules_bench [--output FOLDER] [--imbalance 0,0.25,0.5]
                  [--jitter 0,0.1,0.3,0.5] [--seeds 10] [--chunks 1,2,4] [--cases FILE]
 
-Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: beside this script), and prints the summary. With --cases
-what was measured is kept in FILE, a JSON line a case, and what is there already is not measured again.
+Writes FOLDER/schedules.md and FOLDER/schedules.svg (default: next to this script), and prints the summary. --cases FILE
+keeps results, one JSON line per case, and skips the cases that it has.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 COLOURS = {"zero-bubble": "#0072b2", "zb-h1": "#56b4e9", "message-driven": "#d55e00", "1f1b": "#e69f00",
            "gpipe": "#999999"}
 STATIC = ("zb-h1", "1f1b", "gpipe")
-ROOM = 44  # around a panel, for its words
+ROOM = 44  # margin of a panel, for labels
 WIDTH, HEIGHT = 240, 130
 LOWEST = 0.75  # share at the bottom of a panel
 
@@ -67,7 +67,7 @@ def named(policy, chunks):
 
 
 def bubbles(cases):
-    """Of stages that are alike and do not jitter; beside them what the formulas of ZB-H1 and 1F1B say."""
+    """Bubbles of equal stages without jitter, compared with the formulas of ZB-H1 and 1F1B."""
     policies = list(dict.fromkeys(case["policy"] for case in cases))
     rows = ["| chunks | stages | microbatches | slots | " + " | ".join(policies) +
             " | (p - 1) / 3vm | 2 (p - 1) / 3vm |", "|" + "---|" * (len(policies) + 6)]
@@ -85,8 +85,8 @@ def bubbles(cases):
 
 
 def behind(cases):
-    """How much longer zero-bubble takes than the best policy of a fixed order, of one pipeline with any chunks; below
-    0: it is faster. Both have at most so many slots as the fixed order takes, and the worst of all numbers counts."""
+    """Relative time that zero-bubble takes longer than the best fixed order, for one pipeline with any number of chunks;
+    negative if it is faster. Both use at most the slots of the fixed order. Maximum over all numbers of slots."""
 
     def least(policies, slots):
         return min(case["seconds"] for case in cases if case["policy"] in policies and case["slots"] <= slots)
@@ -141,7 +141,7 @@ def stroke(policy, chunks):
 
 
 def panel(cases, lines, title, left, top, labels):
-    """Shares of the clairvoyant throughput, by pipeline."""
+    """Shares of the clairvoyant throughput, per pipeline."""
     pipelines = list(dict.fromkeys(map(pipeline, cases)))
 
     def place(number, share):

@@ -1,16 +1,16 @@
-// How long the stages of a pipeline idle under each policy, in virtual time: the actors that train, on layers that take
-// a time unit for each of forward, input gradients and weight gradients, and links that take none. Beside them what
-// somebody could do with the same slots who knows all durations beforehand (known_times.hpp).
+// Idle time of pipeline stages under each policy, in virtual time. The real actors run layers that take one time unit
+// each for forward, input gradients and weight gradients; links take none. The reference is the best schedule for known
+// durations with the same slots (known_times.hpp). `schedules.py` makes tables and a plot.
 //
 //   schedules_bench [imbalance=0] [jitter=0] [seeds=1] [chunks=1]
+
+// `imbalance` 0.5: ranks take 0.5 to 1.5 times as long, by seed. `jitter`: standard deviation over mean of all work,
+// lognormal, the same under all policies. `chunks`: slices per rank; the layers per rank do not depend on it.
 //
-// `imbalance` 0.5: ranks take 0.5 to 1.5 times as long, drawn by seed; `jitter`: of every piece of work, its standard
-// deviation by its mean, lognormal. A piece takes the same under all policies. `chunks`: slices of a rank; a rank's
-// layers are as many with any of them, and take as long. Prints a JSON line per case, means over seeds: `seconds` of a
-// step; `bubble` is the time beyond what the slowest rank computes, as a share of that; `share` the throughput as a
-// share of the clairvoyant one with as many chunks; `min_share` as one of what no schedule can beat. `slots` are the
-// most microbatches in flight on a rank, those in one of its chunks counted by the chunk's share of its layers.
-// `schedules.py` makes tables and a plot of it.
+// One JSON line per case, means over seeds. `seconds`: duration of a step. `bubble`: time beyond the slowest rank's
+// work, as a share of that work. `share`: throughput relative to the reference with as many chunks. `min_share`: the
+// same relative to a bound of all schedules. `slots`: most microbatches in flight on a rank, weighted by the chunk's
+// share of the rank's layers.
 #include "actors/pipeline/slice_order.hpp"
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -35,14 +35,14 @@ using actors::Policy;
 using actors::SliceMap;
 
 constexpr int layers_of_stage = 8;
-constexpr double unit_seconds = 1;  // of a stage's forward pass
-constexpr int draws = 50;           // of list scheduling
+constexpr double unit_seconds = 1;  // duration of a stage's forward pass
+constexpr int draws = 50;           // random draws of list scheduling
 
 struct Disturbed {
   double imbalance = 0, jitter = 0;
 };
 
-/// Of every piece of work, whatever computes it when.
+/// Duration of every work item, independent of time and policy.
 class Durations {
  public:
   enum Direction { forward, backward, weights, directions };
@@ -73,7 +73,7 @@ class Durations {
   std::vector<double> seconds_;  // [layer, microbatch, direction]
 };
 
-/// A part of a stage.
+/// A layer of a stage.
 class Even final : public models::Layer {
  public:
   Even(int number, bool last, const Durations& durations)
@@ -99,7 +99,7 @@ class Even final : public models::Layer {
   }
 
  private:
-  /// A sample is a microbatch, and those of one step take as long as those of another.
+  /// A sample is a microbatch; durations are the same in every step.
   void compute(const models::LayerCall& call, Durations::Direction direction) const {
     const auto microbatch = static_cast<int>(call.key.first_sample % durations_->microbatches());
     const double seconds = (*durations_)(number_, direction, microbatch);
@@ -113,7 +113,7 @@ class Even final : public models::Layer {
   const Durations* durations_;
 };
 
-/// A layer's work takes the seconds that it states, all other work none.
+/// A layer's work takes its stated seconds; all other work takes none.
 class Stated final : public runtime::CostModel {
  public:
   runtime::Duration duration(const runtime::WorkCost& cost) const override {
@@ -122,7 +122,7 @@ class Stated final : public runtime::CostModel {
   }
 };
 
-/// Samples that nobody reads.
+/// Samples without content: simulated ranks do not read them.
 class NoSamples final : public models::SampleSource {
  public:
   std::int64_t samples() const override { return std::int64_t{1} << 40; }
@@ -142,10 +142,10 @@ runtime::MachineProfile machine() {
   return profile;
 }
 
-/// What a policy comes to.
+/// Figures of a policy.
 struct Outcome {
-  double seconds = 0;  // of a step
-  double slots = 0;    // in flight on a rank
+  double seconds = 0;  // duration of a step
+  double slots = 0;    // most microbatches in flight on a rank
 };
 
 Outcome outcome_of(Policy policy, const SliceMap& map, const Durations& durations) {
@@ -172,7 +172,7 @@ Outcome outcome_of(Policy policy, const SliceMap& map, const Durations& duration
   return outcome;
 }
 
-/// The same pipeline with all durations known, and the limits of zero-bubble and ZB-H1.
+/// The same pipeline with known durations, and the limits of zero-bubble and ZB-H1.
 bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
   const int microbatches = durations.microbatches(), layers_of_slice = layers_of_stage / map.chunks;
   bench::KnownPipeline pipeline{.map = map, .times = {}, .slots = {}, .deferred = {}};
@@ -212,8 +212,8 @@ double slowest_rank(const bench::KnownPipeline& pipeline) {
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-/// Idle time over computing, undisturbed, as the papers have it: 1F1B and GPipe compute weight gradients before the
-/// next pass, but after the input gradient has left; ZB-H1 whenever there is time.
+/// Idle time over computing time without disturbance, by the papers' formulas. 1F1B and GPipe compute weight gradients
+/// before the next pass, after sending the input gradient; ZB-H1 in idle time.
 double formula(Policy policy, const SliceMap& map, int microbatches) {
   const double thirds = actors::defers_weights(policy) ? 1 : 2;
   return thirds / 3 * (map.stages - 1) / (map.chunks * microbatches);
@@ -241,7 +241,7 @@ int run(const std::vector<std::string>& words) {
         const double slowest = slowest_rank(pipeline), least = bench::least_seconds(pipeline);
         std::vector<Outcome> outcomes;
         for (const Policy policy : policies) outcomes.push_back(outcome_of(policy, map, durations));
-        // Whoever knows all durations also knows what each policy would do.
+        // The policies' schedules are candidates of the reference, too.
         double clairvoyant = bench::clairvoyant_seconds(pipeline, draws, static_cast<std::uint64_t>(seed));
         for (const Outcome& outcome : outcomes) clairvoyant = std::min(clairvoyant, outcome.seconds);
         for (std::size_t i = 0; i < policies.size(); ++i) {

@@ -1,5 +1,5 @@
-# Lists this machine's tools and starts the programs that all stages need: a few seconds before minutes are spent. A cuDNN that
-# fails is recorded; later stages then compute attention with our own kernels.
+# Lists this machine's tools and starts the programs that all stages need, in a few seconds. If cuDNN fails, it is
+# recorded, and later stages compute attention with our own kernels.
 nvidia-smi -L
 uname -r
 ldd --version | sed -n 1p
@@ -36,7 +36,7 @@ must_train 1 --device cuda --precision fp32 $common_flags
 attention=cudnn
 # shellcheck disable=SC2086  # words
 if said=$(train 1 --device cuda --precision bf16 $common_flags --attention cudnn --products first); then
-  grep '^attention' <<<"$said" || true
+  grep -i attention <<<"$said" || true
 else
   attention=ranvier
   echo "$said"

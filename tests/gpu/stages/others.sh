@@ -1,5 +1,5 @@
-# Other trainers, which the caller brings: each program of the folder is started there, and says its tokens per second as
-# `123 tok/s`, `123 tokens/s` or `tps 123`, with a k for thousands; the median of all but the first two counts.
+# Other trainers: starts each program of --others in that folder. A program prints its tokens per second as `123 tok/s`,
+# `123 tokens/s` or `tps 123`, with a k for thousands. The figure is the median without the first two.
 [ -n "$others" ] || { echo "others: --others FOLDER names no folder of programs: nothing to do"; exit 0; }
 failed=0
 cd "$others"

@@ -1,4 +1,4 @@
-# The same small model on either device, text drawn from it, and 50 steps compared with PyTorch.
+# The same small model on both devices, text generated from it, and 50 steps compared with PyTorch.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 steps=50 tokens=200
@@ -8,9 +8,11 @@ if [ -n "$tiny" ]; then
   sizes=(--layers 2 --hidden 64 --heads 1 --sequence-length 32 --batch-size 4)
 fi
 
-losses() { sed 's/.*"loss": *\([0-9.]*\).*/\1/' "$1"; }
+losses() { python3 tests/bench/figures.py values "$1" loss >"$1.losses"; }
 close_losses() {  # <metrics> <metrics> <steps> <what>
-  paste <(losses "$1") <(losses "$2") |
+  losses "$1"
+  losses "$2"
+  paste "$1.losses" "$2.losses" |
     awk -v steps="$3" -v what="$4" '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
       END { printf "%s differ by %.6f at most\n", what, worst; exit !(NR == steps && worst < 0.002) }'
 }
@@ -32,9 +34,10 @@ if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
     read -r carrier algorithm <<<"$way"
     mpirun -n 2 --bind-to none "$build/apps/ranvier-train" --data "$folder/text" "${sizes[@]}" --steps 20 \
       --precision fp32 --device cuda --collectives "$carrier" --all-reduce "$algorithm" \
-      --metrics "$folder/$carrier.$algorithm" | grep -E '^(collectives|loss|NCCL)'
+      --metrics "$folder/$carrier.$algorithm" | tail -3
+    losses "$folder/$carrier.$algorithm"
   done
-  cmp <(losses "$folder/plans.ring") <(losses "$folder/nccl.ring") && echo "plans give the same losses by NCCL"
+  cmp "$folder/plans.ring.losses" "$folder/nccl.ring.losses" && echo "plans give the same losses by NCCL"
   close_losses "$folder/plans.ring" "$folder/nccl.auto" 20 "those of NCCL itself"
 fi
 [ -n "$torch_python" ] || exit 0
