@@ -462,8 +462,8 @@ TEST_CASE("work that repeats takes the same times again, and is queued once") {
     }
     machines.run();
     CHECK(queued == (repeats ? 3 : 30));
-    CHECK(stream->repeats().kept == (repeats ? 3 : 0));
-    CHECK(stream->repeats().replayed == (repeats ? 27 : 0));
+    CHECK(stream->graph_stats().kept == (repeats ? 3 : 0));
+    CHECK(stream->graph_stats().replayed == (repeats ? 27 : 0));
     return machines.times;
   };
   for (const double jitter : {0.0, 0.3}) CHECK(times_of(true, jitter) == times_of(false, jitter));
