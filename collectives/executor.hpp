@@ -1,12 +1,11 @@
 // Runs one rank's steps of plans over a transport: starts the sends and receives of a step together, adds on a device
 // stream, and continues when all are done. Half precision is added in fp32 and rounded once per addition.
 //
-// An operation may have several parts, each with its own buffer: a message contains that step's ranges of all parts
-// without a copy (coalescing, MiCS §4). Ranges of 8 KiB and more are sent separately, since MPI moves contiguous data
-// at the link's rate. A range of a strided part counts as several.
+// An operation may have several parts, each with its own buffer. One message contains the short ranges of all parts
+// (coalescing, MiCS §4); ranges of 8 KiB or more are sent separately.
 //
-// One executor per rank. Several operations may run at the same time; those that share a pair of ranks need different
-// `index`. All ranks of an operation need scripts of the same plans and the same index. Loop thread only.
+// One executor per rank, several operations at a time. All ranks of an operation need schedules of the same plans and
+// the same `index`; running operations that share a pair of ranks need different ones. Loop thread only.
 #pragma once
 
 #include "collectives/rank_schedule.hpp"
@@ -22,9 +21,9 @@ namespace ranvier::collectives {
 
 class Executor {
  public:
-  /// All parts of an operation have scripts of one algorithm and team, in equal number.
+  /// One part. All parts of an operation have schedules of the same algorithm and team, and the same number of chunks.
   struct Operand {
-    std::byte* data = nullptr;                                   ///< buffer with script.elements of dtype
+    std::byte* data = nullptr;                                   ///< buffer of RankSchedule::elements of `dtype`
     std::shared_ptr<const std::vector<RankSchedule>> schedules;  ///< one per chunk; `depth` run in parallel
     std::size_t run = 0, stride = 0;  ///< stride of the buffer, as in Communicator::Operand
   };
@@ -49,7 +48,7 @@ class Executor {
   /// complete before the call.
   void run(Operands operands, runtime::Handler done);
 
-  /// Bytes of staging for these scripts, `dtype` and `depth`.
+  /// Bytes of staging for these schedules, `dtype` and `depth`.
   [[nodiscard]] static std::size_t staging_bytes(const Operands& operands);
 
  private:

@@ -1,14 +1,7 @@
-// Hierarchical all-gather (MiCS §3.3): first across the nodes, in parallel for each local rank, then inside the
-// nodes. The layout makes data inside a node contiguous, so no reordering is needed. Both phases use doubling
-// (recursive.hpp). A reduce-scatter runs backwards. n nodes (rows) of k ranks, P = n k, E elements, all divisible.
-//
-//   operation        steps                   sent per rank   between nodes   out of a node
-//   all-gather       ⌈log2 n⌉ + ⌈log2 k⌉     E (P-1)/P       E (n-1)         E (P-k)/P
-//   reduce-scatter   ⌈log2 k⌉ + ⌈log2 n⌉     E (P-1)/P       E (n-1)         E (P-k)/P
-//   all-reduce       both                    2 E (P-1)/P     2 E (n-1)       2 E (P-k)/P
-//
-// Sums: halving inside each node, then across the nodes (recursive.hpp, with local ranks and then rows instead of
-// pieces).
+// Hierarchical collectives (MiCS §3.3). The all-gather runs across the nodes, in parallel for each local rank, and then
+// inside the nodes. Data inside a node is contiguous, so nothing is reordered. Both phases use doubling
+// (recursive.hpp). The reduce-scatter runs backwards: halving inside each node, then across the nodes. README.md has
+// the costs.
 #pragma once
 
 #include "collectives/plan.hpp"

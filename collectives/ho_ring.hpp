@@ -1,14 +1,9 @@
 // HO-Ring (PaRO §3.3): rings inside and across the nodes run at the same time, so neither kind of link idles. While a
-// node passes round one node's pieces, the next node's arrive over the rings across, part by part. n nodes (rows) of
-// k > 1 ranks, P = n k, E elements, all divisible.
+// node passes one node's pieces around, the rings across the nodes bring the next node's pieces. README.md has the
+// costs.
 //
-//   operation        steps          sent per rank   between nodes   out of a node
-//   all-gather       n (k-1)        E (P-1)/P       E (n-1)         E (P-k)/P
-//   reduce-scatter   2 n (k-1)      E (P-1)/P       E (n-1)         E (P-k)/P
-//   all-reduce       3 n (k-1)      2 E (P-1)/P     2 E (n-1)       2 E (P-k)/P
-//
-// The reduce-scatter is a backwards all-gather of half pieces, so that one step never moves the same elements inside
-// and across. One rank per node, or one node: a ring. README.md has the times.
+// The reduce-scatter is a backwards all-gather of half pieces, so no step moves the same elements both inside and
+// across nodes. With one rank per node, or one node, it is a plain ring.
 #pragma once
 
 #include "collectives/plan.hpp"

@@ -1,13 +1,11 @@
-// Collectives of one rank on NCCL: one NCCL communicator per kind of team of the rank's column, and for the rows and
-// columns of hierarchical teams, all created once.
+// NCCL backend of one rank. Creates an NCCL communicator per kind of team of the rank's column, and for the rows and
+// columns of hierarchical teams, once (nccl_connections.hpp). nccl_phases.hpp orders and launches the operations.
 //
 //   NcclColumn column(loop, transport, device, *open_nccl(), options);
 //   auto communicator = column.communicator(TeamKind::column, 0, ...);   // one per flow of actors
-//   column.connect(done);                                                // then they may run
+//   column.connect(done);                                                // operations may run after `done`
 //
-// nccl_connections.hpp creates the communicators; nccl_phases.hpp orders the operations and launches them.
-//
-// An error is thrown on the loop, as one message with rank, device and operation. Loop thread only.
+// Errors are thrown on the loop as one message with rank, device and operation. Loop thread only.
 #pragma once
 
 #include "collectives/communicator_factory.hpp"

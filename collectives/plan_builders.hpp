@@ -15,10 +15,10 @@
 
 namespace ranvier::collectives {
 
-/// Initial data of a member of a circle, in ascending runs that do not touch.
+/// Initial data of a member of a team, in ascending runs that do not touch.
 using Block = std::vector<Range>;
 
-/// Ranks that gather among themselves: member m starts with block m, and all end with all blocks. All circles of a
+/// Ranks that gather among themselves: member m starts with block m, and all end with all blocks. All teams of a
 /// plan have equally many members and equal blocks, so their steps stay aligned.
 struct GatherTeam {
   std::vector<int> members;

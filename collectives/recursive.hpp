@@ -1,17 +1,9 @@
-// Recursive doubling and halving for any number of ranks, with the fewest steps and elements. An all-gather doubles
-// each rank's run of pieces per step; a reduce-scatter runs backwards; both together are Rabenseifner's all-reduce. P
-// ranks, E elements, all divisible.
+// Recursive doubling and halving for any number of ranks: ⌈log2 P⌉ steps, the minimum. An all-gather doubles each
+// rank's range of pieces per step; a reduce-scatter runs backwards; both together are Rabenseifner's all-reduce. Ranks
+// are numbered by their pieces, so for powers of two most data moves inside nodes. README.md has the costs.
 //
-//   operation        steps         sent per rank
-//   all-gather       ⌈log2 P⌉      E (P-1)/P
-//   reduce-scatter   ⌈log2 P⌉      E (P-1)/P
-//   all-reduce       2 ⌈log2 P⌉    2 E (P-1)/P
-//
-// Ranks are numbered by their pieces, so neighbours are on different nodes: a gather moves little across nodes in its
-// first steps, and with powers of two most data moves inside nodes.
-//
-// Order of the sum for piece p: let x be the distance of a rank behind the owner (p - its piece, modulo P). For d =
-// the largest power of two below P, …, 4, 2, 1, the value of x + d is added to that of x < d.
+// Order of the sum for piece p: rank at distance x has piece (p - x) modulo P. For d = the largest power of two below
+// P, …, 4, 2, 1, the value at distance x + d is added to the value at distance x < d.
 #pragma once
 
 #include "collectives/plan.hpp"

@@ -1,12 +1,6 @@
-// Rings: each rank sends to the next one and receives from the previous one. P ranks, E elements, all divisible; n
-// nodes in one row each.
+// Rings: each rank sends to the next one and receives from the previous one. README.md has the costs.
 //
-//   operation        steps     sent per rank   between nodes   out of a node
-//   reduce-scatter   P - 1     E (P-1)/P       n E (P-1)/P     E (P-1)/P
-//   all-gather       P - 1     E (P-1)/P       n E (P-1)/P     E (P-1)/P
-//   all-reduce       2 (P-1)   2 E (P-1)/P     twice that      2 E (P-1)/P
-//
-// Order of the sum for rank r's piece: from rank r+1 to r. One rank or no elements: no steps.
+// The sum for rank r's piece starts at rank r+1 and ends at rank r. A single rank, or no elements: no steps.
 #pragma once
 
 #include "collectives/plan.hpp"

@@ -1,13 +1,11 @@
-// Shards of a unit, and the collectives between scopes (PaRO §3.2, MiCS §3.2, ZeRO-Infinity §6.1). A *scope* each for
-// parameters, gradients and optimizer states defines how far the ranks of a column shard them; all communication
-// follows. Pure data; any thread.
+// Shards of a unit, and the collectives between scopes (PaRO §3.2, MiCS §3.2). Parameters, gradients and optimizer
+// states each have a *scope*: the ranks over which they are sharded. Pure data; any thread.
 //
 //   none    N   every rank holds the complete unit
 //   group   I   the ranks of a group hold one shard each; every group has all of them
-//   global  G   the ranks of the column hold one shard each
+//   global  G   the ranks of the column hold one shard each, stored inside their group shards (topology.hpp)
 //
-// A global shard is stored inside its rank's group shard (topology.hpp), so each operation works on contiguous
-// ranges, and N ⊃ I ⊃ G: the later one of two scopes is the *finer* one.
+// N is the *coarsest* scope and G the *finest*. Every operation works on contiguous ranges.
 #pragma once
 
 #include "collectives/algorithms.hpp"

@@ -1,11 +1,9 @@
 // Arrangement of the ranks of an operation, and the piece of the buffer that each owns. Pure data; any thread.
 //
-// Ranks form `outer` rows of `inner` ranks, row by row. Ranks of a row share a node if nodes are uniform. Rank (i, o)
-// owns piece i · outer + o (inner index first). So the ranks at one position of all rows own a contiguous range, and
-// an all-gather can run across the nodes and then inside them without reordering (MiCS §3.3). A column cut into
-// groups, each group, and the ranks at one position of all groups are such grids; their pieces nest:
+// Ranks form `outer` rows of `inner` ranks; a row shares a node if nodes are uniform. Rank (i, o) owns piece i · outer
+// + o. So the ranks at one position of all rows own a contiguous range, and an all-gather across the nodes and then
+// inside them needs no reordering (MiCS §3.3). Columns, groups and replicas are such grids, and their pieces nest:
 //
-//   place in the unit = (local rank, node within the group, group), most significant first
 //   piece in the column = piece in the group · groups + piece among the replicas
 #pragma once
 

@@ -1,18 +1,11 @@
-// Runs the optimizer's step bucket by bucket (Myelin §V-C). When a bucket's gradient is reduced, its states pass
-// through fetch → compute → store and refresh, while other buckets are in other stages and the next chunk is reduced.
-// The caller implements the stages.
+// Runs the optimizer's step bucket by bucket (Myelin §V-C). A bucket whose gradient is reduced passes through fetch →
+// compute → store and refresh, while other buckets are in other stages. The caller implements the stages.
 //
-//   fetch     the bucket's states into a slot, from a tier
-//   compute   the step, in the slot
-//   store     the slot back to the tier    } both at a time, after which the slot is free
-//   refresh   the parameters from the slot }
+//   pipeline.begin([](bool committed) { … });    // once per step
+//   pipeline.ready(bucket);                      // once per bucket, when its gradient is reduced
+//   pipeline.resolve(true);                      // if a step needs a global decision
 //
-//   pipeline.begin([](bool counted) { … });      // each step
-//   pipeline.ready(bucket);                      // each bucket once, as its gradient comes
-//   pipeline.answer(true);                       // where a step must wait for a global answer
-//
-// Buckets are fetched in order of their numbers, ahead of their gradients, while slots are free: number them in the
-// order in which they become ready. This order must not depend on the pipeline. Loop thread only.
+// Number buckets in the order in which they become ready: fetches follow that order. Loop thread only.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -44,10 +37,10 @@ struct BucketStages {
   /// Starts the work and returns; calls `done` once on the loop, also during the call.
   using Stage = std::function<void(const BucketPass& pass, runtime::Handler done)>;
 
-  Stage fetch;
-  Stage compute;
-  Stage store;
-  Stage refresh;
+  Stage fetch;    ///< loads the bucket's states from a tier into the slot
+  Stage compute;  ///< updates the states in the slot
+  Stage store;    ///< writes the slot to the tier, at the same time as `refresh`; after both the slot is free
+  Stage refresh;  ///< updates the layers' parameters from the slot
 };
 
 struct BucketPipelineOptions {
@@ -71,7 +64,7 @@ class BucketPipeline {
   /// decision.
   void ready(std::size_t bucket);
 
-  /// Reports whether the step is committed; once per step, unless counting is `always`. A step that is not committed
+  /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`. A step that is not committed
   /// ends when its running stages are done.
   void resolve(bool counts);
 

@@ -1,13 +1,9 @@
-// Tier in files on one or more disks (`--nvme DIR[,DIR…]`): asynchronous, with O_DIRECT if possible. Large transfers
-// are split into parallel requests, striped over the directories (ZeRO-Infinity §6.3). Each rank has separate
-// folders, removed with the tier.
+// Tier in files on one or more disks (`--nvme DIR[,DIR…]`). Large transfers are split into parallel requests, striped
+// over the directories (ZeRO-Infinity §6.3). Each rank has separate folders, removed with the tier.
 //
-// A thread submits requests and waits for them, so the loop neither blocks (the kernel may block in a submission) nor
-// polls; completions are posted to it.
-//
-// Transfers use host memory: pinned slots for a GPU, any memory on the `cpu` device.
-//
-// Uses io_uring and O_DIRECT if available; description() names what was refused and why.
+// A thread submits requests and waits for them; completions are posted to the loop, which never blocks. Transfers use
+// host memory: pinned slots for a GPU, any memory on the `cpu` device. Uses io_uring and O_DIRECT if available;
+// description() names the refused one and the reason. Loop thread only.
 #pragma once
 
 #include "offload/file_system.hpp"

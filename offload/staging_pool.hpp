@@ -1,13 +1,10 @@
 // Pool of equal slots of pinned host memory, through which transfers of any size pass (ZeRO-Infinity §6.3, "pinned
-// memory management layer"). Requests for a slot queue up; nothing is allocated.
+// memory management layer"). Requests for a slot queue up; nothing is allocated. The pool must outlive the loop's last
+// run. Loop thread only.
 //
-//   StagingPool pool(loop, "staging", bytes, 4);
-//   pool.plan(plan);
-//   pool.start(arena);
-//   pool.acquire([&](std::size_t slot) { tier.fetch(region, 0, pool.slot(slot), [&, slot] { …; pool.release(slot);
-//   }); });
-//
-// Loop thread only. The pool must outlive the loop's last run.
+//   pool.acquire([&](std::size_t slot) {
+//     tier.fetch(region, 0, pool.slot(slot), [&, slot] { …; pool.release(slot); });
+//   });
 #pragma once
 
 #include "offload/tier.hpp"

@@ -1,13 +1,11 @@
-// A tier stores bytes outside the device (file_tier.hpp). Regions are reserved before the first step, like all memory
-// of a run; then ranges of them are fetched and stored.
+// Storage for bytes outside the device (file_tier.hpp). Regions are reserved before the first step, like all memory of
+// a run; then ranges of them are fetched and stored. Loop thread only.
 //
 //   const Region states = tier.reserve(MemoryKind::optimizer, "optimizer states", bytes);
-//   tier.plan(plan);                                   // the memory that the tier itself needs
+//   tier.plan(plan);                                   // adds the tier's own memory
 //   const Arena arena(device, plan);
-//   tier.start(arena);                                 // takes the space, or throws
+//   tier.start(arena);                                 // allocates the space, or throws
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
-//
-// Loop thread only.
 #pragma once
 
 #include "runtime/arena.hpp"

@@ -1,15 +1,11 @@
-// All tiers of one rank behind one interface to fetch and store. TierPlan assigns regions to tiers before anything is
-// allocated, as part of the memory plan. Files of all kinds of states share one folder per disk.
+// All tiers of one rank behind one fetch and store. TierPlan assigns regions to tiers as part of the memory plan. Loop
+// thread only.
 //
 //   const TierRegion moments =
 //       tier_plan.reserve(TierKind::nvme, MemoryKind::optimizer, "h.3 moments", bytes, plan);
 //   tier_plan.finish(files, plan);
 //   Tiers tiers(loop, device, tier_plan, files, arena, rank);
 //   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
-//
-// Offsets are multiples of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes through a
-// few pinned slots. A store whose length is not a multiple of a block may change the bytes up to the next block, so
-// records start on blocks. Loop thread only.
 #pragma once
 
 #include "offload/staging_pool.hpp"
@@ -87,13 +83,15 @@ class Tiers {
         const runtime::Arena& arena, int rank);
   ~Tiers();
 
-  /// Reads from `offset` of the region into device memory; calls `done` on the loop, after this returned. Several
-  /// transfers may run unless they overlap.
+  /// Reads from `offset` of the region into device memory; calls `done` on the loop, after this returned. `offset` is a
+  /// multiple of Tier::block_bytes; lengths and addresses are arbitrary: unaligned data passes through pinned slots.
+  /// Several transfers may run unless they overlap.
   void fetch(TierRegion region, std::size_t offset, StridedLayout to, runtime::Handler done);
   void fetch(TierRegion region, std::size_t offset, std::span<std::byte> to, runtime::Handler done) {
     fetch(region, offset, StridedLayout{to}, std::move(done));
   }
-  /// Writes device memory to the region. The data must not change until `done`.
+  /// Writes device memory to the region; like fetch(). The data must not change until `done`. If the length is not a
+  /// multiple of block_bytes, bytes up to the next block may change, so start records on blocks.
   void store(TierRegion region, std::size_t offset, StridedLayout from, runtime::Handler done);
   void store(TierRegion region, std::size_t offset, std::span<std::byte> from, runtime::Handler done) {
     store(region, offset, StridedLayout{from}, std::move(done));

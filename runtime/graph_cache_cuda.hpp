@@ -3,7 +3,7 @@
 //
 // The first call of a key queues its work directly, since libraries then load code and choose algorithms, which a
 // capture forbids. The second call is captured; it and all later calls launch the graph. If the driver or a library
-// refuses a capture, all later work is queued directly, and Repeats::refused has the reason.
+// refuses a capture, all later work is queued directly, and GraphStats::refused has the reason.
 #pragma once
 
 #include "runtime/stream.hpp"

@@ -1,6 +1,6 @@
 // Grouping of a batch's reductions and updates (Myelin §V-C) as data, identical on all ranks of a column. Any thread.
 //
-//   bucket   a slice of every finest shard of a unit (unit_cut.hpp): one fetch of optimizer states
+//   bucket   a slice of every finest shard of a unit (bucket_partition.hpp): one fetch of optimizer states
 //   bundle   a bucket and the small ones before it, or several small ones: one gather of gradients, one refresh
 //   chunk    k consecutive bundles: one reduction (DDP: a bucket)
 //

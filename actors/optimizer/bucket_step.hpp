@@ -22,7 +22,7 @@ class BucketStep {
 
   [[nodiscard]] bool on_host() const noexcept { return host_ != nullptr; }
 
-  /// Arrays of an update; for records see bundle_round.hpp.
+  /// Arrays of an update; for records see bundle_sweep.hpp.
   struct Operands {
     ChunkSchedule::Bucket bucket;
     std::size_t slot = 0;  ///< slot of its states

@@ -39,7 +39,7 @@ struct PredictionOptions {
   int steps = 2;  ///< simulated steps; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
   bool trace = false;  ///< record spans of all ranks in Prediction::trace
-  /// Simulates one of several equivalent ranks (twins.hpp), unless there is a trace or a disturbance. This makes
+  /// Simulates one of several equivalent ranks (equivalent_ranks.hpp), unless there is a trace or a disturbance. This makes
   /// predictions of a thousand ranks as fast as of about ten. Step times and optimizer times differ by a few message
   /// latencies per step, since each row stands for all of its kind in agreements. Memory is the same.
   bool distinct_only = false;

@@ -1,12 +1,11 @@
-// Exact sum of non-negative numbers, rounded once at the end, so the result has the same bits for any order and
-// distribution over ranks. Ranks exchange words: integers stored as doubles, which add without rounding.
+// Exact sum of non-negative numbers (Kulisch accumulator): it is rounded once at the end, so its bits depend neither on
+// the order nor on the distribution over ranks. Ranks add messages word by word: words are integers stored as doubles.
+// Any thread.
 //
 //   ExactSum mine;
 //   for (const double square : squares) mine.add(square);
-//   mine.write(message);                                  // then add the messages, word by word
+//   mine.write(message);                                  // then add the messages of all ranks, word by word
 //   const double total = ExactSum::read(message);
-//
-// Kulisch accumulator: a fixed-point number that covers the range of doubles. Any thread.
 #pragma once
 
 #include <array>

@@ -1,12 +1,10 @@
 // Offloaded parameters: this rank's shards in host memory or files (ZeRO-Infinity §5.1.1). Each rank moves only its own
-// shards, so all host links and disks of a column work in parallel; other shards come from their owners
-// (bandwidth-centric, §6.1). Loop thread only.
+// shards, so all host links and disks of a column work in parallel (bandwidth-centric, §6.1); other shards come from
+// their owners.
 //
-//   record       a shard's elements in a bucket, in bucket order (unit_cut.hpp), padded to whole blocks
-//   read-ahead   files are read to a few pinned buffers in the order of announced fetches, so that nvme→host of unit
-//                i+3, host→device of i+2, the gather of i+1 and the computation of unit i overlap (§6.2)
-//
-// ParameterStore ensures that fetches, loans and stores of a unit do not overlap.
+// A *record* is a shard's elements in one bucket, in bucket order (bucket_partition.hpp), padded to complete blocks.
+// Announced shards in files are read ahead into a few pinned buffers (§6.2). ParameterStore ensures that fetches, loans
+// and stores of a unit do not overlap. Loop thread only.
 #pragma once
 
 #include "actors/rank/actor.hpp"
@@ -61,8 +59,8 @@ class ParameterRecords final : public Actor {
   /// Fills the offloaded shards for forward passes; once, before all other calls, with an idle compute stream.
   void load(Source weights, runtime::Handler done);
 
-  /// Stores a bucket's updated parameters: BucketPartition::elements(parameters.range, bucket) elements of the compute dtype in
-  /// bucket order. `record` is on the device and must stay unchanged until `done`.
+  /// Stores a bucket's updated parameters: BucketPartition::elements(parameters.range, bucket) elements of the compute
+  /// dtype in bucket order. `record` is on the device and must stay unchanged until `done`.
   void store(std::size_t unit, std::size_t bucket, std::byte* record, runtime::Handler done);
   /// Stores a complete shard from the device. `data` points to element `first` of the unit; unit order.
   void store_from(Piece piece, std::byte* data, std::size_t first, runtime::Handler done);

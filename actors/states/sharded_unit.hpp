@@ -1,17 +1,9 @@
-// Sharded units of a stage, and the memory of their states per rank. Pure data; any thread.
+// Sharded units of a stage, and the memory of their states per rank (PaRO Table 1); README.md has the bytes per
+// parameter. Pure data; any thread.
 //
-// Bytes of an element, each at the scope of its state (collectives/shard.hpp); PaRO's Table 1 has them for 2-byte
-// parameters and gradients, with K bytes of optimizer states:
-//
-//   precision        P   G   OS   K
-//   fp32             4   4   8    the one copy of parameters lies at the coarser of the scopes of P and OS …
-//   … P off the device  4  12    … and is master copy too unless layers' parameters live elsewhere
-//   bf16, fp16       2   4   12   fp32 master copy and two moments
-//   … half gradients 2   2   12
-//
-// What is frozen has P alone, at a scope of its own: of Ψ parameters with Ψ′ trained ones a rank holds P of Ψ − Ψ′ at
-// one scope, and P, G and OS of Ψ′ at others (PaRO §3.2). ZeRO++ keeps a second copy of P in the group. A unit has a
-// gradient for each of its uses, added up once per batch.
+// Each kind of state is sharded at its own scope (collectives/shard.hpp). Frozen units have parameters only, at a
+// separate scope (PaRO §3.2). ZeRO++ keeps a second copy of the parameters in the group. A unit has one gradient per
+// tied use.
 #pragma once
 
 #include "actors/states/unit_shardings.hpp"

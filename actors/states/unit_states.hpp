@@ -1,13 +1,8 @@
 // Model states of a rank: for each unit of its stage the shards of layers' parameters, fp32 master weights, AdamW's
-// moments, and gradients of each tied use (collectives/shard.hpp).
+// moments, and gradients of each tied use (collectives/shard.hpp). README.md has the bytes per parameter.
 //
-//   precision        working  gradient  master  moments   bytes per parameter
-//   fp32             4        4         –       8         16
-//   bf16, fp16       2        4         4       8         18
-//   … half gradients 2        2         4       8         16
-//
-// In fp32 on the device, layers' parameters are the master weights, at the coarser of both scopes; offloaded parameters
-// (parameter_records.hpp) are always separate. Frozen units have parameters only.
+// In fp32 on the device, the layers' parameters are the master weights, at the coarser of both scopes. Offloaded
+// parameters (parameter_records.hpp) are always separate. Frozen units have parameters only.
 #pragma once
 
 #include "actors/gradients/chunk_schedule.hpp"

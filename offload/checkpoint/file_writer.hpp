@@ -1,13 +1,9 @@
-// Writes a rank's checkpoint file asynchronously, with O_DIRECT if the file system allows, and several requests in
-// flight. One file at a time; each is completed or abandoned.
+// Writes a rank's checkpoint file asynchronously, with several requests in flight, and with O_DIRECT if possible. One
+// file at a time. Errors never end the run: each outcome reports the first failure as text. Loop thread only.
 //
 //   writer.open(part / "rank-0003.data", bytes, [](const std::string& failure) { … });
-//   writer.write(offset, blocks, …);      // any number at a time
-//   writer.close(…);                      // it is on disk, if `failure` is empty
-//
-// A failed checkpoint must not end a run: errors go to the outcome as text with file and cause, not to the loop.
-// After a failure the rest of the file is not written, every outcome reports the first failure, and close() resets
-// the writer. Loop thread only.
+//   writer.write(offset, blocks, …);      // any number at a time; skipped after a failure
+//   writer.close(…);                      // the file is on disk if `failure` is empty; resets the writer
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"

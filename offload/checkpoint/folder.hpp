@@ -1,16 +1,11 @@
-// The folder of a run's checkpoints (--checkpoint DIR). A checkpoint becomes complete atomically, when its folder is
-// renamed; after a crash before that, the previous one is the newest.
+// Folder of a run's checkpoints (--checkpoint DIR; names in README.md). A checkpoint becomes complete atomically, when
+// its folder is renamed. All calls block and throw ErrorCode::io, or ::data for invalid content. One thread at a time.
 //
 //   CheckpointFolder folder("checkpoints");
-//   folder.lock(job);                               // clears what dead jobs left
+//   folder.lock(job);                               // removes leftovers of dead jobs
 //   const auto part = folder.prepare(500, job);     // ranks write their files there and sync them
 //   folder.commit(500, job, manifest);
 //   folder.prune(3, 10'000);
-//
-// Names: step-00000500, step-00000500.2 (the step was repeated), step-00000600.JOB.part (being written).
-// step-00000700.left belongs to an abandoned run; it is removed when the new run reaches that step.
-//
-// All calls block. Failures throw ErrorCode::io, or ::data for invalid content. One thread at a time.
 #pragma once
 
 #include "offload/checkpoint/manifest.hpp"
