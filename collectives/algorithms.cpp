@@ -55,8 +55,9 @@ std::vector<Plan> Algorithm::plans(const Topology& topology, std::size_t element
 
 std::vector<RankSchedule> Algorithm::schedules(const Topology& topology, std::size_t elements, int chunks,
                                                int rank) const {
-  // Slices of a piece have one of two lengths. Chunks of one length have one plan, further along every piece.
-  std::map<std::size_t, std::pair<std::size_t, std::size_t>> known;  // by length: begin of the slice, index
+  // Slices of a piece have one of two lengths. Chunks of the same length have the same plan, at another offset in every
+  // piece.
+  std::map<std::size_t, std::pair<std::size_t, std::size_t>> known;  // by length: start offset of the slice, index
   std::vector<RankSchedule> made;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Range slice = chunk_of_piece(elements, topology.ranks(), 0, chunks, chunk);
@@ -92,7 +93,7 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
 
 const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,
                         const Conditions& conditions) {
-  std::vector<Plan> largest;  // the last chunk is no smaller than the others
+  std::vector<Plan> largest;  // plan of the last chunk per algorithm; no chunk is larger
   for (const Algorithm& each : algorithms(collective)) {
     largest.push_back(each.plan(topology, elements, conditions.chunks, conditions.chunks - 1));
   }

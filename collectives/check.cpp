@@ -1,5 +1,5 @@
-// Proves a plan by carrying out its steps on sets of contributions instead of numbers. The buffer is cut at every
-// bound of the plan into *cells*, inside which all elements share one fate, so the cost is by pieces, not elements.
+// Proves a plan by running its steps on sets of contributions instead of numbers. The buffer is split at every bound of
+// the plan into *cells*, whose elements are always moved together. So the cost depends on pieces, not elements.
 #include "collectives/plan.hpp"
 #include "runtime/error.hpp"
 
@@ -15,7 +15,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// How often each rank's value is part of a sum; one per rank.
+/// Number of times that each rank's value is part of a sum; one entry per rank.
 using Contributions = std::vector<std::uint32_t>;
 
 std::string to_string(const Range& range) {
@@ -41,7 +41,7 @@ bool overlap(const Range& left, const Range& right) {
 
 class Propagation {
  public:
-  /// `bounds` are those of the claim, added to the plan's own.
+  /// `bounds`: additional bounds of cells, for the ranges that check_result() checks.
   Propagation(const Plan& plan, std::vector<std::size_t> bounds)
       : plan_(plan), count_(static_cast<int>(plan.ranks.size())), cuts_(std::move(bounds)), ranks_(count_) {
     check_pieces();
@@ -58,8 +58,7 @@ class Propagation {
     for (int rank = 0; rank < count_; ++rank) ranks_[rank].cells.assign(cuts_.size() - 1, own(rank));
   }
 
-  /// Carries out all steps. A rank is in one step at a time; a send waits for its receive, as MPI's long
-  /// messages do.
+  /// Runs all steps. Each rank runs one step at a time; a send waits for its receive, like MPI's long messages.
   void run() {
     for (int rank = 0; rank < count_; ++rank) advance(rank);
     for (int rank = 0; rank < count_; ++rank) {
@@ -71,7 +70,7 @@ class Propagation {
     }
   }
 
-  /// Throws unless `rank` holds exactly one contribution of each of `wanted` everywhere in `range`.
+  /// Throws unless every element of `range` on `rank` has exactly one contribution of each rank in `wanted`.
   void check_result(int rank, const Range& range, const std::vector<int>& wanted) const {
     Contributions expected(count_, 0);
     for (const int from : wanted) expected[from] = 1;
@@ -93,7 +92,7 @@ class Propagation {
     int rank = 0;
     std::size_t step = 0;
     const Operation* operation = nullptr;
-    std::vector<Contributions> payload;  ///< of a send
+    std::vector<Contributions> payload;  ///< the sender's cells; empty for a receive
   };
   struct Pair {
     std::deque<Posted> sends;
@@ -102,7 +101,7 @@ class Propagation {
   struct Rank {
     std::vector<Contributions> cells;
     std::size_t next_step = 0;
-    std::size_t unmatched = 0;  ///< operations of the current step
+    std::size_t unmatched = 0;  ///< unmatched operations of the current step
   };
 
   [[noreturn]] void blame(const Posted& at, const std::string& what) const {
@@ -121,7 +120,7 @@ class Propagation {
     return std::lower_bound(cuts_.begin(), cuts_.end(), element) - cuts_.begin();
   }
 
-  /// Each piece has one owner.
+  /// Checks that each piece has one owner.
   void check_pieces() const {
     if (plan_.pieces.empty()) return;
     std::vector<int> sorted = plan_.pieces;
@@ -131,7 +130,7 @@ class Propagation {
     expect(sorted == all, "{}: its {} ranks do not have one piece each", plan_.name, count_);
   }
 
-  /// Peers and ranges exist; within a step nothing is written that the step also reads or writes elsewhere.
+  /// Checks that peers and ranges exist, and that a step does not write a range that it also reads or writes elsewhere.
   void check_form() const {
     for (int rank = 0; rank < count_; ++rank) {
       for (std::size_t index = 0; index < plan_.ranks[rank].size(); ++index) {
@@ -156,7 +155,7 @@ class Propagation {
     }
   }
 
-  /// Takes `first`, and every rank that this lets go on, as far as it gets.
+  /// Advances rank `first`, and every rank that this unblocks, as far as possible.
   void advance(int first) {
     std::deque<int> ready = {first};
     while (!ready.empty()) {
@@ -205,10 +204,10 @@ class Propagation {
   void deliver(const Posted& send, const Posted& receive) {
     const Range& from = send.operation->range;
     const Range& to = receive.operation->range;
-    // Moving values to other elements would be a plan of another kind, and is always a mistake here.
+    // A plan never moves values to other elements.
     if (from != to)
       blame(receive, fmt::format("matches a send of elements {} in step {}", to_string(from), send.step));
-    // So that what a step moves between two ranks is the same set of ranges at both ends, and can be one message.
+    // Both ends then see the same ranges in a step, so the ranges between two ranks can be one message.
     if (send.step != receive.step) blame(receive, fmt::format("matches a send of step {}", send.step));
     const std::size_t first = cell_at(to.begin);
     for (std::size_t i = 0; i < send.payload.size(); ++i) {
@@ -228,8 +227,8 @@ class Propagation {
   std::map<std::pair<int, int>, Pair> pairs_;  ///< by sender and receiver
 };
 
-/// Runs the plan, then checks slice `chunk` of each piece by check_slice(propagation, rank, piece, slice), and that
-/// what lies around the slices is as it was.
+/// Runs the plan. Then calls check_slice(propagation, rank, piece, slice) for slice `chunk` of each piece, and checks
+/// that the elements outside of the slices are unchanged.
 template <typename CheckSlice>
 void check_slices(const Plan& plan, int pieces, int chunks, int chunk, CheckSlice check_slice) {
   std::vector<Range> slices, others;
@@ -261,7 +260,7 @@ std::vector<int> all_ranks(const Plan& plan) {
 
 void check_all_reduce(const Plan& plan, int chunks, int chunk) {
   const auto all = all_ranks(plan);
-  // As a whole, no piece has an owner, and any number of elements will do.
+  // Without chunks, an all-reduce has no pieces, and the number of elements need not be divisible.
   const int pieces = chunks == 1 ? 1 : static_cast<int>(all.size());
   check_slices(plan, pieces, chunks, chunk, [&](const Propagation& propagation, int rank, int, const Range& slice) {
     propagation.check_result(rank, slice, all);

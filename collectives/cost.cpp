@@ -11,7 +11,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// What goes through one rank or node in one step over one class of links.
+/// Data through one rank or node in one step over one class of links.
 struct Load {
   double messages_out = 0, messages_in = 0;
   double bytes_out = 0, bytes_in = 0;
@@ -24,11 +24,11 @@ struct Load {
   [[nodiscard]] double bytes() const { return std::max(bytes_out, bytes_in); }
 };
 
-constexpr std::size_t classes = 2;  // of links: inside nodes, between them
+constexpr std::size_t classes = 2;  // link classes: inside nodes, between nodes
 
 struct Estimate {
-  double total = 0;          ///< all steps after one another
-  std::vector<double> busy;  ///< by rank that does something, then by node of such ranks, and class
+  double total = 0;          ///< seconds of all steps in sequence
+  std::vector<double> busy;  ///< by active rank, then by node of active ranks; and by class
 };
 
 Estimate estimate(const Plan& plan, const Topology& topology, const Conditions& conditions) {

@@ -14,7 +14,7 @@
 
 namespace ranvier::collectives {
 
-/// How a plan is run.
+/// Conditions under which a plan runs.
 struct Conditions {
   Links links;
   std::size_t element_bytes = 4;

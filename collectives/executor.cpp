@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::size_t staging_alignment = 64;
 
-/// From here on a range is a message of its own. Between two processes of one machine, Open MPI took for 8 ranges
-/// of 4 KiB 25 µs as messages and 20 µs as one, of 64 KiB 68 and 408, of 256 KiB 230 and 2142.
+/// Ranges of at least this size are separate messages. Measured between two processes of one machine with Open MPI, 8
+/// ranges as separate messages and as one: 4 KiB each 25 µs and 20 µs, 64 KiB 68 µs and 408 µs, 256 KiB 230 µs and 2142
+/// µs.
 constexpr std::size_t own_message_bytes = 8 << 10;
 
 std::size_t align(std::size_t bytes) {
@@ -27,19 +28,19 @@ std::size_t chunks_of(const Executor::Operands& operands) {
   return operands.parts.empty() ? 0 : operands.parts.front().schedules->size();
 }
 
-/// Step `number` of a chunk of one part; nothing where that chunk of the part has no elements.
+/// Step `number` of a chunk of one part; null if that chunk of the part has no elements.
 const RankSchedule::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
   const auto& steps = (*part.schedules)[chunk].steps;
   return number < steps.size() ? &steps[number] : nullptr;
 }
 
-/// A range of a part where it lies.
+/// A range of a part in the buffer.
 struct Lie {
   std::byte* data = nullptr;
   runtime::StridedLayout runs;
   std::size_t count = 0;  ///< elements
 
-  /// What lies in several runs is packed, so that it is one range of a message however many they are.
+  /// Strided data is packed, so that it is one contiguous range of a message.
   [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
 };
 
@@ -55,8 +56,8 @@ std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
   return steps;
 }
 
-/// One of the two places of a chunk in flight: steps use them in turn, as the receives of the next step are posted
-/// while this one runs. Each range that is added, or unpacked, arrives aligned, and what is packed leaves so.
+/// Size of one of the two staging buffers of a chunk in flight. Steps alternate between them, since the receives of the
+/// next step are posted while this one runs. Ranges that are added, packed or unpacked are aligned there.
 std::size_t place_bytes(const Executor::Operands& operands) {
   std::size_t largest = 0;
   for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
@@ -84,7 +85,7 @@ std::size_t place_bytes(const Executor::Operands& operands) {
 struct Executor::State {
   struct Running;
 
-  /// One message: a long range, or all short ones that a step moves between two ranks in one direction.
+  /// One message: a long range, or all short ranges of a step between two ranks in one direction.
   struct Transfer {
     Action action = Action::send;
     int peer = 0;
@@ -92,30 +93,30 @@ struct Executor::State {
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
     std::vector<Lie>
-        lies;  ///< of each range; of one that is not packed and not added, where it was sent from or arrived
-    bool packs = false;  ///< one of them, at least
+        lies;  ///< the ranges in the buffers, in the order of `sent` or `received`
+    bool packs = false;  ///< at least one range is packed
 
     [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
   };
 
-  /// A step as the lane runs it. Entries are kept for later steps, so that these need no new memory.
+  /// Messages of a step. Entries are reused by later steps, which then allocate nothing.
   struct Transfers {
     std::vector<Transfer> entries;
     std::size_t used = 0;
   };
 
-  /// Runs one chunk after another; several lanes run side by side.
+  /// Runs chunks one after another; an operation has `depth` lanes.
   struct Lane {
     Running* running = nullptr;
-    std::byte* staging = nullptr;  ///< two places
+    std::byte* staging = nullptr;  ///< two staging buffers
     std::size_t chunk = 0;
     std::size_t steps = 0;
     runtime::Tag tag;
     std::size_t step = 0;
     std::size_t left = 0;              ///< transfers of this step that are not complete
-    std::size_t place = 0;             ///< of the current step, 0 or 1; the following one has the other
+    std::size_t place = 0;             ///< staging buffer of the current step, 0 or 1; the next step uses the other one
     bool next_posted = false;          ///< the receives of the following step were posted
-    std::vector<std::uint32_t> early;  ///< those of them that have completed
+    std::vector<std::uint32_t> early;  ///< completed receives of the next step
     std::array<Transfers, 2> transfers;
   };
 
@@ -139,7 +140,7 @@ struct Executor::State {
   void complete_one(Lane& lane);
   void finish(Running& operation);
 
-  /// The first step at or behind `step` in which this rank does something.
+  /// First step from `step` on in which this rank sends or receives.
   static std::size_t next_busy(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
     for (; step < lane.steps; ++step) {
@@ -151,7 +152,7 @@ struct Executor::State {
     return step;
   }
 
-  /// Whether the receives of `step` may write while the busy step before it runs.
+  /// Returns whether the receives of `step` may write while the previous busy step runs.
   static bool may_arrive_early(const Lane& lane, std::size_t step) {
     const auto& parts = lane.running->operands.parts;
     return std::all_of(parts.begin(), parts.end(), [&](const Operand& part) {
@@ -193,7 +194,7 @@ void Executor::State::start(Operands operands, runtime::Handler done) {
   operation.lanes.resize(std::min<std::size_t>(operands.depth, chunks));
   operation.operands = std::move(operands);
   operation.done = std::move(done);
-  operation.busy_lanes = operation.lanes.size() + 1;  // one more until all have started
+  operation.busy_lanes = operation.lanes.size() + 1;  // one extra until all lanes have started
   for (std::size_t i = 0; i < operation.lanes.size(); ++i) {
     operation.lanes[i].running = &operation;
     operation.lanes[i].staging = operation.operands.staging + i * 2 * operation.place_bytes;
@@ -217,7 +218,7 @@ void Executor::State::start_chunk(Lane& lane) {
 void Executor::State::start_step(Lane& lane) {
   if (!std::exchange(lane.next_posted, false)) post_receives(lane, lane.step, lane.place);
   Transfers& transfers = lane.transfers[lane.place];
-  lane.left = transfers.used + 1;  // one more until everything has started
+  lane.left = transfers.used + 1;  // one extra until all sends and receives have started
   send(lane);
   for (const std::uint32_t index : lane.early) use(lane, index);
   lane.early.clear();
@@ -229,7 +230,7 @@ void Executor::State::start_step(Lane& lane) {
   complete_one(lane);
 }
 
-/// All sends of the step, in the order in which the other end receives them: if some are packed, once they are.
+/// Starts all sends of the step in the order of the peer's receives; after packing, if any range is packed.
 void Executor::State::send(Lane& lane) {
   const auto for_sends = [&lane](auto use) {
     const Transfers& transfers = lane.transfers[lane.place];
@@ -258,7 +259,7 @@ void Executor::State::send(Lane& lane) {
   loop.after_work(stream, {"collectives", "packing data to send"}, send_all);
 }
 
-/// Both ends see the ranges in one order, and so make the same messages in the same order.
+/// Message for a range. Both ends process the ranges in the same order, so they build the same messages.
 Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, Action action, int peer,
                                                          bool is_long) {
   for (std::size_t index = 0; index < transfers.used && !is_long; ++index) {
@@ -277,7 +278,7 @@ Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, A
   return transfer;
 }
 
-/// What `step` moves, with the ranges of all parts.
+/// Builds the messages of `step` from the ranges of all parts.
 void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
   const Operands& operands = lane.running->operands;
   const std::size_t element_bytes = size_of(operands.dtype);
@@ -315,7 +316,7 @@ void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t pl
   for (std::uint32_t index = 0; index < transfers.used; ++index) {
     const Transfer& transfer = transfers.entries[index];
     if (transfer.action == Action::send) continue;
-    // Captures of 16 bytes, so that the handler needs no memory of its own.
+    // Captures of at most 16 bytes need no allocation.
     transport.receive(lane.running->operands.members[transfer.peer], lane.tag, transfer.received,
                       [&lane, number = static_cast<std::uint32_t>(step), index] {
                         if (number != lane.step) return lane.early.push_back(index);
@@ -324,7 +325,7 @@ void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t pl
   }
 }
 
-/// Does with what transfer `index` of the current step received what its action says.
+/// Adds or unpacks the data received by transfer `index` of the current step.
 void Executor::State::use(Lane& lane, std::uint32_t index) {
   const Transfer& transfer = lane.transfers[lane.place].entries[index];
   if (!transfer.uses_stream()) return complete_one(lane);
@@ -361,7 +362,7 @@ Executor::Executor(runtime::EventLoop& loop, runtime::Transport& transport, runt
 Executor::~Executor() {
   if (state_->running.empty()) return;
   try {
-    state_->stream.synchronize();  // what it was given refers to this executor
+    state_->stream.synchronize();  // queued work refers to this executor
   } catch (const std::exception&) {
     // Reported through Device::on_failure.
   }

@@ -9,12 +9,13 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// Forwards a piece travels to the next rank and to the next node; backwards to those before.
+/// Forwards, a piece travels to the next rank and the next node; backwards, to the previous ones.
 ///
-/// A *round* passes the pieces of one node round the rings inside: k-1 hops of `lanes` steps, each step moves one
-/// lane (an equal share of each piece). It has as many steps as a piece has parts for the way across. With two
-/// lanes, the ways across begin a step later, so that a rank sends each element inside before it sends it across:
-/// backwards, the sums of two sides then reach it in one order, whatever the lane and the chunk.
+/// A *round* passes one node's pieces around the rings inside the nodes: k-1 hops of `lanes` steps. Each step moves one
+/// lane, an equal share of each piece. The rings across the nodes move one part of a piece per step, so a piece has as
+/// many parts as a round has steps. With two lanes, the moves across start a step later: a rank sends each element
+/// inside its node before it sends it across. So backwards, the two sums reach a rank in the same order for every lane
+/// and chunk.
 Plan gather(std::string_view name, const Topology& topology, std::size_t elements, int chunks, int chunk, int lanes,
             bool backwards, int only) {
   Plan plan = empty_plan(name, topology, elements, chunks, chunk);
@@ -24,7 +25,7 @@ Plan gather(std::string_view name, const Topology& topology, std::size_t element
   if (length == 0) return plan;
 
   const auto wrap = [](int index, int size) { return (index % size + size) % size; };
-  // Parts [first, first + count) of the piece of rank (i, o), both taken cyclically.
+  // Parts [first, first + count) of the piece of rank (i, o); i and o wrap around.
   const auto range = [&](int i, int o, int first, int count) {
     const int owner = topology.rank(wrap(i, inner), wrap(o, outer));
     const std::size_t slice = chunk_of_piece(elements, topology.ranks(), plan.piece(owner), chunks, chunk).begin;

@@ -13,8 +13,8 @@ namespace ranvier::collectives {
 
 [[nodiscard]] Plan ho_ring_all_gather(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,
                                       int only = every_rank);
-/// Order of the sum for the piece of rank (i, o): S(o), with S(m) = (value of (i, m) + S(m-1)) + R(m) along nodes
-/// o+1, o+2, …, o, without S(m-1) at the first; R(m) is the sum in node m over ranks i+1, i+2, …, i-1.
+/// Order of the sum for the piece of rank (i, o): S(o), with S(m) = (value of (i, m) + S(m-1)) + R(m). Here m goes
+/// along nodes o+1, o+2, …, o, without S(m-1) at the first; R(m) is the sum in node m over ranks i+1, i+2, …, i-1.
 [[nodiscard]] Plan ho_ring_reduce_scatter(const Topology& topology, std::size_t elements, int chunks = 1,
                                           int chunk = 0, int only = every_rank);
 [[nodiscard]] Plan ho_ring_all_reduce(const Topology& topology, std::size_t elements, int chunks = 1, int chunk = 0,

@@ -8,7 +8,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// MPI gives piece p to its rank p.
+/// Ranks by piece: MPI assigns piece p to rank p of its communicator.
 std::vector<int> ranks_by_piece(const Topology& topology, const std::vector<int>& ranks) {
   std::vector<int> sorted;
   for (int piece = 0; piece < topology.ranks(); ++piece) sorted.push_back(ranks.at(topology.rank_of_piece(piece)));

@@ -15,7 +15,7 @@ using runtime::Handler;
 using runtime::Transport;
 
 std::string nccl_version_text(int version) {
-  // From 2.9 on NCCL counts a minor version as 100.
+  // Version codes: major · 10000 + minor · 100 + patch since 2.9, before that major · 1000 + …
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
   return fmt::format("{}.{}.{}", major, minor, version % 100);
@@ -55,7 +55,7 @@ class NcclColumn::Member final : public Communicator {
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
     }
-    // Where a rank has nothing to do, none has.
+    // If one rank has nothing to do, then no rank has.
     if (stages.empty()) return loop_.post(std::move(done));
     phases_->submit({.number = number_,
                      .team = kind_,
@@ -68,7 +68,7 @@ class NcclColumn::Member final : public Communicator {
   [[nodiscard]] std::vector<UnderWay> running() const override { return phases_->running(number_); }
 
  private:
-  /// Stages of one span follow each other on a stream, so a place is enough for all of them.
+  /// Steps of one span run one after another on a stream, so they share one buffer.
   [[nodiscard]] NcclPacking packing() const {
     if (options_.staging.size() < 2) return {};
     return {options_.staging[0], options_.staging[1], options_.staging_bytes};
@@ -82,7 +82,7 @@ class NcclColumn::Member final : public Communicator {
                  [](const Operand& part) { return part.elements > 0; });
     PartSchedules schedules;
     for (const Executor::Operand& part : operands->parts) schedules.push_back(part.schedules);
-    // They are one phase each, so that those of a team follow each other on a stream: one place is enough for all.
+    // Each is one phase. Phases of a team run one after another on a stream, so they share one staging buffer.
     return plan_stages(options_.team.topology, used, schedules, operands->depth,
                        options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
   }
@@ -105,7 +105,7 @@ NcclColumn::NcclColumn(runtime::EventLoop& loop, Transport& transport, runtime::
 
 NcclColumn::~NcclColumn() {
   close();
-  // Handlers that the transport still holds keep the rest, which receives were posted into.
+  // Handlers in the transport keep the other members alive, since receives were posted into them.
   phases_->free_events();
   connections_->free_streams();
 }

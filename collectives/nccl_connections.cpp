@@ -16,9 +16,9 @@ using runtime::Tag;
 
 namespace {
 
-constexpr Duration ask_again = std::chrono::microseconds(100);  // what NCCL's threads are about to finish
+constexpr Duration ask_again = std::chrono::microseconds(100);  // polling interval for work of NCCL's threads
 
-// Channel::control; the indices before are the watchdog's and the order of phases' (nccl_phases.cpp).
+// Index in Channel::control; smaller ones belong to the watchdog and to the order of phases (nccl_phases.cpp).
 constexpr std::uint32_t first_id_index = 3;
 
 bool is_error(NcclLibrary::Result result) {
@@ -64,8 +64,8 @@ void NcclConnections::connect(Handler done) {
   });
 }
 
-/// One after another and in one order on all ranks: ranks that make one share the rows of a grid with those that
-/// make the others, and none waits for one that waits for it.
+/// Creates communicators one after another, in the same order on all ranks. The ranks of a communicator share the rows
+/// of a grid with the ranks of the others, so no cycle of waiting ranks arises.
 void NcclConnections::connect_next() {
   if (next_ == connections_.end()) {
     connected_ = true;
@@ -109,7 +109,7 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
   check(result, connection, text_of_connecting(connection));
   if (result == NcclLibrary::success) {
     ++next_;
-    // Not from within the caller's call of connect().
+    // `done` must not run inside the caller's call of connect().
     return loop_.post([weak = weak_from_this()] {
       const auto self = weak.lock();
       if (self && !self->closed_) self->connect_next();
@@ -166,7 +166,7 @@ std::pair<const NcclConnection*, NcclLibrary::Result> NcclConnections::failed() 
 void NcclConnections::check(NcclLibrary::Result result, const NcclConnection& connection,
                             const std::string& doing) const {
   if (!is_error(result)) return;
-  // What ranks see of each other goes by ErrorCode::transport, so that one of them speaks for all.
+  // Errors caused by peers have ErrorCode::transport, so that the job prints one of them only.
   const bool about_peers = result == NcclLibrary::remote_error || result == NcclLibrary::system_error;
   const std::string text = fmt::format("{} on {}: NCCL, with {}: {}", doing, gpu_.description(),
                                        ranks_text(connection), library_.describe(result, connection.handle));

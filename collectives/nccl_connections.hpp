@@ -44,7 +44,8 @@ class NcclConnections final : public std::enable_shared_from_this<NcclConnection
   NcclConnections(runtime::EventLoop& loop, runtime::Transport& transport, runtime::Device& device,
                   NcclLibrary& library, runtime::Duration timeout);
 
-  /// Adds a team's communicators, before connect(): of the team, and if `hierarchical` of its rows and columns.
+  /// Adds the communicator of a team, and if `hierarchical` the communicators of its rows and columns. Call before
+  /// connect().
   void add(TeamKind team, const PlanCommunicator::Options& options, bool hierarchical);
 
   /// Creates them; collective over the column. Then calls `done` on the loop. Throws ErrorCode::transport on the loop

@@ -23,12 +23,12 @@ static_assert(static_cast<int>(ncclRemoteError) == NcclLibrary::remote_error);
 static_assert(static_cast<int>(ncclInProgress) == NcclLibrary::in_progress);
 static_assert(sizeof(ncclUniqueId) == sizeof(NcclLibrary::Id));
 
-/// Has NCCL begin kernels of several communicators on a GPU in the order of the calls; before 2.26 it knows nothing of
-/// it. With CUDA before 12.3 such kernels do not overlap.
+/// Makes NCCL start kernels of several communicators on a GPU in the order of the calls; ignored before NCCL 2.26. With
+/// CUDA before 12.3, such kernels do not overlap.
 constexpr const char* launch_order = "NCCL_LAUNCH_ORDER_IMPLICIT";
 constexpr int first_with_launch_order = 22600;
 
-/// How long close() waits for peers that still read what this rank sent.
+/// Maximum time that close() waits for peers that still read data of this rank.
 constexpr auto longest_close = std::chrono::seconds(2);
 
 NcclLibrary::Result result_of(ncclResult_t result) { return static_cast<NcclLibrary::Result>(result); }
@@ -117,7 +117,7 @@ class OpenedNccl final : public NcclLibrary {
   }
 
   Result connect(Handle& handle, const Id& id, int ranks, int rank, runtime::StreamView stream) override {
-    (void)runtime::cuda::native(stream);  // its GPU becomes the current one, which is what NCCL takes
+    (void)runtime::cuda::native(stream);  // makes the stream's GPU current, as NCCL requires
     ncclUniqueId known;
     std::memcpy(&known, id.bytes.data(), sizeof known);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -16,20 +16,20 @@ using runtime::Transport;
 
 namespace {
 
-constexpr Duration ask_again = std::chrono::microseconds(100);       // what NCCL's threads are about to finish
-constexpr Duration look_for_errors = std::chrono::milliseconds(50);  // while operations are under way
+constexpr Duration ask_again = std::chrono::microseconds(100);       // polling interval for work of NCCL's threads
+constexpr Duration look_for_errors = std::chrono::milliseconds(50);  // interval while operations run
 
-// Channel::control; 0 and 1 are the watchdog's, those behind it the connections' (nccl_connections.cpp), 64 is that of
+// Index in Channel::control. 0 and 1 belong to the watchdog, 3 and higher to connections (nccl_connections.cpp), 64 to
 // apps/train/stop_signals.cpp.
 constexpr std::uint32_t order_index = 2;
 
-constexpr std::size_t max_ahead = 2;  // phases on a lane: one that runs, one to follow it
+constexpr std::size_t max_ahead = 2;  // phases per lane: one running, one queued
 
 void copy(runtime::StreamView stream, const NcclStep::Move& move, runtime::DType dtype) {
   runtime::copy(stream, move.to, move.to_runs, move.from, move.from_runs, size_of(dtype), move.count);
 }
 
-/// Where each phase of an operation ends, in stages: a phase is of one communicator.
+/// End of each phase of an operation, as an index of steps. A phase uses one communicator.
 std::vector<std::size_t> phase_ends(const std::vector<NcclStep>& stages) {
   std::vector<std::size_t> ends;
   for (std::size_t s = 1; s <= stages.size(); ++s) {
@@ -86,7 +86,7 @@ void NcclPhases::listen_for_order() {
                      });
 }
 
-/// On the first rank: says what comes next, as far as it is of use.
+/// First rank only: names the next phases, as many as may be pending.
 void NcclPhases::name_phases() {
   for (;;) {
     const auto operation = std::find_if(operations_.begin(), operations_.end(),
@@ -113,7 +113,7 @@ bool NcclPhases::may_be_named(const UnderWay& operation) const {
   if (!connections_->overlap()) return true;
   if (ahead(operation.named).size() >= max_ahead) return false;
   if (operation.named == 0) return true;
-  // The phase before has begun.
+  // The previous phase has started.
   const std::size_t before = operation.named - 1;
   return operation.over > before || (operation.over == before && ahead(before).front() == &operation);
 }
@@ -131,7 +131,7 @@ void NcclPhases::submit(Operation submitted) {
   advance();
 }
 
-/// The next phase of the order, if its operation was submitted here.
+/// Starts the next phase of the order, if this rank has submitted its operation.
 bool NcclPhases::begin_next() {
   if (order_.empty()) return false;
   const Word next = order_.front();
@@ -182,14 +182,14 @@ void NcclPhases::advance() {
   if (!watching_ && on_gpu()) watch();
 }
 
-/// Puts stage after stage of the phase on its stream; false while NCCL's threads are about it.
+/// Queues the steps of the phase on its stream; returns false while NCCL's threads work on them.
 bool NcclPhases::issue(UnderWay& operation) {
   const std::size_t phase = operation.begun - 1;
   const NcclConnection& used = connection(operation, phase);
   const runtime::StreamView stream = connections_->stream(lane(operation, phase));
   const std::size_t first = phase == 0 ? 0 : operation.phases[phase - 1];
   for (;;) {
-    // The sums of a stage, and the next stage, come behind what its calls put on the stream.
+    // The additions of a step, and the next step, are queued behind the calls of the step.
     if (operation.next_stage > first) {
       const NcclStep& before = operation.stages[operation.next_stage - 1];
       const NcclLibrary::Result result = before.calls.empty() ? NcclLibrary::success : library_.status(used.handle);
@@ -240,13 +240,13 @@ void NcclPhases::launch(const NcclConnection& connection, const std::vector<Nccl
   checked(library_.group_end());
 }
 
-/// The first one of the operation that was not.
+/// Called when the operation's next phase has completed.
 void NcclPhases::phase_over(Operations::iterator operation) {
   auto& ahead = ahead_[static_cast<std::size_t>(lane(*operation, operation->over))];
   Operations ended;
   if (++operation->over == operation->phases.size()) {
     ended.splice(ended.end(), operations_, operation);
-    // What it submits is the next hop of something old. It is named before anything takes this one's place ahead.
+    // `done` may submit the next hop of an older operation, which is named before a new one.
     std::exchange(operation->done, nullptr)();
   }
   if (!leads() || closed_) return;
@@ -254,7 +254,7 @@ void NcclPhases::phase_over(Operations::iterator operation) {
   name_phases();
 }
 
-/// An error that NCCL meets while an operation waits on the GPU: nobody else would say so.
+/// Polls for NCCL errors while operations wait on the GPU; nothing else would report them.
 void NcclPhases::watch() {
   watching_ = true;
   later(look_for_errors, [](NcclPhases& self) {
@@ -264,7 +264,7 @@ void NcclPhases::watch() {
         std::find_if(all.begin(), all.end(), [](const UnderWay& operation) { return operation.begun > 0; });
     if (first == all.end()) return;
     if (const auto [failed, result] = self.connections_->failed(); failed != nullptr) {
-      // The one that is on it; errors of peers are seen by all communicators.
+      // Name the operation that uses the failed communicator. All communicators report errors of peers.
       const auto on_it = std::find_if(all.begin(), all.end(), [&, at = failed](const UnderWay& operation) {
         return operation.begun > operation.over && &self.connection(operation, operation.over) == at;
       });
@@ -293,7 +293,7 @@ std::vector<Transport::Pending> NcclPhases::waited_for() const {
     if (operation.begun > 0) {
       for (const int rank : connections_->of(operation.team, NcclSpan::team).ranks) from(rank, operation.since);
     } else if (waiting.insert(operation.number).second) {
-      from(column_.front(), operation.since);  // to say that it comes next
+      from(column_.front(), operation.since);  // the first rank must name the operation
     }
   }
   return all;

@@ -20,7 +20,7 @@ std::size_t align(std::size_t bytes) {
 
 bool is_contiguous(const Operand& part) { return part.run == part.stride; }
 
-/// Calls `use` with address and count of every contiguous stretch of `range`, in order; alike on all ranks.
+/// Calls `use` with address and count of every contiguous part of `range`, in order; identical on all ranks.
 template <typename Use>
 void for_each_stretch(const Operand& part, Range range, runtime::DType dtype, Use use) {
   const std::size_t bytes = size_of(dtype);
@@ -36,12 +36,12 @@ void for_each_stretch(const Operand& part, Range range, runtime::DType dtype, Us
   }
 }
 
-/// Memory for what a stage packs, from its begin on.
+/// Memory for packed data of a step; grows from the start.
 struct Room {
   std::byte* at = nullptr;
   std::size_t left = 0;
 
-  /// Null: there is none.
+  /// Returns null if the memory is full.
   std::byte* take(std::size_t bytes) {
     if (at == nullptr || align(bytes) > left) return nullptr;
     left -= align(bytes);
@@ -60,7 +60,7 @@ void check(const Operand& part, int ranks) {
          "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
 }
 
-/// A collective of `ranks` ranks on a range of a part that they share out evenly in the order of NCCL's ranks.
+/// Adds the calls of a collective on a range that `ranks` ranks shard evenly, in the order of NCCL ranks.
 void append(NcclStep& stage, Collective collective, const Operand& part, Range range, int ranks, int me,
             runtime::DType dtype, Room& room) {
   if (range.count == 0) return;
@@ -69,7 +69,7 @@ void append(NcclStep& stage, Collective collective, const Operand& part, Range r
   const runtime::StridedLayout runs{part.run, part.stride, range.begin};
   std::byte* const packed = range.count > runs.together(0) ? room.take(range.count * width) : nullptr;
   if (packed != nullptr) {
-    // What is this rank's before a gather, or after a reduce-scatter.
+    // Offset of this rank's shard: its data before a gather, or after a reduce-scatter.
     const std::size_t before = static_cast<std::size_t>(me) * owned;
     const runtime::StridedLayout my_runs{part.run, part.stride, range.begin + before};
     const bool gathered = collective == Collective::all_gather,
@@ -142,8 +142,8 @@ std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology&
   const int inner = topology.inner, outer = topology.outer;
   if (inner == 1 || outer == 1) return own_stages(collective, topology, me, parts, dtype, packing);
   const int i = me % inner, o = me / inner;
-  // What the ranks at this place of all rows own together is contiguous (topology.hpp), and so is what a row owns
-  // once they have gathered it.
+  // The pieces of the ranks at one position of all rows form a contiguous range (topology.hpp). So do the gathered
+  // pieces of a row.
   const auto stage = [&](Collective of, NcclSpan span) {
     NcclStep made{.span = span};
     Room room = room_of(packing, span);
@@ -195,7 +195,7 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
     }
     for (std::size_t number = 0; number < steps; ++number) {
       NcclStep stage;
-      std::byte* arrival = staging;  // the stream has added what was here before it receives again
+      std::byte* arrival = staging;  // the stream adds earlier data here before it receives again
       for (std::size_t chunk = first; chunk < end; ++chunk) {
         for (std::size_t part = 0; part < parts.size(); ++part) {
           const RankSchedule& schedule = (*schedules[part])[chunk];
@@ -207,7 +207,7 @@ std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Oper
               const std::size_t width = size_of(dtype), count = range.count;
               runtime::StridedLayout runs{parts[part].run, parts[part].stride, range.begin};
               std::byte* data = parts[part].data;
-              const bool packed = count > runs.together(0);  // as the executor has it
+              const bool packed = count > runs.together(0);  // same condition as in executor.cpp
               if (!packed) {
                 data += runs.at(0) * width;
                 runs = {};

@@ -16,7 +16,7 @@ namespace {
 
 Duration duration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
-/// What a rank of `ranks` sends of `bytes` in a ring.
+/// Bytes that each of `ranks` ranks sends in a ring for a buffer of `bytes`.
 double ring_bytes(Collective collective, double bytes, int ranks) {
   return bytes * (ranks - 1) / ranks * (collective == Collective::all_reduce ? 2 : 1);
 }
@@ -31,7 +31,7 @@ double ring_latency(const runtime::VirtualNetwork& network, Collective collectiv
   const runtime::Links& links = network.links();
   const int members = static_cast<int>(ranks.size()), nodes = nodes_of(network, ranks);
   const int across = nodes > 1 ? nodes : 0;
-  // Of a ring over all members, whoever is last has waited for all links but one.
+  // The last rank of a ring over all members has waited for all links except one.
   const double inside = links.intra_node.latency_seconds * std::max(0, members - std::max(across, 1));
   const double ring = inside + links.inter_node.latency_seconds * std::max(0, across - 1);
   if (collective != Collective::all_reduce) return ring;
@@ -43,7 +43,7 @@ double ring_latency(const runtime::VirtualNetwork& network, Collective collectiv
 
 }  // namespace
 
-/// One rank's end of a group.
+/// One rank's communicator of a group.
 class PhantomNccl::Member final : public Communicator {
  public:
   Member(PhantomNccl& nccl, runtime::EventLoop& loop, runtime::PhantomDevice* held, Group& group, int me)
@@ -57,7 +57,7 @@ class PhantomNccl::Member final : public Communicator {
     const std::size_t width = runtime::size_of(dtype);
     std::size_t bytes = 0;
     for (const Operand& part : parts) bytes += part.elements * width;
-    // Where a rank has nothing to do, none has.
+    // If one rank has nothing to do, then no rank has.
     if (group_.ranks.size() == 1 || bytes == 0) return loop_.post(std::move(done));
     under_way_.push_back({std::move(what), loop_.now()});
     Operation operation{.collective = collective, .bytes = bytes, .element_bytes = width, .done = {}};

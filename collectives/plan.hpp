@@ -54,9 +54,9 @@ struct Plan {
 [[nodiscard]] Range chunk_of_piece(std::size_t elements, int pieces, int piece, int chunks, int chunk);
 
 // Prove a plan by propagating contributions. Throw ErrorCode::internal that names rank, step and range of the first
-// fault: a contribution missing or counted twice, a read of a range written in the same step, a send without a
-// matching receive in the same step, or a deadlock. `chunks` and `chunk` restrict the check to that chunk of every
-// piece; other elements must not change.
+// fault. Faults: a contribution missing or counted twice, a read of a range written in the same step, a send without a
+// matching receive in the same step, a deadlock. `chunks` and `chunk` restrict the check to that chunk of every piece;
+// other elements must not change.
 void check_all_reduce(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_reduce_scatter(const Plan& plan, int chunks = 1, int chunk = 0);
 void check_all_gather(const Plan& plan, int chunks = 1, int chunk = 0);

@@ -15,7 +15,7 @@ void add_operations(Step& step, Action action, int peer, const Block& block) {
   for (const Range& range : block) step.push_back({action, peer, range});
 }
 
-/// Blocks [first, first + count) of the team, cyclically, as few runs.
+/// Blocks [first, first + count) of the team, wrapping around; adjacent ranges are merged.
 Block run_of_blocks(const GatherTeam& team, int first, int count) {
   const auto members = static_cast<int>(team.members.size());
   Block ranges;

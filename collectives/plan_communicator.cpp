@@ -31,18 +31,18 @@ struct PlanCommunicator::State {
   Executor& executor;
   Options options;
   std::vector<std::byte*> free_staging;
-  std::uint32_t used_indices = 0;  ///< of this turn
+  std::uint32_t used_indices = 0;  ///< indices used since the last wrap-around
   PlanOperands plans{options};
   std::deque<Waiting> waiting = {};
   std::list<Running> running = {};
 };
 
-/// Consecutive ones, so what is left at the end of a turn may be passed over.
+/// Takes consecutive indices, so the rest before a wrap-around may be skipped.
 ///
-/// None of them is in flight on any rank. With S places of staging, a rank that starts operation j has finished j -
-/// S. Nobody finishes an operation with elements before all have started it, so all have started j - S and finished
-/// j - 2S. Hence the indices in use are those of fewer than 2S consecutive operations; the limit below leaves room
-/// for one more, and for what is passed over.
+/// None of them is in flight on any rank. With S staging buffers, a rank that starts operation j has finished j - S. An
+/// operation with elements finishes only after all ranks have started it, so all have started j - S and finished j -
+/// 2S. Hence fewer than 2S consecutive operations use indices. The limit below allows for one more, and for skipped
+/// indices.
 std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std::string& what) {
   const std::size_t most = options.indices / (2 * options.staging.size() + 2);
   expect(count <= most,
@@ -80,15 +80,14 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
   const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, std::size_t run, int chunks) {
     const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, run, chunks}, 0);
     if (!is_new) return found->second;
-    // Slices of a piece are of two lengths, which those of the first and of the last chunk are; but runs cut each
-    // chunk's slices elsewhere.
+    // Slices of a piece have two lengths, so the first and the last chunk suffice. With runs, every chunk differs.
     for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
       const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk, me);
       const auto in_flight =
           std::make_shared<const std::vector<RankSchedule>>(std::min(chunks, choice.depth), schedule_of(plan, me));
       found->second = std::max(
           found->second,
-          Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // some gap
+          Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // any gap
                                    .dtype = shape.dtype,
                                    .depth = choice.depth}));
     }
@@ -101,7 +100,7 @@ std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const Plan
     std::size_t bytes = 0;
     for (std::size_t part = 0; part < shape.parts.size(); ++part) {
       const std::size_t run = shape.runs.empty() ? 0 : shape.runs.at(part);
-      if (shape.collective == Collective::all_gather && run == 0) continue;  // arrives where it stays
+      if (shape.collective == Collective::all_gather && run == 0) continue;  // received in place
       bytes += bytes_of_part(shape, shape.parts[part], run, chunks);
     }
     most = std::max(most, bytes);

@@ -13,10 +13,10 @@ bool overlap(const Range& left, const Range& right) {
   return left.begin < right.begin + right.count && right.begin < left.begin + left.count;
 }
 
-/// Whether the receives of `next` may write while `current` runs.
+/// Returns whether the receives of `next` may write while `current` runs.
 bool can_arrive_early(const Step& next, const Step& current) {
   for (const Operation& arriving : next) {
-    if (arriving.action != Action::receive) continue;  // to staging, or nothing arrives
+    if (arriving.action != Action::receive) continue;  // receives into staging, or sends
     for (const Operation& running : current) {
       if (overlap(arriving.range, running.range)) return false;
     }

@@ -122,7 +122,7 @@ ShardFlow ShardLayout::flow(const Sharding& sharding) const {
   flow.gather_backward = secondary ? gather_hops(true, N, I) : flow.gather_forward;
   flow.reduce_microbatch = scatter_hops(by_groups, N, g);
   flow.reduced = std::max(g, o);
-  // Gradients that were accumulated at scope g are sums over the ranks that g's pieces lie on.
+  // Gradients accumulated at scope g are sums over the ranks of one set of g's pieces.
   if (g == N && o == N) {
     if (ranks() > 1) flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::column, N, N});
   } else if (g != G) {

@@ -109,8 +109,8 @@ class ShardLayout {
   std::vector<int> group_piece_;   // by rank of the column
 };
 
-/// Node of each row of a grid's columns, the same for all columns: rows are neighbours only if they share a node in
-/// each column, so a unit tied across stages is sharded identically on both. `node_of[rank]`: ranks column by column.
+/// Node of each row of a grid, the same for all columns. Rows are neighbours only if they share a node in each column,
+/// so a unit tied across stages is sharded identically on both. `node_of[rank]`: ranks column by column.
 [[nodiscard]] std::vector<int> common_rows(std::span<const int> node_of, int stages, int rows);
 
 }  // namespace ranvier::collectives

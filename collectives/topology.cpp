@@ -11,7 +11,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// Ranks by the first appearance of their node, otherwise as they come.
+/// Ranks grouped by node, nodes in order of their first rank, ranks ascending.
 std::vector<int> sorted_by_node(std::span<const int> node_of) {
   std::map<int, std::size_t> first;
   for (std::size_t rank = 0; rank < node_of.size(); ++rank) first.emplace(node_of[rank], rank);

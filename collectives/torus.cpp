@@ -6,7 +6,7 @@
 namespace ranvier::collectives {
 
 Plan torus_all_reduce(const Topology& topology, std::size_t elements, int chunks, int chunk, int only) {
-  // The two halves of the all-reduce across the nodes are the last stage of one and the first of the other.
+  // The all-reduce across the nodes is the last phase of the reduce-scatter and the first one of the all-gather.
   Plan plan = empty_plan("torus all-reduce", topology, elements, chunks, chunk);
   append(plan, h_ring_reduce_scatter(topology, elements, chunks, chunk, only));
   append(plan, h_ring_all_gather(topology, elements, chunks, chunk, only));

@@ -11,7 +11,7 @@ namespace ranvier::collectives {
 
 namespace {
 
-/// Of one rank or node.
+/// Elements sent and received by one rank or node.
 struct Port {
   std::size_t out = 0;
   std::size_t in = 0;
@@ -47,12 +47,12 @@ class Count {
 
  private:
   const Topology* topology_;
-  Traffic traffic_;  ///< without the busiest
+  Traffic traffic_;  ///< maxima are set by traffic()
   std::vector<Port> intra_, inter_;
   std::map<int, Port> nodes_;
 };
 
-/// The sends of an all-gather in closed form, as stages.hpp has its circles: members that start with `block` each.
+/// Sends of an all-gather in closed form, for the teams of plan_builders.hpp: each member starts with `block` elements.
 class Gather {
  public:
   Gather(Count& count, bool backwards) : count_(&count), backwards_(backwards) {}
@@ -76,10 +76,10 @@ class Gather {
 
  private:
   Count* count_;
-  bool backwards_;  ///< rings of a reduce-scatter go the same way as those of an all-gather
+  bool backwards_;  ///< for doubling only: rings have the same direction in both operations
 };
 
-/// Calls `gather(members, block)` for the circles across the nodes and those inside them.
+/// Calls `gather(members, block)` for each team across the nodes, then for each team inside a node.
 template <typename Function>
 void across_then_inside(const Topology& topology, std::size_t piece, const Function& gather) {
   for (int i = 0; i < topology.inner; ++i) {
@@ -94,7 +94,7 @@ void across_then_inside(const Topology& topology, std::size_t piece, const Funct
   }
 }
 
-/// An all-gather, or backwards a reduce-scatter, of pieces of `piece` elements.
+/// Counts an all-gather, or a reduce-scatter if `backwards`; a piece has `piece` elements.
 void count_one_way(Count& count, const Topology& topology, std::string_view name, std::size_t piece,
                    bool backwards) {
   Gather gather(count, backwards);

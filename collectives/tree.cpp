@@ -13,7 +13,7 @@ Plan tree_all_reduce(int ranks, std::size_t elements, int only) {
 
   std::vector<int> strides;
   for (int stride = 1; stride < ranks; stride *= 2) strides.push_back(stride);
-  // One step of every rank: each `stride`-th rank, alternately, is the child of the one before.
+  // Adds one step to every rank. Multiples of `stride` are alternately parents and their children.
   const auto add_step = [&](int stride, Action parent_action, Action child_action) {
     const int first = only == every_rank ? 0 : only, end = only == every_rank ? ranks : only + 1;
     for (int rank = first; rank < end; ++rank) {

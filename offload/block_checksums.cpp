@@ -11,7 +11,7 @@ namespace ranvier::offload {
 namespace {
 
 constexpr std::size_t block_bytes = Tier::block_bytes;
-constexpr std::size_t lanes = 16;  // as many as keep the multipliers of vector units busy
+constexpr std::size_t lanes = 16;  // enough to keep the multipliers of vector units busy
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood 2014).
 std::uint64_t mix(std::uint64_t z) {
@@ -32,7 +32,7 @@ std::uint64_t BlockChecksums::sum_of(std::uint64_t block, const std::byte* data)
   for (std::size_t at = 0; at < block_bytes; at += sizeof sums) {
     std::array<std::uint64_t, lanes> words;
     std::memcpy(words.data(), data + at, sizeof words);
-    // Odd factors and rotations can be undone, so a word that differs makes its lane differ.
+    // Multiplication by odd factors and rotation are reversible, so a changed word always changes its lane.
     for (std::size_t lane = 0; lane < lanes; ++lane)
       sums[lane] = std::rotl(sums[lane] ^ words[lane], 29) * 0x9E3779B97F4A7C15u;
   }

@@ -35,7 +35,7 @@ std::size_t BucketLayout::record_bytes(std::size_t bucket) const noexcept {
 }
 
 std::size_t BucketLayout::record_offset(std::size_t bucket) const noexcept {
-  return bucket == 0 ? 0 : bucket * record_bytes(0);  // all but the last are as long as the first
+  return bucket == 0 ? 0 : bucket * record_bytes(0);  // only the last record may be shorter than the first
 }
 
 std::size_t BucketLayout::slot_bytes() const noexcept { return elements_ == 0 ? 0 : record_bytes(0); }

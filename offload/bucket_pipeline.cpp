@@ -16,7 +16,7 @@ struct BucketPipeline::State {
     Phase phase = Phase::outside;
     bool ready = false;
     std::size_t slot = 0;
-    int leaving = 0;  ///< stages of store and refresh at work
+    int leaving = 0;  ///< running stages among store and refresh
   };
 
   State(runtime::EventLoop& event_loop, const BucketPipelineOptions& pipeline_options, BucketStages bucket_stages)
@@ -40,11 +40,11 @@ struct BucketPipeline::State {
   std::vector<std::size_t> free_slots;
   std::size_t max_slots = 0;
 
-  // Of the step that runs.
+  // State of the running step.
   std::function<void(bool)> done;  // empty between steps
   std::vector<Bucket> buckets;
   std::optional<bool> counts;
-  std::size_t next = 0;  // bucket to fetch
+  std::size_t next = 0;  // next bucket to fetch
   std::size_t announced = 0;
   std::size_t gone = 0;
 };

@@ -64,8 +64,8 @@ class BucketPipeline {
   /// decision.
   void ready(std::size_t bucket);
 
-  /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`. A step that is not committed
-  /// ends when its running stages are done.
+  /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`. A step that is not
+  /// committed ends when its running stages are done.
   void resolve(bool counts);
 
   /// Maximum number of slots in use so far.

@@ -25,7 +25,7 @@ int FileSystem::open(const std::filesystem::path& file, bool direct) const {
 int FileSystem::allocate(int file, std::uint64_t bytes) const {
   if (bytes == 0) return 0;
   const auto size = static_cast<off_t>(bytes);
-  // Not posix_fallocate, which writes into every block where the file system cannot reserve them.
+  // posix_fallocate would write into every block on file systems that cannot reserve blocks.
   int result = 0;
   do {
     result = ::fallocate(file, 0, 0, size);

@@ -30,7 +30,7 @@ void check_options(const FileTierOptions& options) {
 
 }  // namespace
 
-/// One of the directories, with the file in it.
+/// A directory and the file in it.
 struct Store {
   std::unique_ptr<JobDirectory> folder;  // removed after the file was closed
   int file = -1;
@@ -66,7 +66,7 @@ struct FileTier::State {
   std::vector<std::uint64_t> begins;  // start of each region in the striped address space
   std::vector<Store> stores;
   int uring_refused = 0;                   // errno
-  std::unique_ptr<TransferEngine> engine;  // stops before the stores close
+  std::unique_ptr<TransferEngine> engine;  // destroyed before the stores close
 };
 
 void FileTier::State::refuse_space(const std::filesystem::path& directory, std::uint64_t bytes,
@@ -104,7 +104,7 @@ FileTier::FileTier(runtime::EventLoop& loop, FileTierOptions options, std::uniqu
 FileTier::~FileTier() = default;
 
 std::size_t FileTier::checksum_bytes(std::span<const std::size_t> regions, std::size_t request_bytes) {
-  // However many directories there are, their files have the blocks of the whole space.
+  // The files of all directories together have as many blocks as a single file.
   return BlockChecksums::count(Stripes(1, request_bytes).begins(regions).back()) * sizeof(std::uint64_t);
 }
 
@@ -197,7 +197,7 @@ void FileTier::fetch_blocks(Region region, std::size_t offset, std::span<std::by
 
 void FileTier::store_blocks(Region region, std::size_t offset, std::span<const std::byte> from,
                             runtime::Handler done) {
-  // Requests have one type for both directions; one that writes only reads its memory.
+  // Requests have one pointer type for both directions; a write only reads the memory.
   state_->engine->start({IoKind::write, state_->begins[region.index] + offset, const_cast<std::byte*>(from.data()),
                          from.size(), std::move(done)});
 }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "ranvier-offload.";
 constexpr const char* lock_name = "lock";
 
-/// Closes a descriptor; -1 is none.
+/// Owns a file descriptor; -1: none.
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -41,20 +41,20 @@ class File {
   int descriptor_;
 };
 
-/// PREFIX HOST .rankR.RANDOM; a host's name may have dots.
+/// Returns whether a folder named PREFIX HOST .rankR.RANDOM belongs to `host`. Host names may contain dots.
 bool is_of_host(std::string_view name, std::string_view host) {
   if (!name.starts_with(prefix)) return false;
   for (int field = 0; field < 2; ++field) name = name.substr(0, name.rfind('.'));
   return name.size() == prefix.size() + host.size() && name.ends_with(host);
 }
 
-/// Takes the lock in a folder, unless a living process has it; -1: it was not taken, with errno set. On a file system
-/// without locks `unlocked_too` decides whether the file alone is enough.
+/// Takes the lock in a folder and returns its descriptor; -1 with errno if a living process holds it. `unlocked_too`:
+/// on a file system without locks, accept the file without a lock.
 int lock(int folder, bool unlocked_too) {
   File file(::openat(folder, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file.get() < 0) return -1;
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && !(unlocked_too && errno != EWOULDBLOCK)) return -1;
-  // Somebody who took this folder for a dead job's may have removed the file before it was locked.
+  // Another job may have taken this folder for a dead one, and removed the file before it was locked.
   struct stat mine{}, there{};
   if (::fstat(file.get(), &mine) != 0 || ::fstatat(folder, lock_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
       mine.st_ino != there.st_ino)
@@ -62,7 +62,7 @@ int lock(int folder, bool unlocked_too) {
   return file.release();
 }
 
-/// Only what a JobDirectory makes: anything else in the folder stays, and the folder with it.
+/// Removes only files that a JobDirectory creates; with other files in it, the folder stays.
 bool remove(int parent, const char* name, int folder) {
   ::unlinkat(folder, JobDirectory::file_name, 0);
   ::unlinkat(folder, lock_name, 0);
@@ -84,7 +84,7 @@ int clear_leftovers(const fs::path& parent) {
     const File folder(::openat(parent_file.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     struct stat status{};
     if (folder.get() < 0 || ::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
-    const File held(lock(folder.get(), false));  // without locks a folder may belong to a living job
+    const File held(lock(folder.get(), false));  // without locks, the folder may belong to a living job
     if (held.get() < 0) continue;
     if (remove(parent_file.get(), name.c_str(), folder.get())) ++cleared;
   }
@@ -98,7 +98,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
   if (!fs::is_directory(parent, error))
     fail(ErrorCode::io, "{}: {}; create it, or use --nvme with another folder", parent.string(),
          error ? error.message() : "not a folder");
-  constexpr int attempts = 100;  // each lost to somebody who cleared the folder before it was locked
+  constexpr int attempts = 100;  // an attempt fails if another job removes the folder before it is locked
   for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
     std::string name = (parent / fmt::format("{}{}.rank{}.XXXXXX", prefix, host_name(), rank)).string();
     if (::mkdtemp(name.data()) == nullptr) break;

@@ -1,4 +1,4 @@
-// How the address space of a file tier lies in the files of several directories: in stripes, round them. Pure data.
+// Mapping of the address space of a file tier to the files of several directories, in stripes, round robin. Pure data.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ranvier::offload {
 
-/// Part of a transfer that one request can do.
+/// Part of a transfer that one request can move.
 struct StripeRange {
   std::size_t directory = 0;
   std::uint64_t offset = 0;  ///< offset in that directory's file

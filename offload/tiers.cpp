@@ -12,11 +12,11 @@ namespace ranvier::offload {
 
 namespace {
 
-constexpr int file_patience = 3;  // timeouts: a disk that others write to as well may stand still for a while
+constexpr int file_patience = 3;  // timeouts without progress, since a shared disk may stall for a while
 
 bool on_block(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % Tier::block_bytes == 0; }
 
-/// How many runs from `first` on are equally long and equally far apart, and how far: they are one copy.
+/// Number of ranges from `first` on with equal length and distance, and that distance: one strided copy.
 std::pair<std::size_t, std::size_t> alike(const Tiers::StridedLayout& runs, std::size_t first) {
   const std::size_t bytes = runs[first].size();
   std::size_t count = 1, stride = bytes;
@@ -82,17 +82,17 @@ std::size_t TierPlan::bytes(TierKind kind) const noexcept {
   return bytes;
 }
 
-/// A transfer that passes through the pool, piece by piece.
+/// A transfer through the pool, slot by slot.
 struct Tiers::Staged {
   Region region;
   std::size_t offset = 0;
   StridedLayout runs;
   bool fetches = false;
-  std::size_t missing = 0;  // pieces
+  std::size_t missing = 0;  // unfinished slots
   runtime::Handler done;
 
-  /// Calls f(run, begin, count, at) for what [begin, begin + bytes) of the transfer has of each run; `at` counts
-  /// from there.
+  /// Calls f(run, begin, count, at) for the part of each range in [begin, begin + bytes) of the transfer; `at` is
+  /// relative to `begin`.
   template <typename F>
   void for_runs(std::size_t begin, std::size_t bytes, F&& f) const {
     std::size_t at = 0;
@@ -138,7 +138,7 @@ Tiers::~Tiers() {
     if (stream == nullptr) continue;
     try {
       stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
+    } catch (const std::exception&) {  // already reported through Device::on_failure
     }
   }
 }

@@ -22,9 +22,9 @@ namespace ranvier::offload {
 struct TransferEngine::State {
   struct Running {
     Transfer transfer;
-    std::size_t begun = 0;       ///< bytes that requests were made for
-    std::size_t unfinished = 0;  ///< requests
-    std::string failure;         ///< of a transfer that others can do without
+    std::size_t begun = 0;       ///< bytes with requests
+    std::size_t unfinished = 0;  ///< unfinished requests
+    std::string failure;         ///< first error of a transfer with `failed`, whose errors do not end the run
   };
 
   /// A request in flight or to be submitted again.
@@ -34,7 +34,7 @@ struct TransferEngine::State {
     std::byte* data = nullptr;
     std::size_t moved = 0;
     int attempts = 0;
-    std::uint64_t order = 0;  // in which it was made; 0: nothing is in flight
+    std::uint64_t order = 0;  // position in the order of creation; 0: not in flight
   };
 
   State(runtime::EventLoop& event_loop, std::unique_ptr<IoQueue> io_queue, std::vector<File> all_files,
@@ -59,30 +59,30 @@ struct TransferEngine::State {
   void break_off(const std::string& why);
   void give_up(Transfer transfer, const std::string& why);
 
-  // Any thread, under the mutex.
+  // Any thread, guarded by `mutex`.
   std::mutex mutex;
   std::vector<Transfer> arrived;
   bool closing = false;
-  std::string broken;  // why the queue works no more
+  std::string broken;  // why the queue stopped working
   std::atomic<std::uint64_t> moves = 0;
   std::atomic<bool> loses_next = false;
 
-  // Constant.
+  // Constant after construction.
   runtime::EventLoop& loop;
   const std::unique_ptr<IoQueue> queue;
   const Stripes stripes;
 
-  // The thread's.
+  // Engine's thread; others take `table`.
   std::vector<File> files;
-  std::mutex table;                              // others read what is in flight
-  std::vector<Request> requests;                 // by id, changed under `table`
-  std::deque<std::shared_ptr<Running>> waiting;  // transfers with requests to be made
-  std::uint64_t made = 0;                        // requests
+  std::mutex table;                              // guards `files` and `requests` from other threads
+  std::vector<Request> requests;                 // by id
+  std::deque<std::shared_ptr<Running>> waiting;  // transfers that need more requests
+  std::uint64_t made = 0;                        // requests created so far
   std::vector<std::size_t> free_ids;
-  std::vector<std::size_t> again;  // ids of requests to be submitted once more
+  std::vector<std::size_t> again;  // ids of requests to submit again
   std::vector<IoRequest> batch;
   std::size_t in_flight = 0;
-  std::chrono::microseconds pause{};  // before the next submission
+  std::chrono::microseconds pause{};  // delay before the next submission
   bool failed = false;
 
   std::thread thread;
@@ -91,7 +91,7 @@ struct TransferEngine::State {
 void TransferEngine::State::serve() {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the loop's
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the loop's thread handles signals
   std::vector<IoCompletion> completed;
   try {
     while (take_arrived()) {
@@ -103,12 +103,12 @@ void TransferEngine::State::serve() {
       for (const IoCompletion& completion : completed) complete(completion);
       if (pause.count() != 0) std::this_thread::sleep_for(pause);
     }
-  } catch (const std::exception& error) {  // of the queue itself
+  } catch (const std::exception& error) {  // thrown by the queue
     break_off(error.what());
   }
 }
 
-/// From now on nothing is transferred.
+/// Fails all transfers, pending and future.
 void TransferEngine::State::break_off(const std::string& why) {
   std::vector<Transfer> lost;
   {
@@ -120,7 +120,7 @@ void TransferEngine::State::break_off(const std::string& why) {
   for (const Request& request : requests)
     if (request.of) waiting.push_back(request.of);
   for (const auto& running : waiting)
-    if (running->transfer.done) lost.push_back(std::exchange(running->transfer, {}));  // once, if it is there twice
+    if (running->transfer.done) lost.push_back(std::exchange(running->transfer, {}));  // a repeated entry is empty
   for (Transfer& transfer : lost) give_up(std::move(transfer), why);
 }
 
@@ -129,7 +129,7 @@ void TransferEngine::State::give_up(Transfer transfer, const std::string& why) {
   loop.stop(std::make_exception_ptr(Error(ErrorCode::io, why)));
 }
 
-/// False when the engine is to end and nothing is in flight any more.
+/// Takes new transfers. Returns false if the engine is closing and nothing is in flight.
 bool TransferEngine::State::take_arrived() {
   const std::lock_guard lock(mutex);
   if (closing || failed) {
@@ -190,7 +190,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
       return fail_with(completion.id, std::strerror(error));
     if (error == EAGAIN) pause = std::max(pause, pause_before(request.attempts));
   } else {
-    // Short: what follows begins on a block again, as O_DIRECT asks. Nothing moved at all is the end of the file.
+    // Short transfer: the rest starts on a block, as O_DIRECT requires. A read of 0 bytes is the end of the file.
     const std::size_t moved = static_cast<std::size_t>(completion.result) / Tier::block_bytes * Tier::block_bytes;
     request.attempts = moved == 0 ? request.attempts + 1 : 0;
     if (completion.result == 0 && request.of->transfer.kind == IoKind::read)
@@ -202,7 +202,7 @@ void TransferEngine::State::complete(const IoCompletion& completion) {
   again.push_back(completion.id);
 }
 
-/// Nothing more is asked for a request.
+/// Frees a request; after the last one, completes or fails its transfer.
 void TransferEngine::State::finish(std::size_t id) {
   Request& request = requests[id];
   Running& running = *request.of;
@@ -217,7 +217,7 @@ void TransferEngine::State::finish(std::size_t id) {
   free_ids.push_back(id);
 }
 
-/// Of a request that is complete: records what was written, compares what was read; false after a failure.
+/// Records checksums of a completed write, or checks a completed read; returns false after a mismatch.
 bool TransferEngine::State::is_as_written(const Request& request) {
   File& file = files[request.piece.directory];
   if (!file.sums) return true;

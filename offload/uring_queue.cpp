@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t wake_id = ~std::uint64_t{0};
 
-/// Linux 5.1 has io_uring, but reads and writes of one plain buffer came with 5.6.
+/// Returns whether plain reads and writes are supported: io_uring came with Linux 5.1, these with 5.6.
 bool has_plain_transfers(io_uring& ring) {
   io_uring_probe* probe = io_uring_get_probe_ring(&ring);
   if (probe == nullptr) return false;
@@ -26,7 +26,7 @@ bool has_plain_transfers(io_uring& ring) {
 
 class UringQueue final : public IoQueue {
  public:
-  /// `wake_file` is an eventfd of its own.
+  /// Takes ownership of `wake_file`, an eventfd.
   UringQueue(const io_uring& ring, int wake_file) : ring_(ring), wake_file_(wake_file) { listen(); }
 
   ~UringQueue() override {
@@ -75,7 +75,7 @@ class UringQueue final : public IoQueue {
   }
 
  private:
-  /// The ring has an entry for each of `depth` requests and for listen(), and all are submitted at once.
+  /// Never fails: the ring has entries for `depth` requests and for listen(), and all are submitted at once.
   io_uring_sqe* next_entry() {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     expect(entry != nullptr, "io_uring: more requests in flight than its depth");
@@ -93,10 +93,10 @@ class UringQueue final : public IoQueue {
     for (;;) {
       const int result = io_uring_submit(&ring_);
       if (result >= 0 && io_uring_sq_ready(&ring_) == 0) return;
-      // Out of memory or of room for completions for the moment: what is under way makes some.
+      // Memory or completion entries are temporarily exhausted; running requests will free some.
       if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY)
         fail(ErrorCode::io, "io_uring: submitting requests: {}", std::strerror(-result));
-      if (result == -EBUSY) return;  // wait() takes completions, and submits what is left
+      if (result == -EBUSY) return;  // wait() takes completions and submits the rest
     }
   }
 
@@ -111,7 +111,7 @@ UringOutcome make_uring_queue(int depth) {
   const int wake_file = ::eventfd(0, EFD_CLOEXEC);
   if (wake_file < 0) return {nullptr, errno};
   io_uring ring;
-  // Twice the room: a queue that is full at once must still take the entry that listens.
+  // Twice the entries: if all requests are in the queue, listen() still needs one.
   if (const int result = io_uring_queue_init(2 * static_cast<unsigned>(depth) + 2, &ring, 0); result < 0) {
     ::close(wake_file);
     return {nullptr, -result};

@@ -1,6 +1,6 @@
 // Accumulated gradients in host memory or files (ZeRO-Infinity §5.1.1): this rank's range of each tied use of each
-// unit, stored as records of buckets (bucket_partition.hpp). Sums have the same bits as on the device. Loop thread only;
-// handlers run on the loop, after the call returned.
+// unit, stored as records of buckets (bucket_partition.hpp). Sums have the same bits as on the device. Loop thread
+// only; handlers run on the loop, after the call returned.
 //
 //   sharded     accumulate() adds received gradients, through a few device buffers
 //   otherwise   layers add to the sum themselves: bring(), then keep()

@@ -3,8 +3,8 @@
 //   const Prediction p = predict(architecture, samples, options, profile);
 //   fmt::print("{:.1f} ms per step, bubble {:.0f} %\n", 1e3 * p.step_seconds, 100 * p.bubble);
 //
-// Order, messages, memory and waits are those of the real run; durations come from the profile. Deterministic by seed.
-// Any thread; one core. Memory and time grow with ranks × layers × microbatches.
+// Order, messages, memory and waits equal the real run; durations come from the profile. Deterministic by seed. Any
+// thread; one core. Memory and time grow with ranks × layers × microbatches.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
@@ -39,9 +39,9 @@ struct PredictionOptions {
   int steps = 2;  ///< simulated steps; the first fills caches and pipelines, the last is reported
   Disturbances disturbances;
   bool trace = false;  ///< record spans of all ranks in Prediction::trace
-  /// Simulates one of several equivalent ranks (equivalent_ranks.hpp), unless there is a trace or a disturbance. This makes
-  /// predictions of a thousand ranks as fast as of about ten. Step times and optimizer times differ by a few message
-  /// latencies per step, since each row stands for all of its kind in agreements. Memory is the same.
+  /// Simulates one of several equivalent ranks (equivalent_ranks.hpp), unless there is a trace or a disturbance. Then
+  /// predictions of a thousand ranks take as long as of about ten. Memory is the same. Step and optimizer times differ
+  /// by a few message latencies per step, since each row replaces all equivalent ones in agreements.
   bool distinct_only = false;
   /// Polled during slow predictions; if it returns false, predict() throws PredictionEnded.
   std::function<bool()> goes_on = {};

@@ -17,7 +17,7 @@
 namespace ranvier::offload {
 namespace {
 
-/// Of a request. Pieces of a checkpoint are two of them, so that a slow one holds up little.
+/// Size of a request. A checkpoint segment has two, so that a slow one delays little.
 constexpr std::size_t request_bytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -42,12 +42,12 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
     if (opened.file >= 0) storage.close(opened.file);
   }
 
-  /// Does `job` beside the loop, then `then` on it with what the job returns.
+  /// Runs `job` on the worker, then `then` with its result on the loop.
   template <typename Job, typename Then>
   void beside(const char* doing, Job&& job, Then&& then);
   [[nodiscard]] std::function<void(std::string)> begin(const char* what, Outcome done);
   [[nodiscard]] std::string make_file(const runtime::AtomicFile::Retry& again);
-  /// What was refused, and why: errno.
+  /// The refused call and its errno.
   struct Refusal {
     std::string what;
     int error = 0;
@@ -56,28 +56,28 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   [[nodiscard]] std::string bring_to_disk();
   void finish_close();
 
-  // Constant.
+  // Constant after construction.
   const runtime::ProgressSource& place;
   runtime::EventLoop& loop;
   const CheckpointStorage& storage;
   const int depth;
   int uring_refused = 0;  // errno
 
-  // The loop's.
+  // Loop thread only.
   Stage stage = Stage::closed;
   std::filesystem::path path;
   std::uint64_t bytes = 0;
-  std::string failure;                      // the first of this file
-  std::optional<int> direct_refused;        // errno, of the last file that was made
-  std::size_t writes = 0;                   // under way
-  runtime::AtomicFile::Retry retry;         // retry for files to come
+  std::string failure;                      // first failure of this file
+  std::optional<int> direct_refused;        // errno for the last created file
+  std::size_t writes = 0;                   // unfinished writes
+  runtime::AtomicFile::Retry retry;         // for future files
   std::function<void(std::string)> closed;  // outcome of close()
 
-  OpenedFile opened;  // the worker's while the stage is opening or closing, else the loop's
+  OpenedFile opened;  // used by the worker while opening or closing, otherwise by the loop
 
   // Any thread.
   mutable std::mutex mutex;
-  std::string busy_with;  // beside the loop; empty: nothing
+  std::string busy_with;  // current job of the worker; empty: none
   std::atomic<std::uint64_t> jobs = 0;
   std::atomic<bool> leaving = false;
 
@@ -85,7 +85,7 @@ struct CheckpointFileWriter::State : std::enable_shared_from_this<State> {
   std::optional<runtime::OrderedWorker<std::function<void()>>> worker;
 };
 
-/// What ends a piece of work that has begun, on the loop, and gives its outcome.
+/// Registers work that has started. Call the result on the loop to end it and report its outcome.
 std::function<void(std::string)> CheckpointFileWriter::State::begin(const char* what, Outcome done) {
   auto failed = std::make_shared<std::string>();
   auto end = loop.ends({.part = "checkpoint", .text = what, .patience = checkpoint_patience}, place,
@@ -161,7 +161,7 @@ CheckpointFileWriter::State::Refusal CheckpointFileWriter::State::try_to_make_fi
                                runtime::format_bytes(free < 0 ? 0 : static_cast<std::size_t>(free))),
                    error};
   };
-  // Before any of it is taken from others.
+  // Checks free space before allocating any.
   const std::int64_t free = storage.free_bytes(path.parent_path());
   if (free >= 0 && static_cast<std::uint64_t>(free) < bytes) return no_room(free, ENOSPC);
   opened = open_blocks(storage, path, bytes, true);
@@ -204,7 +204,7 @@ void CheckpointFileWriter::write(std::uint64_t offset, std::span<const std::byte
     if (last) alive->finish_close();
   };
   if (!state.failure.empty()) return state.loop.post([ended] { ended({}); });
-  // Requests have one type for both directions; one that writes only reads its memory.
+  // Requests have one pointer type for both directions; a write only reads the memory.
   state.engine->start({IoKind::write, offset, const_cast<std::byte*>(blocks.data()), blocks.size(),
                        [ended] { ended({}); }, [ended](const std::string& why) { ended(why); }});
 }

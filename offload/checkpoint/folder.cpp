@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view step_begin = "step-", part_end = ".part", left_end = ".left";
-constexpr const char* removed_job = "removed";  // what is being removed, in the place of a job
+constexpr const char* removed_job = "removed";  // replaces the job in names of folders that are being removed
 
-/// Takes a number from the front, if there is one that is not too large for an int64.
+/// Removes a number from the front and returns it, if it fits an int64.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -39,7 +39,7 @@ bool is_job(std::string_view text) {
   });
 }
 
-/// The JOB of step-N.JOB.part; empty of another name.
+/// JOB of a name step-N.JOB.part; empty for other names.
 std::string_view job_of(std::string_view name) {
   if (!name.starts_with(step_begin) || !name.ends_with(part_end)) return {};
   name.remove_prefix(step_begin.size());
@@ -55,7 +55,7 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
        std::strerror(-error));
 }
 
-/// Of a file that is open while this lives.
+/// Owns an open file.
 class OpenFile {
  public:
   OpenFile(const CheckpointStorage& storage, int file) : storage_(storage), file_(file) {}
@@ -73,7 +73,7 @@ class OpenFile {
   int file_;
 };
 
-/// Each file is there with its size.
+/// Checks that each file exists with its size.
 void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, const Manifest& manifest) {
   for (const CheckpointFile& file : manifest.files) {
     const fs::path path = checkpoint / file.name;
@@ -86,7 +86,7 @@ void check_files(const CheckpointStorage& storage, const fs::path& checkpoint, c
   }
 }
 
-/// What of a small file is there.
+/// First 256 bytes of a file; empty if it cannot be read.
 std::string content_of(const CheckpointStorage& storage, const fs::path& path) {
   const OpenFile file(storage, storage.open_to_read(path, false));
   std::string text(256, '\0');
@@ -100,14 +100,14 @@ std::string content_of(const CheckpointStorage& storage, const fs::path& path) {
 
 struct CheckpointFolder::Name {
   std::int64_t step = 0;
-  std::int64_t again = 1;  ///< how often the step was done
+  std::int64_t again = 1;  ///< version of a repeated step
   fs::path path;
 
   [[nodiscard]] static std::string text(std::int64_t step, std::int64_t again) {
     return fmt::format("{}{:08}{}", step_begin, step, again > 1 ? fmt::format(".{}", again) : "");
   }
 
-  /// Of one that was left behind: step-00000700.left, step-00000700.2.left2.
+  /// Parses the name of an abandoned checkpoint: step-00000700.left, step-00000700.2.left2.
   [[nodiscard]] static std::optional<Name> parse_left(std::string_view name) {
     const std::size_t end = name.rfind(left_end);
     if (end == std::string_view::npos) return std::nullopt;
@@ -128,7 +128,7 @@ struct CheckpointFolder::Name {
       rest.remove_prefix(1);
       parsed.again = take_number(rest).value_or(0);
     }
-    // Only what this makes: step-5 is somebody's own.
+    // Accepts only names that this class creates; others, like step-5, belong to the user.
     return rest.empty() && name == text(parsed.step, parsed.again) ? std::optional(parsed) : std::nullopt;
   }
 };
@@ -185,7 +185,7 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
   const std::string mine = fmt::format("job {}, process {} on {}", job, ::getpid(), host_name());
   int written = storage_.truncate(file.get(), 0);
   if (written == 0) written = storage_.write_all(file.get(), 0, std::as_bytes(std::span(mine)));
-  // The file stays open, and network file systems show other machines what was closed or synced.
+  // The file stays open; network file systems show its content to other machines only after a sync.
   if (written == 0) written = storage_.sync(file.get());
   if (written < 0) refuse(path, "write", written);
   if (result < 0) {
@@ -212,7 +212,7 @@ void CheckpointFolder::make_folders(const fs::path& folder) const {
          std::strerror(-result));
 }
 
-/// Removes what this job, or any other, has not finished.
+/// Removes unfinished checkpoints of this job if `own`, otherwise of all other jobs. Returns their number.
 int CheckpointFolder::clear_parts(bool own, const std::string& job) const {
   int cleared = 0;
   for (const std::string& name : files_in(folder_)) {
@@ -231,7 +231,7 @@ fs::path CheckpointFolder::part_of(std::int64_t step, const std::string& job) co
 
 fs::path CheckpointFolder::prepare(std::int64_t step, const std::string& job) {
   const fs::path part = part_of(step, job);
-  clear_parts(true, job);  // a disk may have been full
+  clear_parts(true, job);  // the previous attempt may have failed, for instance on a full disk
   const int result = patiently(part, [&] { return storage_.make_folder(part); });
   if (result < 0) refuse(part, "make", result);
   return part;
@@ -241,7 +241,7 @@ void CheckpointFolder::commit(std::int64_t step, const std::string& job, const M
   expect(manifest.step == step, "the manifest has step {}, the checkpoint step {}", manifest.step, step);
   const fs::path part = part_of(step, job);
   const std::string text = to_json(manifest);
-  // What could not be read back must not become whole.
+  // A checkpoint with an unreadable manifest must not become complete.
   static_cast<void>(parse_manifest(text, (part / Manifest::file_name).string()));
   check_files(storage_, part, manifest);
   write_file(part / Manifest::file_name, text);
@@ -376,7 +376,7 @@ std::vector<std::int64_t> CheckpointFolder::prune(int keep, std::int64_t archive
   return removed;
 }
 
-/// In one moment it is no checkpoint any more, so that none is ever found with a part of its files.
+/// Renames the checkpoint before removing its files, so that no incomplete one is ever listed.
 void CheckpointFolder::discard(const Name& name) const {
   const fs::path gone = part_of(name.step, removed_job);
   remove_tree(gone);
@@ -419,7 +419,7 @@ void CheckpointFolder::sync_folder(const fs::path& folder) const {
   const OpenFile file(storage_, storage_.open_folder(folder));
   if (file.get() < 0) refuse(folder, "open", file.get());
   const int result = storage_.sync(file.get());
-  // Some file systems do not sync folders, and then it has to do as it is.
+  // Some file systems cannot sync folders; that is accepted.
   if (result < 0 && result != -EINVAL && result != -EBADF) refuse(folder, "sync", result);
 }
 

@@ -30,7 +30,7 @@ constexpr std::string_view sum_begin = "\"xxh3\":\"", sum_end = "\"}\n";
 constexpr std::size_t sum_digits = 16;
 constexpr std::size_t tail_bytes = sum_begin.size() + sum_digits + sum_end.size();
 
-/// More than any file system holds, and so little that sums of two of them do not overflow.
+/// Upper limit of sizes: larger than any file system, and two of them can be added without overflow.
 constexpr std::uint64_t most = std::uint64_t{1} << 60;
 constexpr std::size_t longest_name = 255;
 
@@ -66,7 +66,7 @@ json::value finite(const json::value& value) {
 
 std::string as_json(std::string_view text) { return json::serialize(json::value(json::string(text))); }
 
-/// A plain name: nothing that leads out of the folder, is hidden in it, or takes the manifest's place.
+/// Returns whether the name is plain: not hidden, not outside the folder, not the name of the manifest.
 bool is_file_name(std::string_view name) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
@@ -105,7 +105,7 @@ class ManifestReading {
     fail(ErrorCode::data, "{}: {}", source_, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  /// The one that it ends with, and has.
+  /// Checksum at the end of the text; throws if it does not match the preceding bytes.
   std::uint64_t checked_sum(std::string_view text) const {
     const std::string_view tail = text.substr(text.size() - std::min(text.size(), tail_bytes));
     const auto stored = tail.starts_with(sum_begin) && tail.ends_with(sum_end)
@@ -173,7 +173,7 @@ class ManifestReading {
   void read_arrays(const json::object& root, Manifest& manifest) const {
     std::set<std::pair<std::string_view, std::string_view>> known;
     const std::size_t count = member(root, "arrays").is_array() ? root.at("arrays").get_array().size() : 0;
-    manifest.arrays.reserve(count);  // the names that are known stay where they are
+    manifest.arrays.reserve(count);  // references to names stay valid
     for_each(root, "arrays", 4, [&](const json::array& parts) {
       CheckpointArray array{text(parts[0], "the unit"), text(parts[1], "the array"), {}, {}};
       const std::string dtype_name = text(parts[2], "the element type");
@@ -231,7 +231,7 @@ class ManifestReading {
     return fmt::format("{} of {}", array.name, array.unit);
   }
 
-  /// Each element of each array is in one piece.
+  /// Checks that each element of each array is in exactly one segment.
   void check_arrays(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.arrays.size());
     for (const std::size_t index :
@@ -254,7 +254,7 @@ class ManifestReading {
     }
   }
 
-  /// Each block of each file is of one piece.
+  /// Checks that each block of each file belongs to exactly one segment.
   void check_files(const Manifest& manifest) const {
     std::vector<std::uint64_t> reached(manifest.files.size());
     for (const std::size_t index :

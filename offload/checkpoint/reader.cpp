@@ -25,19 +25,19 @@ namespace ranvier::offload {
 struct CheckpointReader::State {
   enum class Stage { empty, wanted, loading, loaded };
 
-  /// A piece that is in memory or on its way.
+  /// A segment that is loaded or being loaded.
   struct LoadedPiece {
     PieceBuffer memory;
     std::uint32_t piece = 0;
     Stage stage = Stage::empty;
-    bool delivered = false;  // to what is being read
+    bool delivered = false;  // copied to the current destination
     std::optional<SegmentLoader::Problem> problem;
   };
 
-  /// Where a read goes.
+  /// Destination of the current read.
   struct Destination {
     std::uint32_t array = 0;
-    std::uint64_t begin = 0, end = 0;  // elements; none: nothing is being read
+    std::uint64_t begin = 0, end = 0;  // elements; an empty range: no read is running
     float* to = nullptr;
 
     [[nodiscard]] bool wants(const CheckpointSegment& piece) const {
@@ -59,27 +59,27 @@ struct CheckpointReader::State {
   void begin_read(const Destination& to);
   void end_read();
 
-  // Constant.
+  // Constant after construction.
   const std::filesystem::path path;
   const CheckpointStorage& storage;
   const Manifest manifest;
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> arrays;
   std::vector<std::vector<std::uint32_t>> pieces;  // segments of each array, in order
 
-  // The reading thread's.
-  std::uint32_t last_array = 0;  // and element, up to which was read
+  // Used by the calling thread only.
+  std::uint32_t last_array = 0;  // array and element at which the last read ended
   std::uint64_t last_end = 0;
-  std::size_t further = 0;               // pieces to read beyond what was asked for
-  std::vector<std::uint32_t> announced;  // pieces, from the one that was read last on
+  std::size_t further = 0;               // segments to read ahead beyond the requested ones
+  std::vector<std::uint32_t> announced;  // segments to read, starting at the last one read
   std::size_t next_announced = 0;
 
-  // Under the mutex, but for the memory of slots that are loading or loaded.
+  // Guarded by `mutex`, except for the memory of slots that are loading or loaded.
   std::mutex mutex;
   std::condition_variable wanted, loaded;
   std::vector<LoadedPiece> slots;
   std::deque<LoadedPiece*> queue;
   Destination destination;
-  int delivering = 0;  // threads
+  int delivering = 0;  // threads that copy to the destination
   bool closing = false;
 
   std::vector<std::thread> threads;
@@ -142,7 +142,7 @@ void CheckpointReader::State::serve() {
   }
 }
 
-/// What a piece has of what is being read, to where that goes.
+/// Copies the requested elements of a segment to the destination.
 void CheckpointReader::State::deliver(const LoadedPiece& slot, const Destination& destination) const {
   const CheckpointSegment& piece = manifest.pieces[slot.piece];
   const std::uint64_t from = std::max(destination.begin, piece.begin);
@@ -158,14 +158,14 @@ void CheckpointReader::State::deliver(const LoadedPiece& slot, const Destination
   });
 }
 
-/// From now on threads deliver what they load; the one that reads delivers what was there before.
+/// From now on, threads copy each segment that they load; the caller copies segments loaded before.
 void CheckpointReader::State::begin_read(const Destination& to) {
   const std::lock_guard lock(mutex);
   for (LoadedPiece& slot : slots) slot.delivered = false;
   destination = to;
 }
 
-/// Nobody writes to where it went any more.
+/// Returns when no thread writes to the destination.
 void CheckpointReader::State::end_read() {
   std::unique_lock lock(mutex);
   destination = {};
@@ -179,7 +179,7 @@ CheckpointReader::State::LoadedPiece* CheckpointReader::State::slot_of(std::uint
   return slot == slots.end() ? nullptr : &*slot;
 }
 
-/// Has a piece read into the place of one that is not among `kept`, if any is free of threads.
+/// Requests a segment, and replaces one that is not in `kept`. Returns false if no slot is free.
 bool CheckpointReader::State::want(std::uint32_t piece, std::span<const std::uint32_t> kept) {
   if (slot_of(piece) != nullptr) return true;
   const auto slot = std::find_if(slots.begin(), slots.end(), [&](const LoadedPiece& each) {
@@ -197,7 +197,7 @@ bool CheckpointReader::State::want(std::uint32_t piece, std::span<const std::uin
   return true;
 }
 
-/// Those that have elements [begin, end) of an array, and there are some.
+/// Segments with elements [begin, end) of an array; the range must not be empty.
 std::span<const std::uint32_t> CheckpointReader::State::pieces_of(std::uint32_t array, std::uint64_t begin,
                                                                   std::uint64_t end) const {
   const std::vector<std::uint32_t>& all = pieces[array];
@@ -208,7 +208,7 @@ std::span<const std::uint32_t> CheckpointReader::State::pieces_of(std::uint32_t 
   return {first, std::upper_bound(first, all.end(), end - 1, begins_behind)};
 }
 
-/// What was announced from this piece on; empty if it was not.
+/// Announced segments, starting at `piece`; empty if it was not announced.
 std::span<const std::uint32_t> CheckpointReader::State::announced_from(std::uint32_t piece) {
   const auto found =
       std::find(announced.begin() + static_cast<std::ptrdiff_t>(next_announced), announced.end(), piece);
@@ -217,7 +217,7 @@ std::span<const std::uint32_t> CheckpointReader::State::announced_from(std::uint
   return {found, announced.end()};
 }
 
-/// The first of the pieces, once it is loaded; the others, as many as there are slots, are on their way.
+/// Requests the segments, as many as there are slots. Returns the first one when it is loaded.
 const CheckpointReader::State::LoadedPiece& CheckpointReader::State::wait_for(
     std::span<const std::uint32_t> window) {
   window = window.first(std::min(window.size(), slots.size()));
@@ -307,7 +307,7 @@ void CheckpointReader::read(std::string_view unit, std::string_view array, std::
 
 namespace {
 
-/// Files of wrong sizes, and what does not belong there.
+/// Files of wrong size, and unknown files.
 std::vector<CheckpointDamage> damaged_files(const CheckpointStorage& storage,
                                             const std::filesystem::path& checkpoint, const Manifest& manifest,
                                             std::vector<std::uint64_t>& sizes) {

@@ -17,7 +17,7 @@ PieceBuffer::PieceBuffer()
     : data_(static_cast<std::byte*>(std::aligned_alloc(checkpoint_segment_bytes, checkpoint_segment_bytes)),
             &std::free) {
   if (!data_) throw std::bad_alloc();
-  // Of small pages that lie anywhere a disk's request takes no more than it has segments for.
+  // A request over scattered small pages may exceed the number of segments that a disk accepts.
   madvise(data_.get(), checkpoint_segment_bytes, MADV_HUGEPAGE);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 int outcome(int result) { return result < 0 ? -errno : result; }
 
-/// Calls `move(at)` until it has moved all of `bytes` from `at` on.
+/// Calls `move(at)` until all of `bytes` starting at `at` are moved.
 template <typename Move>
 int move_all(std::size_t bytes, Move&& move) {
   int attempts = 0;
@@ -26,7 +26,7 @@ int move_all(std::size_t bytes, Move&& move) {
     const std::int64_t moved = move(at);
     if (moved == 0) return -ENODATA;
     if (moved > 0) {
-      // Short: what follows begins on a block again where it can, as O_DIRECT asks.
+      // Short transfer: the rest starts on a block if possible, as O_DIRECT requires.
       const auto count = static_cast<std::size_t>(moved);
       at +=
           at + count == bytes || count < Tier::block_bytes ? count : count / Tier::block_bytes * Tier::block_bytes;
