@@ -28,7 +28,7 @@ class CheckpointTarget : public StateSink {
   /// Rank 0, loop: a checkpoint of this step starts. Records information about the run.
   virtual void begin(std::int64_t) {}
   /// Rank 0, host thread, before any rank opens: makes space for the checkpoint. May block. An exception fails the
-  /// checkpoint. Of prepare(), commit() and discard() one runs at a time.
+  /// checkpoint. prepare(), commit() and discard() never run at the same time.
   virtual void prepare(std::int64_t step) = 0;
   /// Every rank, loop: opens the checkpoint and calls `opened` on the loop, even after a failure. put() follows.
   virtual void open(std::int64_t step, runtime::Handler opened) = 0;

@@ -270,7 +270,7 @@ void Checkpointer::over() {
 }
 
 void Checkpointer::finish(std::optional<std::int64_t> step, runtime::Handler done) {
-  last_step_ = step.value_or(0);  // of which nothing is wanted
+  last_step_ = step.value_or(0);  // 0: nothing to save
   finished_ = std::move(done);
   gate_.hurry();
   if (!current_) take_last();

@@ -41,7 +41,8 @@ std::optional<decltype(StateScalar::value)> read_number(const json::value& value
   return std::nullopt;
 }
 
-/// An empty one is of whole numbers; find_scalar() takes none of another kind, which means the same.
+/// Reads an array of integers or doubles. An empty one counts as integers; find_scalar() then finds no doubles, which
+/// has the same meaning.
 std::optional<decltype(StateScalar::value)> read_row(const json::array& row) {
   std::vector<std::int64_t> whole;
   std::vector<double> doubles;

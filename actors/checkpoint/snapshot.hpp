@@ -100,7 +100,7 @@ class Snapshot final : public Actor, public CopyOnWriteGuard {
   const ParameterRecords* parameters_;
   Plan plan_;
   std::unique_ptr<runtime::Stream> copies_, hashes_;
-  std::vector<std::vector<std::size_t>> number_of_;  // by unit and index: of plan_.buckets
+  std::vector<std::vector<std::size_t>> number_of_;  // by unit and bucket: index in plan_.buckets
   std::vector<std::size_t> bucket_of_;               // by piece
 
   StateSink* sink_ = nullptr;  // null: no snapshot in progress

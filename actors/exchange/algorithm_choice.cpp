@@ -27,8 +27,9 @@ bool uses(const collectives::ShardFlow& flow, Collective collective, TeamKind te
                              [&](const auto* hops) { return std::ranges::any_of(*hops, is_it); });
 }
 
-/// Whether one node's ranks stand for those of any other in what these teams do: rows of a team are on nodes of
-/// their own, all nodes have equally many ranks, and all algorithms treat the rows of a topology alike.
+/// Returns whether each node's ranks do the same in these teams, so that one node represents all. Then each row of a
+/// team is on a separate node, and all nodes have the same number of ranks. All algorithms treat the rows of a topology
+/// identically.
 bool nodes_do_the_same(std::span<const Team> teams, std::span<const int> node_of) {
   std::map<int, int> ranks_of;
   for (const int node : node_of) ++ranks_of[node];
@@ -70,8 +71,8 @@ double seconds_together(std::span<const Team> teams, std::span<const int> node_o
                         const collectives::Links& links) {
   expect(!teams.empty(), "there is no team");
   const int chunks = cut.chunks(teams[0].topology.ranks(), std::span(&elements, 1), dtype);
-  // One plan over the column, of what each rank does in the plan of its team; where all nodes do the same, of the
-  // ranks of one node, so that it does not grow with the square of the column.
+  // Builds one plan over the column from the steps of each rank in its team. If all nodes do the same, it contains the
+  // ranks of one node only, so its size does not grow with the square of the column.
   Plan joint{.name = std::string(algorithm.name), .elements = elements, .ranks = {}};
   joint.ranks.resize(node_of.size());
   const bool alike = nodes_do_the_same(teams, node_of);
@@ -114,7 +115,7 @@ PlanChoices choose_algorithms(std::span<const int> node_of, int group_size, cons
   for (int k = 0; k < collectives::team_kinds; ++k) {
     const auto kind = static_cast<TeamKind>(k);
     const std::vector<Team> teams = teams_of(node_of, group_size, kind);
-    // Replicas only ever hold a group's piece in common.
+    // Collectives of replicas work on one group shard only.
     const std::size_t pieces = kind == TeamKind::replicas ? static_cast<std::size_t>(group_size) : 1;
     PlanChoice& choice = choices[static_cast<std::size_t>(k)];
     const auto choose = [&](Collective collective, std::string AlgorithmNames::* name, runtime::DType dtype,

@@ -10,7 +10,7 @@ using runtime::Tag;
 
 namespace {
 
-// Lengths and contents travel on the channel of weights, which is silent at the end of a run.
+// Lengths and contents use the channel of weights, which is idle at the end of a run.
 constexpr Tag length_tag{Channel::weights, (1u << 20) - 1};
 constexpr Tag content_tag{Channel::weights, (1u << 20) - 2};
 

@@ -16,17 +16,17 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t operations_at_a_time = 2;  // of one hop: one sends while the other one's additions run
+constexpr std::size_t operations_at_a_time = 2;  // per hop: one sends while the other one adds
 constexpr std::uint32_t indices_per_hop = 1 << 16;
-constexpr int max_hops = 2;  // of a flow
+constexpr int max_hops = 2;  // maximum number of hops in a flow
 
-/// What a hop works on: elements, and the run and stride of a communicator's part, 0 where it is contiguous.
+/// Data of a hop: elements, and run and stride of a communicator's part (0: contiguous).
 struct HopPart {
   std::size_t elements = 0;
   std::size_t run = 0, stride = 0;
 };
 
-/// What the parts that lie in runs take one after another, at most.
+/// Maximum bytes of the strided parts of one operation, when packed.
 std::size_t packed_bytes(const std::vector<collectives::OperationShape>& shapes) {
   std::size_t most = 0;
   for (const collectives::OperationShape& shape : shapes) {
@@ -124,7 +124,7 @@ void HopPipeline::start_ready(std::size_t h) {
     bundle->waits = false;
     std::vector<Communicator::Operand> parts;
     for (const Item& item : bundle->items) {
-      // From the item's begin, in elements of the unit.
+      // Offset from the start of the item, in elements of the unit.
       const std::size_t begin = column_->layout.range(hops_[h].whole, item.elements).begin - item.begin;
       const auto [elements, run, stride] = part_of(column_->layout, hops_[h], item.elements, item.slice.count);
       if (item.compact && run > 0) {

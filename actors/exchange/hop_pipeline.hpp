@@ -20,22 +20,22 @@ struct RankContext;
 
 class HopPipeline {
  public:
-  /// A unit, or a part of one that has the ranges of all hops in it, on this rank.
+  /// A unit, or a range of one that contains the ranges of all hops, on this rank.
   ///
-  /// With a slice only these elements of every finest piece (unit.elements / layout.ranks() of them) are worked on,
-  /// where they lie. Each element keeps its owner in every hop, and with it the order of its sum: what a unit's
-  /// slices give one after the other is to the bit what the unit gives at once.
+  /// If `slice` is set, the collective runs in place on these elements of every finest shard (unit.elements /
+  /// layout.ranks() elements each). Each element keeps its owner in every hop, and the order of its sum. So slices one
+  /// after another give the same bits as the complete unit at once.
   struct Item {
     std::byte* data = nullptr;
     std::size_t begin = 0;          ///< element of the unit at `data`
-    std::size_t elements = 0;       ///< of the whole unit
+    std::size_t elements = 0;       ///< elements of the complete unit
     collectives::Range slice = {};  ///< range in each finest shard; count 0: all
     bool compact = false;           ///< slices starting at `begin` are stored contiguously; equal on all ranks
   };
 
   /// Size of an item, for planning.
   struct ItemShape {
-    std::size_t elements = 0;  ///< of the whole unit
+    std::size_t elements = 0;  ///< elements of the complete unit
     std::size_t slice = 0;     ///< Item::slice.count
   };
 

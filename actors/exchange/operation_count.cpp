@@ -17,12 +17,12 @@ using Buckets = std::vector<ChunkSchedule::Bucket>;
 
 namespace {
 
-/// What collectives of one rank come to; remembers them, as units are alike.
+/// Counts the work of one rank's collectives; caches results, since units repeat.
 class CollectiveCount {
  public:
   explicit CollectiveCount(const ModelShare& share) : share_(&share) {}
 
-  /// Each bundle is an operation of each hop.
+  /// Adds one operation per hop and bundle.
   void add(std::span<const Hop> hops, const std::vector<Buckets>& bundles, runtime::DType dtype,
            OperationCount& count) {
     for (const Hop& hop : hops) {

@@ -54,7 +54,7 @@ PhaseVolume Volume::total() const noexcept {
 }
 
 struct VolumeCounter::Memory {
-  /// Without a collective: pulls.
+  /// No collective: pulls.
   using Key = std::tuple<std::optional<Collective>, TeamKind, std::size_t, runtime::DType>;
   std::map<Key, PhaseVolume> known;
 };
@@ -86,7 +86,7 @@ Volume VolumeCounter::count(std::span<const UnitTraffic> units, const UnitShardi
   for (const UnitTraffic& unit : units) {
     const collectives::ShardFlow& flow = unit.trained ? of_trained : of_frozen;
     const auto gathered = [&, compute = compute](const std::vector<Hop>& hops) -> PhaseVolume {
-      // Where the optimizer's copy is the only one and whole, nothing has to be gathered.
+      // Nothing is gathered if layers read the parameters in place.
       if (are_in_place(
               unit.trained, shardings, layout_.ranks(), layout_.group_size(), options_.precision,
               unit.trained ? options_.trained_parameters.value_or(options_.parameters) : options_.parameters))
@@ -130,7 +130,7 @@ PhaseVolume VolumeCounter::of(const Hop& hop, std::size_t unit_elements, runtime
 
 PhaseVolume VolumeCounter::pulled(std::span<const Hop> hops, std::size_t unit_elements, runtime::DType dtype) {
   if (hops.empty()) return {};
-  // Pieces come from where they lie, whatever teams a collective would go through on the way.
+  // Pulled shards come directly from their owners, regardless of the teams of the collectives.
   const bool of_column =
       std::any_of(hops.begin(), hops.end(), [](const Hop& hop) { return hop.piece == Scope::global; });
   const TeamKind kind = of_column ? TeamKind::column : TeamKind::group;

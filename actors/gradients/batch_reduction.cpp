@@ -105,7 +105,7 @@ void BatchReduction::submit(std::size_t chunk) {
 }
 
 void BatchReduction::make_equal(std::size_t chunk) {
-  // The chunk itself counts, too, until all copies have begun.
+  // One extra until all copies have started.
   const auto missing = std::make_shared<std::size_t>(1);
   const auto one_equal = [this, chunk, missing] {
     if (--*missing > 0) return;

@@ -31,7 +31,7 @@ ChunkSchedule chunk_schedule(std::span<const ChunkUnit> units, const ChunkOption
 
   ChunkSchedule schedule;
   bool bundle_open = false, chunk_open = false;
-  std::size_t bytes = 0;  // of the open bundle
+  std::size_t bytes = 0;  // bytes of the current bundle
   for (const std::size_t u : order) {
     if (units[u].tied) bundle_open = chunk_open = false;
     for (std::size_t b = 0; b < units[u].bucket_bytes.size(); ++b) {

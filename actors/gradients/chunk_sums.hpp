@@ -16,8 +16,7 @@ class ChunkSums {
   [[nodiscard]] virtual bool has_room() const = 0;
   /// Fetches the chunk's gradients to the device, then calls `there`, at once or on the loop. Chunks in order.
   virtual void bring(std::size_t chunk, runtime::Handler there) = 0;
-  /// A bucket's record of the range of gradients, number `place` of the chunk that was brought; null: the sums are
-  /// where UnitState::gradients says.
+  /// Record of bucket number `place` of a fetched chunk; null: the gradients are stored at UnitState::gradients.
   [[nodiscard]] virtual std::byte* record(std::size_t chunk, std::size_t place) const = 0;
   /// Call it when the chunk is reduced and its squared norms are queued. Calls `available` when the optimizer may read
   /// it, in chunk order, and `over` when all its work has finished; then a buffer may be free.

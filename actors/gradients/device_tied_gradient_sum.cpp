@@ -39,7 +39,7 @@ void DeviceTiedGradientSum::exchange_next(std::byte* place) {
   const std::size_t count = std::min(message_elements_, sum.range.count - begin);
   std::byte* mine = sum.data + begin * width;
   const runtime::Tag tag{runtime::Channel::tied, static_cast<std::uint32_t>(unit_->global_index)};
-  // The sum overwrites what is being sent, so both must be through.
+  // The sum overwrites the sent data, so send and receive must both be finished.
   const auto half_done = [this, place, mine, count, halves = std::make_shared<int>(2)] {
     if (--*halves > 0) return;
     runtime::add(stream_, mine, place, unit_->gradients.front().dtype, count);

@@ -34,7 +34,7 @@ GradientRecords::Plan GradientRecords::plan(PlanContext& planner) {
   if (options.gradients == TierKind::device) return plan;
   const UnitStates& states = *planner.share.states;
   const std::size_t width = size_of(states.precision().gradient);
-  // A bucket may have more of a range of gradients than of the optimizer's, which it is cut for.
+  // Buckets are sized for the optimizer's range; a range of gradients may have more elements in a bucket.
   const std::size_t most = Tier::whole_blocks(options.bucket_elements * width);
   std::size_t stretches = 0;
   for (const UnitState& unit : states.all()) {
@@ -128,7 +128,7 @@ void GradientRecords::start(std::size_t unit, std::size_t use) {
   start_stretches();
 }
 
-/// Between the place's runs and the records, as they are.
+/// Copies between the unit's buffer and the records, without conversion.
 void GradientRecords::move_records(std::size_t unit, std::size_t use) {
   Call& call = calls_[unit][use].front();
   call.missing = layouts_[unit].buckets();
@@ -181,7 +181,7 @@ void GradientRecords::stretch_done(std::size_t unit, std::size_t use) {
   done();
 }
 
-/// In whole blocks, so that files need no detour; records end on one.
+/// Moves complete blocks, so that files need no staging; records end on a block.
 void GradientRecords::move(const StretchOfUse& part, std::byte* memory, bool fetches, runtime::Handler done) {
   const std::span<std::byte> bytes(memory, Tier::whole_blocks(part.stretch.elements() * width_));
   const offload::TierRegion region = plan_.regions[part.unit][part.use];

@@ -39,11 +39,10 @@ class GradientRecords final : public Actor {
 
   [[nodiscard]] const char* name() const noexcept override { return "gradients"; }
 
-  // `place` is a whole unit in device memory, of which only the range of gradients counts; it stays as it is until
-  // `done` runs. Calls for one use happen in their order, several uses side by side.
+  // `place` is a complete unit in device memory; only its range of gradients is used. It must stay unchanged until
+  // `done`. Calls for one tied use run in order; different uses run in parallel.
 
-  /// Adds a microbatch's gradients, which are complete. `first` overwrites what the batch before left. Where
-  /// gradients are sharded.
+  /// Adds a microbatch's complete gradients; `first`: overwrites the sum of the previous batch. For sharded gradients.
   void accumulate(std::size_t unit, std::size_t use, std::byte* place, bool first, runtime::Handler done);
   /// Fetches the sum to `place`.
   void bring(std::size_t unit, std::size_t use, std::byte* place, runtime::Handler done);
@@ -65,8 +64,8 @@ class GradientRecords final : public Actor {
   void fetch(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* to, runtime::Handler done);
   void store(std::size_t unit, std::size_t use, const Stretch& stretch, std::byte* from, runtime::Handler done);
 
-  /// Keeps a bucket of what is left after the batch's reduction, the cut's elements of the range `reduced`, where
-  /// the bucket of use 0 was, which is of no more worth.
+  /// Stores the reduced gradients of a bucket (its elements in UnitState::reduced) in the record of tied use 0, which
+  /// is no longer needed.
   void store_reduced(std::size_t unit, std::size_t bucket, std::byte* from, runtime::Handler done);
   /// Keeps the bucket on the device, at `from`, for the next fetch_reduced(), until `returned` runs.
   void lend_reduced(std::size_t unit, std::size_t bucket, const std::byte* from, runtime::Handler returned);

@@ -51,7 +51,7 @@ void GradientSquaredNorm::take(const ChunkSchedule::Bucket& bucket, const std::b
   const UnitState& unit = states_->all()[bucket.unit];
   const collectives::Range slice = unit.cut.slice(bucket.index);
   const std::size_t piece = unit.cut.piece_elements(), begin = unit.reduced.begin + slice.begin;
-  // Nothing is behind the last parameter.
+  // Padding after the last parameter is not summed.
   const std::size_t ahead = unit.spec->elements() - std::min(unit.spec->elements(), begin);
   const std::size_t elements = std::min(unit.cut.elements(unit.reduced, bucket.index),
                                         ahead / piece * slice.count + std::min(ahead % piece, slice.count));

@@ -21,8 +21,9 @@ class GradientSquaredNorm {
 
   /// Resets the sums before a batch.
   void start();
-  /// Queues the sums of a bucket of the range `reduced`; of a unit's last bucket also their sum. Its first element
-  /// is at `gradients`; `compact`: run lies after run, otherwise as in the unit.
+  /// Queues the sums over blocks of a bucket's elements in UnitState::reduced; with a unit's last bucket also their
+  /// total. The first element is at `gradients`. `compact`: the ranges of shards are contiguous; otherwise as in the
+  /// unit.
   void take(const ChunkSchedule::Bucket& bucket, const std::byte* gradients, bool compact);
   /// Σ gradient² of this rank's shard of a unit, after the work queued by take().
   [[nodiscard]] double of(std::size_t unit) const { return *squares_[unit]; }

@@ -70,7 +70,7 @@ void GradientSync::written(std::uint64_t number, const models::Stage::PassStep& 
   microbatch_->written(number, microbatch);
 }
 
-/// The last microbatch's gradients of these uses are there.
+/// Called when the last microbatch's gradients of these uses are complete.
 void GradientSync::complete(const models::Stage::PassStep& writes) {
   for (const std::size_t use : stage_->uses_of(writes)) {
     const std::size_t unit = stage_->uses()[use].unit;

@@ -15,8 +15,8 @@ using runtime::Trace;
 
 namespace {
 
-/// Where a unit's parameters lie, without a border between those that follow each other; units of one layout leave the
-/// same gaps, which nobody writes.
+/// Ranges of a unit's parameters, with adjacent ones merged. Units with equal ranges share buffers, because they leave
+/// the same gaps, which are never written.
 std::vector<std::size_t> layout_of(const UnitState& unit) {
   std::vector<std::size_t> layout{unit.elements};
   for (std::size_t p = 0; p < unit.spec->parameters.size(); ++p) {
@@ -126,12 +126,12 @@ bool MicrobatchReduction::is_free(const Writing& writing, std::size_t use) const
   return !writing.after[use] || (over && *over >= *writing.after[use]);
 }
 
-/// To places that became free.
+/// Fetches sums to buffers that became free.
 void MicrobatchReduction::bring_sums() {
   for (std::size_t i = 0; i < writings_.size(); ++i) {
     for (std::size_t s = 0; s < writings_[i].sums.size(); ++s) {
       Sum& sum = writings_[i].sums[s];
-      // The records have heard of all steps before first_.
+      // All steps before first_ were passed to the records.
       if (sum.begun || sum.after >= first_ || !is_free(writings_[i], s)) continue;
       sum.begun = true;
       const auto [layer, index, unit] = stage_->uses()[sum.use];

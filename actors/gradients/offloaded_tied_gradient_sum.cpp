@@ -48,12 +48,12 @@ void OffloadedTiedGradientSum::begin_next(std::byte* place) {
   }
 }
 
-/// In the order of the receives, whatever came from the tier first.
+/// Sends fetched stretches in the order of the receives, regardless of the order in which fetches finish.
 void OffloadedTiedGradientSum::send_fetched() {
   for (; sent_ < exchanges_.size() && exchanges_[sent_].mine != nullptr; ++sent_) {
     const std::size_t number = sent_;
     std::byte* const place = exchanges_[number].mine;
-    // The sum overwrites what is being sent, so both must be through.
+    // The sum overwrites the sent data, so send and receive must both be finished.
     transport_->send(*options_.partner, tag_,
                      runtime::ConstBytes(place, stretches_[number].elements() * runtime::size_of(dtype_)),
                      [this, number, place] { one_there(number, place); });

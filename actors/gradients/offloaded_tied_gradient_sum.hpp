@@ -31,8 +31,8 @@ class OffloadedTiedGradientSum final : public TiedGradientSum {
  private:
   /// A stretch in progress.
   struct Exchange {
-    std::byte* mine = nullptr;  // null until it was fetched
-    int missing = 2;            // before it is added: what is mine left or came, what is the other's came
+    std::byte* mine = nullptr;  // null: not fetched yet
+    int missing = 2;            // pending transfers before the addition, one per tied use
   };
 
   void begin_next(std::byte* place);
@@ -48,7 +48,7 @@ class OffloadedTiedGradientSum final : public TiedGradientSum {
   runtime::Tag tag_;
   runtime::DType dtype_;
   std::vector<GradientRecords::Stretch> stretches_;
-  std::vector<Exchange> exchanges_;  // likewise
+  std::vector<Exchange> exchanges_;  // by stretch
   std::size_t begun_ = 0;
   std::size_t sent_ = 0;
   std::size_t stored_ = 0;

@@ -11,9 +11,9 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t chunks_on_device = 3;  // one comes, one is reduced, one leaves
+constexpr std::size_t chunks_on_device = 3;  // one is fetched, one reduced, one stored
 
-/// Of the range of gradients.
+/// Bytes of a bucket's record of gradients.
 std::size_t record_bytes(const UnitStates& states, const ChunkSchedule::Bucket& bucket) {
   const UnitState& unit = states.all()[bucket.unit];
   const UnitView& part = unit.gradients.front();
@@ -93,7 +93,7 @@ void RecordChunkSums::leave(std::size_t number, runtime::Handler available, runt
   });
 }
 
-/// Until the step counts.
+/// Stores the reduced gradients until the step is committed.
 void RecordChunkSums::store(std::size_t number, runtime::Handler over) {
   Chunk& chunk = chunks_[number];
   chunk.missing = chunk.buckets.size();
@@ -113,7 +113,7 @@ void RecordChunkSums::store(std::size_t number, runtime::Handler over) {
   }
 }
 
-/// Until the optimizer took it. The next batch may have started when the last ones are returned.
+/// Keeps the chunk on the device until the optimizer has read it. The next batch may have started by then.
 void RecordChunkSums::lend(std::size_t number) {
   const Chunk& chunk = chunks_[number];
   const auto returned = [this, missing = std::make_shared<std::size_t>(chunk.buckets.size()), place = chunk.place] {

@@ -34,12 +34,12 @@ class RecordChunkSums final : public ChunkSums {
     std::vector<ChunkSchedule::Bucket> buckets;
     std::vector<std::size_t> offsets;  // by bucket, within the buffer
     std::size_t missing = 0;           // buckets in transfer
-    runtime::Handler available;        // once it has left, until those before it have
+    runtime::Handler available;        // callback, until all previous chunks are available
   };
 
   void store(std::size_t chunk, runtime::Handler over);
   void lend(std::size_t chunk);
-  /// What is left of a bucket.
+  /// Reduced gradients of a bucket.
   [[nodiscard]] std::byte* reduced(std::size_t chunk, std::size_t place) const;
 
   runtime::EventLoop* loop_;

@@ -28,8 +28,8 @@ class TiedGradientCopy {
   /// All arguments must outlive this object.
   TiedGradientCopy(const RankContext& context, Options options);
 
-  /// `runs` is what this rank has of a bucket, not nothing; both ranks call this for the same buckets in one order.
-  /// What wrote the bytes has finished, and nothing changes them before `done`, which runs on the loop after this
+  /// Sends or receives this rank's part of a bucket, `runs` (not empty). Both ranks call this for the same buckets in
+  /// the same order. The bytes must be complete, and stay unchanged until `done`, which runs on the loop after this
   /// returned.
   void run(const std::vector<runtime::Bytes>& runs, runtime::Handler done);
 
@@ -52,7 +52,7 @@ class TiedGradientCopy {
   Options options_;
   std::deque<Message> waiting_;
   std::size_t under_way_ = 0;
-  runtime::Duration since_{};  // start of the oldest one, or earlier
+  runtime::Duration since_{};  // start of the oldest pending message, or earlier
 };
 
 }  // namespace ranvier::actors

@@ -25,7 +25,7 @@ TiedUnits::Plan TiedUnits::plan(PlanContext& planner, Options options) {
   }
   const std::size_t sharing = std::max<std::size_t>(units, 1);
   plan.messages_of_each = (static_cast<std::size_t>(plan.options.depth) + sharing - 1) / sharing;
-  // Each unit has places of its own: both stages must take the same steps whatever unit each completes first.
+  // Each unit has separate buffers, since the two stages may complete units in different orders.
   const std::size_t bytes = plan.options.message_bytes;
   plan.places =
       planner.memory.add({MemoryKind::messages, MemorySpace::device,

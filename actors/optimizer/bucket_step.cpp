@@ -46,7 +46,7 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
       step.gradient_runs = states.in_unit;
     }
     if (rounds && states.layers_have && operands.parameters != nullptr) {
-      // The range of parameters may begin before this stretch.
+      // The range of parameters may start before this stretch.
       const collectives::Range before{
           unit.parameters.range.begin,
           states.begin - unit.cut.slice(operands.bucket.index).begin - unit.parameters.range.begin};
@@ -55,7 +55,7 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
       step.layers_copy = unit.parameters.at(states.begin);
       step.layers_runs = states.in_unit;
     }
-    // In elements from the stretch's begin on.
+    // Relative to the start of the stretch.
     const std::size_t begin = states.begin - unit.optimizer.begin;
     const std::size_t end = begin + states.in_unit.at(states.count - 1) + 1;
     for (const runtime::DecaySegment& segment : unit.segments) {
@@ -66,7 +66,7 @@ std::vector<StretchStep> BucketStep::stretches(const Operands& operands) const {
   return all;
 }
 
-/// Between parameters nothing is stepped, and what layers have there is zero.
+/// Clears the record: gaps between parameters are not updated, and must be zero in the layers' copies.
 void BucketStep::clear_record(const Operands& operands) {
   if (operands.parameters == nullptr || host_) return;
   runtime::fill_zero(stream_, operands.parameters, parameter_bytes(*states_, operands.bucket));

@@ -27,7 +27,7 @@ class BucketStep {
     ChunkSchedule::Bucket bucket;
     std::size_t slot = 0;  ///< slot of its states
     StateRecords::Copy copy =
-        StateRecords::Copy::counts;        ///< that they go to; layers' copies follow what counts only
+        StateRecords::Copy::counts;        ///< destination; layers' copies follow `counts` only
     const std::byte* gradients = nullptr;  ///< record; null: in place in the unit
     bool gradients_on_host = false;        ///< update on the host; the record is in host memory
     std::byte* parameters = nullptr;       ///< record of layers' parameters; null: in place in the unit

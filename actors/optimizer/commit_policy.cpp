@@ -48,15 +48,15 @@ class CommitWait final : public CommitPolicy {
   }
 };
 
-/// With the answer,
+/// Updates spare copies before the decision; the bits of results do not depend on that. After the decision:
 ///
-///   it is so           spare copies count from now on; of a bucket that was stepped only the master weights are
-///                      fetched and rounded for layers, one that was not is stepped as without flip
-///   it is clipped      spare copies are forgotten, all is stepped as without flip
-///   it does not count  spare copies are forgotten
+///   committed as expected   spare copies become valid. Buckets updated ahead: only their master weights are fetched
+///                           and rounded for layers. Other buckets are updated now.
+///   committed and clipped   spare copies are discarded, and all buckets are updated now
+///   skipped                 spare copies are discarded
 ///
-/// to the bit the same as without. Steps ahead end with the answer, but where gradients pass through places: there all
-/// are taken, so that all ranks gather the same.
+/// The decision ends the updates ahead. If gradients pass through buffers, all bundles still do, so that all ranks
+/// start the same gathers.
 class CommitFlip final : public CommitPolicy {
  public:
   explicit CommitFlip(Optimizer& optimizer) : CommitPolicy(optimizer), ahead_(share(), as_reduced()) {
@@ -70,7 +70,7 @@ class CommitFlip final : public CommitPolicy {
                        .refresh =
                            [this](const BucketPass& pass, const auto& done) {
                              bucket_stepped(pass);
-                             done();  // what layers read was written by the step
+                             done();  // the update wrote the layers' parameters
                            }});
     ahead_.pipeline = make_pipeline(
         ahead_, CommitMode::by_flip, Copy::spare,
@@ -81,7 +81,7 @@ class CommitFlip final : public CommitPolicy {
          .refresh =
              [this](const BucketPass& pass, const auto& done) {
                stepped_ahead(ahead_.buckets[pass.bucket].bundle);
-               done();  // layers' parameters stay
+               done();  // layers' parameters are unchanged
              }});
     work_on(ahead_, 0);
   }
@@ -97,7 +97,7 @@ class CommitFlip final : public CommitPolicy {
   }
   void reduced(const ChunkSchedule::Chunk& chunk) override { work_on(ahead_, chunk.end); }
   void counts(const runtime::AdamWOptions& adamw) override {
-    // Learning rate and count were known, and the answer is the same on all ranks.
+    // Only the gradient scale can differ from the expected options. The decision is the same on all ranks.
     newest()->as_ahead = adamw.gradient_scale == newest()->adamw.gradient_scale;
     ++(newest()->as_ahead ? answers().flipped : answers().again);
     newest()->adamw = adamw;
@@ -136,15 +136,15 @@ class CommitFlip final : public CommitPolicy {
     begin_bundles();
   }
 
-  /// The step is answered. All buckets are ready by now, or will be where gradients pass through places.
+  /// Ends the updates ahead after the decision. All buckets are ready, or will be if gradients pass through buffers.
   void end_ahead() { ahead_.pipeline->resolve(gradients().needed()); }
 
-  /// Nothing of the steps ahead is at work any more.
+  /// Called when no update ahead is running.
   void ahead_over() {
     const auto step = storing();
     ahead_.rewind();
     if (!*step->counts) {
-      // Not before: the next batch overwrites gradients.
+      // Only now, because the next batch overwrites gradients.
       keep_parameters();
       return stored();
     }
@@ -178,7 +178,7 @@ class CommitFlip final : public CommitPolicy {
   }
 
   BundleSweep ahead_;
-  std::vector<std::vector<bool>> is_ahead_;  // by unit and bucket: of the step in the pipeline, stepped ahead
+  std::vector<std::vector<bool>> is_ahead_;  // by unit and bucket: updated ahead, for the step in the pipeline
 };
 
 }  // namespace
@@ -235,7 +235,7 @@ void CommitPolicy::make_steps(const std::vector<std::size_t>& order, CommitMode 
        .refresh =
            [this](const BucketPass& pass, const auto& done) {
              bucket_stepped(pass);
-             done();  // what layers read was written by the step
+             done();  // the update wrote the layers' parameters
            }});
 }
 

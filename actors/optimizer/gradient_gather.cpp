@@ -12,7 +12,7 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t bundles_at_a_time = 2;  // one arrives while the other one is stepped
+constexpr std::size_t bundles_at_a_time = 2;  // one is gathered while the other is used for updates
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void GradientGather::bring(BundleSweep& round, std::size_t number, runtime::Hand
     const BundleSweep::Bucket& bucket = round.buckets[bundle.first + i];
     const auto& [u, index] = bucket.bucket;
     const UnitState& unit = states_->all()[u];
-    // This rank's part of what is gathered.
+    // This rank's part of the gathered range.
     const std::size_t before =
         unit.cut.elements({unit.optimizer.begin, unit.reduced.begin - unit.optimizer.begin}, index);
     std::byte* to = bundle.gradients + bucket.gradient_offset + before * width;

@@ -24,7 +24,7 @@ class GradientGather {
   /// `records` is null if accumulated gradients are on the device.
   GradientGather(const RankContext& context, const ModelShare& share, const Plan& plan, GradientRecords* records);
 
-  /// Otherwise gradients are stepped where they are.
+  /// Returns whether gradients pass through buffers; otherwise updates read them in place.
   [[nodiscard]] bool needed() const noexcept { return needed_; }
   /// A bucket's gradients in host memory; null: they are on the device.
   [[nodiscard]] const std::byte* on_host(const ChunkSchedule::Bucket& bucket) const {

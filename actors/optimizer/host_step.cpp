@@ -37,7 +37,7 @@ HostStep::HostStep(const RankContext& context, const ModelShare& share, const Pl
       states_(share.states.get()),
       plan_(plan) {
   runtime::Device& device = context.device;
-  // While a GPU computes, the host has nothing else to compute.
+  // With a GPU, host threads have no other work, so all cores are used.
   host_ = device.make_host_device(device.apart() ? runtime::available_cores() : device.threads());
   if (host_) host_->on_failure([loop = loop_](std::exception_ptr error) { loop->stop(error); });
   to_host_ = device.make_stream("gradients to the host", StreamWidth::one);
@@ -49,7 +49,7 @@ HostStep::~HostStep() {
   for (auto* stream : {to_host_.get(), steps_.get(), to_device_.get()}) {
     try {
       stream->synchronize();
-    } catch (const std::exception&) {  // reported through Device::on_failure already
+    } catch (const std::exception&) {  // already reported through Device::on_failure
     }
   }
 }
@@ -82,7 +82,7 @@ void HostStep::step(std::size_t slot, std::vector<StretchStep> stretches, const 
     for (const StretchStep& stretch : *shared) {
       const StateRecords::Stretch& states = stretch.states;
       std::byte* here = parameters + states.offset * width;
-      // Between parameters nothing is stepped, and what layers have there is zero.
+      // Gaps between parameters are not updated, and must be zero in the layers' copies.
       if (separate) runtime::fill_zero(*steps_, here, states.count * width);
       runtime::adamw(*steps_,
                      {.weights = separate ? states.weights : reinterpret_cast<float*>(here),

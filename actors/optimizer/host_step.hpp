@@ -24,7 +24,7 @@ struct StretchStep {
 
 class HostStep {
  public:
-  /// Pinned, one of each for each bucket that is stepped at a time; no gradients if they are on the host already.
+  /// Pinned buffers, one of each per bucket in flight; none for gradients that are already on the host.
   struct Plan {
     runtime::MemoryId gradients, parameters;
   };

@@ -107,7 +107,7 @@ void Optimizer::when_stored(runtime::Handler handler) {
 
 void Optimizer::begin_bundles() {
   const bool refreshes = round_ == &steps_ && refresh_.uses_places();
-  // A step that is as it was ahead has all of it done where gradients pass through places.
+  // If the step is committed as expected, and gradients pass through buffers, all its buckets were updated ahead.
   const bool gathers =
       gradients_.needed() && (round_ != &steps_ || refreshing_.empty() || !refreshing_.front()->as_ahead);
   const auto has_place = [&] {

@@ -132,11 +132,11 @@ class Optimizer final : public Actor {
   BucketStep step_;
   ParameterRefresh refresh_;
   bool in_stream_order_;          // only the compute stream reads parameters, so its order suffices
-  BundleSweep steps_;             // what counts
-  BundleSweep* round_ = &steps_;  // whose bundles are begun
+  BundleSweep steps_;             // committed updates
+  BundleSweep* round_ = &steps_;  // sweep whose bundles are started
 
-  std::deque<std::shared_ptr<BatchStep>> storing_;  // whose states are not all stored; the first is in the pipeline
-  std::deque<std::shared_ptr<BatchStep>> refreshing_;  // whose parameters are not all refreshed
+  std::deque<std::shared_ptr<BatchStep>> storing_;  // steps with states to store; the first is in the pipeline
+  std::deque<std::shared_ptr<BatchStep>> refreshing_;  // steps with parameters to refresh
   std::shared_ptr<BatchStep> newest_;
   CopyOnWriteGuard* guard_ = nullptr;  // null: no snapshots
   Answers answers_;

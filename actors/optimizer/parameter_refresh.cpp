@@ -15,7 +15,7 @@ using runtime::Trace;
 
 namespace {
 
-constexpr std::size_t bundles_at_a_time = 3;  // one is stepped, one gathered, one stored
+constexpr std::size_t bundles_at_a_time = 3;  // one is updated, one gathered, one stored
 
 }  // namespace
 

@@ -34,10 +34,10 @@ class ParameterRefresh {
 
   /// Call it after the decision on a step: parameters change from now on, unit by unit.
   void begin() { parameters_->begin_refresh(); }
-  /// A bundle of the round is stepped; calls `done` once its parameters are where they belong. Each bundle once, in any
-  /// order; they are gathered in theirs. `units_told`: refreshed() was called for its buckets.
+  /// A bundle of the sweep is updated. Calls `done` when its parameters are gathered or stored. Each bundle once, in
+  /// any order; gathers run in bundle order. `units_told`: refreshed() was called for its buckets.
   void stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done);
-  /// A bucket's parameters are there; the store hears of each unit with its last bucket.
+  /// The parameters of a bucket are refreshed. The store is notified of each unit with its last bucket.
   void refreshed(const ChunkSchedule::Bucket& bucket);
   /// Ends a step without changes.
   void keep_all();

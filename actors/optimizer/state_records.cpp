@@ -76,7 +76,7 @@ std::size_t StateRecords::number_of(const Bucket& bucket, Copy copy) const {
 }
 
 StateRecords::Stage StateRecords::changes_in(Copy to) const {
-  if (stays() && to == Copy::spare) return Stage::fetch;  // to where it is stepped
+  if (stays() && to == Copy::spare) return Stage::fetch;  // the spare copy is updated in place
   return stays() || !states_->separate_master() ? Stage::compute : Stage::store;
 }
 
@@ -191,7 +191,7 @@ std::vector<StateArray> StateRecords::arrays() const {
   for (std::size_t u = 0; u < states_->all().size(); ++u) {
     const UnitState& unit = states_->all()[u];
     if (!unit.trained()) continue;
-    // Where nothing is trained, states that would be on the device are nowhere.
+    // If nothing is trained, states on the device do not exist.
     for (std::size_t which = 0; which < state_array_names.size(); ++which) {
       const bool exists = !on_device() || (which == 0 ? unit.master.data != nullptr : unit.m != nullptr);
       if (exists) all.push_back({u, state_array_names[which], unit.optimizer, runtime::DType::f32});
@@ -277,7 +277,7 @@ void StateRecords::move_blocks(const Bucket& bucket, std::size_t offset, std::sp
   }
 }
 
-/// Of the record that has the first of the elements comes what it has of the rest of that finest piece, then the rest.
+/// Moves the elements in the record of the first one, up to the end of its finest shard; then the rest.
 void StateRecords::access_record(Access access, std::size_t which) {
   constexpr std::size_t block = offload::Tier::block_bytes;
   const std::pair<Bucket, std::size_t> found = bucket_of(access.array.unit, access.begin);
@@ -304,7 +304,7 @@ void StateRecords::access_record(Access access, std::size_t which) {
     copy(access, state, count, [=, this] { move_blocks(bucket, first_block, blocks, true, go_on); });
   };
   if (!access.writes) return move_blocks(bucket, first_block, blocks, false, copy_and_go_on);
-  // Of what is written whole nothing has to be fetched.
+  // Blocks that are written completely need no fetch.
   std::vector<std::size_t> partial;
   if (first != first_block) partial.push_back(first_block);
   if (end != end_block && (partial.empty() || end_block - block != first_block))

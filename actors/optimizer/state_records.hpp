@@ -41,38 +41,38 @@ class StateRecords {
 
   StateRecords(const RankContext& context, const ModelShare& share, const Plan& plan);
 
-  /// As Part's: of each unit the master weights and both moments in the optimizer's range, of what counts.
+  /// As in Actor: the valid master weights and both moments in the optimizer's range, per unit.
   [[nodiscard]] std::vector<StateArray> arrays() const;
   void read(const StateArray& array, std::size_t begin, std::span<std::byte> values, runtime::Handler done);
   void write(const StateArray& array, std::size_t begin, std::span<const std::byte> values, runtime::Handler done);
 
-  /// An array from element `begin` of the unit on, as far as it lies together where the host reaches it; or empty.
+  /// Contiguous host-accessible memory of an array, starting at element `begin` of the unit; may be empty.
   [[nodiscard]] std::span<float> memory(const StateArray& array, std::size_t begin) const;
 
   /// Copy that an update writes to.
   enum class Copy { counts, spare };
 
-  /// A bucket's copies by number, which stays when another one counts: 0, or 1 where there is a spare copy.
+  /// Number of a copy, which stays the same if the other copy becomes valid: 0, or 1 with a spare copy.
   [[nodiscard]] std::size_t number_of(const Bucket& bucket, Copy copy) const;
-  /// The stage of a bucket's pass in which the copy that its states go to begins to change.
+  /// First stage of a bucket's pass that changes the destination copy.
   enum class Stage { fetch, compute, store };
   [[nodiscard]] Stage changes_in(Copy to) const;
 
-  /// Where elements lie: of those from `begin` on, an element of the unit, that are in this bucket and the same finest
-  /// piece: in the copy of this number of the array state_array_names[which].
+  /// Location of elements starting at `begin` (an element of the unit), up to the end of their bucket and finest shard.
+  /// `copy`: number of the copy; array: state_array_names[which].
   [[nodiscard]] StatePlace place(const Bucket& bucket, std::size_t copy, std::size_t which,
                                  std::size_t begin) const;
 
-  /// Brings a bucket's states, those that count, to a slot, or states back from it to a copy; calls `done` at once
-  /// where they stay.
+  /// Fetches a bucket's valid states to a slot, or stores them from it to a copy. Calls `done` at once if they are
+  /// updated in place.
   void fetch(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   void store(const Bucket& bucket, std::size_t slot, Copy to, const runtime::Handler& done);
   /// Makes the spare copy the valid one.
   void commit(const Bucket& bucket);
-  /// Brings the master weights that count only; where they are separate.
+  /// Fetches the valid master weights only; requires separate ones.
   void fetch_weights(const Bucket& bucket, std::size_t slot, const runtime::Handler& done);
 
-  /// Elements of a bucket in finest pieces that follow one another, with their states.
+  /// Elements of a bucket in consecutive finest shards, with their states.
   struct Stretch {
     std::size_t begin = 0;   ///< first element, within the unit
     std::size_t offset = 0;  ///< offset among the bucket's elements in the optimizer's range
@@ -83,9 +83,9 @@ class StateRecords {
     float* m = nullptr;
     float* v = nullptr;
     runtime::StridedLayout moment_runs;
-    bool layers_have = false;  ///< it is in layers' copies on this rank, as a whole; otherwise none of it is
+    bool layers_have = false;  ///< completely inside this rank's layers' copies; false: completely outside
   };
-  /// However many pieces there are: one, or up to three where layers' copies have a part of the range.
+  /// One stretch, or up to three if the layers' copies contain a part of the range.
   [[nodiscard]] std::vector<Stretch> stretches(const Bucket& bucket, std::size_t slot, Copy to) const;
 
  private:
@@ -93,25 +93,25 @@ class StateRecords {
   [[nodiscard]] bool stays() const noexcept { return !plan_.slots; }
   [[nodiscard]] std::span<std::byte> slot(std::size_t index) const;
   [[nodiscard]] offload::TierRegion region(const Bucket& bucket, Copy copy) const;
-  /// The array from element `begin` of the unit on, where it lies with its unit; null: it is in records.
+  /// Memory of the array starting at element `begin` of the unit, if stored in UnitState; null: in records.
   [[nodiscard]] std::byte* beside_unit(std::size_t unit, std::size_t which, std::size_t begin) const;
-  /// Of state_array_names.
+  /// Index in state_array_names.
   [[nodiscard]] static std::size_t which_of(const StateArray& array, const UnitState& unit);
-  /// The bucket that has an element of the unit, and how many from there on follow one another in it.
+  /// Bucket of an element of the unit, and the number of contiguous elements in it from there.
   [[nodiscard]] std::pair<Bucket, std::size_t> bucket_of(std::size_t unit, std::size_t element) const;
-  /// Where that element is in the record of its bucket, in bytes.
+  /// Byte offset of that element in the record of its bucket.
   [[nodiscard]] std::size_t record_place(const Bucket& bucket, std::size_t which, std::size_t begin) const;
-  /// Where the bucket's record lies for the step.
+  /// Memory of the bucket's record for the update.
   [[nodiscard]] std::byte* record(const Bucket& bucket, std::size_t slot, Copy to) const;
   void bring(const Bucket& bucket, std::span<std::byte> to, const runtime::Handler& done);
-  /// Blocks of the bucket's record that counts, from byte `offset` of it on.
+  /// Moves blocks of the valid record of the bucket, starting at byte `offset` of the record.
   void move_blocks(const Bucket& bucket, std::size_t offset, std::span<std::byte> memory, bool stores,
                    const runtime::Handler& done);
 
-  /// Elements of an array on their way to memory of the host, or from there.
+  /// A transfer of elements of an array to or from host memory.
   struct Access {
     StateArray array;
-    std::size_t begin = 0;  // in the unit
+    std::size_t begin = 0;  // first element, within the unit
     std::byte* values = nullptr;
     std::size_t count = 0;  // elements
     bool writes = false;
@@ -119,7 +119,7 @@ class StateRecords {
   };
   void access(Access access);
   void access_record(Access access, std::size_t which);
-  /// Between `state` and the first `count` values, then calls `next`.
+  /// Copies between `state` and the first `count` values, then calls `next`.
   void copy(const Access& access, float* state, std::size_t count, runtime::Handler next);
 
   runtime::EventLoop* loop_;

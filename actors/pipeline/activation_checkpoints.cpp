@@ -73,7 +73,7 @@ bool ActivationCheckpoints::idle(const Place& place) const {
          (!place.checkpoint || checkpoints_[*place.checkpoint].stored);
 }
 
-/// A place that holds nothing, else the one whose checkpoint is needed last, and later than `before`.
+/// An empty buffer; otherwise the idle one whose checkpoint is needed last, and later than `before`.
 std::optional<std::size_t> ActivationCheckpoints::free_place(std::optional<Turn> before) const {
   std::optional<std::size_t> last;
   for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -104,7 +104,7 @@ void ActivationCheckpoints::when_ready(std::uint64_t use, runtime::Handler handl
   move();
 }
 
-/// Gives a place that is free to a checkpoint.
+/// Assigns a free buffer to a checkpoint.
 std::size_t ActivationCheckpoints::take(std::size_t p, std::size_t checkpoint) {
   Place& place = places_[p];
   if (place.checkpoint) checkpoints_[*place.checkpoint].place.reset();
@@ -113,7 +113,7 @@ std::size_t ActivationCheckpoints::take(std::size_t p, std::size_t checkpoint) {
   return p;
 }
 
-/// The checkpoint will not be read again by what is not queued.
+/// Frees the buffer of a checkpoint that no later access reads.
 void ActivationCheckpoints::drop(std::size_t checkpoint) {
   Place& place = places_[*std::exchange(checkpoints_[checkpoint].place, std::nullopt)];
   checkpoints_[checkpoint].live = false;
@@ -172,7 +172,7 @@ void ActivationCheckpoints::done(std::uint64_t number) {
   if (use.written) {
     Place& place = places_[use.written_place];
     --place.steps;
-    // A backward pass that is queued already reads it where it is.
+    // Not needed if a queued backward pass already reads it in the buffer.
     const bool needed = place.checkpoint == use.written && checkpoints_[*use.written].pass == use.pass;
     if (use.writes_last && use.training && needed) place.unsaved = true;
   }
@@ -192,7 +192,7 @@ void ActivationCheckpoints::store_written() {
   for (std::size_t p = 0; p < places_.size(); ++p) {
     if (!places_[p].unsaved) continue;
     const std::size_t checkpoint = *places_[p].checkpoint;
-    // The slot's microbatch before may have been through before its checkpoint was stored.
+    // The slot's previous microbatch may have finished before its checkpoint was stored.
     const bool clashes = std::any_of(places_.begin(), places_.end(),
                                      [&](const Place& place) { return place.transfer == checkpoint; });
     if (clashes) continue;
@@ -209,7 +209,7 @@ void ActivationCheckpoints::store_written() {
   }
 }
 
-/// Places that passes will ask for before any of what could be fetched now is needed; two keep a forward pass going.
+/// Number of buffers that earlier accesses than the next fetch need; two keep a forward pass running.
 std::size_t ActivationCheckpoints::places_wanted_first() const {
   constexpr std::size_t enough = 2;
   std::size_t places = 0;
@@ -219,7 +219,7 @@ std::size_t ActivationCheckpoints::places_wanted_first() const {
     const bool bound = use.written && checkpoints_[*use.written].pass == use.pass;
     if (use.writes_last && !bound && ++places == enough) return enough;
   }
-  return enough;  // messages decide what comes then
+  return enough;  // messages decide the following accesses
 }
 
 void ActivationCheckpoints::fetch_ahead() {

@@ -1,8 +1,8 @@
 // Activation checkpoints in host memory or files between the passes of their microbatch (ZeRO-Infinity §5.1.2, Myelin
 // §V-A). A forward pass writes a checkpoint to one of a few device buffers, from where it is stored. Before the
 // backward pass it is prefetched, unless it is still in a buffer. Backward passes run in microbatch order and need
-// checkpoints from the back, so the order of accesses is known: the earliest is fetched first, and the latest gives up
-// its buffer. Evaluations store nothing. Loop thread only.
+// checkpoints from the back, so the order of accesses is known. The earliest access is fetched first, and the latest
+// one gives up its buffer. Evaluations store nothing. Loop thread only.
 #pragma once
 
 #include "actors/pipeline/pass_resource.hpp"

@@ -27,7 +27,7 @@ Loader::Plan Loader::plan(PlanContext& planner, const models::SampleBytes& sampl
   const auto add = [&](const char* name, std::size_t bytes, std::size_t microbatches, std::size_t& of_each,
                        std::size_t& count) {
     of_each = bytes * static_cast<std::size_t>(stage.capacity().samples);
-    if (of_each == 0) return;  // nor is there a place of it
+    if (of_each == 0) return;  // no data of this kind
     count = microbatches;
     planner.memory.add({.kind = runtime::MemoryKind::messages,
                         .space = runtime::MemorySpace::pinned,

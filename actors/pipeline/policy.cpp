@@ -42,10 +42,11 @@ Direction if_ready(Direction wanted, const PipelineProgress& p) {
   return (wanted == Direction::forward ? p.forward_ready : p.backward_ready) ? wanted : Direction::none;
 }
 
-/// Passes that 1F1B starts before the first backward pass, less one: stages nearer to the front keep more microbatches
-/// in flight, the last one none beside its own. With several chunks a group goes through all of them but the last
-/// before that, and a stage is two passes ahead of the next one (Narayanan et al. 2021, §2.2); chunks have the slots
-/// for that (slice_slots()).
+/// Number of forward passes that 1F1B starts before the first backward pass, minus one. Stages nearer to the front keep
+/// more microbatches in flight; the last stage keeps one.
+///
+/// With several chunks, a group first passes all chunks except the last, and each stage is two passes ahead of the next
+/// one (Narayanan et al. 2021, §2.2). slice_slots() provides the slots for that.
 int warm_up(const PipelineProgress& p) {
   const int behind = p.stages - 1 - p.stage;
   if (p.chunks == 1) return std::min(behind, p.limit - 1);
@@ -56,19 +57,21 @@ bool fills(const PipelineProgress& p) {
   return p.forwards < p.chunks * p.microbatches && p.forwards - p.backwards <= warm_up(p);
 }
 
-/// Whether a forward pass that 1F1B would not start yet goes before weight gradients that wait: one does, so that there
-/// is something for a next stage that is early, and as many more as the pipeline limit allows beyond the stages. More
-/// would fill slots that weight gradients have to free again while others wait for them. With several chunks, slots are
-/// of each and bound them alone: a bound on all could hold up just the pass that the next backward pass waits for.
+/// Returns whether a forward pass that 1F1B would not start yet goes before deferred weight gradients. One does, so
+/// that an early next stage has work, and as many more as the pipeline limit exceeds the number of stages. More would
+/// fill slots that only weight gradients free.
+///
+/// With several chunks, each chunk has its own slots, which are the only limit. A common limit could block the very
+/// pass that the next backward pass waits for.
 bool may_run_ahead(const PipelineProgress& p) {
   return p.chunks > 1 || p.forwards - p.backwards <= warm_up(p) + 1 + std::max(0, p.limit - p.stages);
 }
 
-/// The next pass, without weight gradients that wait.
+/// Next pass, ignoring deferred weight gradients.
 Direction next_pass(Policy policy, const PipelineProgress& p) {
   switch (policy) {
     case Policy::message_driven:
-      // With several chunks a backward pass that goes before the filling delays the round of all of them.
+      // With several chunks, a backward pass during warm-up delays the round of all chunks.
       if (p.chunks > 1 && p.forward_ready && fills(p)) return Direction::forward;
       return p.backward_ready ? Direction::backward : p.forward_ready ? Direction::forward : Direction::none;
     case Policy::zero_bubble:
@@ -87,8 +90,8 @@ Direction next_pass(Policy policy, const PipelineProgress& p) {
   return Direction::none;
 }
 
-/// Microbatches whose weight gradients wait in ZB-H1's order before the next backward pass: as many as there are stages
-/// before this one, unless limits allow fewer.
+/// Number of microbatches with deferred weight gradients in ZB-H1's order before the next backward pass: one per
+/// previous stage, unless limits allow fewer.
 int waiting_in_zb_h1(const PipelineProgress& p) {
   return std::min({p.stage, p.limit - 1 - warm_up(p), p.deferred_limit - 1});
 }
@@ -97,10 +100,12 @@ bool zb_h1_has_weights_next(const PipelineProgress& p) {
   return p.backwards - p.weights > waiting_in_zb_h1(p) || p.backwards == p.microbatches;
 }
 
-/// Whether to wait for a gradient rather than to begin weight gradients, which would delay it here and, each by as
-/// much, on all stages before. When the pipeline drains there is time for them after the last gradient left, until it
-/// has passed all stages before: for those that wait in ZB-H1's order where stages are even. Three quarters of them
-/// leave some of it where they are not. With several chunks gradients come so often that waiting wins nothing.
+/// Returns whether the stage stays free for the next gradient instead of computing weight gradients, which would delay
+/// the gradient here and on all previous stages.
+///
+/// When the pipeline drains, weight gradients can run while the last gradient passes the previous stages. With even
+/// stages there is time for as many as ZB-H1 defers; 3/4 of them leave a margin for uneven stages. With several chunks,
+/// gradients arrive so often that waiting gains nothing.
 bool drains(const PipelineProgress& p) {
   return p.chunks == 1 && p.forwards == p.microbatches && p.backwards < p.microbatches &&
          4 * (p.backwards - p.weights) <= 3 * waiting_in_zb_h1(p);

@@ -13,7 +13,7 @@ namespace {
 
 using Slices = std::vector<models::LayerRange>;
 
-/// A layer fewer for one slice and one more for another.
+/// Moves one layer from slice `from` to slice `to`, shifting the slices between them.
 Slices moved(Slices slices, std::size_t from, std::size_t to) {
   for (std::size_t k = from; k < to; ++k) slices[k].end = --slices[k + 1].begin;
   for (std::size_t k = from; k > to; --k) slices[k - 1].end = ++slices[k].begin;
@@ -26,7 +26,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
                                                const std::vector<double>& slowness) {
   Slices slices = models::balance(costs, map.slices());
   if (map.chunks == 1) return slices;
-  // In whole numbers, so that sums of the same costs are equal.
+  // Integers, so that sums of the same costs are equal.
   constexpr double parts = 1e12;
   const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
   std::vector<std::int64_t> before{0};
@@ -44,7 +44,7 @@ std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs,
       loads[static_cast<std::size_t>(map.stage_of(static_cast<int>(k)))] += cost_of(of, k);
     return loads;
   };
-  // Loads of ranks, largest first, then the largest slice.
+  // Loads of ranks in descending order, then the cost of the largest slice.
   const auto order_of = [&](const Slices& of) {
     std::vector<std::int64_t> order = loads_of(of);
     std::sort(order.begin(), order.end(), std::greater<>());

@@ -7,7 +7,7 @@
 namespace ranvier::actors {
 
 SlicePass SliceOrder::at(bool forward, int number) const {
-  const int before = number / (group * chunks) * group;  // microbatches of the groups before
+  const int before = number / (group * chunks) * group;  // microbatches of previous groups
   const int size = std::min(group, microbatches - before);
   const int in_group = number - before * chunks;
   const int turn = in_group / size;

@@ -4,7 +4,7 @@
 //   two chunks, groups of two:   forward   0a 1a 0b 1b 2a 3a 2b 3b …      backward   0b 1b 0a 1a 2b 3b 2a 3a …
 //
 // All ranks have the same order, and each chunk runs microbatches in order, so there is no deadlock. A message-driven
-// rank starts a ready pass; of several ready chunks it starts the first one in this order.
+// rank starts a ready pass. If several chunks are ready, it starts the first one in this order.
 #pragma once
 
 #include "actors/pipeline/policy.hpp"

@@ -83,7 +83,7 @@ void SliceQueue::call_for_input(int microbatch) {
 
 bool SliceQueue::forward_ready() const {
   const Slot& slot = slot_of(forwards_);
-  // The backward pass that was the last to read a slot may still be on the stream, before the next forward pass.
+  // With stream order, a slot is free when its backward pass is queued: the next forward pass follows it on the stream.
   const int in_use = batch_->training ? forwards_ - (follows_stream() ? backwards_ : released_) : 0;
   if (in_use == stage_->slots()) return false;
   return slot.microbatch == forwards_ && slot.input_here && slot.targets_here && slot.documents_here;
@@ -111,7 +111,7 @@ void SliceQueue::finish_forward(int microbatch) {
     send(*plan_.right, Channel::activation, microbatch, stage_->output(index), bytes,
          [this, microbatch, index, bytes] {
            if (!batch_->training) return release(microbatch);
-           // The output was read; its place takes the gradient that comes back for it.
+           // The output is sent; its buffer now receives the gradient.
            if (!stage_->awaits_gradients()) {
              slot_of(microbatch).gradient_here = true;
              return hooks_.changed();
@@ -169,7 +169,7 @@ std::optional<Wait> SliceQueue::awaited(bool forward, runtime::Duration since) c
     if (!plan_.left || next.microbatch != forwards_ || next.input_here) return std::nullopt;
     return Wait{message(Channel::activation, forwards_), plan_.left, since};
   }
-  // No gradient comes before its activation was taken.
+  // A gradient arrives only after its activation was sent.
   const bool taken = std::none_of(sends_.begin(), sends_.end(), [this](const Sending& sending) {
     return sending.channel == Channel::activation && sending.microbatch == backwards_;
   });

@@ -88,7 +88,7 @@ PipelineProgress StageActor::progress() const {
     const models::Stage& stage = slice.stage();
     all.forwards += slice.forwards();
     all.backwards += slice.backwards();
-    // Where nothing of a slice is trained no weight gradients wait.
+    // Without trained parameters in a slice, weight gradients count as finished.
     all.weights += stage.defers() ? slice.weights() : slice.backwards();
     all.deferred_limit = std::max(all.deferred_limit, stage.deferred_slots());
   }
@@ -109,7 +109,7 @@ std::optional<std::size_t> StageActor::next_slice(Direction direction) {
 }
 
 Direction StageActor::choose(const PipelineProgress& progress) const {
-  // Without backward passes nothing is left to choose.
+  // Evaluation has forward passes only.
   if (!batch_.training) return progress.forward_ready ? Direction::forward : Direction::none;
   return next_direction(plan_.policy, progress);
 }
@@ -148,7 +148,7 @@ void StageActor::announce(Direction direction, std::size_t chunk, int microbatch
   Pass pass{.direction = direction, .chunk = chunk, .microbatch = microbatch};
   const bool backward = direction == Direction::backward;
   if (stage.defers() && batch_.training) {
-    // A deferred place is an area of its own, and free once the weight gradients before are done.
+    // A deferred buffer is separate memory, free when its previous weight gradients are finished.
     int& kept = kept_[chunk][static_cast<std::size_t>(microbatch % stage.deferred_slots())];
     if (!backward && microbatch - slice.weights() < stage.deferred_slots()) kept = microbatch;
     pass.keeps_segment = kept == microbatch;
@@ -174,12 +174,12 @@ void StageActor::announce_uses(Pass& pass, bool backward) {
   }
 }
 
-/// Where the order of the passes is fixed, the one after the running one is known.
+/// Announces the pass after the running one, if the order of passes is fixed.
 void StageActor::announce_following() {
   if (messages_decide(plan_.policy) && batch_.training) return;
   PipelineProgress following = progress();
   if (!passes_.empty()) {
-    // The first one may have begun, and counts already.
+    // The first pass may have started and may already be counted.
     const Pass& last = passes_.back();
     const bool forward = last.direction == Direction::forward;
     int& started = forward ? following.forwards : following.backwards;
@@ -187,7 +187,7 @@ void StageActor::announce_following() {
   }
   following.forward_ready = following.forwards < order_.passes();
   following.backward_ready = batch_.training && following.backwards < following.forwards;
-  following.deferred_limit = 0;  // weight gradients that wait come between passes, whose order is the same
+  following.deferred_limit = 0;  // deferred weight gradients run between passes, without changing their order
   const Direction direction = choose(following);
   if (direction == Direction::none) return;
   const bool forward = direction == Direction::forward;
@@ -262,7 +262,7 @@ std::uint64_t StageActor::use_of(const Pass& pass, const PassResource* resource)
       .uses[static_cast<std::size_t>(std::find(resources.begin(), resources.end(), resource) - resources.begin())];
 }
 
-/// The next step of the pass.
+/// Queues the next step of the pass.
 void StageActor::queue(Pass& pass) {
   const models::Stage::PassStep& step = pass.steps[pass.next];
   SliceQueue& slice = slices_[pass.chunk];
@@ -271,7 +271,7 @@ void StageActor::queue(Pass& pass) {
   for (std::size_t r = 0; r < resources.size(); ++r) {
     if (resources[r]->uses(step)) resources[r]->provide(pass.uses[r], arrays);
   }
-  // Weight gradients that wait may be left after a step, so each counts for itself.
+  // Deferred weight gradients may be interrupted after a step, so each step counts separately.
   const bool alone = pass.direction == Direction::weights;
   if (alone || pass.next == 0 || !of_one_call(pass.steps[pass.next - 1], step)) calls_.push_back(step);
   const auto run = [&] {
@@ -380,8 +380,8 @@ std::vector<Wait> StageActor::waits() const {
   std::vector<Wait> all;
   for (const SliceQueue& slice : slices_) slice.add_sends(all);
   if (!running_ || queueing_ || queued_ > 0) return all;
-  // Where the policy fixes the order of passes, only one of the two is next; where messages do, both may be, but for
-  // forward passes of a stage that is far enough ahead.
+  // With a fixed order, only one direction is next. With message-driven schedules both may be, except forward passes of
+  // a stage that is far enough ahead.
   const PipelineProgress now = progress();
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     const bool forward = direction == Direction::forward;

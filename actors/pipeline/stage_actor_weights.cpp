@@ -1,4 +1,4 @@
-// The weight gradients that wait, of StageActor.
+// Deferred weight gradients of StageActor.
 #include "actors/pipeline/stage_actor.hpp"
 
 #include <utility>
@@ -18,7 +18,7 @@ void StageActor::await_weights() {
   });
 }
 
-/// Messages that arrived meanwhile may change the choice.
+/// Handles pending messages first, since they may change the choice.
 void StageActor::look_at_messages() {
   if (looks_) return;
   looks_ = true;
@@ -30,7 +30,7 @@ void StageActor::look_at_messages() {
   });
 }
 
-/// Their order is fixed, so that what they need can come before they are chosen.
+/// Announces weight gradients early: their order is fixed, so their resources can be prepared before they are chosen.
 void StageActor::announce_weights(std::size_t chunk, int microbatch) {
   Pass& pass =
       waiting_.emplace_back(Pass{.direction = Direction::weights, .chunk = chunk, .microbatch = microbatch});
@@ -38,8 +38,8 @@ void StageActor::announce_weights(std::size_t chunk, int microbatch) {
   announce_uses(pass, true);
 }
 
-/// Queues a call of a layer; all calls whose places are there, once no other pass will come. Parts of a call hand each
-/// other what is in the workspace, so that nothing may come between them.
+/// Queues one layer call; after the last backward pass, all calls whose resources are ready. Phases of a call share
+/// data in the workspace, so nothing else may run between them.
 void StageActor::advance_weights() {
   Pass& pass = waiting_.front();
   trace_pass(pass, true);
@@ -61,7 +61,7 @@ void StageActor::advance_weights() {
   all_queued(name_of(pass), [this, over = pass.next == pass.steps.size()] { end_weights(over); });
 }
 
-/// Calls of the first weight gradients are done; with `over` all of them.
+/// Calls of the first deferred weight gradients are finished; `over`: all of them.
 void StageActor::end_weights(bool over) {
   if (over) {
     const auto [chunk, microbatch] = std::pair(waiting_.front().chunk, waiting_.front().microbatch);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Sums of slices of the layers.
+/// Total seconds of a range of layers.
 class Slices {
  public:
   explicit Slices(const std::vector<double>& seconds) : before_(seconds.size() + 1, 0.0) {
@@ -33,8 +33,8 @@ class Slices {
   std::vector<double> before_;
 };
 
-/// Splits `layers` into as many slices as there are stages such that `join(of the stages before, of the slice)` is the
-/// least; join() rises with both.
+/// Splits `layers` into one slice per stage so that `join(value of previous stages, cost of the slice)` is minimal;
+/// join() increases with both.
 template <typename Cost, typename Join>
 std::vector<models::LayerRange> min_split(std::size_t layers, std::size_t stages, const Cost& cost,
                                           const Join& join) {
@@ -84,7 +84,7 @@ std::vector<models::LayerRange> fastest_split(const std::vector<double>& seconds
   double slowest = 0;
   const auto split = min_split(seconds.size(), slowness.size(), cost, larger);
   for (std::size_t s = 0; s < split.size(); ++s) slowest = std::max(slowest, cost(s, split[s].begin, split[s].end));
-  // The rest as even as can be below that; rounding may not exclude the split that was found.
+  // Makes the other stages as even as possible below the slowest; the margin covers rounding.
   const double bound = slowest * (1 + 1e-9);
   return min_split(
       seconds.size(), slowness.size(),
@@ -105,7 +105,7 @@ std::vector<double> slowness_of_stages(const std::vector<double>& seconds, const
   };
   std::vector<double> slowness(stages, 1.0);
   for (int round = 0; round < rounds; ++round) {
-    std::map<int, std::pair<double, double>> of_kind;  // seconds where ranks have speed 1, layers
+    std::map<int, std::pair<double, double>> of_kind;  // seconds at slowdown 1, and number of layers
     for (std::size_t k = 0; k < slices.size(); ++k) {
       for (std::size_t l = slices[k].begin; l < slices[k].end; ++l) {
         auto& [sum, count] = of_kind[kinds[l]];
@@ -171,7 +171,7 @@ SplitAdvice advise_split(const std::vector<LayerSeconds>& seconds, const std::ve
         slowness[stage_of(k)] * std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(split[k].begin),
                                                 all.begin() + static_cast<std::ptrdiff_t>(split[k].end), 0.0);
   }
-  // A pass through one slice is shorter by the number of chunks.
+  // A pass covers 1/chunks of the layers, so there are as many times more passes.
   advice.row_seconds_now = row_seconds(now, microbatches * map.chunks);
   advice.row_seconds_then = row_seconds(advice.seconds_then, microbatches * map.chunks);
   return advice;

@@ -12,9 +12,9 @@
 
 namespace ranvier::actors {
 
-/// Number of distinct rows R: row i is equivalent to rows i + R, i + 2R, … R is the smallest number of rows that occupy
-/// separate nodes in every stage and consist of complete groups or divide one; otherwise all rows. `nodes`: node by
-/// rank.
+/// Number of distinct rows R: row i is equivalent to rows i + R, i + 2R, and so on. R is the smallest valid number of
+/// rows; if there is none, all rows are distinct. Valid: R rows occupy separate nodes in every stage, and consist of
+/// complete groups or divide one. `nodes`: node by rank.
 [[nodiscard]] int distinct_rows(const TrainerOptions& options, std::span<const int> nodes);
 
 class EquivalentRanks {

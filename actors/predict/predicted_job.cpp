@@ -270,7 +270,7 @@ PredictedJob::Traffic PredictedJob::agreement(int rank) {
   return traffic;
 }
 
-/// Traffic of a rank: that of its simulated equivalent, except for agreements, which use other peers.
+/// Traffic of a rank equals the traffic of its simulated equivalent, except for agreements, which use other peers.
 PredictedJob::Traffic PredictedJob::sent(int rank) {
   const int simulated = equivalent_.simulated(rank);
   const Ranks& of = ranks_[static_cast<std::size_t>(simulated)];

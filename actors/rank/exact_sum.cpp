@@ -34,19 +34,19 @@ void ExactSum::add(double value) {
     return;
   }
   if (value == 0) return;
-  // value = fraction · 2^(exponent), with a fraction of 53 bits or fewer that is whole.
+  // value = fraction · 2^exponent; the fraction is an integer of at most 53 bits.
   int exponent = 0;
   const double scaled = std::frexp(value, &exponent);
   exponent -= std::numeric_limits<double>::digits;
   auto fraction = static_cast<std::uint64_t>(std::ldexp(scaled, std::numeric_limits<double>::digits));
-  if (exponent < min_exponent) {  // its last bits are zeros there
+  if (exponent < min_exponent) {  // subnormal: its last bits are zeros
     fraction >>= min_exponent - exponent;
     exponent = min_exponent;
   }
   const int place = exponent - min_exponent;
   const auto digit = static_cast<std::size_t>(place / digit_bits);
   const int shift = place % digit_bits;
-  // 53 bits that are moved by up to 31 lie in three digits.
+  // 53 bits, shifted by up to 31, occupy at most three digits.
   const std::uint64_t low = (fraction & digit_mask) << shift, high = (fraction >> digit_bits) << shift;
   digits_[digit] += low & digit_mask;
   digits_[digit + 1] += (low >> digit_bits) + (high & digit_mask);
@@ -71,8 +71,8 @@ double ExactSum::read(std::span<const double, words> message) {
   std::size_t top = digits - 2;
   while (top > 0 && all[top] == 0) --top;
   if (top < 2) return std::ldexp(static_cast<double>(all[1] << digit_bits | all[0]), min_exponent);
-  // The highest 64 bits, whose last one also stands for all that follow: more than a double has, so that it is rounded
-  // as the whole sum would be.
+  // The highest 64 bits; the last one is also set if any lower bit is. A double has fewer bits, so rounding gives the
+  // same result as for the complete sum.
   const int room = std::countl_zero(all[top] << digit_bits);
   std::uint64_t bits = (all[top] << digit_bits | all[top - 1]) << room | all[top - 2] >> (digit_bits - room);
   bool more = (all[top - 2] & (digit_mask >> room)) != 0;

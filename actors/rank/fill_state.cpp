@@ -11,7 +11,7 @@ namespace ranvier::actors {
 
 namespace {
 
-// At a time.
+// Elements per call of the source.
 constexpr std::size_t max_values = std::size_t{1} << 20, max_in_place = std::size_t{1} << 24;
 
 struct Filling : std::enable_shared_from_this<Filling> {

@@ -60,8 +60,8 @@ struct RankPlan : ModelShare {
 [[nodiscard]] int microbatches_of(const TrainerOptions& options);
 
 /// Maximum number of microbatches with deferred weight gradients: TrainerOptions::deferred_limit, or a default. The
-/// default is stage + 1 as in ZB-H1; one more per chunk with several model chunks, which do not share buffers; 1 with
-/// recomputation, because a deferred microbatch needs all activations; 0 for a single stage.
+/// default is stage + 1 as in ZB-H1. With several model chunks, which do not share buffers, it is one more per chunk.
+/// With recomputation it is 1, because a deferred microbatch needs all activations. A single stage has 0.
 [[nodiscard]] int deferred_slots(const TrainerOptions& options, int stage);
 
 /// Nodes of a column's rows, identical for all columns, and the group size.

@@ -8,7 +8,7 @@ namespace ranvier::actors {
 
 namespace {
 
-constexpr int positions_step = 32;  // few sizes of passes occur
+constexpr int positions_step = 32;  // rounding of the number of positions, so that few sizes of passes occur
 
 }  // namespace
 

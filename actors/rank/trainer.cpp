@@ -19,9 +19,9 @@ using runtime::Trace;
 
 namespace {
 
-// Layout of the numbers that ranks agree on after a batch: [Σ gradient², as an ExactSum][loss by row][rank 0's
-// checkpoint request][stop request][seconds of passes by rank, with several rows][seconds by layer and direction,
-// summed over rows, once].
+// Numbers that ranks agree on after a batch, in this order: Σ gradient² (an ExactSum), loss by row, rank 0's checkpoint
+// request, stop request. With several rows also seconds of passes by rank. Once also seconds by layer and direction,
+// summed over rows.
 constexpr std::size_t loss_offset = ExactSum::words;
 std::size_t checkpoint_offset(int rows) { return loss_offset + static_cast<std::size_t>(rows); }
 std::size_t stop_offset(int rows) { return checkpoint_offset(rows) + 1; }

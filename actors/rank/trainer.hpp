@@ -148,7 +148,7 @@ class Trainer final : public Actor {
   std::int64_t skips_ = 0;
   int phases_missing_ = 0;  // unfinished phases of the batch: passes, gradients
   double row_loss_ = 0;
-  bool has_losses_ = true;   // of the batch
+  bool has_losses_ = true;   // the batch has losses
   double loss_fault_ = 1;    // factor of the loss, for injected faults
   int optimizing_ = 0;       // steps whose states are not all stored
   runtime::Handler stored_;  // called when `optimizing_` becomes 0

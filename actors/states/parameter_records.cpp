@@ -17,8 +17,8 @@ using runtime::MemorySpace;
 
 namespace {
 
-constexpr std::size_t max_answers = 2;                         // at a time; each may go to several ranks
-constexpr std::size_t values_elements = std::size_t{1} << 18;  // asked for at a time, of a source
+constexpr std::size_t max_answers = 2;                         // buffers for lending; each may serve several ranks
+constexpr std::size_t values_elements = std::size_t{1} << 18;  // elements per call of a source
 
 offload::BucketLayout layout_of(const UnitState& unit, const UnitView& part) {
   return unit.cut.layout(part.range, {runtime::size_of(part.dtype)});
@@ -30,7 +30,7 @@ ParameterRecords::Plan ParameterRecords::plan(PlanContext& planner, const Option
   Plan plan;
   if (!planner.tiers.parameters_leave()) return plan;
   const UnitStates& states = *planner.share.states;
-  // By unit, of those in files.
+  // By unit; 0 if not in files.
   std::vector<std::size_t> bytes, secondary_bytes;
   for (const UnitState& unit : states.all()) {
     const auto reserve = [&](const std::string& name, const UnitView* part, std::vector<std::size_t>& in_files) {
@@ -148,7 +148,7 @@ void ParameterRecords::load_next(std::size_t unit) {
       weights_(spec, begin, {values, count});
       runtime::cast(context_->compute, image.data() + offset + (begin - first) * runtime::size_of(to.dtype),
                     to.dtype, values, runtime::DType::f32, count);
-      context_->compute.synchronize();  // before training, when nothing else happens
+      context_->compute.synchronize();  // only before training, when blocking is harmless
     }
   });
   context_->compute.synchronize();
@@ -209,7 +209,7 @@ StatePlace ParameterRecords::place(std::size_t unit, std::size_t begin) const {
   return {.memory = context_->tiers.memory(region(piece)).data() + offset};
 }
 
-/// Record by record between the region and the device.
+/// Moves records between the region and the device.
 void ParameterRecords::transfer(Piece piece, std::byte* data, std::size_t first, bool fetches,
                                 runtime::Handler done) {
   const BucketPartition& cut = states_->all()[piece.unit].cut;
@@ -295,7 +295,7 @@ void ParameterRecords::lend(std::vector<Piece> pieces, std::uint64_t version, Se
 }
 
 bool ParameterRecords::lend_now(const Loan& loan) {
-  // Ranks ask for the same at about the same time: what is read once goes to all of them.
+  // Ranks request the same shards at about the same time; one read serves all of them.
   for (std::size_t a = 0; a < answers_.size(); ++a) {
     Answer& answer = answers_[a];
     if (answer.pieces != loan.pieces || answer.version != loan.version) continue;

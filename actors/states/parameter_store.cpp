@@ -19,13 +19,13 @@ bool pulls_pieces(const ModelShare& share, const ParameterStore::Options& option
   return options.pulls && !UnitPieces(share).other_rows().empty();
 }
 
-/// Whether trained and frozen units go through the same hops.
+/// Returns whether trained and frozen units use the same hops.
 bool gathers_alike(const ModelShare& share) {
   return share.flow.gather_forward == share.frozen_flow.gather_forward &&
          share.flow.gather_backward == share.frozen_flow.gather_backward;
 }
 
-/// Steps with those of their units for which `wanted` is true, where there are any.
+/// Keeps the units for which `wanted` is true, and the steps that still have units.
 template <typename F>
 std::vector<std::vector<std::size_t>> only(std::vector<std::vector<std::size_t>> steps, F&& wanted) {
   for (auto& units : steps) std::erase_if(units, [&](std::size_t unit) { return !wanted(unit); });
@@ -235,7 +235,7 @@ void ParameterStore::start_gathers() {
     gathers_to_start_.pop_front();
     gathers_under_way_.push_back(gather);
     gather->since = context_->loop.now();
-    gather->missing = 1;  // what this rank brings itself
+    gather->missing = 1;  // this rank's shards
     if (pulls_) {
       pull(gather);
     } else {
@@ -254,7 +254,7 @@ void ParameterStore::read_ahead() {
 
 void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   bool copies = false;
-  gather->own_missing = 1;  // the copies on the device count as one
+  gather->own_missing = 1;  // one for all copies on the device
   const auto brought = [this, gather] {
     if (--gather->own_missing > 0) return;
     if (pulls_) return arrived(gather);
@@ -279,7 +279,7 @@ void ParameterStore::bring_own(const std::shared_ptr<Gather>& gather) {
   brought();
 }
 
-/// Collectives start in the order of the needs, the same on all ranks, whatever a tier brings first.
+/// Starts collectives in the order of accesses, the same on all ranks, regardless of the order in which fetches finish.
 void ParameterStore::submit_brought() {
   while (!to_submit_.empty() && to_submit_.front()->own_missing == 0) {
     const auto gather = to_submit_.front();
@@ -295,7 +295,7 @@ void ParameterStore::submit_brought() {
       if (hops.moves() && !gather->asked_at) gather->asked_at = context_->trace.now();
       hops.submit(std::move(items[way]), describe(*gather), [this, gather] { came(gather); });
     }
-    arrived(gather);  // the own pieces
+    arrived(gather);  // this rank's shards
   }
 }
 
@@ -325,7 +325,7 @@ void ParameterStore::after_copies(runtime::Handler next) {
 }
 
 void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
-  // What this rank brings from its own memory or files does not count: links have no part in it.
+  // The span covers requests to other ranks only, not fetches of this rank's shards.
   if (gather->asked_at)
     context_->trace.add(SpanKind::gather, Trace::Lane::communicate, *gather->asked_at, gather->came,
                         static_cast<int>(states_->all()[gather->fills.front().unit].global_index));
@@ -339,7 +339,7 @@ void ParameterStore::filled(const std::shared_ptr<Gather>& gather) {
 
 void ParameterStore::keep_secondary(std::size_t unit, std::size_t place) {
   const std::uint64_t version = version_ + 1;
-  if (secondary_begun_of_[unit] == version) return;  // others may be reading it
+  if (secondary_begun_of_[unit] == version) return;  // it may be in use
   secondary_begun_of_[unit] = version;
   const UnitView& part = *states_->all()[unit].secondary;
   ++places_[place].copies;
@@ -386,7 +386,7 @@ std::vector<Wait> ParameterStore::waits() const {
   std::vector<Wait> all;
   for (const auto& gather : gathers_under_way_) {
     for (const int rank : gather->asked) all.push_back({describe(*gather), rank, gather->since});
-    // Collectives begin when this rank's own pieces are there, and the order of gathers has come to it.
+    // A collective starts when this rank's shards are fetched and all earlier gathers have started.
     const bool submitted = std::find(to_submit_.begin(), to_submit_.end(), gather) == to_submit_.end();
     if (!pulls_ && submitted) all.push_back({describe(*gather), std::nullopt, gather->since});
   }

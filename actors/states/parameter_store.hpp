@@ -1,6 +1,6 @@
 // Provides complete, up-to-date parameters to passes. Sharded units are gathered into device buffers ahead of their
 // access and released afterwards (ZeRO-Infinity §6.2, §7.1; MiCS §4); offloaded ones are fetched first
-// (parameter_records.hpp). A pass announces its accesses, which fixes the buffer of each unit (BufferSchedule). Gathers:
+// (parameter_records.hpp). A pass announces its accesses, which fixes each unit's buffer (BufferSchedule). Gathers:
 //
 //   collectives   if all rows of the column have the same order: hop by hop, units of a step as one operation
 //   pulls         if messages decide the order, so that rows differ (piece_pulls.hpp)
@@ -152,7 +152,7 @@ class ParameterStore final : public Actor, public PassResource {
   std::uint64_t version_ = 0;                      // batches whose passes are over
   std::vector<std::uint64_t> version_of_;          // by unit, how often it was refreshed
   std::vector<std::uint64_t> secondary_of_;        // version of the secondary copy, plus one
-  std::vector<std::uint64_t> secondary_begun_of_;  // likewise, of the one that may still be copied
+  std::vector<std::uint64_t> secondary_begun_of_;  // the same, including a copy that is in progress
   std::deque<Use> uses_;                           // announced accesses that are not done
   std::uint64_t first_use_ = 0;                    // number of uses_.front()
   std::deque<std::shared_ptr<Gather>> gathers_to_start_;

@@ -12,11 +12,11 @@ using runtime::Tag;
 
 namespace {
 
-constexpr std::size_t answers_at_a_time = 4;  // whole or in pieces, by way of pinned memory; others wait
+constexpr std::size_t answers_at_a_time = 4;  // replies through pinned memory at a time; others wait
 
 }  // namespace
 
-/// Another row that may ask for pieces. The transport may hold its receive when this is gone.
+/// A row that may request shards. The transport may keep its receive after PiecePulls is destroyed.
 struct PiecePulls::Peer {
   int row = 0;
   Request request;
@@ -39,9 +39,9 @@ std::vector<runtime::StagedMessages> PiecePulls::staged_messages(const ModelShar
     }
   }
   for (const auto& [backward, from] : ways) {
-    // By class of the first unit of a message, which has all that the step still needs.
+    // By class of the first unit of a message, which contains all shards that the step still needs.
     std::vector<std::size_t> bytes(classes.places.size(), 0);
-    auto steps = stage.units_of_parts(Kind::forward);  // in backward passes, too, where they are computed again
+    auto steps = stage.units_of_parts(Kind::forward);  // also in backward passes, for recomputation
     const auto back = stage.units_of_parts(Kind::backward_input);
     if (backward || !from.secondary) steps.insert(steps.end(), back.begin(), back.end());
     for (const auto& units : steps) {
@@ -136,7 +136,7 @@ void PiecePulls::listen(const std::shared_ptr<Peer>& peer) {
 }
 
 bool PiecePulls::can_answer(const Request& request) const {
-  // Who asks may be a batch ahead, where this rank has only refreshed the units so far.
+  // The requesting rank may be a batch ahead, while this rank has refreshed only some units.
   return std::all_of(request.units, request.units + request.count,
                      [&](std::uint16_t unit) { return has_piece_(unit, request.backward != 0, request.version); });
 }
@@ -144,7 +144,7 @@ bool PiecePulls::can_answer(const Request& request) const {
 void PiecePulls::answer(int row, const Request& request) {
   const int rank = column_->ranks[static_cast<std::size_t>(row)];
   const Tag tag{Channel::piece, request.answer};
-  if (!states_->all()[request.units[0]].on_device()) {  // as all that are asked for together
+  if (!states_->all()[request.units[0]].on_device()) {  // all units of a request are on the same tier
     std::vector<ParameterRecords::Piece> pieces;
     for (std::size_t u = 0; u < request.count; ++u)
       pieces.push_back({request.units[u], pieces_.secondary(request.units[u], request.backward != 0)});

@@ -43,7 +43,8 @@ struct UnitState {
   BucketPartition cut;           ///< partition into buckets
   collectives::Range optimizer;  ///< range that this rank updates
   collectives::Range reduced;    ///< range of reduced gradients
-  /// Compute dtype; has the optimizer's range in it unless the master is separate. Null off the device, as `secondary`.
+  /// In the compute dtype; contains the optimizer's range unless the master is separate. Null if offloaded, like
+  /// `secondary`.
   UnitView parameters;
   std::optional<UnitView> secondary;  ///< ZeRO++: secondary shard for backward passes
   UnitView master;                    ///< range `optimizer`; null if separate and offloaded
@@ -62,15 +63,15 @@ struct UnitState {
 
 struct PlanContext;
 
-/// The optimizer's range, cut where layers' copies on this rank begin and end: one range, or up to three. Each is in
-/// those copies as a whole or not at all.
+/// The optimizer's range, split at the bounds of this rank's layers' copies: one to three ranges. Each is completely
+/// inside or outside of those copies.
 [[nodiscard]] std::vector<collectives::Range> stepped_ranges(const UnitState& unit);
 
 class UnitStates {
  public:
-  /// Plans the states of the stage of `planner.share`, whose stage and column are there already. `architecture_units`
-  /// gives every unit its global index. Where nothing is trained, gradients and optimizer states that would be on the
-  /// device have no memory and no address.
+  /// Plans the states of the stage of `planner.share`, whose stage and column must be set. `architecture_units` gives
+  /// every unit its global index. If nothing is trained, gradients and optimizer states on the device have no memory
+  /// and no address.
   UnitStates(PlanContext& planner, const std::vector<models::UnitSpec>& architecture_units, bool trains);
 
   /// Resolves addresses.
@@ -86,7 +87,7 @@ class UnitStates {
   [[nodiscard]] bool trained_on_device() const noexcept { return trained_on_device_; }
   /// If false, accumulated gradients have no address (gradient_records.hpp).
   [[nodiscard]] bool gradients_on_device() const noexcept { return gradients_on_device_; }
-  /// Whether layers need a copy of some unit that is brought for them; of some trained unit.
+  /// Returns whether layers need copies of any unit, or of any trained unit.
   [[nodiscard]] bool gathers_parameters() const noexcept;
   [[nodiscard]] bool gathers_trained() const noexcept;
   /// Returns whether gradients are reduced per microbatch.

@@ -12,7 +12,7 @@ namespace ranvier::actors {
 
 namespace {
 
-/// What comes closest to an order that messages decide.
+/// Fixed order that approximates a message-driven schedule.
 Policy in_a_fixed_order(const models::StageSlices& stage) {
   return stage.defers() && stage.size() == 1 ? Policy::zb_h1 : Policy::one_f_one_b;
 }
@@ -48,7 +48,7 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
     }
   };
   const models::StageLayout& front = stage.slice(0);
-  const bool waits = front.defers() && stage.size() == 1;  // as passes; with several slices their order is 1F1B's
+  const bool waits = front.defers() && stage.size() == 1;  // separate weight passes; several slices: 1F1B
   PipelineProgress progress{.stage = passes.stage,
                             .stages = passes.stages,
                             .chunks = static_cast<int>(stage.size()),
@@ -58,10 +58,10 @@ std::vector<UnitTraffic> replayed_moves(const models::StageSlices& stage, std::s
   const Policy policy = messages_decide(passes.policy) ? in_a_fixed_order(stage) : passes.policy;
   const SliceOrder order{progress.chunks, passes.microbatches, chunk_group(policy, passes.stages, front.slots())};
   models::OrderedPass pass;
-  // Microbatches whose weight gradients were done as the pass before began: then the next one is announced.
+  // Microbatches whose weight gradients were finished when the previous pass started: the next one is announced then.
   int weights_before = 0, weights_now = 0;
   std::vector<int> backwards(stage.size(), 0);  // by slice
-  std::vector<std::vector<int>> kept;           // by slice and deferred place
+  std::vector<std::vector<int>> kept;           // by slice and deferred buffer
   for (std::size_t s = 0; s < stage.size(); ++s)
     kept.emplace_back(static_cast<std::size_t>(stage.slice(s).deferred_slots()), -1);
   while (progress.backwards < order.passes()) {
