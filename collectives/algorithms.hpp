@@ -26,7 +26,7 @@ struct Algorithm {
   }
   /// Plans of all chunks.
   [[nodiscard]] std::vector<Plan> plans(const Topology& topology, std::size_t elements, int chunks) const;
-  /// Steps of `rank` in each plan, computed without the others: O(P) time and memory for most algorithms.
+  /// Steps of `rank` in each plan, computed without the other ranks: O(P) time and memory for most algorithms.
   [[nodiscard]] std::vector<RankSchedule> schedules(const Topology& topology, std::size_t elements, int chunks,
                                                     int rank) const;
 };

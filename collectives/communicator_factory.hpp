@@ -12,7 +12,7 @@ class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
 
-  /// `number` identifies a communicator of a rank, the same on all ranks. The source must outlive its communicators.
+  /// `number` identifies a communicator of a rank, the same on all ranks. The factory must outlive its communicators.
   [[nodiscard]] virtual std::unique_ptr<Communicator> communicator(TeamKind team, int number,
                                                                    PlanCommunicator::Options options) = 0;
 

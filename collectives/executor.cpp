@@ -92,9 +92,8 @@ struct Executor::State {
     bool is_long = false;
     std::vector<runtime::ConstBytes> sent;
     std::vector<runtime::Bytes> received;
-    std::vector<Lie>
-        lies;  ///< the ranges in the buffers, in the order of `sent` or `received`
-    bool packs = false;  ///< at least one range is packed
+    std::vector<Lie> lies;  ///< the ranges in the buffers, in the order of `sent` or `received`
+    bool packs = false;     ///< at least one range is packed
 
     [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
   };
@@ -113,9 +112,9 @@ struct Executor::State {
     std::size_t steps = 0;
     runtime::Tag tag;
     std::size_t step = 0;
-    std::size_t left = 0;              ///< transfers of this step that are not complete
-    std::size_t place = 0;             ///< staging buffer of the current step, 0 or 1; the next step uses the other one
-    bool next_posted = false;          ///< the receives of the following step were posted
+    std::size_t left = 0;      ///< transfers of this step that are not complete
+    std::size_t place = 0;     ///< staging buffer of the current step, 0 or 1; the next step uses the other one
+    bool next_posted = false;  ///< the receives of the following step were posted
     std::vector<std::uint32_t> early;  ///< completed receives of the next step
     std::array<Transfers, 2> transfers;
   };

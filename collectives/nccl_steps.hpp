@@ -92,11 +92,11 @@ struct NcclPacking {
                                                         std::span<const Communicator::Operand> parts,
                                                         runtime::DType dtype, const NcclPacking& packing = {});
 
-/// This rank's scripts for every chunk of a plan, by part.
+/// This rank's schedules for every chunk of a plan, by part.
 using PartSchedules = std::vector<std::shared_ptr<const std::vector<RankSchedule>>>;
 
 /// Steps of a plan, with `depth` chunks per group. Data to be added arrives at `staging`, with
-/// Executor::staging_bytes() of these scripts.
+/// Executor::staging_bytes() of these schedules.
 [[nodiscard]] std::vector<NcclStep> plan_stages(const Topology& topology,
                                                 std::span<const Communicator::Operand> parts,
                                                 const PartSchedules& schedules, int depth, std::byte* staging,

@@ -27,8 +27,8 @@ class PhantomNccl {
  public:
   using Ways = std::array<NcclMode, 3>;  ///< by Collective
 
-  /// The cluster must outlive it. `absent`: ranks that start nothing because equivalent ranks do so at the same time;
-  /// their links are used anyway. Each team needs at least one present rank. Empty: none.
+  /// The cluster must outlive it. `absent`: ranks that start nothing, because equivalent ranks do so at the same time;
+  /// their links are still used. Each team needs at least one present rank. Empty: none.
   PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways, std::vector<bool> absent = {})
       : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 

@@ -15,7 +15,7 @@
 
 namespace ranvier::collectives {
 
-/// Initial data of a member of a team, in ascending runs that do not touch.
+/// Initial data of a member of a team: ascending ranges that do not touch.
 using Block = std::vector<Range>;
 
 /// Ranks that gather among themselves: member m starts with block m, and all end with all blocks. All teams of a
@@ -25,11 +25,11 @@ struct GatherTeam {
   std::vector<Block> blocks;
 };
 
-/// Blocks travel round the ring to the next member, or backwards to the previous one. Steps: members - 1. `only` as
-/// in every_rank.
+/// Blocks travel around the ring to the next member, or backwards to the previous one. Steps: members - 1. `only` as in
+/// every_rank.
 void gather_round_ring(Plan& plan, const GatherTeam& team, int only, bool backwards = false);
 
-/// Each member's run of blocks doubles in every step (Bruck; blocks stay in place, so no rotation follows). Any
+/// Each member's range of blocks doubles in every step (Bruck; blocks stay in place, so no rotation follows). Any
 /// number of members. Steps: ⌈log2 members⌉.
 void gather_by_doubling(Plan& plan, const GatherTeam& team, int only);
 
@@ -45,7 +45,7 @@ void gather_by_doubling(Plan& plan, const GatherTeam& team, int only);
                                              int chunks, int chunk, int only,
                                              const std::function<void(Plan&, const GatherTeam&, int only)>& gather);
 
-/// The reduce-scatter that is this all-gather backwards. No step of the gather may send a range twice.
+/// Reduce-scatter made from an all-gather that runs backwards. No step of the gather may send a range twice.
 [[nodiscard]] Plan mirrored(Plan all_gather);
 
 /// Appends the steps of `more` to `plan`.

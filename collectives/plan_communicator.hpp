@@ -54,7 +54,7 @@ class PlanCommunicator final : public Communicator {
   std::unique_ptr<State> state_;
 };
 
-/// Arguments for the executor (or another backend that runs the steps of plans). Scripts are cached by size.
+/// Arguments for the executor, or for another backend that runs the steps of plans. Schedules are cached by size.
 class PlanOperands {
  public:
   /// `options` must outlive it.

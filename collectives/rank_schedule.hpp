@@ -30,13 +30,13 @@ struct RankSchedule {
 
   std::size_t elements = 0;
   int ranks = 0;
-  std::vector<Step> steps;  ///< including empty ones, so that scripts of one algorithm correspond
+  std::vector<Step> steps;  ///< including empty ones, so that equal step numbers correspond
 
   friend bool operator==(const RankSchedule&, const RankSchedule&) = default;
 };
 
 [[nodiscard]] RankSchedule schedule_of(const Plan& plan, int rank);
-/// The same script with every range shifted by `distance`.
+/// The same schedule with every range shifted by `distance`.
 [[nodiscard]] RankSchedule shifted(RankSchedule schedule, std::size_t distance);
 [[nodiscard]] std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank);
 

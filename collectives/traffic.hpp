@@ -10,7 +10,7 @@
 
 namespace ranvier::collectives {
 
-/// Sent elements. Links of a rank and of a node work in both directions at once; `most`: the busier direction.
+/// Sent elements. Links of a rank and of a node work in both directions at once; maxima refer to the busier direction.
 struct Traffic {
   std::size_t intra_node = 0;         ///< between ranks of one node, total
   std::size_t inter_node = 0;         ///< between nodes, total

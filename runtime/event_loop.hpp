@@ -4,8 +4,8 @@
 // Implementations: AsioLoop (real time, one per process), Simulation and VirtualCluster (virtual time, one loop per
 // rank). Actors use only this interface.
 //
-// A loop also records its rank's pending local work (pending_work.hpp): after_work() and ends() register the handler that
-// waits for it, so the watchdog can name every wait.
+// A loop also records its rank's pending local work (pending_work.hpp). after_work() and ends() register the handler
+// that waits for it, so the watchdog can name every wait.
 #pragma once
 
 #include "runtime/clock.hpp"

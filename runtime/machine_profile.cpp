@@ -44,7 +44,7 @@ std::array<double, 3> logarithms(const ProductShape& shape) {
 
 using Terms = std::array<double, 4>;
 
-/// Factors of the fitted terms of a product's time: arithmetic, and passes over C, A and B.
+/// Factors of the fitted terms of a matrix multiplication's time: arithmetic, and passes over C, A and B.
 Terms amounts_of(const ProductShape& shape) {
   const auto m = static_cast<double>(shape.m), n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   return {m * n * k, m * n, m * k, k * n};

@@ -28,7 +28,7 @@ struct WorkRate {
   friend bool operator==(const WorkRate&, const WorkRate&) = default;
 };
 
-/// Measured rate of one matrix multiplication. Its time also includes the launch_seconds of products.
+/// Measured rate of one matrix multiplication. Its time also includes launch_seconds of WorkKind::product.
 struct ProductRate {
   ProductShape shape;
   double flops_per_second = 0;
@@ -79,9 +79,9 @@ class ProfileCosts final : public CostModel {
   enum class Where { device, host };
   /// The profile outlives it.
   explicit ProfileCosts(const MachineProfile& profile, Where where = Where::device);
-  /// Time of a product: a·mnk + b·mn + c·mk + d·kn seconds (a, b, c, d ≥ 0, fitted to all measured shapes by relative
-  /// error), times a correction. The correction is the geometric mean of the measured shapes' errors, weighted by 1 /
-  /// distance⁴. The distance is between logarithms of m, n and k, clamped to the measured range.
+  /// Time of a matrix multiplication: a·mnk + b·mn + c·mk + d·kn seconds (a, b, c, d ≥ 0, fitted to all measured shapes
+  /// by relative error), times a correction. The correction is the geometric mean of the measured shapes' errors,
+  /// weighted by 1 / distance⁴. The distance is between logarithms of m, n and k, clamped to the measured range.
   [[nodiscard]] Duration duration(const WorkCost& cost) const override;
   /// Slowdown of CPU work if all cores of its node are busy.
   [[nodiscard]] double crowding(const WorkCost& cost) const;
@@ -93,7 +93,7 @@ class ProfileCosts final : public CostModel {
   };
   struct Points {
     std::vector<Point> all;
-    std::array<double, 3> least{}, most{};  ///< range of the points' places
+    std::array<double, 3> least{}, most{};  ///< range of all Point::place
     std::array<double, 4> terms{};          ///< fitted a, b, c, d
   };
   static constexpr std::size_t dtypes = static_cast<std::size_t>(DType::i32) + 1;

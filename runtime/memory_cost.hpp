@@ -2,8 +2,9 @@
 //
 //   bytes  read and written, each array once, arrays changed in place twice; without workspaces and without
 //          gaps inside an array. For host_copy: bytes over the link, once
-//   flops  products and attention only; multiplication and addition count 2. Attention: pairs that the causal mask and
-//          window allow, document masks ignored. Backward has five products, forward two; MFU counts four for backward
+//   flops  matrix multiplications and attention only; multiplication and addition count 2. Attention: pairs that the
+//          causal mask and window allow, document masks ignored. It has two matrix multiplications forward and five
+//          backward, of which MFU counts four
 //   dtype  type of the operands read; f32 for plain copies of bytes
 #pragma once
 

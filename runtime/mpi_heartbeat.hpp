@@ -31,7 +31,7 @@ class MpiHeartbeat {
   void send(std::uint64_t place, const std::string& does);
   /// Receives all messages that have arrived.
   void poll();
-  /// Adds `time` to the silence of every rank; hear() resets it for ranks that sent.
+  /// Adds `time` to the silence of every rank; poll() resets it for ranks that sent.
   void pass(Duration time);
   /// Resets the silence of all ranks.
   void reset_timeouts();

@@ -48,11 +48,11 @@ struct WorkCost {
   DType dtype = DType::f32;  ///< type of the operands
   double flops = 0;          ///< multiplications and additions; attention: only of pairs that its mask allows
   double bytes = 0;          ///< read and written, each array once
-  ProductShape shape;        ///< sizes of a product
+  ProductShape shape;        ///< sizes of a matrix multiplication
   CopyDirection direction = CopyDirection::none;  ///< none: does not wait for the link
 };
 
-/// Cost of a product: 2mnk FLOPs; bytes of A, B and C, with C counted twice if it accumulates.
+/// Cost of a matrix multiplication: 2mnk FLOPs; bytes of A, B and C, with C counted twice if it accumulates.
 [[nodiscard]] WorkCost product_cost(const ProductShape& shape, DType dtype, DType to, bool accumulate);
 
 /// Model of the duration of work on an otherwise idle device.

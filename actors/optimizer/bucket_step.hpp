@@ -25,12 +25,11 @@ class BucketStep {
   /// Arrays of an update; for records see bundle_sweep.hpp.
   struct Operands {
     ChunkSchedule::Bucket bucket;
-    std::size_t slot = 0;  ///< slot of its states
-    StateRecords::Copy copy =
-        StateRecords::Copy::counts;        ///< destination; layers' copies follow `counts` only
-    const std::byte* gradients = nullptr;  ///< record; null: in place in the unit
-    bool gradients_on_host = false;        ///< update on the host; the record is in host memory
-    std::byte* parameters = nullptr;       ///< record of layers' parameters; null: in place in the unit
+    std::size_t slot = 0;                                  ///< slot of its states
+    StateRecords::Copy copy = StateRecords::Copy::counts;  ///< destination; layers' copies follow `counts` only
+    const std::byte* gradients = nullptr;                  ///< record; null: in place in the unit
+    bool gradients_on_host = false;                        ///< update on the host; the record is in host memory
+    std::byte* parameters = nullptr;  ///< record of layers' parameters; null: in place in the unit
   };
   /// `done` runs on the loop when states are updated and layers' parameters are on the device.
   void step(const Operands& operands, const runtime::AdamWOptions& adamw, runtime::Handler done);

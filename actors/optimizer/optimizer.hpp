@@ -135,7 +135,7 @@ class Optimizer final : public Actor {
   BundleSweep steps_;             // committed updates
   BundleSweep* round_ = &steps_;  // sweep whose bundles are started
 
-  std::deque<std::shared_ptr<BatchStep>> storing_;  // steps with states to store; the first is in the pipeline
+  std::deque<std::shared_ptr<BatchStep>> storing_;     // steps with states to store; the first is in the pipeline
   std::deque<std::shared_ptr<BatchStep>> refreshing_;  // steps with parameters to refresh
   std::shared_ptr<BatchStep> newest_;
   CopyOnWriteGuard* guard_ = nullptr;  // null: no snapshots

@@ -2,8 +2,8 @@
 // every finest shard, one per rank of the column. So owner and summation order of an element do not depend on the
 // bucket size, and every scope's range has elements in every bucket.
 //
-//   unit of 2 ranks, 3 buckets   |0 0 1 1 2|0 0 1 1 2|     by element: the bucket that takes it
-//   what a rank keeps of a range lies in *bucket order*: bucket 0 of all the pieces in the range, bucket 1, …
+//   unit of 2 ranks, 3 buckets   |0 0 1 1 2|0 0 1 1 2|     bucket of each element
+//   *bucket order* of a range: bucket 0 of all finest shards in the range, then bucket 1, …
 //
 // Pure data; any thread.
 #pragma once

@@ -1,5 +1,5 @@
-// Finds silent data corruption: compares hashes of all replicated states (replica_sets.hpp) between steps, after the last
-// update is stored. Ranks exchange hashes only. Loop thread only.
+// Finds silent data corruption: compares hashes of all replicated states (replica_sets.hpp) between steps, after the
+// last update is stored. Ranks exchange hashes only. Loop thread only.
 //
 //   states → staging (pinned, two segments) → hash → per replica set: the first rank's hash to all ranks
 //     → sets that differ: the first rank's hashes of segments → segments that differ: hashes of all ranks

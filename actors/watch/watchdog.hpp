@@ -1,7 +1,7 @@
 // Ends the job with an error if a rank hangs. Loop thread only, except for its own thread. Three checks:
 //
-//   local work   a stream or file of this rank has work but made no progress for the timeout (stall_detector.hpp), or all
-//                ranks are idle
+//   local work   a stream or file of this rank has work but made no progress for the timeout (stall_detector.hpp), or
+//                all ranks are idle
 //   peers        a peer of an overdue message does not reply, is idle, or waits without progress. Replies carry the
 //                progress of all known ranks, so a slow pipeline is not mistaken for a hang
 //   loop         a thread sees the loop's heartbeat stop, prints a report and ends the process
