@@ -1,9 +1,8 @@
-// Batch normalisation with what follows it, and its running statistics.
+// Batch normalization with the addition and ReLU that follow it, and its running statistics.
 //
-// In training the statistics are those of the microbatch's rows, so that they are the same on any grid. What evaluation
-// uses are running averages of them over steps, which are state of the model: a unit that is averaged
-// (UnitSpec::averaged), to which each microbatch adds its share. Where a run freezes the running statistics, they are
-// used in training, too.
+// Training normalizes with the statistics of the microbatch's rows, so that results are the same on any grid.
+// Evaluation uses running averages over steps. They are model state: an averaged unit (UnitSpec::averaged), to which
+// each microbatch adds its share. If a run freezes the running statistics, training uses them too.
 //
 // Letters: N rows of a microbatch, C channels.
 #pragma once
@@ -19,35 +18,35 @@
 
 namespace ranvier::models {
 
-/// What a step takes over of its batch's statistics: PyTorch's default.
+/// Weight of a step's batch statistics in the running averages; PyTorch's default.
 inline constexpr float batch_norm_momentum = 0.1f;
 
 class BatchNorm {
  public:
-  /// Where a call's arrays lie.
+  /// Offsets of a call's arrays.
   struct Arrays {
     std::size_t statistics;        ///< saved [3, C] float
     std::optional<std::size_t> y;  ///< saved [N, C]: the output, if it is saved
     std::size_t sums;              ///< deferred [2, C] float: gradients of weight and bias
-    std::size_t kept;  ///< deferred [2, C]: weight and bias, for what is computed after they were given up
+    std::size_t kept;  ///< deferred [2, C]: copy of weight and bias, for use after their unit is released
   };
 
-  /// Declares `name`.weight and .bias in `unit`, .running_mean and .running_var in `statistics`, which is a group of
-  /// batch_norm_momentum. Throws ErrorCode::usage where only one of the latter is trained.
+  /// Declares `name`.weight and .bias in `unit`, and .running_mean and .running_var in `statistics`, a unit that is
+  /// averaged with batch_norm_momentum. Throws ErrorCode::usage if only one of the running statistics is trained.
   BatchNorm(UnitBuilder& builder, std::size_t unit, std::size_t statistics, const std::string& name,
             std::size_t channels, const Precision& precision);
 
-  /// `rows`: N, of which the output is saved with all activations.
+  /// `rows`: N. `activations`: whether the output is saved.
   [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows = 0,
                             SavedActivations activations = SavedActivations::few) const;
   [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;
 
-  /// The output's place: the saved array, or else `scratch`.
+  /// Address of the output: the saved array, or `scratch`.
   [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
     return at.y ? call.saved + *at.y : scratch;
   }
 
-  /// y = norm of x, plus `addend` unless it is null, through relu unless it is not asked for.
+  /// Operations after the norm: y = relu(norm(x) + addend). No addition if `addend` is null.
   struct Follow {
     const std::byte* addend = nullptr;
     bool relu = true;
@@ -55,19 +54,20 @@ class BatchNorm {
   void forward(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* y, const std::byte* x,
                std::byte* scratch, const Follow& follow) const;
 
-  /// In backward_input, before the other two: the parameters for them.
+  /// Copies the parameters. Called in backward_input, before again() and backward().
   void keep(const LayerCall& call, const Arrays& at) const;
-  /// y once more, unless it is saved.
+  /// Recomputes y, unless it is saved.
   void again(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* y, const std::byte* x,
              const Follow& follow) const;
-  /// dx for dy, which may be the same array; `d_sum` is the gradient of what relu is of, unless it is null.
+  /// Gradient dx of x from dy; both may be the same array. `d_sum`: receives the gradient of ReLU's input, unless it is
+  /// null.
   void backward(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* dx, std::byte* d_sum,
                 const std::byte* dy, const std::byte* x, std::byte* scratch, const Follow& follow) const;
 
-  /// In backward_weight. Scratch: for [2, C] floats.
+  /// For backward_weight. `scratch`: [2, C] floats.
   void store_gradients(const LayerCall& call, const Arrays& at, std::size_t rows, std::byte* scratch) const;
 
-  /// Whether what is queued depends on the loss's factor: running statistics take a share of the batch.
+  /// Whether the queued work depends on the loss factor: running statistics add a share of each batch.
   [[nodiscard]] bool averages() const { return !fixed_; }
 
  private:

@@ -1,5 +1,5 @@
-// What a transformer block drops in training: attention's weights, and of what its two branches add to the residual
-// stream. It keeps nothing; any thread.
+// Dropout of a transformer block: attention weights, and the outputs of both branches before the residual addition.
+// Stateless; any thread.
 #pragma once
 
 #include "models/ops/dropout.hpp"
@@ -12,7 +12,7 @@ namespace ranvier::models {
 
 enum class DropoutSite : std::uint32_t { attention, attention_branch, mlp_branch };
 
-/// Numbers of the places that drop, for make_dropout: no two of a model are alike.
+/// Site numbers for make_dropout, distinct within a model.
 inline constexpr std::uint32_t embedding_dropout_site = 0;
 [[nodiscard]] constexpr std::uint32_t dropout_site(int block, DropoutSite place) {
   return 1 + 3 * static_cast<std::uint32_t>(block) + static_cast<std::uint32_t>(place);
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t embedding_dropout_site = 0;
 
 class BlockDropout {
  public:
-  /// Of rows of `channels` values.
+  /// For rows of `channels` values.
   BlockDropout(float rate, int block, std::size_t channels, runtime::DType dtype) noexcept
       : rate_(rate), block_(block), channels_(channels), dtype_(dtype) {}
 
@@ -33,8 +33,8 @@ class BlockDropout {
   void drop(const LayerCall& call, std::byte* branch, DropoutSite place) const;
   /// branch[N, C] = dropped branch + addend[N, C]
   void drop_and_add(const LayerCall& call, std::byte* branch, DropoutSite place, const std::byte* addend) const;
-  /// to[N, C] = the gradient of a branch for that of the sum that it joins, unless they are the same array, as they may
-  /// be where nothing is dropped.
+  /// to[N, C] = gradient of a branch, from `d_sum`, the gradient of the residual sum. Both may be the same array if
+  /// nothing is dropped.
   void branch_gradient(const LayerCall& call, std::byte* to, const std::byte* d_sum, DropoutSite place) const;
 
  private:

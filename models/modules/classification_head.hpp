@@ -1,6 +1,6 @@
-// The last layer of a model that tells which of K classes a text is of: from the first position of each sample, through
-// a product, tanh and a second product, to logits and cross entropy against targets (int32 [B]). BERT's and RoBERTa's
-// classifiers are this, by options. One unit.
+// Last layer of a text classifier with K classes, such as BERT's and RoBERTa's. The first position of each sample goes
+// through a linear map, tanh and a second linear map to logits, with cross entropy against targets (int32 [B]). One
+// unit.
 #pragma once
 
 #include "models/layer.hpp"
@@ -15,12 +15,12 @@ namespace ranvier::models {
 
 struct ClassificationHeadOptions {
   std::string unit;
-  std::string dense, out;          ///< names of the two products' weights and biases
+  std::string dense, out;          ///< names of the two linear maps' weights and biases
   std::size_t channels = 0;        ///< C
   std::size_t classes = 0;         ///< K
-  float dropout = 0;               ///< of what goes into the second product …
-  bool drops_input = false;        ///< … and of what goes into the first
-  std::uint32_t dropout_site = 0;  ///< for make_dropout: this one and the next
+  float dropout = 0;               ///< dropout rate of the second linear map's input
+  bool drops_input = false;        ///< whether the first linear map's input is dropped too
+  std::uint32_t dropout_site = 0;  ///< site number for make_dropout; the next one is used too
   Initializer initializer;
   Precision precision;
 };

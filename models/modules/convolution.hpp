@@ -1,4 +1,4 @@
-// A convolution without bias: rows of patches (ops/patches.hpp) times kernels, some samples at a time.
+// Convolution without bias: rows of patches (ops/patches.hpp) times kernels, a few samples at a time.
 //
 // Letters: B samples, H × W pixels in, P × Q out, I channels in, O out, K × K pixels of a kernel. Images are
 // [B, H, W, channels], kernels [O, I, K, K].
@@ -13,18 +13,19 @@
 namespace ranvier::models {
 
 struct ConvolutionOptions {
-  std::string name;        ///< of its .weight
+  std::string name;        ///< name of the parameter, without .weight
   std::size_t in = 0;      ///< I
   std::size_t out = 0;     ///< O
   std::size_t size = 0;    ///< H and W
-  std::size_t kernel = 1;  ///< K, odd; as many pixels as it reaches past its own are padded with zeros
+  std::size_t kernel = 1;  ///< K, odd; borders are padded with (K - 1) / 2 zeros
   std::size_t stride = 1;
   Precision precision;
 };
 
 class Convolution {
  public:
-  /// Declares `name`.weight, drawn as He et al. 2015 do for layers that relu follows, from the outputs' number.
+  /// Declares `name`.weight, initialized as in He et al. 2015 for layers before ReLU, by the number of outputs
+  /// (fan-out).
   Convolution(UnitBuilder& builder, std::size_t unit, const ConvolutionOptions& options);
 
   [[nodiscard]] std::size_t in() const { return options_.in; }
@@ -32,9 +33,9 @@ class Convolution {
   [[nodiscard]] std::size_t in_rows(std::size_t samples) const { return samples * options_.size * options_.size; }
   [[nodiscard]] std::size_t out_size() const { return patches(1).out_height(); }  ///< P and Q
   [[nodiscard]] std::size_t out_rows(std::size_t samples) const { return patches(samples).rows(); }
-  /// Of forward and backward, 6 for a weight at each of the outputs' places.
+  /// FLOPs of forward and backward: 6 per weight and output pixel.
   [[nodiscard]] double flops_per_sample() const;
-  /// For each of the calls below.
+  /// Scratch of each of the three passes below.
   [[nodiscard]] std::size_t scratch_bytes(std::size_t samples) const;
 
   void forward(const LayerCall& call, std::byte* y, const std::byte* x, std::byte* scratch) const;
@@ -43,13 +44,13 @@ class Convolution {
 
  private:
   [[nodiscard]] PatchShape patches(std::size_t samples) const;
-  /// Whether rows of the image are its patches.
+  /// Whether the image's rows are its patches.
   [[nodiscard]] bool is_direct() const { return options_.kernel == 1 && options_.stride == 1; }
-  /// Whose patches are there at once; it depends on the sizes alone.
+  /// Number of samples whose patches are stored at once; depends on the sizes only.
   [[nodiscard]] std::size_t samples_at_once(std::size_t samples) const;
-  /// Of these as floats, up to where something else may begin.
+  /// Bytes of these samples' patches as floats, aligned for another array after them.
   [[nodiscard]] std::size_t bytes_at_once(std::size_t samples) const;
-  /// Calls f(first sample, their patches) for all of them in turn.
+  /// Calls f(first sample, patches) for consecutive groups of samples.
   template <typename F>
   void for_some(std::size_t samples, const F& f) const;
 

@@ -1,5 +1,5 @@
-// What parts are told of a text that is read piece by piece with a key-value cache, beside a LayerCall whose rows are
-// the tokens that are read now, one after another. Any thread.
+// State of incremental decoding with a key-value cache. It comes with a LayerCall whose rows are consecutive new tokens
+// of one text. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 namespace ranvier::models {
 
 struct Decoding {
-  int past = 0;  ///< tokens that were read before; not known where past_place is given
-  /// In the device's memory: `past` when the work runs, so that the same work serves one position after another
+  int past = 0;  ///< tokens already in the cache; unknown if past_place is given
+  /// Device address of `past`, read when the work runs, so that the same work serves consecutive positions
   /// (runtime::Stream::repeat).
   const std::int32_t* past_place = nullptr;
-  int capacity = 1;                              ///< T: positions that the cache has room for
+  int capacity = 1;                              ///< T: capacity of the cache in positions
   std::byte *keys = nullptr, *values = nullptr;  ///< [K, T, D] each: the layer's cache
 };
 

@@ -1,6 +1,6 @@
-// The last layer of a language model: final norm, logits, cross entropy against targets (int32 [B, T]). For masked
-// language models a product and GELU come before the norm, logits have a bias, and where few positions have a target
-// those alone are computed. Units: the table's, then one of all the rest.
+// Last layer of a language model: final norm, logits, cross entropy against targets (int32 [B, T]). Masked language
+// models add a linear map and GELU before the norm, and a bias of the logits. If few positions have a target, only
+// their logits are computed. Units: the table's, then one with all other parameters.
 #pragma once
 
 #include "models/ops/gelu.hpp"
@@ -13,22 +13,22 @@
 
 namespace ranvier::models {
 
-/// gelu(x · weightᵀ + bias), of as many channels.
+/// gelu(x · weightᵀ + bias), with C inputs and C outputs.
 struct HeadTransform {
-  std::string name;  ///< of the weight and its bias
+  std::string name;  ///< name of weight and bias
   GeluForm gelu = GeluForm::erf;
   Initializer initializer;
 };
 
 struct LanguageHeadOptions {
   TokenTable table;
-  std::string norm_name;  ///< of the norm's parameters
+  std::string norm_name;  ///< name of the norm's parameters
   NormOptions norm;
   Precision precision;
-  std::string unit;                        ///< of all but the table; empty: the norm's name
-  std::optional<HeadTransform> transform;  ///< before the norm; its matrix is whole, whatever the table's tiles
-  std::string bias;                        ///< of the logits, by name; empty: they have none
-  int targets = 0;  ///< positions of a sample that have a target at most: it computes so many; 0: all
+  std::string unit;                        ///< name of the unit without the table; empty: the norm's name
+  std::optional<HeadTransform> transform;  ///< before the norm; its matrix is never tiled
+  std::string bias;                        ///< name of the logits' bias; empty: none
+  int targets = 0;  ///< largest number of targets per sample, whose logits are computed; 0: all positions
 };
 
 [[nodiscard]] std::unique_ptr<Layer> make_language_head(const LanguageHeadOptions& options,

@@ -1,4 +1,4 @@
-// How parts find their way in a LayerCall. Any thread.
+// Access to parameters, gradients and rows in a LayerCall. Any thread.
 #pragma once
 
 #include "models/layer.hpp"
@@ -25,7 +25,7 @@ namespace ranvier::models {
   return call.gradients[place.unit] + place.offset * size_of(dtype);
 }
 
-/// Whether the call writes the parameter's gradient: not if it is frozen.
+/// Whether the call writes the parameter's gradient; false if it is frozen.
 [[nodiscard]] inline bool is_trained(const LayerCall& call, const ParameterRef& place) {
   return call.gradients[place.unit] != nullptr;
 }

@@ -1,6 +1,6 @@
-// LayerNorm or RMSNorm of a layer's rows, or of each of several groups of channels of them (heads).
+// LayerNorm or RMSNorm over a layer's rows, or over groups of channels of each row (heads).
 //
-// Letters: N rows, G groups, C channels of a group.
+// Letters: N rows, G groups, C channels per group.
 #pragma once
 
 #include "models/memory_layout.hpp"
@@ -18,7 +18,7 @@ struct NormOptions {
   Kind kind = Kind::layer;
   std::size_t channels = 0;  ///< C
   float epsilon = 1e-5f;
-  std::size_t groups = 1;    ///< G; RMSNorm only, as are gaps between rows:
+  std::size_t groups = 1;    ///< G; groups and row strides need RMSNorm
   std::size_t x_stride = 0;  ///< RmsNormShape::x_stride
   std::size_t y_stride = 0;
   Precision precision;
@@ -26,45 +26,45 @@ struct NormOptions {
 
 class Norm {
  public:
-  /// Where a call's arrays lie.
+  /// Offsets of a call's arrays.
   struct Arrays {
-    std::size_t mean = 0;          ///< saved [N] float; LayerNorm's
+    std::size_t mean = 0;          ///< saved [N] float; LayerNorm only
     std::size_t rstd;              ///< saved [N, G] float
     std::optional<std::size_t> y;  ///< saved [N, G, C]: the output, if it is saved
     std::size_t sums;              ///< deferred float: gradients of the parameters, [2, C] or [C]
-    std::size_t kept;              ///< deferred: the parameters, for what is computed after they were given up
+    std::size_t kept;              ///< deferred: copy of the parameters, for use after their unit is released
   };
 
-  /// Declares `name`.weight and, of a LayerNorm, `name`.bias.
+  /// Declares `name`.weight and, for LayerNorm, `name`.bias.
   Norm(UnitBuilder& builder, std::size_t unit, const std::string& name, const NormOptions& options);
 
   /// `activations`: whether the output is saved.
   [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, std::size_t rows,
                             SavedActivations activations = SavedActivations::few) const;
-  [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;  ///< for backward()
+  [[nodiscard]] std::size_t scratch_bytes(std::size_t rows) const;  ///< scratch of backward()
   [[nodiscard]] std::size_t parameters() const;                     ///< elements
 
-  /// The output's place: the saved array, or else `scratch`.
+  /// Address of the output: the saved array, or `scratch`.
   [[nodiscard]] static std::byte* output(const LayerCall& call, const Arrays& at, std::byte* scratch) {
     return at.y ? call.saved + *at.y : scratch;
   }
 
-  /// y = norm of x, or of x + branch, which goes to `sum`.
+  /// y = norm(x), or norm(x + branch) with x + branch stored in `sum`.
   void forward(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x,
                const std::byte* branch = nullptr, std::byte* sum = nullptr) const;
 
-  /// rows = norm of them, which are y_stride apart; RMSNorm only. Nothing goes back through it.
+  /// Normalizes rows in place, y_stride elements apart. RMSNorm only, without backward pass.
   void in_place(const LayerCall& call, const Arrays& at, std::byte* rows) const;
 
-  /// In backward_input, before the other two: the parameters for them.
+  /// Copies the parameters. Called in backward_input, before backward() and again().
   void keep(const LayerCall& call, const Arrays& at) const;
-  /// dx = gradient of x for dy, that of y, plus `residual`.
+  /// dx = gradient of x from dy, plus `residual`.
   void backward(const LayerCall& call, const Arrays& at, std::byte* dx, const std::byte* dy, const std::byte* x,
                 const std::byte* residual, std::byte* scratch) const;
-  /// y once more, unless it is saved.
+  /// Recomputes y, unless it is saved.
   void again(const LayerCall& call, const Arrays& at, std::byte* y, const std::byte* x) const;
 
-  /// In backward_weight.
+  /// For backward_weight.
   void store_gradients(const LayerCall& call, const Arrays& at) const;
 
  private:
@@ -73,7 +73,7 @@ class Norm {
   NormOptions options_;
   runtime::DType dtype_;
   ParameterRef weight_, bias_;
-  bool adjacent_ = false;  ///< the bias begins where the weight ends
+  bool adjacent_ = false;  ///< the bias follows the weight without a gap
 };
 
 }  // namespace ranvier::models

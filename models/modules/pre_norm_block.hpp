@@ -1,5 +1,5 @@
-// The transformer block with a norm before each branch: middle = x + out(attention(qkv(norm(x)))), then
-// middle + mlp(norm(middle)). The blocks of GPT-2 and of LLaMA's family are this, by options. Any thread.
+// Transformer block with a norm before each branch: middle = x + out(attention(qkv(norm(x)))), then middle +
+// mlp(norm(middle)). GPT-2 and LLaMA's family use it with different options. Any thread.
 //
 //   UnitBuilder builder(tuning);
 //   const PreNormBlockOptions block{…, .qkv = {…, .cut = {builder.add_tiles(name + ".qkv", tiles)}}, …};
@@ -23,47 +23,47 @@
 namespace ranvier::models {
 
 struct PreNormBlockOptions {
-  std::string name;            ///< of the layer, and of the unit of what is not in tiles
-  int index = 0;               ///< among the model's blocks
+  std::string name;            ///< name of the layer, and of its unit without tiles
+  int index = 0;               ///< number of the block in the model
   std::string norm_1, norm_2;  ///< names of the norms before attention and before the MLP
-  NormOptions norm;            ///< of both
+  NormOptions norm;            ///< options of both norms
   LinearOptions qkv, out;
-  std::string attention_name;  ///< what names of attention's own parameters begin with
+  std::string attention_name;  ///< prefix of attention's own parameters
   SelfAttentionOptions attention;
   std::variant<MlpOptions, GatedMlpOptions> mlp;
-  float dropout = 0;  ///< of attention's weights and of both branches
+  float dropout = 0;  ///< dropout rate of attention weights and both branches
 };
 
-/// A layer that also reads text with a key-value cache. Then its weights are whole and stored [out, in].
+/// A layer that also decodes with a key-value cache. Decoding needs untiled weights stored [out, in].
 class DecodingLayer : public Layer {
  public:
-  /// Channels of the arrays below, and what else a call's memory follows from.
+  /// Sizes that determine the memory of a decoding call.
   struct DecodingSizes {
-    std::size_t key_channels = 0;  ///< of all keys, and of all values, of a position
+    std::size_t key_channels = 0;  ///< channels of all keys (and of all values) per position
     std::size_t narrow = 0, wide = 0;
     std::size_t heads = 0;          ///< H
-    std::size_t scratch_bytes = 0;  ///< for any text that the cache has room for
+    std::size_t scratch_bytes = 0;  ///< enough for any text that fits into the cache
   };
 
-  /// What layers hand each other: a residual stream x[N, C], and branch[N, C], which is still to be added to it.
+  /// Arrays passed from layer to layer: residual stream x[N, C], and branch[N, C], not yet added to x.
   struct DecodingArrays {
     std::byte *x = nullptr, *branch = nullptr;
-    std::byte* sum = nullptr;                      ///< [N, C]; changes places with x
-    std::byte *narrow = nullptr, *wide = nullptr;  ///< what goes into products, and what comes out of them
+    std::byte* sum = nullptr;                      ///< [N, C]; swapped with x
+    std::byte *narrow = nullptr, *wide = nullptr;  ///< inputs and outputs of linear maps
     std::byte* scratch = nullptr;
-    Norm::Arrays norm;          ///< in saved, of all norms of rows
+    Norm::Arrays norm;          ///< in saved, shared by all norms of rows
     std::size_t logsumexp = 0;  ///< in saved, [H, N] float
   };
 
   [[nodiscard]] virtual DecodingSizes decoding_sizes(int capacity, int threads) const = 0;
 
-  /// Of rows of one text. The first layer of a model (`first`) finds all in x, and every layer leaves its last
-  /// branch to the next.
+  /// Decodes rows of one text. The `first` layer of a model reads x only. Each layer leaves its last branch for the
+  /// next layer to add.
   virtual void decode(const LayerCall& call, const Decoding& text, DecodingArrays& at, bool first) const = 0;
 };
 
-/// [B, T, C] to [B, T, C]. Parameters come in the order of the options: norm_1, qkv, attention, out, norm_2, mlp. Those
-/// of the three products are all whole or all in tiles of units of `builder`.
+/// Maps [B, T, C] to [B, T, C]. Parameters come in the order norm_1, qkv, attention, out, norm_2, mlp. Either all
+/// linear maps are tiled, with units of `builder`, or none.
 [[nodiscard]] std::unique_ptr<DecodingLayer> make_pre_norm_block(const PreNormBlockOptions& options,
                                                                  UnitBuilder builder);
 

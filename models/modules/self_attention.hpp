@@ -1,7 +1,6 @@
-// From queries, keys and values to what attention makes of them: norms of the heads of queries and keys, rotation by
-// position, attention. The products before and after are Linear's.
+// Attention without its linear maps: norms of heads of queries and keys, rotary positions, attention.
 //
-// Letters: B samples, T positions, N = B·T rows, H heads, K heads of keys and values, D channels of a head.
+// Letters: B samples, T positions, N = B·T rows, H query heads, K key-value heads, D channels per head.
 #pragma once
 
 #include "models/memory_layout.hpp"
@@ -17,9 +16,9 @@
 namespace ranvier::models {
 
 struct SelfAttentionOptions {
-  AttentionShape shape;                     ///< samples and positions are each call's
-  std::optional<RotaryFrequencies> rotary;  ///< none: nothing is rotated
-  bool head_norms = false;                  ///< RMSNorm of each head's queries and keys, before they are rotated
+  AttentionShape shape;                     ///< each call sets samples and positions
+  std::optional<RotaryFrequencies> rotary;  ///< none: no rotary positions
+  bool head_norms = false;                  ///< RMSNorm of each head's queries and keys, before rotation
   float norm_epsilon = 1e-5f;
   Precision precision;
 };
@@ -27,42 +26,42 @@ struct SelfAttentionOptions {
 class SelfAttention {
  public:
   struct Arrays {
-    std::size_t qkv;         ///< saved [N, (H + 2K)·D]: the product's result, then what attention reads
+    std::size_t qkv;         ///< saved [N, (H + 2K)·D]: output of the linear map, then input of attention
     std::size_t logsumexp;   ///< saved [B, H, T]
     std::size_t out;         ///< saved [N, H·D]
-    std::size_t before = 0;  ///< saved [N, (H + K)·D]: queries and keys before their norms, if they have any
+    std::size_t before = 0;  ///< saved [N, (H + K)·D]: queries and keys before their norms, if there are norms
     Norm::Arrays query_norm, key_norm;
     std::size_t d_qkv;  ///< deferred [N, (H + 2K)·D]
   };
 
-  /// Declares `name`.q_norm and `name`.k_norm where there are such.
+  /// Declares `name`.q_norm and `name`.k_norm, if heads have norms.
   SelfAttention(UnitBuilder& builder, std::size_t unit, const std::string& name,
                 const SelfAttentionOptions& options);
 
   [[nodiscard]] Arrays plan(MemoryLayout& saved, MemoryLayout& deferred, const MicrobatchShape& shape) const;
   [[nodiscard]] std::size_t scratch_bytes(const MicrobatchShape& shape) const;
 
-  /// From qkv to out.
+  /// Computes out from qkv.
   void forward(const LayerCall& call, const Arrays& at, std::byte* scratch, const Dropout& dropout = {}) const;
-  /// d_qkv, the gradient of the product's result, from that of out.
+  /// Computes d_qkv, the gradient of the linear map's output, from d_out.
   void backward(const LayerCall& call, const Arrays& at, const std::byte* d_out, std::byte* scratch,
                 const Dropout& dropout = {}) const;
-  /// Where text is read: out[N, H·D] from qkv[N, (H + 2K)·D], of which the cache gets keys as they are after rotation,
-  /// and values. `logsumexp`: in saved, [H, N] float, for what nobody needs afterwards.
+  /// Decoding: out[N, H·D] from qkv[N, (H + 2K)·D]. The cache receives values, and keys after rotation. `logsumexp`:
+  /// offset in saved, [H, N] float, scratch only.
   void decode(const LayerCall& call, const Decoding& text, std::byte* out, std::byte* qkv, std::size_t logsumexp,
               std::byte* scratch) const;
-  /// Its scratch, for any text that a cache of so many positions has room for.
+  /// Scratch of decode() for any text that fits into a cache of `capacity` positions.
   [[nodiscard]] std::size_t decode_scratch_bytes(int capacity, int threads) const;
-  /// K·D, of a position's keys, and of its values.
+  /// K·D: channels of a position's keys, and of its values.
   [[nodiscard]] std::size_t key_channels() const;
   [[nodiscard]] int heads() const { return options_.shape.heads; }
-  /// Of a sample: two T × T products of H·D channels, forward once and backward twice, at 2 each (the part that masks
-  /// spare is customarily counted).
+  /// FLOPs per sample of two T × T multiplications with H·D channels: forward once, backward twice, 2 FLOPs each.
+  /// Masked pairs count, as is customary.
   [[nodiscard]] double flops_per_sample(int positions) const {
     return 12.0 * options_.shape.heads * options_.shape.channels * positions * positions;
   }
 
-  /// In backward_weight.
+  /// For backward_weight.
   void store_gradients(const LayerCall& call, const Arrays& at) const;
 
  private:
@@ -70,7 +69,7 @@ class SelfAttention {
   [[nodiscard]] CachedAttentionShape cache_shape(int queries, const Decoding& text) const;
   [[nodiscard]] AttentionBounds bounds_of(const LayerCall& call) const;
   void rotate(const LayerCall& call, std::byte* qkv, Rotation rotation) const;
-  /// Bytes of all heads of queries in a row, and of queries and keys.
+  /// Bytes of a row's query heads, and of its query and key heads.
   [[nodiscard]] std::size_t query_bytes() const;
   [[nodiscard]] std::size_t rotated_bytes() const;
 

@@ -1,5 +1,5 @@
-// The first layer of a language model: tokens (int32 [B, T]) to activations [B, T, C], rows of a table by token, plus
-// those of another by position where there is one. Units: the table's, then that of positions.
+// First layer of a language model: maps tokens (int32 [B, T]) to activations [B, T, C]. Sums a row of the token table
+// and, if given, a row of the position table. Units: token table, position table.
 #pragma once
 
 #include "models/modules/token_table.hpp"
@@ -12,9 +12,9 @@ namespace ranvier::models {
 
 struct TokenEmbeddingOptions {
   TokenTable table;
-  std::optional<UnitSpec> positions;  ///< its one parameter has a row for each
-  float dropout = 0;                  ///< of the sum
-  std::uint32_t dropout_site = 0;     ///< for make_dropout
+  std::optional<UnitSpec> positions;  ///< unit with one parameter, a row per position
+  float dropout = 0;                  ///< dropout rate of the sum
+  std::uint32_t dropout_site = 0;     ///< site number for make_dropout
   Precision precision;
 };
 

@@ -1,5 +1,5 @@
-// A table with a row per token, which embedding and head of a model may share; both declare it with these words. Tiles
-// have as many rows each, at least 64, so there may be fewer than were asked for.
+// Table with a row per token. Tied embedding and head declare it identically. Tiles have equally many rows, at least
+// 64, so there may be fewer tiles than requested.
 #pragma once
 
 #include "models/layer.hpp"
@@ -10,7 +10,7 @@
 namespace ranvier::models {
 
 struct TokenTableOptions {
-  std::string name;          ///< of the unit; the parameter is its .weight, tiles are numbered units
+  std::string name;          ///< name of the unit; the parameter is its .weight, tiles are numbered units
   std::size_t tokens = 0;    ///< V
   std::size_t channels = 0;  ///< C
   std::size_t tiles = 1;
@@ -20,8 +20,8 @@ struct TokenTableOptions {
 struct TokenTable {
   explicit TokenTable(const TokenTableOptions& options);
 
-  std::vector<UnitSpec> units;  ///< one, or its tiles
-  std::size_t tile_rows = 0;    ///< as stored: a multiple of 64, of which the last tile may use fewer
+  std::vector<UnitSpec> units;  ///< the table, or one unit per tile
+  std::size_t tile_rows = 0;    ///< stored rows per tile, a multiple of 64; the last tile may use fewer
   std::size_t tokens = 0;
   std::size_t channels = 0;
 

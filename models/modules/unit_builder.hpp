@@ -1,12 +1,11 @@
-// Hands out places in a layer's units to the parts that it is composed of.
+// Assigns the parameters of a layer's modules to its units.
 //
 //   UnitBuilder builder;
 //   const std::size_t group = builder.add_unit("model.layers.0");
 //   const ParameterRef weight = builder.add(group, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
 //   units_ = std::move(builder).units();
 //
-// What a run freezes of a group of parameters becomes a unit of its own, so that every unit is trained or frozen as a
-// whole: "model.layers.0.frozen", unless nothing else is left.
+// Frozen parameters of a group form their own unit "model.layers.0.frozen", unless the complete group is frozen.
 #pragma once
 
 #include "models/layer.hpp"
@@ -20,10 +19,10 @@
 
 namespace ranvier::models {
 
-/// Where a layer finds a parameter.
+/// Position of a parameter in the layer's units.
 struct ParameterRef {
-  std::size_t unit = 0;    ///< of the layer's units
-  std::size_t offset = 0;  ///< in elements
+  std::size_t unit = 0;    ///< index among the layer's units
+  std::size_t offset = 0;  ///< elements from the start of the unit
 };
 
 class UnitBuilder {
@@ -33,12 +32,12 @@ class UnitBuilder {
 
   [[nodiscard]] const Tuning& tuning() const noexcept { return tuning_; }
 
-  /// A group of parameters that become a unit of this name, or two; its number, for add(). Units come in the order of
-  /// their first parameters. `averaged`: UnitSpec::averaged of what is trained.
+  /// Adds a group of parameters, which becomes one unit of this name, or two (frozen and trained). Returns its number
+  /// for add(). Units are ordered by their first parameters. `averaged`: UnitSpec::averaged of the trained unit.
   std::size_t add_unit(std::string name, float averaged = 0);
-  /// Such a group for each of several tiles, "name.0" …; none where there is one.
+  /// Adds a group per tile, "name.0", "name.1", …; none if `tiles` is 1.
   std::vector<std::size_t> add_tiles(const std::string& name, std::size_t tiles);
-  /// A unit that is complete and trained or frozen as a whole; its number among the units.
+  /// Adds a complete unit that is trained or frozen as a whole; returns its index among the units.
   std::size_t add_unit(UnitSpec unit);
 
   ParameterRef add(std::size_t group, ParameterSpec parameter);

@@ -1,5 +1,5 @@
-// The matrix registers of Intel's processors (AMX): eight of 16 rows of 64 bytes. An instruction multiplies 16 × 32 by
-// 32 × 16 numbers of bf16 and adds to 16 × 16 floats, some eight times as much as in vectors. A row of the right
+// Matrix registers of Intel processors (AMX): eight registers with 16 rows of 64 bytes. An instruction multiplies 16 ×
+// 32 by 32 × 16 bf16 numbers and adds to 16 × 16 floats, about 8 times as many as with vectors. A row of the right
 // operand holds pairs of neighbours along the sum.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace ranvier::models::amx {
 
-/// Whether the operating system lets this process use the registers. Asks it once.
+/// Whether the operating system lets this process use AMX. Queries it once.
 [[nodiscard]] bool available();
 
-inline constexpr std::size_t rows = 16;   ///< of a register
-inline constexpr std::size_t pairs = 16;  ///< of bf16 in a row, or floats
+inline constexpr std::size_t rows = 16;   ///< rows of a register
+inline constexpr std::size_t pairs = 16;  ///< pairs of bf16, or floats, per row
 
-/// The thread's registers while it multiplies. oneDNN lays them out anew whenever it needs them.
+/// Configures the thread's registers while it multiplies. oneDNN reconfigures them whenever it needs them.
 class Registers {
  public:
   Registers() {
@@ -35,8 +35,8 @@ class Registers {
   Registers& operator=(const Registers&) = delete;
 };
 
-/// What was written before can be loaded into registers, and what they stored can be read: the compiler does not know
-/// that these instructions read and write memory.
+/// Orders register loads and stores with other memory accesses. The compiler does not know that these instructions
+/// access memory.
 inline void fence() { asm volatile("" ::: "memory"); }
 
 }  // namespace ranvier::models::amx

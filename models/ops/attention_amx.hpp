@@ -1,7 +1,7 @@
-// The products of vector_tile.hpp in the processor's matrix registers (amx.hpp).
+// Multiplications of vector_tile.hpp with AMX (amx.hpp).
 //
-// Operands lie as they do for pairs in vectors, so that what a matrix register is too large for is done in those: the
-// rows that are left of 16, and sums over other than multiples of 32 numbers.
+// Operands have the same layout as for vectors of pairs. So vectors compute the remainder: rows beyond a multiple of
+// 16, and sums whose length is not a multiple of 32 numbers.
 #pragma once
 
 #include "models/ops/amx.hpp"
@@ -15,13 +15,13 @@
 
 namespace ranvier::models::tile {
 
-/// Pairs of bf16 for matrix registers.
+/// Pairs of bf16 for AMX.
 struct AmxUnits : Bf16Units {
   using Registers = amx::Registers;
-  static constexpr std::size_t stair = 32;  // less than 16 pairs are done in vectors
+  static constexpr std::size_t stair = 32;  // fewer than 16 pairs are computed with vectors
 };
 
-/// `tall` by `wide` registers of sums (1 or 2 each), which `finish` gets as vectors.
+/// Multiplies `tall` × `wide` registers (1 or 2 each); `finish` receives the sums as vectors.
 template <std::size_t tall, std::size_t wide, typename Finish>
 [[gnu::noinline]] void amx_tile(std::size_t row, std::size_t column, std::size_t n, const Left<std::uint32_t>& a,
                                 const Right<std::uint32_t>& b, const Finish& finish) {
@@ -79,7 +79,7 @@ inline void amx_column(std::size_t rows, std::size_t column, std::size_t n, cons
   if (row < rows) tile_column<Bf16Units, wide>(row, rows, column, n, a, b, finish);
 }
 
-/// As the one in vectors.
+/// Same contract as product() for vectors.
 template <typename Units, typename Finish>
   requires std::same_as<Units, AmxUnits>
 void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<typename Units::Unit>& a,

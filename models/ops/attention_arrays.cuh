@@ -1,7 +1,7 @@
-// What the kernels of attention take, and the two families of them. Only .cu files include this.
+// Arguments of the GPU's attention kernels, and the two families of kernels. Only .cu files include this.
 //
-// Letters as in attention.hpp. δ[b, h, i] = Σ_d d_out · out is the mean of a query's gradients of its weights
-// (Dao et al. 2022, §B.4).
+// Letters as in attention.hpp. δ[b, h, i] = Σ_d d_out · out is the weighted mean of a query's gradients of its
+// attention weights (Dao et al. 2022, §B.4).
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -14,7 +14,7 @@
 
 namespace ranvier::models::cuda {
 
-/// begin … end-1.
+/// Numbers begin … end-1.
 struct Range {
   int begin = 0, end = 0;
 
@@ -26,7 +26,7 @@ struct AttentionArrays {
   bool causal = true;
   int window = 0;
   AttentionBounds bounds;
-  bool wide = false;  ///< every row of a head begins on 16 bytes, and has a multiple of them
+  bool wide = false;  ///< every row of a head starts at a multiple of 16 bytes and is a multiple of 16 bytes long
   DropoutRule dropout;
   float scale = 0;  ///< 1/√D
 
@@ -44,36 +44,35 @@ struct AttentionArrays {
   [[nodiscard]] __host__ __device__ std::size_t row() const {
     return static_cast<std::size_t>(H + 2 * K) * static_cast<std::size_t>(D);
   }
-  /// Of all samples.
+  /// Query heads of all samples.
   [[nodiscard]] std::size_t heads() const { return static_cast<std::size_t>(B) * static_cast<std::size_t>(H); }
   [[nodiscard]] std::size_t key_heads() const { return static_cast<std::size_t>(B) * static_cast<std::size_t>(K); }
-  /// How many heads of queries read one of keys.
+  /// Query heads per key head.
   [[nodiscard]] __device__ int sharing() const { return H / K; }
 
-  /// Whether positions see other than themselves and all before them: a parameter of kernels.
+  /// Whether masks go beyond plain causality: a template parameter of kernels.
   [[nodiscard]] bool masked() const { return !causal || window > 0 || bounds.any(); }
 
-  /// First row of a head in an array [B, T, (H + 2K)·D]; `which` is 0 for queries, 1 for keys, 2 for values, whose
-  /// heads count apart.
+  /// First row of a head in an array [B, T, (H + 2K)·D]. `which`: 0 queries, 1 keys, 2 values; h counts within each.
   template <typename T>
   [[nodiscard]] __device__ T* of_three(T* array, int b, int h, int which) const {
     const int head = which == 0 ? h : H + (which - 1) * K + h;
     return array + static_cast<std::size_t>(b) * static_cast<std::size_t>(this->T) * row() +
            static_cast<std::size_t>(head) * static_cast<std::size_t>(D);
   }
-  /// The same in an array [B, T, C].
+  /// First row of a head in an array [B, T, C].
   template <typename T>
   [[nodiscard]] __device__ T* of_one(T* array, int b, int h) const {
     return array + static_cast<std::size_t>(b) * static_cast<std::size_t>(this->T) * C() +
            static_cast<std::size_t>(h) * static_cast<std::size_t>(D);
   }
-  /// The same in an array [B, H, T].
+  /// First element of a head in an array [B, H, T].
   [[nodiscard]] __device__ float* of_rows(float* array, int b, int h) const {
     return array + (static_cast<std::size_t>(b) * static_cast<std::size_t>(H) + static_cast<std::size_t>(h)) *
                        static_cast<std::size_t>(T);
   }
 
-  /// The keys that position i sees, the last one's beyond it. Itself is one of them, whatever the bounds say.
+  /// Keys visible to position i, clamped to T - 1. Position i is always included.
   [[nodiscard]] __device__ Range keys_of(int b, int i) const {
     if (i >= T) i = T - 1;
     const std::size_t place =
@@ -84,11 +83,11 @@ struct AttentionArrays {
     if (bounds.end_key != nullptr) keys.end = min(keys.end, max(i + 1, bounds.end_key[place]));
     return keys;
   }
-  /// The queries that see key j, the last one's beyond it: as far as bounds do not decrease.
+  /// Queries that attend to key j, clamped to T - 1. Needs bounds that do not decrease.
   [[nodiscard]] __device__ Range queries_of(int b, int j) const {
     if (j >= T) j = T - 1;
     Range queries{j, j + 1};
-    // Of what may see it, the first half that does not is cut off, again and again.
+    // Binary search for the first and the last query whose range includes j.
     for (int low = causal ? j : 0; low < queries.begin;) {
       const int middle = low + (queries.begin - low) / 2;
       if (keys_of(b, middle).end > j) {
@@ -108,7 +107,7 @@ struct AttentionArrays {
     return queries;
   }
 
-  /// The number of weight (i, j) within a sample, which names its dropout.
+  /// Number of weight (i, j) within a sample, which selects its dropout bits.
   [[nodiscard]] __device__ std::uint64_t element(int h, int i, int j) const {
     return (static_cast<std::uint64_t>(h) * static_cast<std::uint64_t>(T) + static_cast<std::uint64_t>(i)) *
                static_cast<std::uint64_t>(T) +
@@ -116,12 +115,12 @@ struct AttentionArrays {
   }
 };
 
-/// On tensor cores: bf16 and f16, heads of up to 128 channels.
+/// Kernels for tensor cores: bf16 and f16, heads of up to 128 channels.
 inline constexpr int tensor_attention_channels = 128;
 void tensor_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
 void tensor_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
 
-/// In floats: every type, heads of up to 256 channels.
+/// Kernels that compute in float: every type, heads of up to 256 channels.
 inline constexpr int plain_attention_channels = 256;
 void plain_attention_forward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);
 void plain_attention_backward(cudaStream_t queue, runtime::DType dtype, const AttentionArrays& arrays);

@@ -1,16 +1,11 @@
-// Who computes attention on a GPU, pass by pass and shape by shape: our own kernels or cuDNN's. The bits differ, so
-// one rank decides, and all ranks take what it chose, before the first step.
+// Choice between our own kernels and cuDNN's attention on a GPU, per pass and shape. Their results differ in bits, so
+// rank 0 decides before the first step and all ranks adopt its choices. Declared in every build, defined if with_cuda
+// is true (runtime/cuda_build.hpp). Loop thread only.
 //
 //   AttentionChoices chosen;
-//   if (rank == 0) chosen = measure_attention(stream, [&] { /* everything once */ }).choices;
-//   /* rank 0's to all: kernel_choice_file.hpp writes and reads them */
-//   const bool all_can = /* of all ranks */ adopt_attention(stream, chosen);
-//   if (!all_can) forget_attention(stream);
-//
-// AttentionKernels::own is never asked; ::measured takes cuDNN where it was the faster one, and our own kernels for
-// what was not met; ::cudnn takes it for what was met wherever it has a kernel.
-//
-// Declared in every build, defined where with_cuda is true (runtime/cuda_build.hpp). Loop thread only.
+//   if (rank == 0) chosen = measure_attention(stream, [&] { /* every operation once */ }).choices;
+//   /* broadcast as text (kernel_choice_file.hpp) */
+//   if (!/* on all ranks */ adopt_attention(stream, chosen)) forget_attention(stream);
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -24,20 +19,20 @@
 
 namespace ranvier::models {
 
-/// Whether the build has cuDNN, so that memory is planned for it.
+/// Whether the build includes cuDNN, so that memory is planned for it.
 [[nodiscard]] bool attention_library_built();
 
-/// Opens cuDNN. Empty: it can be asked; otherwise what is missing, and a remedy.
+/// Opens cuDNN. Returns an empty string, or the missing part and a remedy.
 [[nodiscard]] std::string attention_library_obstacle();
 
-/// All that a pass depends on.
+/// Everything that the choice for a pass depends on.
 struct AttentionTask {
   int samples = 1, positions = 1, heads = 1, channels = 1;  ///< as in AttentionShape
   runtime::DType dtype = runtime::DType::bf16;
   AttentionPass pass = AttentionPass::forward;
   int key_heads = 1;  ///< K
   bool causal = true;
-  int window = 0;  ///< less than `positions`; 0: none
+  int window = 0;  ///< less than `positions`; 0: no window
 
   auto operator<=>(const AttentionTask&) const = default;
 };
@@ -49,7 +44,7 @@ struct AttentionChoice {
   bool operator==(const AttentionChoice&) const = default;
 };
 
-/// Whom choices hold for: the kind of GPU that measured, and cuDNN's version, such as 91900.
+/// GPU and library for which choices are valid: the GPU's name, and cuDNN's version, such as 91900.
 struct AttentionLibrary {
   std::string gpu;
   std::size_t version = 0;
@@ -59,7 +54,7 @@ struct AttentionLibrary {
 
 struct AttentionChoices {
   AttentionLibrary of;
-  std::vector<AttentionChoice> choices;  ///< by task, each once
+  std::vector<AttentionChoice> choices;  ///< ordered by task, each once
 
   bool operator==(const AttentionChoices&) const = default;
 };
@@ -67,28 +62,28 @@ struct AttentionChoices {
 [[nodiscard]] AttentionLibrary attention_library(runtime::StreamView stream);
 
 struct MeasuredAttention {
-  AttentionChoices choices;    ///< what this process now does on that GPU
-  std::size_t remembered = 0;  ///< of these, as they were known
+  AttentionChoices choices;    ///< choices that this process now uses on that GPU
+  std::size_t remembered = 0;  ///< number of choices taken from `known`
 };
 
-/// Runs `work`, which queues passes of attention on `stream` of a GPU. Each that is new is done as in `known`, if
-/// that is of this GPU and this cuDNN and can be done; otherwise it is planned, compiled, and where its kernels are
-/// `measured` timed beside our own. Blocks.
+/// Runs `work`, which queues attention passes on `stream` of a GPU, and chooses for each new pass. A choice in `known`
+/// is used if it is from the same GPU and cuDNN version and still works. Otherwise cuDNN's kernel is planned and
+/// compiled. With AttentionKernels::measured it is then timed against our own. Blocks.
 [[nodiscard]] MeasuredAttention measure_attention(runtime::StreamView stream, const std::function<void()>& work,
                                                   const AttentionChoices& known = {});
 
-/// From now on attention on the stream's GPU is done as measure_attention() of another rank says. False, and
-/// nothing changed: a pass that another cuDNN does cannot be done so here.
+/// Uses the choices of another rank's measure_attention() on the stream's GPU. Returns false and changes nothing if
+/// this cuDNN cannot run one of the passes.
 [[nodiscard]] bool adopt_attention(runtime::StreamView stream, const AttentionChoices& choices);
 
 /// Our own kernels do what was chosen so far.
 void forget_attention(runtime::StreamView stream);
 
-/// "cuDNN 9.19.0".
+/// Text such as "cuDNN 9.19.0".
 [[nodiscard]] std::string cudnn_text(std::size_t version);
 
-/// For people, such as "cuDNN 9.19.0 for 3 of 4 passes"; with what cuDNN said of the first pass that it has no
-/// kernel for, and whether bits differ from run to run.
+/// Summary for users, such as "cuDNN 9.19.0 for 3 of 4 passes". Adds cuDNN's reason for the first pass without a
+/// kernel, and whether bits differ between runs.
 [[nodiscard]] std::string attention_description(runtime::StreamView stream);
 
 }  // namespace ranvier::models

@@ -1,4 +1,4 @@
-// The CPU's kernels behind attention.hpp; arguments are checked there. They block until the result is written.
+// CPU kernels of attention.hpp, which checks the arguments. They block until the result is written.
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -7,9 +7,9 @@
 namespace ranvier::models {
 
 enum class AttentionArithmetic {
-  quickest,  ///< pairs of bf16 where the processor multiplies them, in matrix registers if it has them (AMX)
-  vectors,   ///< the same, but without matrix registers
-  floats,    ///< of whatever is stored
+  quickest,  ///< bf16 pairs if the processor multiplies them, with AMX if available
+  vectors,   ///< bf16 pairs, but without AMX
+  floats,    ///< floats for every storage type
 };
 
 [[nodiscard]] std::size_t attention_cpu_workspace_bytes(const AttentionShape& shape, runtime::DType dtype,

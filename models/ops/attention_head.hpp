@@ -1,6 +1,5 @@
-// One head of the CPU's attention: where its rows lie, and in which units kernels read and write them: floats, or pairs
-// of bf16 that the processor multiplies as such, in vectors or in matrix registers. Letters as in
-// attention_workspace.hpp.
+// One head of the CPU's attention: addresses of its rows, and the units in which kernels read and write them. A unit is
+// a float, or a pair of bf16 for vector or AMX instructions. Letters as in attention_workspace.hpp.
 #pragma once
 
 #include "models/ops/attention_amx.hpp"
@@ -20,7 +19,7 @@ using tile::FloatUnits;
 using tile::Left;
 using tile::Right;
 
-/// Whether sums over positions want each channel's positions beside each other, as matrix registers do.
+/// Whether sums over positions need a channel's positions in adjacent elements, as AMX does.
 template <typename Units>
 inline constexpr bool lies_across = false;
 #if RANVIER_AMX
@@ -28,12 +27,12 @@ template <>
 inline constexpr bool lies_across<tile::AmxUnits> = true;
 #endif
 
-/// One head's queries, keys and values as units.
+/// One head's queries, keys and values in units.
 template <typename Units>
 struct Head {
   using Unit = typename Units::Unit;
 
-  const Unit* q = nullptr;  ///< [T, D units], row_stride units from a position to the next
+  const Unit* q = nullptr;  ///< [T, D units], row_stride units per position
   const Unit* k = nullptr;
   const Unit* v = nullptr;
   std::size_t row_stride = 0;
@@ -42,15 +41,15 @@ struct Head {
   // The same with units along the positions:
   const Unit* k_pairs = nullptr;
   const Unit* v_pairs = nullptr;
-  std::size_t pair_row = 0, pair_step = 0;  ///< units from a channel to the next, and from a unit of it to the next
+  std::size_t pair_row = 0, pair_step = 0;  ///< units between channels, and between the units of a channel
 
-  /// Channels as rows, from position j of k_pairs or v_pairs on; j is even.
+  /// Channels as rows of k_pairs or v_pairs, starting at position j, which is even.
   [[nodiscard]] Left<Unit> across(const Unit* pairs, std::size_t j) const {
     return {pairs + j / Units::width * pair_step, pair_row, pair_step};
   }
 };
 
-/// to[n, D] = from[n, D] with `stride` elements from a row to its next.
+/// to[n, D] = from[n, D], with `stride` elements per row of `from`.
 template <typename E>
 void widen_rows(float* to, const E* from, std::size_t stride, std::size_t n, std::size_t D) {
   for (std::size_t i = 0; i < n; ++i)
@@ -60,8 +59,8 @@ void widen_rows(float* to, const E* from, std::size_t stride, std::size_t n, std
     }
 }
 
-/// to[n units, to_stride] from rows of `stride` elements: each unit holds neighbours along n; the last one and
-/// columns from D on are filled up with zeros.
+/// to[n units, to_stride] from rows of `stride` elements. A unit combines neighbours along n. The last unit and columns
+/// beyond D are filled with zeros.
 template <typename Units, typename E>
 void units_along_rows(typename Units::Unit* to, std::size_t to_stride, const E* from, std::size_t stride,
                       std::size_t n, std::size_t D) {
@@ -82,7 +81,7 @@ void units_along_rows(typename Units::Unit* to, std::size_t to_stride, const E* 
   }
 }
 
-/// The block of queries at i0: to[units, block] = rows i0 … of from[T, units], zero beyond the last.
+/// Transposes the block of queries at i0: to[units, block] = rows i0 … of from[T, units], zero beyond the last row.
 template <typename Unit>
 void columns_of(float* to, const Unit* from, std::size_t stride, std::size_t count, std::size_t units) {
   if (count < block) std::fill(to, to + units * block, 0.0f);
@@ -90,7 +89,7 @@ void columns_of(float* to, const Unit* from, std::size_t stride, std::size_t cou
             count, units);
 }
 
-/// to[count, D] rows of the storage type = columns[D, block] times the row's factor.
+/// Stores rows to[count, D] = columns[D, block] transposed, times a factor per row.
 template <typename E>
 void put_rows(E* to, std::size_t stride, const float* columns, std::size_t count, std::size_t D,
               const float* factors, float* rows) {
@@ -103,7 +102,7 @@ void put_rows(E* to, std::size_t stride, const float* columns, std::size_t count
     }
 }
 
-/// Stores two rows of values as units: along the rows for Right operands, [row / width, column].
+/// Stores two rows of values as units along the rows, for Right operands: [row / width, column].
 template <typename Units>
 void put_right(float* to, std::size_t row, std::size_t column, Floats first, Floats second) {
   if constexpr (Units::width == 1) {
@@ -124,10 +123,10 @@ void put_left(float* to, std::size_t row, std::size_t column, Floats value) {
   }
 }
 
-/// Where a head's rows begin in qkv, or their gradients in d_qkv; s.row elements from one to the next.
+/// Addresses of a head's rows in qkv, or of their gradients in d_qkv, s.row elements apart.
 template <typename E>
 struct QkvRows {
-  /// `head` counts the queries' heads of all samples.
+  /// `head` counts the query heads of all samples.
   QkvRows(const Sizes& s, E* qkv, std::size_t head, std::size_t row = 0) {
     const std::size_t key_head = head % s.H / (s.H / s.K);
     q = qkv + (head / s.H * s.T + row) * s.row + head % s.H * s.D;
@@ -138,8 +137,8 @@ struct QkvRows {
   E *q, *k, *v;
 };
 
-/// Views of one head, of d_out too if there is one: of the arrays where they have the layout that the kernels
-/// want, otherwise of copies in w, which copy_queries and copy_keys make.
+/// Views of one head, and of d_out if given. They refer to the arrays if their layout suits the kernels, otherwise to
+/// copies in w by copy_queries() and copy_keys().
 template <typename Units, typename E>
 Head<Units> view(const Sizes& s, const QkvRows<const E>& rows, const E* d_out, const Workspace& w) {
   using Unit = typename Units::Unit;
@@ -163,7 +162,7 @@ Head<Units> view(const Sizes& s, const QkvRows<const E>& rows, const E* d_out, c
   return head;
 }
 
-/// Makes the copies of positions begin … end-1 that view promises.
+/// Makes the copies for view(), positions begin … end-1.
 template <typename Units, typename E>
 void copy_queries([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRows<const E>& rows,
                   [[maybe_unused]] const E* d_out, [[maybe_unused]] const Workspace& w,
@@ -174,7 +173,7 @@ void copy_queries([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRow
   }
 }
 
-/// The same of keys and values; begin is even. `backward`: for that pass.
+/// Copies keys and values the same way; begin is even. `backward`: for the backward pass.
 template <typename Units, typename E>
 void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRows<const E>& rows,
                [[maybe_unused]] bool backward, [[maybe_unused]] const Workspace& w,
@@ -196,7 +195,7 @@ void copy_keys([[maybe_unused]] const Sizes& s, [[maybe_unused]] const QkvRows<c
   }
 }
 
-/// Calls run(units, element) with values of the types to compute with and to read and write.
+/// Calls run(units, element) with values of the types for computing and for storage.
 template <typename Run>
 void dispatch([[maybe_unused]] const AttentionShape& shape, runtime::DType dtype,
               [[maybe_unused]] AttentionArithmetic arithmetic, const Run& run) {

@@ -1,5 +1,5 @@
-// Which queries of a block of the CPU's attention see which of its keys. What lies above the diagonal is skipped in
-// stairs (Units::stair), and blocks of which no query sees a key are skipped whole.
+// Mask of a block of the CPU's attention: which queries attend to which keys. Above the diagonal, work is skipped in
+// steps (Units::stair). Blocks without visible keys are skipped completely.
 #pragma once
 
 #include "models/ops/attention_math.hpp"
@@ -13,18 +13,18 @@
 
 namespace ranvier::models::blockwise {
 
-/// -∞, or another value, where the query comes before the key. Row and column count from the diagonal.
+/// Returns `otherwise` (such as -∞) if the query precedes the key. Row and column count from the diagonal.
 inline Floats below_diagonal(Floats value, std::size_t row, std::size_t column, float otherwise) {
   return lane_numbers() + static_cast<std::int32_t>(column) >= static_cast<std::int32_t>(row)
              ? value
              : simd::broadcast(otherwise);
 }
 
-/// Which queries of a block see which keys.
+/// Mask of one block.
 struct Mask {
   enum class Kind { none, diagonal, ranges };
 
-  /// Of queries i0 … and keys j0 …, whose ranges are in w.
+  /// Block with queries i0 … and keys j0 …. Reads the queries' ranges from w.
   Mask(const VisibleKeys& visible, const Workspace& w, std::size_t i0, std::size_t queries, std::size_t j0,
        std::size_t keys)
       : kind(Kind::none), first_keys(w.first_keys), end_keys(w.end_keys), begin(static_cast<std::int32_t>(j0)) {
@@ -35,7 +35,7 @@ struct Mask {
     }
   }
 
-  /// The value of key `row` and queries `column` … of the block, or another one where they do not see it.
+  /// Values of key `row` and queries starting at `column` of the block, or `otherwise` for invisible keys.
   [[nodiscard]] Floats apply(Floats value, std::size_t row, std::size_t column, float otherwise) const {
     if (kind == Kind::none) return value;
     if (kind == Kind::diagonal) return below_diagonal(value, row, column, otherwise);
@@ -52,7 +52,7 @@ struct Mask {
   std::int32_t begin;  ///< the block's first key
 };
 
-/// Fills w's ranges for queries i0 ….
+/// Stores the key ranges of queries i0 … in w.
 inline void put_ranges(const VisibleKeys& visible, const Workspace& w, std::size_t i0, std::size_t queries) {
   if (visible.plain()) return;
   for (std::size_t i = 0; i < queries; ++i) {
@@ -63,8 +63,8 @@ inline void put_ranges(const VisibleKeys& visible, const Workspace& w, std::size
   std::fill(w.end_keys + queries, w.end_keys + block, std::numeric_limits<std::int32_t>::max());
 }
 
-/// Calls work(first, count) for each stair of a diagonal block: rows first … first+count-1 reach the columns
-/// from `first` on.
+/// Calls work(first, count) for each step of a diagonal block. Rows first … first+count-1 need columns starting at
+/// `first`.
 template <typename Units, typename Work>
 void for_each_stair(std::size_t keys, const Work& work) {
   constexpr std::size_t stair = Units::stair;

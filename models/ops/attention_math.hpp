@@ -1,4 +1,4 @@
-// Functions on vectors of floats that attention adds to vector_math.hpp.
+// Vector functions of attention, in addition to vector_math.hpp.
 #pragma once
 
 #include "models/ops/vector_math.hpp"
@@ -15,12 +15,12 @@ inline constexpr float log2_e = 1.44269504f;
   return numbers;
 }
 
-/// 2^x for x up to 127, within 2e-7 of the value; 0 below -126; NaN stays NaN.
+/// 2^x for x up to 127, with relative error at most 2e-7; 0 below -126; NaN stays NaN.
 [[nodiscard]] inline simd::Floats exp2(simd::Floats x) {
 #if defined(__AVX512F__)
-  const simd::Floats least = simd::broadcast(-160.0f);  // whose power rounds to 0
+  const simd::Floats least = simd::broadcast(-160.0f);  // 2^-160 rounds to 0
 #else
-  const simd::Floats least = simd::broadcast(-127.0f);  // whose exponent field is that of 0
+  const simd::Floats least = simd::broadcast(-127.0f);  // its result has the exponent field of 0
 #endif
   x = simd::max(least, x);
 #if defined(__AVX512F__)
@@ -45,7 +45,7 @@ inline constexpr float log2_e = 1.44269504f;
 #endif
 }
 
-/// The same for weights that Units keep, pairs of bf16 in fewer instructions: the argument is cut in one (of -∞ 0).
+/// exp2() for Units; for pairs of bf16 in fewer instructions, at their precision. The result for -∞ is 0.
 template <typename Units>
 [[nodiscard]] inline simd::Floats exp2_for(simd::Floats x) {
 #if defined(__AVX512DQ__)
@@ -63,7 +63,7 @@ template <typename Units>
   return exp2(x);
 }
 
-/// The natural logarithm of positive normal numbers, within 2e-7 + 2e-7 of the value; infinity and NaN stay.
+/// Natural logarithm of positive normal numbers, with error at most 2e-7 relative plus 2e-7; infinity and NaN stay.
 [[nodiscard]] inline simd::Floats log(simd::Floats x) {
   const auto bits = std::bit_cast<simd::Ints>(x);
   // x = m · 2^e with m in [√½, √2)

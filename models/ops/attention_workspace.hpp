@@ -1,6 +1,6 @@
-// How the CPU's attention is cut into work, blocks of 64 queries against blocks of 64 keys, and what a thread needs
-// beside the arrays. Scores lie transposed, [key, query], with queries along the vectors: then maxima, sums and masks
-// of the softmax are plain vector operations, keys and values are read where they lie, and any D works.
+// Blocks and per-thread memory of the CPU's attention: 64 queries times 64 keys. Scores are stored transposed, [key,
+// query], with queries along the vectors. So maxima, sums and masks of the softmax are plain vector operations, keys
+// and values are read in place, and any D works.
 //
 // Letters: T positions, D channels of a head, i queries, j keys.
 #pragma once
@@ -25,7 +25,7 @@ inline constexpr std::size_t block = 64;  // queries, keys
 inline constexpr std::size_t step = 16;   // columns are padded to a multiple of it
 static_assert(step % lanes == 0 && block == DropoutMask::block);
 
-/// Of scores before any was seen: finite, and so in powers of two, so that what is masked away weighs nothing.
+/// Running maximum before the first score. It is finite, also as a power of two, so that masked scores weigh nothing.
 inline constexpr float lowest = -FLT_MAX / 2;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
@@ -50,7 +50,7 @@ struct Sizes {
       across_stride;  ///< bf16 from a channel to the next where they lie across, in places of their own in caches
 };
 
-/// Hands out a thread's workspace piece by piece.
+/// Divides a thread's workspace into arrays.
 class WorkspaceAllocator {
  public:
   explicit WorkspaceAllocator(std::byte* begin) : begin_(begin) {}
@@ -58,7 +58,7 @@ class WorkspaceAllocator {
   template <typename T>
   T* take(std::size_t n) {
     auto* piece =
-        begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // only the size is asked for
+        begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // null: only counts bytes
     bytes_ += round_up(n * sizeof(T), 64);
     return piece;
   }
@@ -69,19 +69,18 @@ class WorkspaceAllocator {
   std::size_t bytes_ = 0;
 };
 
-/// Fetches rows into the cache while others are computed: those of a head lie far apart in the arrays, so that
-/// the processor does not foresee them.
+/// Prefetches rows of a head while others are computed. They are too far apart for the hardware prefetcher.
 class Prefetcher {
  public:
   Prefetcher(std::size_t rows, std::size_t row_bytes, std::size_t parts)
       : rows_(rows), row_bytes_(row_bytes), parts_(parts) {}
 
-  /// `rows` rows from `first` on, `row_stride` bytes from one to the next.
+  /// Adds `rows` rows starting at `first`, `row_stride` bytes apart.
   void add(const void* first, std::size_t row_stride, bool writes = false) {
     regions_[count_++] = {first, row_stride, writes};
   }
 
-  /// Fetches the next of `parts` parts of them all.
+  /// Prefetches the next of `parts` equal parts of all rows.
   void fetch() {
     const std::size_t begin = rows_ * part_ / parts_, end = rows_ * (part_ + 1) / parts_;
     ++part_;
@@ -108,7 +107,7 @@ class Prefetcher {
   Region regions_[8] = {};
 };
 
-/// What a thread needs beside the arrays. Units are 32 bits each, whether a float or a pair of bf16.
+/// A thread's scratch arrays. A unit has 32 bits: a float or a pair of bf16.
 struct Workspace {
   Workspace(std::byte* begin, const Sizes& s) {
     WorkspaceAllocator carver(begin);
@@ -138,32 +137,32 @@ struct Workspace {
   }
 
   float* scores;             ///< [key, query] scores, then their exponentials
-  float* weights;            ///< [key, query] what multiplies the values, in units
+  float* weights;            ///< [key, query] factors of the values, in units
   float* gradients;          ///< [key, query] gradients of the scores, in units
   float* query_columns;      ///< [D units, query]
-  float* gradient_columns;   ///< [D units, query] of d_out
+  float* gradient_columns;   ///< [D units, query] transposed d_out
   float* query_rows;         ///< [query units, padded D]
-  float* gradient_rows;      ///< [query units, padded D] of d_out
-  float* sums;               ///< [D, query] of out or d_q
+  float* gradient_rows;      ///< [query units, padded D] d_out
+  float* sums;               ///< [D, query] out or d_q
   float* rows;               ///< [query, D] the same, transposed
-  float* maxima;             ///< [query] of the scores so far; backward: logsumexp in powers of two
+  float* maxima;             ///< [query] maximum of the scores so far; backward: logsumexp in powers of two
   float* block_maxima;       ///< [query]
-  float* totals;             ///< [query] of the exponentials; backward: Σ d_out · out
+  float* totals;             ///< [query] sum of the exponentials; backward: Σ d_out · out
   float* factors;            ///< [query]
-  std::uint64_t* kept;       ///< [key], a bit for each query
-  std::int32_t* first_keys;  ///< [query] that it sees; not written where Sight is plain
-  std::int32_t* end_keys;    ///< likewise
+  std::uint64_t* kept;       ///< [key] a bit per query
+  std::int32_t* first_keys;  ///< [query] first visible key; not written if VisibleKeys::plain()
+  std::int32_t* end_keys;    ///< [query] end of the visible keys; not written either
   float* q;                  ///< [T, D] copies in float
-  float* k;                  ///< likewise; or [T units, D]; or bf16 across, [D, across_stride]
-  float* v;                  ///< likewise
-  float* d_out;              ///< likewise
+  float* k;                  ///< [T, D] copy in float, [T units, D], or transposed bf16 [D, across_stride]
+  float* v;                  ///< same layouts as k
+  float* d_out;              ///< [T, D] copy in float
   float* d_k;                ///< [T, padded D]
-  float* d_v;                ///< likewise
+  float* d_v;                ///< [T, padded D]
   std::size_t bytes;
 };
 
-/// Calls work(item, following, workspace) for every item on whichever thread comes first; which one does not
-/// matter. `following` is what the thread will do next, at or beyond `items` if nothing.
+/// Calls work(item, following, workspace) for every item, on any thread; the result does not depend on which.
+/// `following` is the thread's next item, or at least `items` if there is none.
 template <typename Units, typename Work>
 void for_each_item(runtime::ComputePool& pool, std::size_t items, const Sizes& sizes, std::byte* workspace,
                    const Work& work) {

@@ -1,11 +1,11 @@
-// An operation and its kernels have one signature, which the operation's header says once:
+// An operation and its kernels share one signature, written once in the operation's header:
 //
-//   void gelu_forward(StreamView stream, …);           // checks its arguments, and calls one of
-//   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // the same on a ComputePool& in place of the stream
-//   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // there in builds with CUDA
+//   void gelu_forward(StreamView stream, …);           // checks arguments, then calls one of
+//   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // same, with a ComputePool& instead of the stream
+//   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // in builds with CUDA
 //
-// A CPU's kernel blocks until the result is written; a GPU's returns at once. Loop thread only, but for a CPU's, which
-// runs where the pool does.
+// CPU kernels block until the result is written and run on a thread of the pool's owner. GPU kernels return at once.
+// Loop thread only, except CPU kernels.
 #pragma once
 
 #include "runtime/stream.hpp"

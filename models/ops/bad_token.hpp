@@ -1,4 +1,4 @@
-// What is said of a token outside the vocabulary, on any device.
+// Errors for tokens outside the vocabulary, on any device.
 #pragma once
 
 #include "models/ops/embedding.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::models {
 
-/// `index` counts positions of the microbatch, samples one after another.
+/// `index`: position in the microbatch, counted sample by sample.
 [[noreturn]] inline void fail_bad_token(std::int32_t token, std::size_t index, const EmbeddingShape& shape) {
   fail(ErrorCode::data,
        "token {} at position {} of sample {} of the microbatch is outside the vocabulary of {}: use the tokenizer "

@@ -1,6 +1,5 @@
-// How a kernel that finds a token outside its table says so: it leaves the token in a place that the host can read,
-// and computes something harmless; a callback of the stream then throws, which fails the device. Only .cu and
-// _cuda.cpp files include this.
+// Reports a token outside its table from a kernel. The kernel stores the token in pinned memory and computes a harmless
+// value; a callback on the stream then throws, which fails the device. Only .cu and _cuda.cpp files include this.
 //
 //   auto* place = cuda::bad_token_place(TokenUse::input);
 //   launch(..., kernel, ..., place);                  // *place = cuda::bad_token(index, token)
@@ -18,13 +17,13 @@ namespace ranvier::models::cuda {
 enum class TokenUse {
   input,
   target,
-  targets,  ///< of a sample: too many; their number stands in for the token
+  targets,  ///< too many targets in a sample; their number replaces the token
 };
 
-/// Pinned, one per use and process, never freed. The loop thread makes them at the first call.
+/// Pinned memory, one per use and process, never freed. The loop thread allocates it at the first call.
 [[nodiscard]] volatile unsigned long long* bad_token_place(TokenUse use);
 
-/// What a kernel stores there: of several bad tokens any one stays. Never 0.
+/// Value that a kernel stores. Of several bad tokens, any one is reported. Never 0.
 #if defined(__CUDACC__)
 __host__ __device__
 #endif
@@ -33,7 +32,7 @@ __host__ __device__
   return static_cast<unsigned long long>(index + 1) << 32 | static_cast<std::uint32_t>(token);
 }
 
-/// Calls `fail` with the token and its index, once everything queued so far is done, if a kernel left one.
+/// Calls `fail` with the token and its index if a kernel stored one, after everything queued so far.
 void expect_no_bad_token(runtime::StreamView stream, TokenUse use,
                          std::function<void(std::int32_t token, std::size_t index)> fail);
 

@@ -1,6 +1,6 @@
-// Batch normalisation (Ioffe and Szegedy 2015) of rows, channel by channel, with what follows it in residual
-// networks: y = relu((x - mean) · rstd · weight + bias + addend), where addend and relu may be left out. Mean and
-// variance are those of the rows, or fixed ones. NaN stays NaN.
+// Batch normalization (Ioffe and Szegedy 2015) per channel, with the operations that follow it in residual networks: y
+// = relu((x - mean) · rstd · weight + bias + addend). Addend and ReLU are optional. Mean and variance are computed from
+// the rows, or fixed. NaN stays NaN.
 //
 // Letters: N rows (of all samples of a microbatch), C channels. Arrays are [N, C] of the run's dtype, weight and bias
 // [C] of the same, statistics [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
@@ -20,24 +20,24 @@ struct BatchNormShape {
   float epsilon = 1e-5f;
 };
 
-/// For those below that take one.
+/// Workspace of the functions that take one.
 [[nodiscard]] std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape);
 
-/// Of the rows of x. Sums go by fixed blocks of rows, then over the blocks in order, in double: the same for any
-/// threads. The variance is that of the differences from the mean, in a second pass.
+/// Computes the statistics of the rows of x. Sums run over fixed blocks of rows, then over the blocks in order, in
+/// double: the same for any number of threads. A second pass sums squared differences from the mean.
 void batch_norm_statistics(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                            float* statistics, const void* x, std::byte* workspace);
-/// From mean[C] and variance[C] that are given, in the run's dtype.
+/// Converts given mean[C] and variance[C], in the run's dtype.
 void batch_norm_fixed_statistics(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                                  float* statistics, const void* mean, const void* variance);
 
-/// What is computed of x.
+/// Inputs of the forward pass.
 struct BatchNormValues {
   const void* x = nullptr;
   const float* statistics = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;
-  const void* addend = nullptr;  ///< null: none
+  const void* addend = nullptr;  ///< null: no addend
   bool relu = false;
 };
 void batch_norm_forward(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype, void* y,
@@ -45,17 +45,17 @@ void batch_norm_forward(runtime::StreamView stream, const BatchNormShape& shape,
 
 struct BatchNormBackward {
   void* dx = nullptr;        ///< may be dy
-  void* d_addend = nullptr;  ///< null: not asked for; not dy
-  float* sums = nullptr;     ///< [2, C]: the gradients of weight and of bias
-  const void* dy = nullptr;  ///< where y is relu's zero it counts nothing
+  void* d_addend = nullptr;  ///< null: not needed; must not be dy
+  float* sums = nullptr;     ///< [2, C]: gradients of weight and bias
+  const void* dy = nullptr;  ///< ignored if ReLU's output is zero
   bool fixed = false;        ///< the statistics do not depend on x
   std::byte* workspace = nullptr;
 };
-/// Sums as those of the statistics.
+/// Sums run in the same order as the statistics.
 void batch_norm_backward(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                          const BatchNormBackward& arrays, const BatchNormValues& values);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(batch_norm_statistics)> batch_norm_statistics_cpu;
 OnCuda<decltype(batch_norm_statistics)> batch_norm_statistics_cuda;
 OnCpu<decltype(batch_norm_fixed_statistics)> batch_norm_fixed_statistics_cpu;
@@ -65,7 +65,7 @@ OnCuda<decltype(batch_norm_forward)> batch_norm_forward_cuda;
 OnCpu<decltype(batch_norm_backward)> batch_norm_backward_cpu;
 OnCuda<decltype(batch_norm_backward)> batch_norm_backward_cuda;
 
-/// Rows that are summed in float before double.
+/// Rows summed in float before the sum continues in double.
 inline constexpr std::size_t batch_norm_block_rows = 64;
 
 }  // namespace ranvier::models

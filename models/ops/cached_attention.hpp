@@ -1,8 +1,8 @@
-// Causal multi-head self-attention of a few new positions to themselves and to all earlier ones, whose keys and
-// values were kept: what a decoder computes for one token after another.
+// Causal self-attention of a few new positions to themselves and to all earlier ones, whose keys and values are cached.
+// Used by decoders.
 //
-// Letters: Q new positions, P earlier ones, T positions that the cache has room for, H heads of queries, K of keys and
-// values, D channels of a head, C = H·D. A row of qkv has (H + 2K)·D channels, as in attention.hpp.
+// Letters: Q new positions, P earlier ones, T capacity of the cache, H query heads, K key-value heads, D channels per
+// head, C = H·D. A row of qkv has (H + 2K)·D channels, as in attention.hpp.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -20,11 +20,11 @@ struct CachedAttentionShape {
   int capacity = 1;  ///< T
   int heads = 1;     ///< H
   int channels = 1;  ///< D
-  /// In the device's memory: P when the work runs, so that the same work serves one position after another
-  /// (runtime::Stream::repeat). Null: `past` says it.
+  /// Device address of P, read when the work runs, so that the same work serves consecutive positions
+  /// (runtime::Stream::repeat). Null: `past` is used.
   const std::int32_t* past_place = nullptr;
-  int key_heads = 0;  ///< K, a divisor of H: head h reads keys and values of head h·K / H. 0: as many as H
-  int window = 0;     ///< positions that one sees at most, itself the last of them; 0: all
+  int key_heads = 0;  ///< K, a divisor of H: head h reads keys and values of head h·K / H. 0: K = H
+  int window = 0;     ///< number of positions attended to, the current one included; 0: no window
 
   [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
   [[nodiscard]] std::size_t row_channels() const noexcept {
@@ -33,20 +33,20 @@ struct CachedAttentionShape {
   }
 };
 
-/// Puts keys and values of qkv[Q, (H + 2K)·D] into positions P … P+Q-1 of keys[K, T, D] and of values[K, T, D].
+/// Copies keys and values of qkv[Q, (H + 2K)·D] to positions P … P+Q-1 of keys[K, T, D] and values[K, T, D].
 void append_to_cache(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                      void* keys, void* values, const void* qkv);
 
-/// Scratch of cached_attention, in bytes. It grows with T alone, not with Q or P.
+/// Scratch of cached_attention, in bytes. Depends on T, not on Q or P.
 [[nodiscard]] std::size_t cached_attention_workspace_bytes(const CachedAttentionShape& shape, int threads);
 
-/// out[Q, C] = softmax(q kᵀ / √D, causal) v, with the queries of qkv[Q, (H + 2K)·D] and positions 0 … P+Q-1 of
-/// a cache that has the new ones already; with a window, the last ones of these. The order of sums depends on the
-/// query's position alone.
+/// out[Q, C] = softmax(q kᵀ / √D, causal) v, with the queries of qkv[Q, (H + 2K)·D] and positions 0 … P+Q-1 of a cache
+/// that already contains the new ones; with a window, only the last of these. The order of sums depends on the query's
+/// position only.
 void cached_attention(runtime::StreamView stream, const CachedAttentionShape& shape, runtime::DType dtype,
                       void* out, const void* keys, const void* values, const void* qkv, std::byte* workspace);
 
-// Their kernels; a GPU's need no workspace.
+// Kernels; GPU kernels need no workspace.
 OnCpu<decltype(append_to_cache)> append_to_cache_cpu;
 OnCuda<decltype(append_to_cache)> append_to_cache_cuda;
 OnCpu<decltype(cached_attention)> cached_attention_cpu;

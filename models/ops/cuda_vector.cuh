@@ -1,5 +1,5 @@
-// What the kernels of the models' operations share beside runtime/kernels/packs_cuda.cuh, whose names they have here,
-// too: sums over warps, and how rows are read. Only .cu files include this.
+// Functions shared by the models' GPU kernels, in addition to runtime/kernels/packs_cuda.cuh: sums over warps, access
+// to rows. Only .cu files include this.
 #pragma once
 
 #include "runtime/kernels/packs_cuda.cuh"
@@ -26,7 +26,7 @@ using runtime::cuda::with_width;
 
 inline constexpr float log2_e = 1.44269504f;
 
-/// In every lane the same: float addition commutes.
+/// Sum over the warp, identical in every lane, because float addition is commutative.
 __device__ inline float warp_sum(float value) {
 #pragma unroll
   for (int distance = 16; distance != 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
@@ -44,8 +44,8 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-/// Calls f(type, width) for arrays of `dtype` whose rows have `columns` elements: packs as wide as rows and all arrays
-/// (null: not used) allow.
+/// Calls f(type, width) for arrays of `dtype` whose rows have `columns` elements. Packs are as wide as rows and arrays
+/// allow; null arrays are ignored.
 template <typename F>
 void with_rows(runtime::DType dtype, std::size_t columns, std::initializer_list<const void*> arrays, const F& f) {
   with_type(dtype, [&](auto type) {

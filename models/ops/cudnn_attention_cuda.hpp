@@ -1,8 +1,6 @@
-// cuDNN's fused attention as Ranvier sees it: cudnn_attention_cuda.cpp is the only file that knows its headers
-// (cudnn-frontend, which describes the operation as a graph), no_cudnn_attention_cuda.cpp stands in its place where the
-// build found none. The library is opened at first use, so programs start without it.
-//
-// Loop thread only, under library_attention_cuda.cpp's lock.
+// cuDNN's fused attention. Only cudnn_attention_cuda.cpp includes cuDNN's headers (cudnn-frontend);
+// no_cudnn_attention_cuda.cpp replaces it in builds without them. The library is opened at first use, so that programs
+// start without it. Loop thread only, under library_attention_cuda.cpp's lock.
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -13,33 +11,33 @@
 
 namespace ranvier::models::cuda {
 
-/// Whether this build has it; where it runs, the library may still be missing.
+/// Whether the build includes cuDNN. The library may still be missing at run time.
 [[nodiscard]] bool built_with_cudnn();
 
-/// Opens the library. Empty: it is there; otherwise what is missing, and a remedy.
+/// Opens the library. Returns an empty string, or the missing part and a remedy.
 [[nodiscard]] std::string cudnn_obstacle();
 
-/// Of the library that was opened, such as 91900; 0 without one.
+/// Version of the opened library, such as 91900; 0 without one.
 [[nodiscard]] std::size_t cudnn_version();
 
-/// From now on the handle of the stream's GPU, which becomes the calling thread's current one, works on that
-/// stream. Throws ErrorCode::device where the library cannot be used.
+/// Binds the handle of the stream's GPU to the stream, and makes that GPU the calling thread's current one. Throws
+/// ErrorCode::device if the library cannot be used.
 void bind_cudnn(runtime::StreamView stream);
 
-/// The handle, if there is one, keeps no stream: for whoever ends a stream on which it worked.
+/// Unbinds the GPU's handle, if any, from its stream. Called before the stream is destroyed.
 void unbind_cudnn(runtime::StreamView stream) noexcept;
 
-inline constexpr std::size_t cudnn_array_alignment = 16;  // that it asks of arrays
+inline constexpr std::size_t cudnn_array_alignment = 16;  // required of arrays
 
-/// Heads in a row of the arrays that attention is part of. A row of queries, keys, values or their gradients has
-/// (H + 2K)·D channels, a row of out or d_out H·D.
+/// Heads per row of the complete arrays. A row of queries, keys, values or their gradients has (H + 2K)·D channels, a
+/// row of out or d_out H·D.
 struct CudnnRows {
   int heads = 1;      ///< H
   int key_heads = 1;  ///< K
 };
 
-/// Arrays of either pass, each from its first head of the first sample on. Forward writes out and logsumexp, cuDNN's
-/// stats: the natural logarithm of Σ exp of the scaled scores, in float, [B, H, T] of this attention's own heads.
+/// Arrays of either pass, each starting at the slice's first head and sample. Forward writes out and logsumexp (cuDNN's
+/// stats): the natural logarithm of Σ exp of the scaled scores, in float, [B, H, T] of the slice's heads.
 struct CudnnAttentionArrays {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   void* out = nullptr;
@@ -54,19 +52,18 @@ class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
 
-  /// Queues it on `stream`, to which the handle is bound. Throws ErrorCode::device with the call and what the
-  /// library says.
+  /// Queues the pass on `stream`, to which the handle is bound. Throws ErrorCode::device with the call and the
+  /// library's message.
   virtual void run(runtime::StreamView stream, const CudnnAttentionArrays& arrays) = 0;
 };
 
 struct CudnnPlan {
-  std::unique_ptr<CudnnAttention> attention;  ///< null: there is none, since
-  std::string obstacle;                       ///< in cuDNN's words
+  std::unique_ptr<CudnnAttention> attention;  ///< null: not supported, because of `obstacle`
+  std::string obstacle;                       ///< cuDNN's message
 };
 
-/// A plan that needs no more than `workspace_bytes`, and is deterministic but for fast_backward. Takes a second or
-/// two: a kernel is compiled. The handle is bound to `stream`. Throws ErrorCode::device where the library itself
-/// cannot be used.
+/// Plans a pass with at most `workspace_bytes`; deterministic, except fast_backward. Compiles a kernel, which takes 1
+/// to 2 s. The handle is bound to `stream`. Throws ErrorCode::device if the library cannot be used.
 [[nodiscard]] CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape& shape,
                                              const CudnnRows& rows, runtime::DType dtype, AttentionPass pass,
                                              std::size_t workspace_bytes);

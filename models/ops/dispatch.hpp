@@ -1,4 +1,4 @@
-// What every operation asks before it launches, and where its kernels run.
+// Checks of an operation before it launches, and the choice of its kernel's device.
 #pragma once
 
 #include "runtime/cuda_build.hpp"
@@ -19,8 +19,7 @@ inline void expect_kernel(runtime::DType dtype, const char* operation) {
          to_string(dtype));
 }
 
-/// Whether x_cuda is to compute (there are such streams only where runtime/cuda_build.hpp says with_cuda), not
-/// x_cpu.
+/// Whether x_cuda computes, instead of x_cpu. Always false unless with_cuda is true (runtime/cuda_build.hpp).
 [[nodiscard]] inline bool on_gpu(runtime::StreamView stream) {
   return stream.device().kind() == runtime::DeviceKind::cuda;
 }
@@ -28,8 +27,8 @@ inline void expect_kernel(runtime::DType dtype, const char* operation) {
 /// Bytes of n elements.
 [[nodiscard]] inline std::size_t bytes_of(std::size_t n, runtime::DType dtype) { return n * size_of(dtype); }
 
-/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as a piece of work of this cost, or `cuda`, which
-/// queues its own.
+/// Runs the kernel (backends.hpp) of the stream's device: `cpu` as work of this cost, or `cuda`, which queues its own
+/// work.
 template <auto cpu, auto cuda, typename... Arguments>
 void on_device(runtime::StreamView stream, const runtime::WorkCost& cost, const Arguments&... arguments) {
   if constexpr (runtime::with_cuda) {

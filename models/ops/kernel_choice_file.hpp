@@ -1,20 +1,6 @@
-// Choices of products and of attention as text, and the file that remembers them from run to run: a training that
-// is gone on with keeps its bits, and does not measure again. One file takes the choices of any number of GPUs and
-// versions of cuBLASLt and cuDNN, each of which uses its own only. JSON, a choice a line:
-//
-//   {"ranvier_products": 2, "measured": [
-//   {"gpu": "NVIDIA H200", "cublas_lt": 130200, "checksum": "84b1f6a07a3e0c55", "products": [
-//   {"m": 1024, "n": 3072, "k": 768, …, "epilogue": "gelu", "alignments": [64, 64, 64, 64, 64], "algorithm":
-//   "2a00…"}, …
-//   ]}], "attention": [
-//   {"gpu": "NVIDIA H200", "cudnn": 91900, "checksum": "0c51e87df3bb7b20", "passes": [
-//   {"pass": "forward", "samples": 16, "positions": 1024, "heads": 12, "channels": 64, "dtype": "bf16", "by":
-//   "cudnn"}, …
-//
-// `algorithm` is the library's own, in hexadecimal; null: not by the library, or its epilogue's work apart. A pass with
-// fewer heads of keys, not causal or with a window also has `key_heads`, `causal` or `window`, before `by`. Form 1
-// had no attention; it is read, and written as form 2 when there is something new. Any thread, but for
-// choose_kernels().
+// Choices of kernels for matrix multiplications and attention, as JSON and in a file that keeps them between runs. A
+// resumed run then has the same bits and measures nothing again. One file serves any number of GPUs and versions of
+// cuBLASLt and cuDNN; each uses only its own choices. Any thread, except choose_kernels().
 #pragma once
 
 #include "models/ops/attention_choice.hpp"
@@ -28,7 +14,7 @@
 
 namespace ranvier::models {
 
-/// By whom they hold for, each once.
+/// Choices by GPU and library version, each pair once.
 struct KernelChoices {
   std::vector<ProductChoices> products;
   std::vector<AttentionChoices> attention;
@@ -36,26 +22,35 @@ struct KernelChoices {
   bool operator==(const KernelChoices&) const = default;
 };
 
+/// JSON with a line per choice. `algorithm` is the library's binary format in hexadecimal; null: not by the library, or
+/// without its epilogue. Passes that need them also have "key_heads", "causal" or "window". Format 1 had no attention;
+/// it is read, and replaced by format 2 with the next change.
+///
+///   {"ranvier_products": 2, "measured": [
+///   {"gpu": "NVIDIA H200", "cublas_lt": 130200, "checksum": "84b1f6a07a3e0c55", "products": [
+///   {"m": 1024, "n": 3072, "k": 768, …, "alignments": [64, 64, 64, 64, 64], "algorithm": "2a00…"}, …
+///   ]}], "attention": [
+///   {"gpu": "NVIDIA H200", "cudnn": 91900, "checksum": "0c51e87df3bb7b20", "passes": [
+///   {"pass": "forward", "samples": 16, "positions": 1024, …, "dtype": "bf16", "by": "cudnn"}, …
 [[nodiscard]] std::string to_json(const KernelChoices& choices);
 
-/// What to_json wrote. Throws ErrorCode::data that begins with `source` and says what differs from the form above,
-/// or that the checksum does not fit.
+/// Parses the output of to_json(). Throws ErrorCode::data, starting with `source`, on any other format or a wrong
+/// checksum.
 [[nodiscard]] KernelChoices parse_kernel_choices(std::string_view json, const std::string& source);
 
 class KernelChoiceFile {
  public:
-  /// Reads `path`, or makes sure that it can be written where nothing is yet. Throws ErrorCode::io where neither is
-  /// possible, ErrorCode::data for what is no such file; messages name `flag`, and the file stays as it is.
+  /// Reads `path`, or checks that it can be created. Throws ErrorCode::io if neither is possible, and ErrorCode::data
+  /// for any other file. Messages name `flag`; the file is not modified.
   KernelChoiceFile(std::filesystem::path path, std::string flag);
 
-  /// Empty if there are none.
+  /// Choices of this GPU and library version; empty if there are none.
   [[nodiscard]] ProductChoices choices_of(const ProductLibrary& library) const;
   [[nodiscard]] AttentionChoices choices_of(const AttentionLibrary& library) const;
 
   [[nodiscard]] const KernelChoices& all() const { return all_; }
 
-  /// Adds what is new, puts it in the place of what was chosen otherwise, and writes the file, whole or not at all,
-  /// if it differs then. Throws ErrorCode::io.
+  /// Adds new choices, replaces different ones, and writes the file atomically if it changed. Throws ErrorCode::io.
   void remember(const KernelChoices& choices);
 
  private:
@@ -68,22 +63,22 @@ class KernelChoiceFile {
 };
 
 struct KernelQuestion {
-  bool products = true;                                ///< measured
-  AttentionKernels attention = AttentionKernels::own;  ///< as the work's shapes say; own: not asked
-  std::filesystem::path file = {};                     ///< empty: nothing is remembered
-  std::string flag = {};                               ///< that named it
+  bool products = true;                                ///< whether matrix multiplications are measured
+  AttentionKernels attention = AttentionKernels::own;  ///< as in the shapes of the work; own: not measured
+  std::filesystem::path file = {};                     ///< empty: nothing is saved
+  std::string flag = {};                               ///< flag that set `file`, for messages
 };
 
 struct ChosenKernels {
-  KernelChoices choices;                ///< of this GPU and its libraries; empty lists: nothing was asked
-  std::size_t remembered_products = 0;  ///< of these, not measured
+  KernelChoices choices;                ///< choices of this GPU and its libraries; empty lists: nothing was measured
+  std::size_t remembered_products = 0;  ///< number of choices from the file
   std::size_t remembered_passes = 0;
-  KernelChoices instead;  ///< what the file had of others, where it had nothing of this GPU and that library
+  KernelChoices instead;  ///< choices of other GPUs or versions in the file, if it has none for this one
 };
 
-/// measure_products() and measure_attention(), with what the file has for this GPU and its libraries; what is
-/// measured is added there. Attention is left out where cuDNN is missing, and neither looked up nor remembered
-/// where cuDNN is insisted on: then nothing was measured. Defined where with_cuda is true. Loop thread only.
+/// Calls measure_products() and measure_attention() with the file's choices for this GPU and its libraries, and saves
+/// new ones. Skips attention if cuDNN is missing. Attention choices are neither read nor saved with
+/// AttentionKernels::cudnn, because nothing is measured then. Defined if with_cuda is true. Loop thread only.
 [[nodiscard]] ChosenKernels choose_kernels(runtime::StreamView stream, const KernelQuestion& question,
                                            const std::function<void()>& work);
 

@@ -1,15 +1,11 @@
-// Which of the library's algorithms a GPU takes for each matrix product. Left alone, products take the library's
-// first answer. Measured, they take the fastest of its first answers, and operations that are a product and more
-// (fused_matmul.hpp) do both at once where that is faster. A sum's order is its algorithm's: so one rank measures,
-// and all ranks take what it chose, before the first step.
+// Choice of cuBLASLt's algorithm for each matrix multiplication. Without measurement, the library's first proposal is
+// used. With measurement, the fastest of its first proposals, fused with a following operation if that is faster
+// (fused_matmul.hpp). The algorithm determines the order of sums, so rank 0 measures and all ranks adopt its choices.
+// Loop thread only; defined if with_cuda is true.
 //
 //   models::ProductChoices choices;
-//   if (rank == 0) choices = measure_products(stream, [&] { /* everything once */ });
-//   /* rank 0's to all: kernel_choice_file.hpp writes and reads them */
-//   adopt_products(stream, choices);
-//
-// Functions are declared in every build, defined where with_cuda is true (runtime/cuda_build.hpp). Loop thread
-// only.
+//   if (rank == 0) choices = measure_products(stream, [&] { /* every operation once */ });
+//   adopt_products(stream, choices);  // all ranks, with rank 0's choices (kernel_choice_file.hpp)
 #pragma once
 
 #include "models/ops/library_matmul_cuda.hpp"
@@ -26,29 +22,29 @@
 
 namespace ranvier::models {
 
-/// All that an algorithm depends on; fields as in MatmulShape and MatmulArrays, strides always given.
+/// Everything that an algorithm depends on. Fields as in MatmulShape and MatmulArrays; strides are never 0.
 struct LibraryProduct {
   std::size_t m = 0, n = 0, k = 0, a_stride = 0, b_stride = 0, c_stride = 0;
   bool transpose_a = false, transpose_b = false;
   runtime::DType dtype = runtime::DType::f32, c_dtype = runtime::DType::f32;
   bool has_bias = false, accumulate = false;
   Epilogue::Kind epilogue = Epilogue::Kind::none;
-  std::array<std::uint32_t, 5> alignments = {};  ///< bytes, of a, b, c, bias, the epilogue's array
+  std::array<std::uint32_t, 5> alignments = {};  ///< bytes, for a, b, c, bias and the epilogue's array
 
   auto operator<=>(const LibraryProduct&) const = default;
 };
 
 struct ProductChoice {
-  /// As the library keeps it.
+  /// Algorithm in the library's binary format.
   using Algorithm = std::array<std::uint64_t, 8>;
 
   LibraryProduct product;
-  std::optional<Algorithm> algorithm;  ///< none: not by the library, or what its epilogue does is done apart
+  std::optional<Algorithm> algorithm;  ///< none: not by the library, or without its epilogue
 
   bool operator==(const ProductChoice&) const = default;
 };
 
-/// Whom choices hold for: the kind of GPU that measured, and cuBLASLt's version (cublasLtGetVersion).
+/// GPU and library for which choices are valid: the GPU's name, and cuBLASLt's version (cublasLtGetVersion).
 struct ProductLibrary {
   std::string gpu;
   std::size_t version = 0;
@@ -58,21 +54,21 @@ struct ProductLibrary {
 
 struct ProductChoices {
   ProductLibrary of;
-  std::vector<ProductChoice> choices;  ///< by product, each once
+  std::vector<ProductChoice> choices;  ///< ordered by product, each once
 
   bool operator==(const ProductChoices&) const = default;
 };
 
 [[nodiscard]] ProductLibrary product_library(runtime::StreamView stream);
 
-/// Runs `work`, which queues products on `stream` of a GPU: one whose shape, types and alignment are new is tried
-/// by several algorithms, several times, so results mean nothing. Products of fp32 are not measured: their bits are
-/// the same in every run. Blocks. What this process now does on that GPU, but for fp32.
+/// Runs `work`, which queues matrix multiplications on `stream` of a GPU. Each new shape, type and alignment is timed
+/// with several algorithms, so the results are meaningless. fp32 is not measured: its bits are the same in every run.
+/// Returns the choices that this process now uses on that GPU. Blocks.
 [[nodiscard]] ProductChoices measure_products(runtime::StreamView stream, const std::function<void()>& work);
 
-/// From now on products on the stream's GPU are done as measure_products() of another rank, or of another run,
-/// says. What its cuBLAS cannot do here, and all that a cuBLAS of another version chose, is left out: new to
-/// measure_products(), and otherwise done by the library's first answer with nothing fused. How many were not.
+/// Uses the choices of measure_products() of another rank or run on the stream's GPU. Skips choices of another cuBLAS
+/// version, and those that this cuBLAS rejects; these use the library's first proposal without fusion until measured.
+/// Returns the number of adopted choices.
 std::size_t adopt_products(runtime::StreamView stream, const ProductChoices& choices);
 
 }  // namespace ranvier::models
