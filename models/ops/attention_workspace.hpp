@@ -47,7 +47,7 @@ struct Sizes {
   std::size_t row;  ///< elements of a row of qkv
   std::size_t padded_D;
   std::size_t
-      across_stride;  ///< bf16 from a channel to the next where they lie across, in places of their own in caches
+      across_stride;  ///< bf16 elements between channels, if transposed; padded to avoid cache conflicts
 };
 
 /// Divides a thread's workspace into arrays.

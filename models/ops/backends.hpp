@@ -4,8 +4,8 @@
 //   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // same, with a ComputePool& instead of the stream
 //   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // in builds with CUDA
 //
-// CPU kernels block until the result is written and run on a thread of the pool's owner. GPU kernels return at once.
-// Loop thread only, except CPU kernels.
+// CPU kernels run on the thread that executes the stream's work, and block until the result is written. GPU kernels are
+// called on the loop thread and return at once.
 #pragma once
 
 #include "runtime/stream.hpp"

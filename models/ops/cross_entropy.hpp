@@ -1,4 +1,4 @@
-// The loss of a language model: per row, -ln softmax(logits)[target]; nothing for a row without a target.
+// Cross entropy per row: -ln softmax(logits)[target]; zero for a row without a target.
 //
 // Letters: N rows, V vocabulary.
 #pragma once
@@ -12,13 +12,13 @@
 
 namespace ranvier::models {
 
-/// In place of a row's target: the row has no loss, and a gradient of zero.
+/// Replaces a target if the row has no loss and a gradient of zero.
 inline constexpr std::int32_t no_target = -1;
 
 struct CrossEntropyShape {
   std::size_t rows = 0;        ///< N
   std::size_t vocab_size = 0;  ///< V
-  std::size_t stride = 0;      ///< stored logits of a row, at least V; those past V take no part
+  std::size_t stride = 0;      ///< stored logits per row, at least V; those past V are ignored
 };
 
 struct CrossEntropyArrays {
@@ -32,14 +32,14 @@ struct CrossEntropyArrays {
   float* exponentials = nullptr;  ///< workspace [threads of the device, stride]
 };
 
-/// Rows are computed one by one, in float, and summed in order in double. The stream fails with
-/// ErrorCode::data on a target outside [0, V) that is not no_target. A mean over the targets takes their number from
-/// the caller, in loss_factor and gradient_factor.
+/// Computes row by row in float, and sums in order in double. The stream fails with ErrorCode::data on a target outside
+/// [0, V) that is not no_target. For a mean, the caller divides by the number of targets in loss_factor and
+/// gradient_factor.
 void cross_entropy(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                    const CrossEntropyArrays& arrays);
 
-// Its kernels. On a GPU it needs no `exponentials`, and reads the logits once, or twice and writes them
-// once for the gradient.
+// Kernels. On a GPU, `exponentials` is not needed. The logits are read once; for the gradient, read twice and written
+// once.
 OnCpu<decltype(cross_entropy)> cross_entropy_cpu;
 OnCuda<decltype(cross_entropy)> cross_entropy_cuda;
 

@@ -1,5 +1,5 @@
-// cuBLASLt as Ranvier sees it: its functions, opened when the first product asks for them, and its descriptions as
-// objects. Only library_matmul_cuda.cpp includes this.
+// cuBLASLt's functions, loaded at the first matrix multiplication, and its descriptors as classes. Only
+// library_matmul_cuda.cpp includes this.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,7 +9,7 @@
 
 namespace ranvier::models::cuda {
 
-/// From the library as the first product finds it: a job that multiplies elsewhere does not load it.
+/// Functions of the library, loaded when needed, so that other jobs do not load it.
 struct CublasLt {
   decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy;
@@ -27,10 +27,10 @@ struct CublasLt {
   decltype(&cublasLtGetVersion) get_version;
 };
 
-/// Throws ErrorCode::device where the library is not to be had.
+/// Throws ErrorCode::device if the library cannot be loaded.
 [[nodiscard]] const CublasLt& cublas_lt();
 
-/// Throws ErrorCode::device (ErrorCode::memory for memory) with the call and what the library says.
+/// Throws ErrorCode::device, or ErrorCode::memory if memory is exhausted, with the call and the library's message.
 void check(cublasStatus_t status, const char* call);
 
 class Layout {

@@ -1,5 +1,5 @@
-// Dropout by counter: whether an element is kept depends on seed, step, site, global sample and its index in
-// the sample, never on the grid. Kept elements are multiplied by 1/(1 - rate).
+// Counter-based dropout: whether an element is kept depends on seed, step, site, global sample and its index in the
+// sample, never on the grid. Kept elements are multiplied by 1/(1 - rate).
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -14,13 +14,13 @@ namespace ranvier::models {
 
 struct Dropout {
   float rate = 0;          ///< 0: everything is kept, the key is not used
-  runtime::PhiloxKey key;  ///< of seed and purpose, mixed with step and site
+  runtime::PhiloxKey key;  ///< from seed and purpose, mixed with step and site
   std::int64_t first_sample = 0;
 
   [[nodiscard]] float kept_scale() const { return 1.0f / (1.0f - rate); }
 };
 
-/// `site` numbers the places of a model that drop: no two share it.
+/// `site`: number of the place in the model that drops; each place has its own.
 [[nodiscard]] Dropout make_dropout(float rate, std::uint64_t seed, std::int64_t step, std::uint32_t site,
                                    std::int64_t first_sample);
 
@@ -34,11 +34,11 @@ struct Dropout {
                           static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)});
 }
 
-/// x[b, i] = kept ? x[b, i] / (1 - rate) : 0, in place; forward on values and backward on gradients alike.
+/// x[b, i] = kept ? x[b, i] / (1 - rate) : 0, in place. The same for values in forward and gradients in backward.
 void dropout(runtime::StreamView stream, void* x, runtime::DType dtype, int samples,
              std::size_t elements_per_sample, const Dropout& options);
 
-// Its kernels.
+// Kernels.
 OnCpu<decltype(dropout)> dropout_cpu;
 OnCuda<decltype(dropout)> dropout_cuda;
 

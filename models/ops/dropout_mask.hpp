@@ -1,4 +1,4 @@
-// Which weights of a block of attention dropout keeps, as bits.
+// Dropout mask of a block of attention weights, as bits.
 #pragma once
 
 #include "models/ops/dropout.hpp"
@@ -12,12 +12,12 @@
 
 namespace ranvier::models {
 
-/// Of one head of one sample. Weight (i, j) is element (h·T + i)·T + j of the sample.
+/// Mask for one head of one sample. Weight (i, j) is element (h·T + i)·T + j of the sample.
 class DropoutMask {
  public:
   static constexpr std::size_t block = 64;
 
-  /// `memory` has room for `block` words.
+  /// `memory`: `block` words.
   DropoutMask(const Dropout& dropout, std::int64_t b, std::size_t head, std::size_t positions,
               std::uint64_t* memory)
       : key_(dropout.key),
@@ -28,7 +28,7 @@ class DropoutMask {
         positions_(positions),
         rows_(memory) {}
 
-  /// Draws for queries i0 … i0+queries-1 and keys j0 … j0+block-1.
+  /// Draws the mask of queries i0 … i0+queries-1 and keys j0 … j0+block-1.
   void draw(std::size_t i0, std::size_t queries, std::size_t j0) {
     for (std::size_t i = 0; i < queries; ++i) {
       const std::uint64_t element = (head_ * positions_ + i0 + i) * positions_ + j0;
@@ -39,7 +39,7 @@ class DropoutMask {
     transpose_bits();
   }
 
-  /// The values of key `row` and queries `column` … of the block: multiplied by 1/(1 - rate), or zero.
+  /// Applies the mask to key `row` and queries starting at `column`: multiplies by 1/(1 - rate), or stores zero.
   [[nodiscard]] simd::Floats apply(simd::Floats value, std::size_t row, std::size_t column) const {
     simd::Words bit{};
     for (std::uint32_t lane = 0; lane < simd::lanes; ++lane) bit[lane] = 1u << lane;
@@ -48,7 +48,7 @@ class DropoutMask {
   }
 
  private:
-  /// Elements 64·index … 64·index+63 of the sample.
+  /// Bits of elements 64·index … 64·index+63 of the sample.
   [[nodiscard]] std::uint64_t word(std::uint64_t index) const {
     std::uint64_t word = 0;
     for (std::size_t at = 0; at < block; at += 4 * simd::lanes) {
@@ -61,7 +61,7 @@ class DropoutMask {
     return word;
   }
 
-  /// As uniform(bits) >= rate, a bit for each lane.
+  /// uniform(bits) >= rate, as a bit per lane.
   [[nodiscard]] std::uint32_t kept(simd::Words bits) const {
 #if defined(__AVX512F__)
     return _mm512_cmpge_epu32_mask(std::bit_cast<__m512i>(bits >> 8),
@@ -74,7 +74,7 @@ class DropoutMask {
 #endif
   }
 
-  /// Row i, bit j becomes row j, bit i: halves of halves are exchanged (Hacker's Delight §7-3).
+  /// Transposes the bits: row i, bit j becomes row j, bit i, by exchanging halves of halves (Hacker's Delight §7-3).
   void transpose_bits() {
     std::uint64_t mask = 0x00000000ffffffffu;
     for (std::size_t half = block / 2; half != 0; half /= 2, mask ^= mask << half) {
@@ -91,7 +91,7 @@ class DropoutMask {
   std::uint32_t threshold_;
   float scale_;
   std::size_t head_, positions_;
-  std::uint64_t* rows_;  ///< after draw: of a key, a bit for each query
+  std::uint64_t* rows_;  ///< after draw(): per key, a bit per query
 };
 
 }  // namespace ranvier::models

@@ -1,5 +1,5 @@
-// The GPU's way behind fused_matmul.hpp; arguments are checked there. They return at once, but for what is being
-// measured. Loop thread only.
+// GPU kernels of fused_matmul.hpp, which checks the arguments. They return at once, except while measuring. Loop thread
+// only.
 #pragma once
 
 #include "models/ops/fused_matmul.hpp"
@@ -8,7 +8,7 @@
 
 namespace ranvier::models {
 
-/// The operations one after the other, where they are not done at once.
+/// The unfused operations, one after the other.
 using Apart = std::function<void()>;
 
 void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays, void* y,

@@ -1,4 +1,4 @@
-// GELU (Hendrycks and Gimpel 2016), x · Φ(x) with the normal distribution's Φ, in either of its forms.
+// GELU (Hendrycks and Gimpel 2016) in either form: x · Φ(x) with the cumulative normal distribution Φ.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -10,20 +10,20 @@
 namespace ranvier::models {
 
 enum class GeluForm {
-  tanh,  ///< GPT-2's: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
-  erf,   ///< BERT's: x/2 · (1 + erf(x/√2))
+  tanh,  ///< GPT-2: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
+  erf,   ///< BERT: x/2 · (1 + erf(x/√2))
 };
 
 /// y[i] = gelu(x[i])
 void gelu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* x, std::size_t n,
                   GeluForm form = GeluForm::tanh);
 
-/// d[i] = d[i] · gelu'(x[i]), and y[i] = gelu(x[i]), for the weight gradient of the next product, unless y is null
-/// because forward saved it. y may be x.
+/// d[i] = d[i] · gelu'(x[i]), and y[i] = gelu(x[i]) for the weight gradient of the next linear map. y is null if
+/// forward saved it; y may be x.
 void gelu_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* x, void* y, std::size_t n,
                    GeluForm form = GeluForm::tanh);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(gelu_forward)> gelu_forward_cpu;
 OnCuda<decltype(gelu_forward)> gelu_forward_cuda;
 OnCpu<decltype(gelu_backward)> gelu_backward_cpu;

@@ -1,7 +1,7 @@
-// Layer normalisation over the channels of each row: y = (x - mean)·rstd·weight + bias, rstd = 1/√(var + eps).
+// Layer normalization over the channels of each row: y = (x - mean)·rstd·weight + bias, rstd = 1/√(var + eps).
 //
-// Letters: N rows, C channels. Arrays are [N, C] of the run's dtype, weight and bias [C] of the same, mean and
-// rstd [N] float. Every row is computed alike, whatever the others are.
+// Letters: N rows, C channels. Arrays are [N, C], and weight and bias [C], of the run's dtype; mean and rstd are [N]
+// float. A row's result does not depend on other rows.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -25,38 +25,38 @@ struct LayerNormForward {
   const void* x = nullptr;
   const void* weight = nullptr;
   const void* bias = nullptr;
-  const void* branch = nullptr;  ///< if given, x + branch is normalised, after it was rounded and …
-  void* sum = nullptr;           ///< … stored here, or in the branch's place
+  const void* branch = nullptr;  ///< if given, x + branch is rounded, stored and normalized
+  void* sum = nullptr;           ///< destination of x + branch; null: the branch
 };
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays);
 
-/// y once more from what forward kept, with the same bits: cheaper than to keep it.
+/// Recomputes y from the arrays that forward saved, with the same bits.
 void layer_norm_again(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype, void* y,
                       const float* mean, const float* rstd, const void* x, const void* weight, const void* bias);
 
 struct LayerNormBackward {
   void* dx = nullptr;
-  float* sums = nullptr;  ///< [2, C]: the gradients of weight and of bias
+  float* sums = nullptr;  ///< [2, C]: gradients of weight and bias
   const void* dy = nullptr;
   const void* x = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const void* weight = nullptr;
-  const void* residual = nullptr;  ///< if given, added to dx: what reaches x past the norm
+  const void* residual = nullptr;  ///< gradient of the residual connection, added to dx if given
   std::byte* workspace = nullptr;
 };
 [[nodiscard]] std::size_t layer_norm_workspace_bytes(const LayerNormShape& shape);
 
-/// Sums over rows go by fixed blocks of rows, then over the blocks in order: the same for any threads.
+/// Sums over rows run over fixed blocks of rows, then over the blocks in order: the same for any number of threads.
 void layer_norm_backward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                          const LayerNormBackward& arrays);
 
-/// gradient[i] (+)= sums[i], rounded once: for the few parameters whose gradient is summed in float apart.
+/// gradient[i] (+)= sums[i], rounded once. For small parameters whose gradients are summed separately in float.
 void store_gradient(runtime::StreamView stream, void* gradient, runtime::DType dtype, const float* sums,
                     std::size_t n, bool accumulate);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(layer_norm_forward)> layer_norm_forward_cpu;
 OnCuda<decltype(layer_norm_forward)> layer_norm_forward_cuda;
 OnCpu<decltype(layer_norm_again)> layer_norm_again_cpu;

@@ -1,5 +1,4 @@
-// Attention by a GPU's library, cuDNN, where somebody asked for it and it can: the only way to it, for
-// attention_cuda.cu. Loop thread only.
+// Attention by cuDNN, if requested and supported. Only attention_cuda.cu calls it. Loop thread only.
 #pragma once
 
 #include "models/ops/sliced_attention_cuda.hpp"

@@ -1,6 +1,6 @@
-// One matrix product on the calling thread alone, through oneDNN (v2 or v3): the only file that knows its API.
-// Any thread, several at a time: what oneDNN needs to keep (primitives, scratch) is each thread's own, made at
-// the first product of a shape (0.5 ms) and used again afterwards.
+// Matrix multiplication on the calling thread with oneDNN (v2 or v3); only its .cpp file includes oneDNN. Any thread,
+// several at a time: each thread has its own primitives and scratch. They are created for the first multiplication of a
+// shape (0.5 ms) and reused.
 #pragma once
 
 #include "runtime/dtype.hpp"
@@ -23,23 +23,23 @@ struct LibraryMatmul {
   friend bool operator==(const LibraryMatmul&, const LibraryMatmul&) = default;
 };
 
-/// c[M, N] = a[M, K] · b + bias, or c += a · b, all without gaps between rows: with gaps oneDNN 2.6 takes slower
-/// kernels, and other ones, which sum in another order. Sums in float, rounds once.
+/// c[M, N] = a[M, K] · b + bias, or c += a · b, without gaps between rows. With gaps, oneDNN 2.6 uses slower kernels
+/// with another order of sums. Sums in float, rounds once.
 void library_matmul(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias);
 
-/// Which products give a row of c the same bits whatever M is.
+/// Conditions under which the library gives a row of c the same bits for any M.
 struct LibraryRows {
-  bool alike = true;  ///< otherwise only products of one M agree
-  // Sums over more than this many are cut by M, too; by a multiple of 64 it takes longer ones whole.
+  bool alike = true;  ///< false: only for equal M
+  // Longer sums are split depending on M. The limit is higher for multiples of 64.
   std::size_t longest_k = std::numeric_limits<std::size_t>::max();
   std::size_t longest_k_by_64 = longest_k;
 };
 [[nodiscard]] LibraryRows library_rows(runtime::DType dtype);
 
-/// Whether the library multiplies in vectors of 16 floats.
+/// Whether the library uses vectors of 16 floats.
 [[nodiscard]] bool library_has_avx512();
 
-/// Whether the processor has instructions for products of bf16, so that they are faster than in f32.
+/// Whether the processor has bf16 instructions, so that bf16 is faster than f32.
 [[nodiscard]] bool library_has_bf16();
 
 }  // namespace ranvier::models

@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt: the only way to it, and library_matmul_cuda.cpp the only file that knows its
-// API. A product's algorithm is the library's first answer, or what a measurement chose (product_choice.hpp), and
-// kept for all streams of a GPU; each stream has its own scratch (stream_workspace_cuda.hpp). Loop thread only.
+// Matrix multiplication with cuBLASLt; only library_matmul_cuda.cpp uses its API. The algorithm is the library's first
+// proposal, or a measured choice (product_choice.hpp), and is kept for all streams of a GPU. Each stream has its own
+// scratch (stream_workspace_cuda.hpp). Loop thread only.
 #pragma once
 
 #include "models/ops/matmul.hpp"
@@ -10,33 +10,33 @@
 
 namespace ranvier::models {
 
-/// What the library does with a product beside storing it, where it can: half precision, results without gaps.
+/// Operation that the library fuses with a multiplication. Half precision, results without gaps between rows.
 struct Epilogue {
   enum class Kind : std::uint8_t {
     none,
-    gelu,           ///< array[M, N] = a·b + bias, and c = gelu of that
+    gelu,           ///< array[M, N] = a·b + bias, and c = gelu(array)
     gelu_backward,  ///< c = (a·b) · gelu'(array[M, N])
-    column_sums,    ///< array[N] = Σ_k b[K, N], of c_dtype, and c (+)= a·b
+    column_sums,    ///< array[N] = Σ_k b[K, N] in c_dtype, and c (+)= a·b
     sum,            ///< c = a·b + bias + array[M, N]
   };
   Kind kind = Kind::none;
   void* array = nullptr;
 };
 
-/// False, and nothing is done, if cuBLASLt has no algorithm or fails, which it warns of on stderr; with an epilogue
-/// also if none was measured to be worth it. Throws ErrorCode::device if the GPU no longer works. Sums in float
-/// without TF32; the same bits for the same shape, strides, alignment and algorithm on the same kind of GPU. The bias
-/// has c_dtype.
+/// Queues a multiplication. Returns false and does nothing if cuBLASLt has no algorithm or fails (with a warning on
+/// stderr), or if fusing the epilogue was not measured to be faster. Throws ErrorCode::device if the GPU no longer
+/// works. Sums in float without TF32. Bits depend on shape, strides, alignment, algorithm and kind of GPU. The bias has
+/// c_dtype.
 [[nodiscard]] bool library_matmul_cuda(runtime::StreamView stream, const MatmulShape& shape,
                                        const MatmulArrays& arrays, const Epilogue& epilogue = {});
 
-/// Whether products are being measured, and this one with its epilogue has not been.
+/// Whether choices are being measured and this multiplication with its epilogue is new.
 [[nodiscard]] bool library_weighs_cuda(runtime::StreamView stream, const MatmulShape& shape,
                                        const MatmulArrays& arrays, const Epilogue& epilogue);
 
-/// Chooses once between the product with its epilogue, followed by `rest`, and `apart`, whichever takes less time:
-/// from then on library_matmul_cuda() says which. Without `apart` the epilogue is taken wherever it is possible.
-/// Runs all of them several times, on the arrays as they are; blocks.
+/// Times the multiplication with its epilogue followed by `rest`, and `apart`, and keeps the faster one for
+/// library_matmul_cuda(). Without `apart`, uses the epilogue whenever it is possible. Runs all of them several times on
+/// the arrays; blocks.
 void library_weigh_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                         const Epilogue& epilogue, const std::function<void()>& rest,
                         const std::function<void()>& apart);

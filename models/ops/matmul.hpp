@@ -1,5 +1,5 @@
-// Matrix products, all row-major, through a library (oneDNN on the CPU, but for bf16 in matrix registers and processors
-// without AVX-512; cuBLASLt on a GPU). Letters: M, N, K as usual.
+// Matrix multiplication, row-major. On a GPU with cuBLASLt. On the CPU with oneDNN, except bf16 with AMX and processors
+// without AVX-512. Letters M, N, K as usual.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -17,8 +17,7 @@ struct MatmulShape {
   bool transpose_a = false;  ///< a is stored [K, M] instead of [M, K]
   bool transpose_b = false;  ///< b is stored [N, K] instead of [K, N]
 
-  // Elements from a row to the next, as stored, where an array is some columns of a wider one; 0: rows have no
-  // gaps.
+  // Elements per stored row, if the array is part of a wider one; 0: rows have no gaps.
   std::size_t a_stride = 0;
   std::size_t b_stride = 0;
   std::size_t c_stride = 0;
@@ -29,31 +28,29 @@ struct MatmulArrays {
   runtime::DType c_dtype = runtime::DType::f32;
   const void* a = nullptr;
   const void* b = nullptr;
-  runtime::DType dtype = runtime::DType::f32;  ///< of a, b and bias
+  runtime::DType dtype = runtime::DType::f32;  ///< type of a, b and bias
   const void* bias = nullptr;                  ///< [N], or null
-  bool accumulate = false;                     ///< c += a·b; without: c = a·b + bias
+  bool accumulate = false;                     ///< c += a·b; false: c = a·b + bias
 };
 
-/// Sums in float and rounds once to c_dtype, which is f32 or `dtype`. The order of sums does not depend on
-/// the number of threads or on how many rows there are in the same call; on a GPU it depends on shape, strides and
-/// the arrays' alignment alone.
+/// Sums in float and rounds once to c_dtype, which is f32 or `dtype`. The order of sums does not depend on the number
+/// of threads or rows. On a GPU it depends on shape, strides and the arrays' alignment.
 void matmul(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays);
 
-/// sums[N] (+)= Σ_m dy[M, N]: the gradient of a bias, summed in float in an order that is the same for any
-/// number of threads.
+/// sums[N] (+)= Σ_m dy[M, N]: the gradient of a bias, summed in float in the same order for any number of threads.
 void column_sums(runtime::StreamView stream, void* sums, runtime::DType sums_dtype, const void* dy,
                  runtime::DType dtype, std::size_t m, std::size_t n, bool accumulate);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(matmul)> matmul_cpu;
 OnCuda<decltype(matmul)> matmul_cuda;
 OnCpu<decltype(column_sums)> column_sums_cpu;
 OnCuda<decltype(column_sums)> column_sums_cuda;
-/// For types that the processor cannot multiply: by way of f32 copies of the operands.
+/// For types that the processor cannot multiply: converts the operands to f32.
 OnCpu<decltype(matmul)> matmul_cpu_widened;
-/// By the library also where kernels of our own are there (amx_matmul_cpu.hpp, vector_matmul_cpu.hpp).
+/// With the library even if our own kernels exist (amx_matmul_cpu.hpp, vector_matmul_cpu.hpp).
 OnCpu<decltype(matmul)> matmul_cpu_by_library;
-/// For what the library refuses: by a kernel of our own, which takes everything and is slow.
+/// Our own kernel for everything that the library rejects; slow.
 OnCuda<decltype(matmul)> matmul_cuda_plain;
 
 }  // namespace ranvier::models

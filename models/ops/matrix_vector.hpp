@@ -1,5 +1,4 @@
-// A matrix times one vector, at the speed at which memory gives the matrix: the product of a decoder that makes one
-// token at a time. Letters: N rows, K columns.
+// Matrix times vector at memory bandwidth, for decoders that produce one token at a time. Letters: N rows, K columns.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -20,15 +19,15 @@ struct MatrixVectorArrays {
   runtime::DType y_dtype = runtime::DType::f32;
   const void* a = nullptr;                     ///< [N, K]
   const void* x = nullptr;                     ///< [K]
-  runtime::DType dtype = runtime::DType::f32;  ///< of a, x and bias
+  runtime::DType dtype = runtime::DType::f32;  ///< type of a, x and bias
   const void* bias = nullptr;                  ///< [N], or null
 };
 
-/// y[N] = a[N, K] · x[K] + bias. Sums in float and rounds once to y_dtype, which is f32 or `dtype`. The order of
-/// sums depends on K alone; it is not that of matmul().
+/// y[N] = a[N, K] · x[K] + bias. Sums in float and rounds once to y_dtype, which is f32 or `dtype`. The order of sums
+/// depends on K only, and differs from matmul().
 void matrix_vector(runtime::StreamView stream, const MatrixVectorShape& shape, const MatrixVectorArrays& arrays);
 
-// Its kernels.
+// Kernels.
 OnCpu<decltype(matrix_vector)> matrix_vector_cpu;
 OnCuda<decltype(matrix_vector)> matrix_vector_cuda;
 

@@ -1,5 +1,5 @@
-// Norms on a GPU. A row belongs to blockDim.x threads, which keep its channels in registers; a block has blockDim.y
-// rows at a time. Thread x holds packs x, x + blockDim.x, … of `width` channels each. Only .cu files include this.
+// Norms on a GPU. blockDim.x threads compute a row and keep its channels in registers. A block computes blockDim.y rows
+// at a time. Thread x has packs x, x + blockDim.x, … of `width` channels each. Only .cu files include this.
 #pragma once
 
 #include "models/ops/cuda_vector.cuh"
@@ -13,13 +13,14 @@
 namespace ranvier::models::cuda {
 
 inline constexpr int max_row_threads = 512;
-inline constexpr int max_block_rows = 8;  // of a block at a time
+inline constexpr int max_block_rows = 8;  // rows that a block computes at a time
 
-/// Sums over the threads of a row, the same in all of them. One instance per block, in shared memory.
+/// Sums over the threads of a row, identical in all of them. One instance per block, in shared memory.
 struct RowSums {
   float parts[2][max_row_threads / 32][2];
 
-  /// Every thread of the block calls this, with `turn` 0, 1, 0, 1, …: what the last turn left may still be read.
+  /// Called by every thread of the block, with `turn` alternating 0, 1, 0, 1, …: results of the previous turn may still
+  /// be read.
   __device__ float2 sum(float first, float second, int turn) {
     first = warp_sum(first);
     second = warp_sum(second);
@@ -44,7 +45,7 @@ template <int vectors, int width>
 struct Row {
   float at[vectors][width];
 
-  /// Zeros past the end.
+  /// Fills with zeros past the end.
   template <typename T>
   __device__ void load(const T* row, int channels) {
 #pragma unroll
@@ -87,8 +88,8 @@ inline RowGeometry row_geometry(std::size_t channels, int width) {
   return {dim3(static_cast<unsigned>(across), static_cast<unsigned>(rows)), static_cast<int>(vectors)};
 }
 
-/// Calls `f` with T, the number of vectors, the width and the threads of a block, as with_rows(), for rows of so many
-/// channels that begin at multiples of `step` elements.
+/// Calls `f` with T, number of vectors, width and threads per block, like with_rows(), for rows of `channels` channels
+/// that start at multiples of `step` elements.
 template <typename F>
 void with_norm_rows(std::size_t channels, std::size_t step, runtime::DType dtype,
                     std::initializer_list<const void*> arrays, const F& f) {
@@ -109,7 +110,7 @@ void with_norm_rows(std::size_t channels, std::size_t step, runtime::DType dtype
   });
 }
 
-/// sums[n] = Σ partial[blocks, n], in an order that depends on `blocks` alone.
+/// sums[n] = Σ partial[blocks, n], in an order that depends on `blocks` only.
 template <int columns, int rows>
 __global__ void __launch_bounds__(columns* rows)
     sum_kernel(float* sums, const float* partial, std::size_t blocks, std::size_t n) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(columns* rows)
   sums[column] = total;
 }
 
-/// The same, queued.
+/// Queues sum_partials().
 inline void sum_blocks(const char* name, cudaStream_t queue, float* sums, const float* partial, std::size_t blocks,
                        std::size_t n) {
   constexpr int columns = 32, rows = 16;

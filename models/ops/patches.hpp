@@ -1,7 +1,7 @@
-// Images as rows of patches, so that a convolution is a product of rows with its kernels, and back.
+// Conversion between images and rows of patches (im2col), so that a convolution is a matrix multiplication.
 //
-// Letters: B samples, H × W pixels of an image, C channels, K × K pixels of a patch, P × Q patches of an image.
-// Images are [B, H, W, C]; a patch is a row [C, K, K], as kernels are stored: [out, C, K, K].
+// Letters: B samples, H × W pixels of an image, C channels, K × K pixels of a patch, P × Q patches of an image. Images
+// are [B, H, W, C]; a patch is a row [C, K, K], as are kernels: [out, C, K, K].
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -12,8 +12,8 @@
 
 namespace ranvier::models {
 
-/// Where patches lie: patch (p, q) begins at pixel (p · stride - padding, q · stride - padding). Outside of the image
-/// pixels are zeros.
+/// Positions of patches: patch (p, q) starts at pixel (p · stride - padding, q · stride - padding). Pixels outside of
+/// the image are zero.
 struct PatchShape {
   std::size_t samples = 0;   ///< B
   std::size_t height = 0;    ///< H
@@ -32,19 +32,19 @@ struct PatchShape {
   [[nodiscard]] std::size_t columns() const { return channels * taps(); }
 };
 
-/// Throws ErrorCode::internal for a shape that has no patches.
+/// Throws ErrorCode::internal if the shape has no patches.
 void expect_patches(const PatchShape& shape, const char* operation);
 
-/// patches[B·P·Q, C·K·K] = those of x[B, H, W, C].
+/// patches[B·P·Q, C·K·K] = patches of x[B, H, W, C].
 void gather_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* patches,
                     const void* x);
 
-/// x[B, H, W, C] = the sums of all patches' values for a pixel, in the order of the patches, rounded once. `patches`
-/// are floats.
+/// x[B, H, W, C] = per pixel, the sum over all patches that contain it, in the order of the patches, rounded once.
+/// `patches` are float.
 void add_patches(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* x,
                  const float* patches);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(gather_patches)> gather_patches_cpu;
 OnCuda<decltype(gather_patches)> gather_patches_cuda;
 OnCpu<decltype(add_patches)> add_patches_cpu;

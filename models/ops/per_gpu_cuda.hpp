@@ -1,4 +1,4 @@
-// What a process keeps of each GPU: a library's handle, choices and plans. Only _cuda.cpp files include this.
+// State of a process per GPU: a library's handle, choices and plans. Only _cuda.cpp files include this.
 //
 //   const auto library = gpus<Library>().hold(stream);
 //   library->plans[product] = …;
@@ -15,8 +15,8 @@ namespace ranvier::models::cuda {
 template <typename Kept>
 class PerGpu {
  public:
-  /// For one thread at a time: ranks that share a process have a loop each. It may hold it several times, as who
-  /// measures does while the operations that it measures hold it.
+  /// Exclusive access for one thread, because ranks in one process have a loop thread each. The same thread may lock it
+  /// repeatedly: while measuring, also in the measured operations.
   class Held {
    public:
     Held(std::recursive_mutex& mutex, Kept& kept) : lock_(mutex, std::adopt_lock), kept_(&kept) {}
@@ -29,7 +29,7 @@ class PerGpu {
     Kept* kept_;
   };
 
-  /// Of the stream's GPU, which becomes the calling thread's current one.
+  /// Locks the state of the stream's GPU, which becomes the calling thread's current one.
   [[nodiscard]] Held hold(runtime::StreamView stream) {
     (void)runtime::cuda::native(stream);
     const int gpu = runtime::cuda::properties(stream.device()).ordinal;
@@ -42,14 +42,14 @@ class PerGpu {
   std::map<int, Kept> kept_;
 };
 
-/// Never destroyed: the driver may be gone by then.
+/// Never destroyed: the driver may already be unloaded at exit.
 template <typename Kept>
 [[nodiscard]] PerGpu<Kept>& gpus() {
   static auto& all = *new PerGpu<Kept>;
   return all;
 }
 
-/// Raises a flag of what is kept, for as long as it lives.
+/// Sets a flag of the state during its lifetime.
 class Measuring {
  public:
   explicit Measuring(bool& flag) : flag_(&flag) { *flag_ = true; }

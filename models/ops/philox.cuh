@@ -1,5 +1,4 @@
-// The numbers of runtime/philox.hpp and the decisions of dropout.hpp, drawn in a kernel. Only .cu files include
-// this.
+// Philox (runtime/philox.hpp) and dropout decisions (dropout.hpp) in kernels. Only .cu files include this.
 #pragma once
 
 #include "models/ops/dropout.hpp"
@@ -9,7 +8,7 @@
 
 namespace ranvier::models::cuda {
 
-/// A Dropout as kernels take it.
+/// A Dropout in the form that kernels use.
 struct DropoutRule {
   DropoutRule() = default;
   explicit DropoutRule(const Dropout& dropout)
@@ -21,7 +20,7 @@ struct DropoutRule {
         first_sample(dropout.first_sample) {}
 
   bool on = false;
-  std::uint32_t threshold = 0;  ///< kept if the 24 high bits are at least this, as uniform(bits) >= rate says
+  std::uint32_t threshold = 0;  ///< elements whose 24 high bits are at least this are kept: uniform(bits) >= rate
   float scale = 1;
   std::uint32_t key_low = 0, key_high = 0;
   std::int64_t first_sample = 0;
@@ -44,7 +43,7 @@ __host__ __device__ inline uint4 philox(std::uint32_t low, std::uint32_t high, u
   return counter;
 }
 
-/// Which of elements 4·quad … 4·quad+3 of sample first_sample + b are kept: bits 0 … 3.
+/// Bits 0 … 3: whether elements 4·quad … 4·quad+3 of sample first_sample + b are kept.
 __host__ __device__ inline std::uint32_t kept_of_quad(const DropoutRule& rule, std::int64_t b, std::uint64_t quad) {
   const auto sample = static_cast<std::uint64_t>(rule.first_sample + b);
   const uint4 bits = philox(rule.key_low, rule.key_high,
@@ -54,7 +53,7 @@ __host__ __device__ inline std::uint32_t kept_of_quad(const DropoutRule& rule, s
          ((bits.z >> 8) >= rule.threshold ? 4u : 0u) | ((bits.w >> 8) >= rule.threshold ? 8u : 0u);
 }
 
-/// The same for four elements from any on.
+/// The same for four elements starting at any `element`.
 __host__ __device__ inline std::uint32_t kept_of_four(const DropoutRule& rule, std::int64_t b,
                                                       std::uint64_t element) {
   const auto offset = static_cast<std::uint32_t>(element & 3);

@@ -1,4 +1,4 @@
-// Images as files have them, bytes with a plane for each colour, as layers read them.
+// Converts images from file layout (bytes, one plane per colour) to the layers' layout.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -13,7 +13,7 @@ namespace ranvier::models {
 
 inline constexpr std::size_t colours = 3;
 
-/// A byte of colour k becomes (byte / 255 - mean[k]) / deviation[k]. Those of torchvision's models for ImageNet.
+/// A byte of colour k becomes (byte / 255 - mean[k]) / deviation[k]. Defaults: torchvision's values for ImageNet.
 struct PixelScale {
   std::array<float, colours> mean{0.485f, 0.456f, 0.406f};
   std::array<float, colours> deviation{0.229f, 0.224f, 0.225f};
@@ -23,7 +23,7 @@ struct PixelScale {
 void read_pixels(runtime::StreamView stream, std::size_t samples, std::size_t pixels, runtime::DType dtype,
                  void* to, const std::uint8_t* from, const PixelScale& scale = {});
 
-// Its kernels.
+// Kernels.
 OnCpu<decltype(read_pixels)> read_pixels_cpu;
 OnCuda<decltype(read_pixels)> read_pixels_cuda;
 

@@ -1,4 +1,4 @@
-// Pools of images: the greatest value of each patch, and the mean of a whole image.
+// Pooling: maximum of each patch, and mean of a complete image.
 //
 // Letters: as in patches.hpp; a pooled image is [B, P, Q, C].
 #pragma once
@@ -9,11 +9,11 @@
 
 namespace ranvier::models {
 
-/// y[B, P, Q, C] = the greatest of the patch's values, of equal ones the first; what lies outside of the image takes no
-/// part, NaN wins. places[B, P, Q, C]: which of the patch's pixels it was.
+/// y[B, P, Q, C] = maximum of each patch, without pixels outside of the image; NaN if one is NaN. places[B, P, Q, C]:
+/// the pixel in the patch that was the maximum, the first of equal ones.
 void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
                       std::uint8_t* places, const void* x);
-/// dx[B, H, W, C]: the sums of dy of the patches whose greatest value it was, in their order.
+/// dx[B, H, W, C] = per pixel, the sum of dy over the patches whose maximum it was, in their order.
 void max_pool_backward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* dx,
                        const void* dy, const std::uint8_t* places);
 
@@ -28,7 +28,7 @@ void mean_pool_forward(runtime::StreamView stream, const MeanPoolShape& shape, r
 void mean_pool_backward(runtime::StreamView stream, const MeanPoolShape& shape, runtime::DType dtype, void* dx,
                         const void* dy);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(max_pool_forward)> max_pool_forward_cpu;
 OnCuda<decltype(max_pool_forward)> max_pool_forward_cuda;
 OnCpu<decltype(max_pool_backward)> max_pool_backward_cpu;

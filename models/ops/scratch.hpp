@@ -1,4 +1,4 @@
-// Memory that a thread keeps between calls: grows to the largest request and stays. One thread only.
+// Scratch memory of a thread: grows to the largest request and is kept. One thread only.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace ranvier::models {
 
 class Scratch {
  public:
-  /// At least so many bytes, on a page boundary; what the last request held is lost.
+  /// Returns at least `elements` elements, page-aligned. Contents of the previous request are lost.
   template <typename T = std::byte>
   [[nodiscard]] T* get(std::size_t elements) {
     const std::size_t bytes = elements * sizeof(T);

@@ -1,5 +1,4 @@
-// cuDNN's attention, over as much at a time as its workspace is enough for. Loop thread only, under
-// library_attention_cuda.cpp's lock.
+// cuDNN's attention, in slices that fit its workspace. Loop thread only, under library_attention_cuda.cpp's lock.
 #pragma once
 
 #include "models/ops/cudnn_attention_cuda.hpp"
@@ -11,7 +10,7 @@
 
 namespace ranvier::models::cuda {
 
-/// Arrays of attention.hpp, of all samples and heads; d_out and d_qkv for a backward pass only.
+/// Arrays of attention.hpp, for all samples and heads; d_out and d_qkv for a backward pass only.
 struct LibraryAttentionArrays {
   const void* qkv = nullptr;
   void* out = nullptr;
@@ -21,7 +20,7 @@ struct LibraryAttentionArrays {
   std::byte* workspace = nullptr;  ///< aligned to 256 bytes
 };
 
-/// One pass, slice after slice.
+/// One pass, one slice after another.
 class SlicedAttention {
  public:
   struct Step {
@@ -33,7 +32,7 @@ class SlicedAttention {
                   std::vector<std::unique_ptr<CudnnAttention>> plans, std::vector<Step> steps)
       : shape_(shape), dtype_(dtype), plans_(std::move(plans)), steps_(std::move(steps)) {}
 
-  /// As CudnnAttention::run().
+  /// Same as CudnnAttention::run().
   void run(runtime::StreamView stream, const LibraryAttentionArrays& arrays) const;
 
  private:
@@ -44,14 +43,13 @@ class SlicedAttention {
 };
 
 struct SlicedPlan {
-  std::unique_ptr<SlicedAttention> attention;  ///< null: there is none, since
-  std::string obstacle;                        ///< in cuDNN's words, or ours
+  std::unique_ptr<SlicedAttention> attention;  ///< null: not supported, because of `obstacle`
+  std::string obstacle;                        ///< cuDNN's message, or ours
 };
 
-/// Plans a pass over everything at once, or, if `workspace_bytes` are too few for a backward pass, over slices
-/// (library_attention_slice()) whose sizes differ by one at most. The result of a sample and of a head of keys depends
-/// on no other, so slices change bits only if cuDNN has another kernel for another size. Throws as
-/// plan_cudnn_attention().
+/// Plans a pass as one slice, or, if `workspace_bytes` do not suffice for a backward pass, as slices
+/// (library_attention_slice()) whose sizes differ by at most one. Samples and key heads are independent, so slices
+/// change bits only if cuDNN chooses another kernel for another size. Throws like plan_cudnn_attention().
 [[nodiscard]] SlicedPlan plan_sliced_attention(runtime::StreamView stream, const AttentionShape& shape,
                                                runtime::DType dtype, AttentionPass pass,
                                                std::size_t workspace_bytes);

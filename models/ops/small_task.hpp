@@ -1,4 +1,4 @@
-// Work on the pool's threads, or on one where there is too little to share: a decoder's single rows.
+// Runs a task on the pool, or on the calling thread if it has a single piece, such as a decoder's single rows.
 #pragma once
 
 #include "runtime/compute_pool.hpp"
@@ -7,8 +7,8 @@
 
 namespace ranvier::models {
 
-/// pool.run(task); task(0, 1) if the work has but one piece, for which the other threads need not be met (a
-/// microsecond, as much as such work takes).
+/// Calls pool.run(task), or task(0, 1) if there is one piece. That saves the synchronization with other threads, about
+/// 1 µs.
 template <typename F>
 void run_pieces(runtime::ComputePool& pool, std::size_t pieces, const F& task) {
   if (pieces <= 1) return task(0, 1);

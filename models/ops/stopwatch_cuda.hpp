@@ -1,4 +1,4 @@
-// Times work on a GPU for whoever chooses between ways to do it. Only _cuda.cpp files include this. Loop thread only.
+// Times work on a GPU, to choose between implementations. Only _cuda.cpp files include this. Loop thread only.
 #pragma once
 
 #include "runtime/cuda_native.hpp"
@@ -9,14 +9,13 @@
 
 namespace ranvier::models::cuda {
 
-/// After a call that failed while ways were tried. What a launch did wrong is forgotten; a kernel that went wrong
-/// leaves a GPU on which nothing succeeds any more: throws ErrorCode::device.
+/// Called after a candidate failed. Clears launch errors. Throws ErrorCode::device if a kernel left the GPU unusable.
 inline void expect_working_gpu(cudaStream_t queue) {
   (void)cudaGetLastError();
   runtime::cuda::check(cudaStreamSynchronize(queue), "cudaStreamSynchronize after a call that failed");
 }
 
-/// The time that work on a stream takes, by the GPU's clock.
+/// Duration of work on a stream, by the GPU's clock.
 class Stopwatch {
  public:
   explicit Stopwatch(cudaStream_t queue) : queue_(queue) {
@@ -30,8 +29,7 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  /// The best of a few rounds, after a first time that does not count. Work that takes more than `hopeless` seconds
-  /// then is not timed again.
+  /// Minimum of a few rounds after a warm-up. If the warm-up takes more than `hopeless` seconds, returns that time.
   double seconds_of(const std::function<void()>& work, double hopeless = std::numeric_limits<double>::infinity()) {
     (void)round(work, 1);
     const double once = round(work, 1);

@@ -1,6 +1,6 @@
 // SwiGLU (Shazeer 2020): swiglu(gate, up) = silu(gate) · up, silu(x) = x / (1 + e^-x).
 //
-// Letters: N rows, F channels. A row of gate_up [N, 2F] is F gates, then F values that they let through.
+// Letters: N rows, F channels. A row of gate_up [N, 2F] contains F gates, then the F values that they multiply.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -20,7 +20,7 @@ void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, c
 void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                      std::size_t rows, std::size_t channels);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(swiglu_forward)> swiglu_forward_cpu;
 OnCuda<decltype(swiglu_forward)> swiglu_forward_cuda;
 OnCpu<decltype(swiglu_backward)> swiglu_backward_cpu;

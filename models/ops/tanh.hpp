@@ -1,4 +1,4 @@
-// The hyperbolic tangent, as pooled rows of BERT's classifiers have it.
+// Hyperbolic tangent, for the pooled rows of BERT's classifiers.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -15,7 +15,7 @@ void tanh_forward(runtime::StreamView stream, runtime::DType dtype, void* y, con
 /// d[i] = d[i] · (1 - y[i]²) for y = tanh(x).
 void tanh_backward(runtime::StreamView stream, runtime::DType dtype, void* d, const void* y, std::size_t n);
 
-// Their kernels.
+// Kernels.
 OnCpu<decltype(tanh_forward)> tanh_forward_cpu;
 OnCuda<decltype(tanh_forward)> tanh_forward_cuda;
 OnCpu<decltype(tanh_backward)> tanh_backward_cpu;

@@ -1,7 +1,7 @@
-// Positions with a target, brought together: logits of those alone cost a language model less where they are few.
-// How many a sample has is known where the targets lie, on the device; room is for as many as there may be at most.
+// Gathers positions with a target, so that a language model computes logits of only these. Each sample's number of
+// targets is known only on the device; arrays have the size for the largest number.
 //
-// Letters: B samples, T positions, F chosen positions of each sample.
+// Letters: B samples, T positions, F gathered positions per sample.
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -21,13 +21,13 @@ struct TargetRows {
   [[nodiscard]] std::size_t rows() const noexcept { return samples * chosen; }
 };
 
-/// places[B, F] = of each sample the positions with a target, in order, then the first ones without (no_target), so
-/// that no two are the same; chosen_targets[B, F] = targets[B, T] of those. The stream fails with ErrorCode::data if
-/// more than F positions of a sample have a target.
+/// places[B, F] = per sample the positions with a target, in order, then the first ones without (no_target), so that
+/// all are different. chosen_targets[B, F] = targets[B, T] at these places. The stream fails with ErrorCode::data if a
+/// sample has more than F targets.
 void choose_rows(runtime::StreamView stream, const TargetRows& shape, std::int32_t* places,
                  std::int32_t* chosen_targets, const std::int32_t* targets);
 
-/// to[B, F] = from[B, T] at these places, in rows of `row_bytes`, an even number.
+/// to[B, F] = from[B, T] at these places. `row_bytes`: bytes per row, an even number.
 void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                  const std::int32_t* places, std::size_t row_bytes);
 
@@ -35,7 +35,7 @@ void gather_rows(runtime::StreamView stream, const TargetRows& shape, void* to, 
 void scatter_rows(runtime::StreamView stream, const TargetRows& shape, void* to, const void* from,
                   const std::int32_t* places, std::size_t row_bytes);
 
-// Their kernels. scatter_rows_…(): at the places alone.
+// Kernels. scatter_rows_…() write only the given places.
 OnCpu<decltype(choose_rows)> choose_rows_cpu;
 OnCuda<decltype(choose_rows)> choose_rows_cuda;
 OnCpu<decltype(gather_rows)> gather_rows_cpu;

@@ -1,5 +1,5 @@
-// What tensor cores and their neighbours do in one instruction (PTX, architecture 80 and later), as functions. Only
-// .cu files include this; tests/emulation has the same for the host.
+// Single instructions of tensor cores and asynchronous copies (PTX, architecture 80 and later) as functions. Only .cu
+// files include this; tests/emulation implements them for the host.
 #pragma once
 
 #include "models/ops/cuda_vector.cuh"
@@ -53,14 +53,15 @@ __device__ inline float power_of_2(float x) {
   return result;
 }
 
-/// Copies 16 bytes, or puts zeros there, without waiting; copies come in groups.
+/// Starts copying 16 bytes, or stores zeros there; copies are counted in groups.
 __device__ inline void copy_ahead(void* to, const void* from, bool zeros) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from),
                "r"(zeros ? 0 : 16)
                : "memory");
 }
 __device__ inline void end_group() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-/// Until all but the last `groups` groups of this thread are there; a barrier then makes them everybody's.
+/// Waits until at most the last `groups` groups of this thread are unfinished. Other threads see the data after a
+/// barrier.
 template <int groups>
 __device__ inline void wait_for_groups() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(groups) : "memory");

@@ -1,9 +1,9 @@
-// Products of 16-bit matrices on tensor cores (mma.sync m16n8k16, architecture 80 and later), with operands in
-// shared memory. Only .cu files include this.
+// Multiplication of 16-bit matrices in shared memory on tensor cores (mma.sync m16n8k16, architecture 80 and later).
+// Only .cu files include this.
 //
-// A warp holds 16 × 8 sums: with g = lane / 4 and c = lane % 4, lane has sums (g, 2c), (g, 2c+1), (g+8, 2c),
-// (g+8, 2c+1). Two such tiles side by side, rounded to pairs, are the left operand of a product over their 16
-// columns: so a softmax's weights go from one product to the next without leaving the registers.
+// A warp holds 16 × 8 sums. With g = lane / 4 and c = lane % 4, a lane has sums (g, 2c), (g, 2c+1), (g+8, 2c), (g+8,
+// 2c+1). Two adjacent tiles, rounded to pairs, are the left operand of a multiplication over their 16 columns. So
+// softmax weights stay in registers between multiplications.
 #pragma once
 
 #include "models/ops/cuda_vector.cuh"
@@ -27,8 +27,8 @@ __device__ inline std::uint32_t pair<F16>(float first, float second) {
   return *reinterpret_cast<const std::uint32_t*>(&both);
 }
 
-/// Rows of `columns` elements in shared memory. A gap of 16 bytes after each puts eight rows' pieces of 16 bytes
-/// on all banks.
+/// Rows of `columns` elements in shared memory. A gap of 16 bytes after each row spreads eight rows' 16-byte pieces
+/// over all banks.
 template <typename T, int rows_, int columns_>
 struct Tile {
   static constexpr int rows = rows_, columns = columns_, stride = columns_ + 8;
@@ -39,8 +39,9 @@ struct Tile {
   __device__ T* at(int row, int column) { return data + row * stride + column; }
   __device__ const T* at(int row, int column) const { return data + row * stride + column; }
 
-  /// Rows first … of an array with `count` of them, `width` elements each and row_stride from one to the next;
-  /// zeros for what is not there. By all threads of the block, of which there are `threads`; ends no group.
+  /// Copies `rows_` rows of an array with `count` rows, starting at row `first`: `width` elements each, row_stride
+  /// apart. Rows beyond the array are zero. Called by all `threads` threads of the block; does not end the group of
+  /// copies.
   template <int threads>
   __device__ void fetch(const T* array, std::size_t row_stride, int first, int count, int width, bool wide) {
     if (wide) {
@@ -64,8 +65,8 @@ struct Tile {
     }
   }
 
-  /// Rows row … of this tile, which hold factor · sums, to rows first + row … of an array, as far as they are
-  /// there. By one warp, of whose rows nobody else knows.
+  /// Stores factor · sums through rows `row` … of this tile in rows first + row … of an array, up to its end. Called by
+  /// one warp; no other warp uses these rows.
   template <int tall>
   __device__ void put(T* array, std::size_t row_stride, int first, int count, int width, bool wide, int row,
                       const float (&factors)[tall][2], const Sums (&sums)[tall][columns_ / 8]) {
@@ -97,20 +98,20 @@ struct Tile {
     }
   }
 
-  /// The left operand at (row, column).
+  /// Left operand at (row, column).
   __device__ void left(Left& operand, int row, int column) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     load_matrices(operand, at(row + lane % 16, column + lane / 16 * 8));
   }
 
-  /// Right operands of a product with the transpose: rows `row` … +15 of the tile are 16 columns, `column` … +15
-  /// what is summed over. The first 8 columns' are (0, 1), the others' (2, 3).
+  /// Right operands of a multiplication with the transpose: rows `row` … +15 of the tile are 16 columns, and columns
+  /// `column` … +15 are summed. Operands (0, 1) are the first 8 columns, (2, 3) the others.
   __device__ void right_of_rows(std::uint32_t (&operands)[4], int row, int column) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     load_matrices(operands, at(row + lane % 8 + lane / 16 * 8, column + lane / 8 % 2 * 8));
   }
 
-  /// Right operands of a product with the tile itself: `row` … +15 is what is summed over, `column` … +15 are 16
+  /// Right operands of a multiplication with the tile: rows `row` … +15 are summed, columns `column` … +15 are 16
   /// columns.
   __device__ void right_of_columns(std::uint32_t (&operands)[4], int row, int column) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;

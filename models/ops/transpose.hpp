@@ -1,5 +1,4 @@
-// Transposition of small matrices of 2- or 4-byte elements in registers, for operands that a library takes in
-// one layout only.
+// Transposes small matrices of 2- or 4-byte elements in registers, for libraries that support only one layout.
 #pragma once
 
 #include "models/ops/vector_math.hpp"
@@ -14,7 +13,7 @@
 namespace ranvier::models {
 namespace detail {
 
-/// Squares of `lanes` rows and columns, as many side by side as a register has room for.
+/// Squares of `lanes` rows and columns, as many side by side as fit into a register.
 template <typename T>
 struct Block {
   static constexpr std::size_t squares = simd::lanes == 16 ? 4 / sizeof(T) : 1;
@@ -24,7 +23,7 @@ struct Block {
   Row rows[simd::lanes];
 };
 
-/// Lanes of a where bit `distance` of the lane is 0 and, between them, those of b; high: the other halves.
+/// Interleaves a and b by lanes: those where bit `distance` of the lane is 0, or 1 if `high`.
 template <std::size_t distance, bool high, typename Vector, std::size_t... lane>
 [[nodiscard]] inline Vector merge(Vector a, Vector b, std::index_sequence<lane...>) {
   constexpr auto n = sizeof...(lane);
@@ -35,7 +34,7 @@ template <std::size_t distance, bool high, typename Vector, std::size_t... lane>
   }
 }
 
-/// Each of the squares.
+/// Transposes each of the squares.
 template <std::size_t distance = simd::lanes / 2, typename T>
 inline void transpose(Block<T>& block) {
   if constexpr (distance != 0) {
@@ -50,7 +49,7 @@ inline void transpose(Block<T>& block) {
   }
 }
 
-/// to[Block<T>::width, blocks · lanes] = fromᵀ, and every row of `to` at once.
+/// to[Block<T>::width, blocks · lanes] = fromᵀ; writes complete rows of `to`.
 template <std::size_t blocks, typename T>
 inline void transpose_blocks(T* to, std::size_t to_stride, const T* from, std::size_t from_stride) {
   constexpr std::size_t lanes = simd::lanes;
@@ -66,8 +65,8 @@ inline void transpose_blocks(T* to, std::size_t to_stride, const T* from, std::s
                   reinterpret_cast<const T*>(&block[b].rows[c % lanes]) + c / lanes * lanes, lanes * sizeof(T));
 }
 
-/// Asks for cache lines of the rows that are transposed next, which are too many for the processor to foresee. Each of
-/// the blocks side by side in a line of `line` elements asks for its share of the rows.
+/// Prefetches cache lines of the next rows, which are too many for the hardware prefetcher. Each of the blocks in a
+/// line of `line` elements prefetches its share of the rows.
 template <std::size_t line, typename T>
 inline void fetch(const T* from, std::size_t stride, runtime::Share rows, std::size_t column) {
   constexpr std::size_t width = Block<T>::width;
@@ -78,14 +77,13 @@ inline void fetch(const T* from, std::size_t stride, runtime::Share rows, std::s
 
 }  // namespace detail
 
-/// to[columns, rows] = fromᵀ with from[rows, columns]; strides are the elements from a row to its next.
-/// T: std::uint16_t or std::uint32_t.
+/// to[columns, rows] = fromᵀ with from[rows, columns]; strides are elements per row. T: std::uint16_t or std::uint32_t.
 template <typename T>
 void transpose(T* to, std::size_t to_stride, const T* from, std::size_t from_stride, std::size_t rows,
                std::size_t columns) {
   constexpr std::size_t lanes = simd::lanes, width = detail::Block<T>::width;
-  // Whole cache lines of `to` at a time: where its stride is a large power of two, its rows take each other's places in
-  // the cache.
+  // Writes complete cache lines of `to`: if its stride is a large power of two, its rows evict each other from the
+  // cache.
   constexpr std::size_t line = std::max(lanes, 64 / sizeof(T));
   for (std::size_t i = 0; i < rows;) {
     const std::size_t height = i + line <= rows ? line : std::min(lanes, rows - i);

@@ -1,6 +1,5 @@
-// As many floats as one register of the processor holds, and the few functions on them that the CPU kernels
-// share. Storage types are widened on load and rounded on store; a partial load fills up with zeros, so that
-// an element's result never depends on where in an array it lies.
+// Vectors of floats in one register, and functions for CPU kernels. Storage types are widened on load and rounded on
+// store. A partial load fills up with zeros, so that an element's result never depends on its position in an array.
 //
 //   simd::for_lanes(0, n, [&](std::size_t i, auto count) {
 //     simd::store(y + i, simd::exp(simd::load(x + i, count)), count);
@@ -35,10 +34,10 @@ using Words [[gnu::vector_size(lanes * 4)]] = std::uint32_t;
 using Ints [[gnu::vector_size(lanes * 4)]] = std::int32_t;
 using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 
-/// A sum with 0 would take an addition, because it makes 0 of -0.
+/// Adding 0 instead would turn -0 into 0.
 [[nodiscard]] inline Floats broadcast(float value) { return value - Floats{}; }
 
-/// a > b ? a : b, so that b counts where one of them is NaN; GCC 12 makes two instructions of that.
+/// a > b ? a : b, so the result is b if one of them is NaN. GCC 12 would use two instructions for that.
 [[nodiscard]] inline Floats max(Floats a, Floats b) {
 #if defined(__AVX512F__)
   return _mm512_maskz_max_ps(0xffff, a, b);
@@ -109,7 +108,7 @@ using Halves [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 #endif
 }
 
-// Loads and stores of `lanes` elements, at any address, and of the first `count` <= lanes -------------------
+// Loads and stores of `lanes` elements, or the first `count` <= lanes, at any address -----------------------
 
 template <typename Vector>
 [[nodiscard]] inline Vector load_bits(const void* from) {
@@ -148,7 +147,7 @@ inline void store(T* to, Floats value, std::size_t count) {
   std::memcpy(static_cast<void*>(to), part, count * sizeof(T));
 }
 
-/// Calls f(i, count) for i = begin, begin + lanes, …; count is `lanes`, known when compiled, but for the rest.
+/// Calls f(i, count) for i = begin, begin + lanes, …; count is the constant `lanes`, except at the end.
 template <typename F>
 inline void for_lanes(std::size_t begin, std::size_t end, F&& f) {
   std::size_t i = begin;
@@ -159,7 +158,7 @@ inline void for_lanes(std::size_t begin, std::size_t end, F&& f) {
 // Functions -----------------------------------------------------------------------------------------------
 
 namespace detail {
-/// Lane i of the result is lane i ^ distance of the value.
+/// Lane i of the result is lane i ^ distance of the argument.
 template <std::size_t distance, std::size_t... lane>
 [[nodiscard]] inline Floats exchange(Floats value, std::index_sequence<lane...>) {
   return __builtin_shufflevector(value, value, (lane ^ distance)...);
@@ -176,12 +175,12 @@ template <std::size_t distance = lanes / 2, typename Combine>
 }
 }  // namespace detail
 
-/// Σ of the lanes, pairwise: always in the same order.
+/// Sum of the lanes, pairwise, always in the same order.
 [[nodiscard]] inline float sum(Floats value) {
   return detail::fold(value, [](Floats a, Floats b) { return a + b; })[0];
 }
 
-/// Σ f(x[c]) of a row's floats, in four parts, none of which waits for another.
+/// Σ f(x[c]) over a row's floats, in four independent partial sums.
 template <typename T, typename F>
 [[nodiscard]] inline float sum_over(const T* x, std::size_t channels, F f) {
   constexpr std::size_t parts = 4;
@@ -259,8 +258,8 @@ struct Rounded {
   return detail::scale(((high * square + middle) * square + low) * r + 1.0f, rounded);
 }
 
-/// 2^x within 4e-6 of itself for -125 <= x <= 125, less than 2^-124 below; NaN stays NaN: for results that are rounded
-/// to half precision. With AVX-512 that of -∞ is 0.
+/// 2^x with relative error at most 4e-6 for -125 <= x <= 125, less than 2^-124 below; NaN stays NaN. For results that
+/// are rounded to half precision. With AVX-512 the result for -∞ is 0.
 [[nodiscard]] inline Floats exp2_for_half(Floats x) {
 #if defined(__AVX512DQ__)
   const Floats f = _mm512_maskz_reduce_ps(0xffff, x, _MM_FROUND_TO_NEG_INF);  // x - ⌊x⌋, of -∞ 0
@@ -280,7 +279,7 @@ struct Rounded {
 #endif
 }
 
-/// 1/x within 3e-7 of itself for 1 <= x <= 2^126: for results that are rounded to half precision.
+/// 1/x with relative error at most 3e-7 for 1 <= x <= 2^126. For results that are rounded to half precision.
 [[nodiscard]] inline Floats reciprocal_for_half(Floats x) {
 #if defined(__AVX512F__)
   const Floats near = _mm512_maskz_rcp14_ps(0xffff, x);
@@ -295,7 +294,7 @@ struct SineCosine {
 };
 
 namespace detail {
-/// Of quadrant · π/2 + angle, for |angle| <= π/4.
+/// Sine and cosine of quadrant · π/2 + angle, for |angle| <= π/4.
 [[nodiscard]] inline SineCosine sine_cosine(Words quadrant, Floats angle) {
   const Floats square = angle * angle;
   Floats s = broadcast(-1.9515295891e-4f);
@@ -312,7 +311,7 @@ namespace detail {
 }
 }  // namespace detail
 
-/// Of 2π·turns, for 0 <= turns < 1.
+/// Sine and cosine of 2π·turns, for 0 <= turns < 1.
 [[nodiscard]] inline SineCosine sine_cosine_of_turns(Floats turns) {
   // turns = quadrant/4 + r with |r| <= 1/8.
   const Floats shifted = turns * 4.0f + 12582912.0f;
@@ -320,7 +319,7 @@ namespace detail {
                              (turns - (shifted - 12582912.0f) * 0.25f) * 6.28318530718f);
 }
 
-/// Of an angle of up to 2^31 radians, within 2e-7 of itself: in double it is put into a quadrant.
+/// Sine and cosine of an angle of up to 2^31 radians, with error at most 2e-7. The quadrant is computed in double.
 [[nodiscard]] inline SineCosine sine_cosine(Floats angle) {
   using Doubles [[gnu::vector_size(lanes * 8)]] = double;
   using Longs [[gnu::vector_size(lanes * 8)]] = std::uint64_t;

@@ -1,4 +1,4 @@
-// Philox for as many consecutive counters as a register has lanes: the same numbers as runtime::philox.
+// Philox for a vector of consecutive counters: the same numbers as runtime::philox.
 #pragma once
 
 #include "models/ops/vector_math.hpp"
@@ -11,7 +11,7 @@ namespace ranvier::models::simd {
 using WideWords [[gnu::vector_size(lanes * 4)]] = std::uint64_t;
 
 namespace detail {
-/// The 64-bit products of the even lanes with `factor`.
+/// 64-bit products of the even lanes with `factor`.
 [[nodiscard]] inline WideWords multiply_even(Words a, std::uint32_t factor) {
 #if defined(__AVX512F__)
   return std::bit_cast<WideWords>(
@@ -36,7 +36,7 @@ struct Product {
   return {std::bit_cast<Words>((even >> 32) | (odd & upper)), std::bit_cast<Words>((even & ~upper) | (odd << 32))};
 }
 
-/// a0 b0 a1 b1 … of the lower or the upper halves of a and b.
+/// a0 b0 a1 b1 … from the lower or upper halves of a and b.
 template <bool upper, std::size_t... lane>
 [[nodiscard]] inline Words interleave(Words a, Words b, std::index_sequence<lane...>) {
   return __builtin_shufflevector(a, b, (lane / 2 + (upper ? lanes / 2 : 0) + (lane % 2) * lanes)...);
@@ -47,8 +47,8 @@ template <bool upper>
 }
 }  // namespace detail
 
-/// The words of counters {first + lane, c1, c2, c3}: word w of every counter in element w. `first + lane` is
-/// a 64-bit number in the counter's first two words.
+/// Words of counters {first + lane, c1, c2, c3}: element w has word w of every counter. `first + lane` is a 64-bit
+/// number in the counter's first two words.
 [[nodiscard]] inline std::array<Words, 4> philox(runtime::PhiloxKey key, std::uint64_t first, std::uint32_t c2,
                                                  std::uint32_t c3) {
   Words c[4] = {};
@@ -71,7 +71,7 @@ template <bool upper>
   return {c[0], c[1], c[2], c[3]};
 }
 
-/// The same words counter by counter: words 0 … 3 of the first counter, then those of the second, …
+/// The same words counter by counter: words 0 … 3 of the first counter, then of the second, …
 [[nodiscard]] inline std::array<Words, 4> in_counter_order(const std::array<Words, 4>& words) {
   using detail::interleave;
   const Words even_lower = interleave<false>(words[0], words[2]), even_upper = interleave<true>(words[0], words[2]);
@@ -80,7 +80,7 @@ template <bool upper>
           interleave<false>(even_upper, odd_upper), interleave<true>(even_upper, odd_upper)};
 }
 
-/// As runtime::uniform.
+/// Same as runtime::uniform, per lane.
 [[nodiscard]] inline Floats uniform(Words bits) {
   return __builtin_convertvector(std::bit_cast<Ints>(bits >> 8), Floats) * 0x1p-24f;
 }

@@ -1,8 +1,8 @@
-// Products of small matrices in registers, as attention needs them, and large ones without AVX-512: a tile's rows
-// take their factors one at a time from anywhere (a row stride and a step), its columns are vectors.
+// Multiplication of small matrices in registers, for attention, and of large ones without AVX-512. Left factors are
+// loaded one at a time from any address (row stride and step); columns are vectors.
 //
-// Factors come in units of 32 bits: a float, or a pair of neighbouring bf16 along the sum, which the processor
-// multiplies and adds to a float in one instruction.
+// Factors have units of 32 bits: a float, or a pair of bf16 neighbours along the sum. One instruction multiplies a pair
+// and adds to a float.
 #pragma once
 
 #include "models/ops/vector_math.hpp"
@@ -18,15 +18,15 @@ namespace ranvier::models::tile {
 using simd::Floats;
 using simd::lanes;
 
-/// Nothing that a thread has to hold while it multiplies.
+/// For units that need no register configuration.
 struct NoRegisters {};
 
-/// Numbers of a unit one after another.
+/// Units of one float.
 struct FloatUnits {
   using Unit = float;
   using Registers = NoRegisters;
   static constexpr std::size_t width = 1;
-  static constexpr std::size_t stair = 16;  ///< attention's diagonal is cut into squares of this size
+  static constexpr std::size_t stair = 16;  ///< attention's diagonal is divided into squares of this size
 
   static Floats spread(Unit unit) { return simd::broadcast(unit); }
   static Floats multiply_add(Floats a, Floats b, Floats sum) { return a * b + sum; }
@@ -44,7 +44,7 @@ struct Bf16Units {
     return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(a), std::bit_cast<__m512bh>(b));
   }
 
-  /// Lane by lane a unit of both, `first` in its lower half.
+  /// Combines both vectors lane by lane into units, `first` in the lower half.
   static Floats pair_up(Floats first, Floats second) {
     // clang-format off
     alignas(64) static constexpr std::uint16_t order[32] = {
@@ -57,7 +57,7 @@ struct Bf16Units {
 };
 #endif
 
-/// The left operand: element (row, k) is data[row · row_stride + k · step].
+/// Left operand: element (row, k) is data[row · row_stride + k · step].
 template <typename Unit>
 struct Left {
   const Unit* data = nullptr;
@@ -65,23 +65,23 @@ struct Left {
   std::size_t step = 0;
 };
 
-/// The right operand: units of row k begin at data + k · stride.
+/// Right operand: units of row k start at data + k · stride.
 template <typename Unit>
 struct Right {
   const Unit* data = nullptr;
   std::size_t stride = 0;
 };
 
-// As many sums as hide the latency of a multiply-add and leave registers for the operands: 16 of 32 registers, or 12 of
-// 16. Rows that are left over make lower tiles.
+// Enough sums to hide the latency of a multiply-add, with registers left for operands: 16 of 32 registers, or 12 of 16.
+// Remaining rows use lower tiles.
 inline constexpr std::size_t tile_rows = lanes == 16 ? 8 : 6;
 inline constexpr std::size_t tile_vectors = 2;
 
-/// The sums of a tile, of which `rows` rows count.
+/// Sums of a tile, of which `rows` rows are used.
 template <std::size_t vectors>
 using Sums = Floats[tile_rows][vectors];
 
-/// A function of its own: among what `finish` keeps, its loop would have no registers left for addresses.
+/// Not inlined: next to the variables of `finish`, its loop would have no registers left for addresses.
 template <typename Units, std::size_t rows, std::size_t vectors, typename Finish>
 [[gnu::noinline]] void one_tile(std::size_t row, std::size_t column, std::size_t n,
                                 const Left<typename Units::Unit>& a, const Right<typename Units::Unit>& b,
@@ -106,7 +106,7 @@ template <typename Units, std::size_t rows, std::size_t vectors, typename Finish
   finish.template operator()<rows, vectors>(row, column, sums);
 }
 
-/// All rows of `vectors` vectors of columns: tiles of `height` rows, then lower ones for what is left.
+/// All rows of `vectors` vectors of columns: tiles of `height` rows, then lower ones for the remaining rows.
 template <typename Units, std::size_t vectors, std::size_t height = tile_rows, typename Finish>
 inline void tile_column(std::size_t row, std::size_t rows, std::size_t column, std::size_t n,
                         const Left<typename Units::Unit>& a, const Right<typename Units::Unit>& b, Finish finish) {
@@ -116,8 +116,8 @@ inline void tile_column(std::size_t row, std::size_t rows, std::size_t column, s
   }
 }
 
-/// a[rows, n] · b[n, columns], tile by tile: finish.operator()<rows, vectors>(row, column, sums) gets each.
-/// `columns` is a multiple of the vectors' lanes, `n` counts units.
+/// a[rows, n] · b[n, columns], tile by tile: calls finish.operator()<rows, vectors>(row, column, sums) for each.
+/// `columns` is a multiple of the vectors' lanes; `n` counts units.
 template <typename Units, typename Finish>
   requires std::same_as<typename Units::Registers, NoRegisters>
 void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<typename Units::Unit>& a,
@@ -128,7 +128,7 @@ void product(std::size_t rows, std::size_t columns, std::size_t n, const Left<ty
   if (column < columns) tile_column<Units, 1>(0, rows, column, n, a, b, finish);
 }
 
-// What may become of the sums ----------------------------------------------------------------------------
+// Functions for `finish` ---------------------------------------------------------------------------------
 
 /// c = sums.
 struct Put {
@@ -162,7 +162,7 @@ struct Add {
   }
 };
 
-/// c = c · factor of the column + sums.
+/// c = c · (factor of the column) + sums.
 struct ScaleAdd {
   float* c;
   std::size_t stride;

@@ -1,4 +1,4 @@
-// What each position of attention sees, for the CPU: causality, window and bounds of attention.hpp in one place.
+// Keys that each position attends to, on the CPU: causality, window and bounds of attention.hpp in one place.
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -10,8 +10,8 @@
 
 namespace ranvier::models {
 
-/// Pairs of a query and a key of one head and sample, of which causality hides the later keys and a window those
-/// further back: those of `queries` positions that follow `past` ones.
+/// Number of query-key pairs of one head and sample, for `queries` positions after `past` ones. Causality hides later
+/// keys, and the window earlier ones.
 [[nodiscard]] inline double causal_pairs(std::size_t past, std::size_t queries, std::size_t window) {
   const auto up_to = [](std::size_t n) { return static_cast<double>(n) * static_cast<double>(n + 1) / 2; };
   const std::size_t end = past + queries;
@@ -21,14 +21,14 @@ namespace ranvier::models {
          static_cast<double>(window) * static_cast<double>(end - std::max(past, growing));
 }
 
-/// The same of attention over whole samples. Which documents hide, if any, only the device knows.
+/// Number of pairs for attention over complete samples. Document masks are ignored: only the device knows them.
 [[nodiscard]] inline double pairs_of(const AttentionShape& shape) {
   const auto T = static_cast<std::size_t>(shape.positions);
   if (!shape.causal) return static_cast<double>(T) * static_cast<double>(T);
   return causal_pairs(0, T, static_cast<std::size_t>(shape.window));
 }
 
-/// Which keys the positions of a sample see: first(i) … end(i)-1, neither of which decreases along the sample.
+/// Keys visible to the positions of a sample: first(i) … end(i)-1. Neither decreases along the sample.
 class VisibleKeys {
  public:
   VisibleKeys(const AttentionShape& shape, const AttentionBounds& bounds, std::size_t sample)
@@ -38,7 +38,7 @@ class VisibleKeys {
         first_(bounds.first_key == nullptr ? nullptr : bounds.first_key + sample * T_),
         end_(bounds.end_key == nullptr ? nullptr : bounds.end_key + sample * T_) {}
 
-  /// Whether a position sees itself and all before it.
+  /// Whether every position attends to itself and all earlier ones.
   [[nodiscard]] bool plain() const { return causal_ && window_ == 0 && first_ == nullptr && end_ == nullptr; }
   [[nodiscard]] bool causal() const { return causal_; }
 
@@ -51,7 +51,7 @@ class VisibleKeys {
     return end_ == nullptr ? end : std::min(end, static_cast<std::size_t>(end_[i]));
   }
 
-  /// Keys that one or another of `queries` positions from i0 on sees, from the first one of a block on.
+  /// Keys visible to at least one of `queries` positions starting at i0; `begin` is the start of a block.
   struct Keys {
     std::size_t begin, end;
 
@@ -68,7 +68,7 @@ class VisibleKeys {
   const std::int32_t* end_;
 };
 
-/// Throws unless bounds are as attention.hpp asks for: what comes after relies on their order.
+/// Throws unless the bounds satisfy attention.hpp's contract; callers rely on their order.
 inline void check_bounds(const AttentionShape& shape, const AttentionBounds& bounds) {
   if (bounds.first_key == nullptr && bounds.end_key == nullptr) return;
   const auto T = static_cast<std::size_t>(shape.positions);
