@@ -103,7 +103,7 @@ void BatchNorm::store_gradients(const LayerCall& call, const Arrays& at, std::si
   store(weight_, sums);
   store(bias_, sums + channels_);
   if (fixed_) return;
-  // The microbatch's share of the batch, and of the variance what it is of the population.
+  // The microbatch's share of the batch. The variance is scaled from N to N - 1, to estimate the population's.
   const double share = call.loss_factor * call.shape.samples;
   const auto N = static_cast<double>(rows);
   float* const mean = floats(scratch);

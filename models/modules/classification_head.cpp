@@ -30,7 +30,7 @@ class ClassificationHead final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// Of one position.
+  /// The head computes one position per sample.
   double flops_per_sample(int) const override {
     return 6.0 * static_cast<double>((dense_.in() + 1) * dense_.out() + (out_.in() + 1) * out_.out());
   }
@@ -92,7 +92,7 @@ class ClassificationHead final : public Layer {
   }
 
  private:
-  /// Where a call's arrays lie. Letters: B samples, C channels, K classes.
+  /// Offsets of a call's arrays. Letters: B samples, C channels, K classes.
   struct Arrays {
     Arrays(const ClassificationHead& head, const MicrobatchShape& shape) {
       const std::size_t element = size_of(head.dtype_), C = head.options_.channels, K = head.options_.classes;
@@ -110,11 +110,11 @@ class ClassificationHead final : public Layer {
 
     MemoryLayout saved, deferred, workspace;
     std::size_t rows;     ///< B
-    std::size_t first;    ///< saved [B, C]: the first position of each sample, as the first product takes it
-    std::size_t active;   ///< saved [B, C]: of tanh
-    std::size_t kept;     ///< saved [B, C]: what dropout leaves of that
+    std::size_t first;    ///< saved [B, C]: first position of each sample, the first linear map's input
+    std::size_t active;   ///< saved [B, C]: output of tanh
+    std::size_t kept;     ///< saved [B, C]: the same after dropout
     std::size_t logits;   ///< saved [B, K]; after forward in training, their gradients
-    std::size_t d_dense;  ///< deferred [B, C]: the gradient of the first product
+    std::size_t d_dense;  ///< deferred [B, C]: gradient of the first linear map's output
     std::size_t d_first;  ///< workspace [B, C]
     std::size_t row_losses, exponentials, scratch;
   };
@@ -134,7 +134,7 @@ class ClassificationHead final : public Layer {
     return {*this, call.shape};
   }
 
-  /// The call with a row for each sample.
+  /// The call with one row per sample.
   static LayerCall with_rows(const LayerCall& call) {
     LayerCall rows = call;
     rows.shape.positions = 1;
@@ -146,7 +146,7 @@ class ClassificationHead final : public Layer {
     return static_cast<std::size_t>(call.shape.positions) * row_bytes();
   }
 
-  /// Values [B, C], or their gradients, in training.
+  /// Drops values [B, C], or their gradients, in training.
   void drop(const LayerCall& call, std::byte* values, std::uint32_t place) const {
     if (!call.training) return;
     dropout(call.stream, values, dtype_, call.shape.samples, options_.channels,

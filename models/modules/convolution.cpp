@@ -11,7 +11,7 @@ namespace {
 
 using runtime::DType;
 
-/// That the patches of several samples take.
+/// Limit for the patches of several samples.
 constexpr std::size_t patches_bytes = std::size_t{32} << 20;
 
 }  // namespace
@@ -104,7 +104,7 @@ void Convolution::backward_weight(const LayerCall& call, const std::byte* x, con
   const Precision& precision = options_.precision;
   const auto samples = static_cast<std::size_t>(call.shape.samples);
   std::byte* const to = gradient(call, weight_, precision.gradient);
-  // In half precision sums would be rounded with each of several products.
+  // In half precision, sums over several multiplications would be rounded after each one.
   const bool apart = precision.gradient != DType::f32 && samples_at_once(samples) < samples;
   const std::size_t columns = patches(1).columns();
   std::byte* const sums = apart ? scratch + bytes_at_once(samples) : to;

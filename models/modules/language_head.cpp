@@ -16,8 +16,8 @@
 namespace ranvier::models {
 namespace {
 
-/// Where a call's arrays lie. Letters: N rows whose logits are computed (B·T, or B·F of chosen positions), C channels,
-/// P stored rows of the token table.
+/// Offsets of a call's arrays. Letters: N rows with logits (B·T, or B·F gathered positions), C channels, P stored rows
+/// of the token table.
 struct Arrays {
   Arrays(const TokenTable& table, const Norm& final_norm, const std::optional<Linear>& transform,
          const Precision& precision, const MicrobatchShape& shape, const TargetRows& choice) {
@@ -49,20 +49,22 @@ struct Arrays {
   }
 
   MemoryLayout saved, deferred, workspace;
-  std::size_t places = 0, targets = 0;  ///< saved [N] int32: of chosen rows, in their samples, and their targets
-  std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: chosen rows of the input, and their gradient
-  std::size_t losses = 0;               ///< workspace [B, T] double: of all positions, where rows are chosen
+  std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions of gathered rows in their samples, and their
+                                        ///< targets
+  std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, and their gradient
+  std::size_t losses = 0;               ///< workspace [B, T] double: losses of all positions, if rows are gathered
   std::size_t one_saved = 0,
-              one_workspace = 0;  ///< saved, workspace: where those of a single row lie, for its logits
+              one_workspace = 0;  ///< saved, workspace: arrays for the logits of a single row
   Norm::Arrays norm;
-  Linear::Arrays product;             ///< of the transform
-  std::size_t dense = 0, active = 0;  ///< saved [N, C]: of the transform, before and after GELU
-  std::size_t d_dense = 0;            ///< deferred [N, C]: the gradient of the former
+  Linear::Arrays product;             ///< arrays of the transform
+  std::size_t dense = 0, active = 0;  ///< saved [N, C]: output of the transform before and after GELU
+  std::size_t d_dense = 0;            ///< deferred [N, C]: gradient of `dense`
   std::size_t logits;                 ///< [N, P]; after forward in training, their gradients
   std::size_t normal;                 ///< [N, C]: the norm's output, if it is not saved, or its gradient
   std::size_t row_losses;             ///< [N] double
   std::size_t exponentials;           ///< [threads, P] float
-  std::size_t sum;  ///< [N, C] float: of the tiles' parts of the norm's gradient; in fp32 that itself
+  std::size_t sum;  ///< [N, C] float: sum of the tiles' contributions to the gradient of the norm's output; in fp32,
+                    ///< that gradient
   std::size_t scratch;
 };
 
@@ -85,8 +87,8 @@ class LanguageHead final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// A tile after the other, all else with the first; a bias of logits with each, as it has a part for it, and what
-  /// comes before the norm with the last one too on the way back.
+  /// One phase per tile; all other parameters are in the first phase. A bias of the logits is used in each forward
+  /// phase, the transform also in the last phase of backward_input.
   LayerPhases parts() const override {
     LayerPhases::Units parts;
     for (std::size_t t = 0; t < table_.tiles(); ++t) parts.push_back({t});
@@ -129,7 +131,7 @@ class LanguageHead final : public Layer {
       return;
     }
     const std::size_t row_bytes = table_.channels * size_of(dtype_);
-    if (details.logits != nullptr) {  // of a position that need not be among the chosen ones: by itself
+    if (details.logits != nullptr) {  // computed separately: the position need not be a gathered one
       LayerCall one = with_rows(call, 1, 1);
       one.saved += at.one_saved;
       one.workspace += at.one_workspace;
@@ -175,7 +177,7 @@ class LanguageHead final : public Layer {
  private:
   bool chooses() const { return targets_ > 0; }
 
-  /// Without chosen rows where all are computed.
+  /// No gathered rows if all positions are computed.
   TargetRows choice_of(const MicrobatchShape& shape) const {
     return {static_cast<std::size_t>(shape.samples), static_cast<std::size_t>(shape.positions),
             static_cast<std::size_t>(std::min(targets_, shape.positions))};
@@ -195,7 +197,7 @@ class LanguageHead final : public Layer {
     return reinterpret_cast<std::int32_t*>(call.saved + at.targets);
   }
 
-  /// Of the rows of `input`, as many as the call has positions.
+  /// Computes logits of the rows of `input`, one per position of the call.
   void compute_logits(const LayerCall& call, const Arrays& at, const std::byte* input) const {
     const std::size_t N = rows(call), C = table_.channels;
     if (transform_ && call.part == 0) {
@@ -227,7 +229,7 @@ class LanguageHead final : public Layer {
                    .exponentials = floats(call.workspace + at.exponentials)});
   }
 
-  /// To the call's details.
+  /// Copies logits to the call's details.
   void copy_logits(const LayerCall& call, const Arrays& at, std::size_t row) const {
     runtime::cast(call.stream, call.details.logits, runtime::DType::f32,
                   call.saved + at.logits + row * table_.stored_rows() * size_of(dtype_), dtype_, vocabulary());
@@ -285,7 +287,7 @@ class LanguageHead final : public Layer {
     return builder.add_unit(options.unit.empty() ? options.norm_name : options.unit);
   }
 
-  /// As long as a row of logits.
+  /// Bias of the logits, as long as a row of them.
   std::optional<ParameterRef> bias_of(const LanguageHeadOptions& options, UnitBuilder& builder) const {
     if (options.bias.empty()) return std::nullopt;
     return builder.add(unit_,

@@ -74,7 +74,7 @@ void Linear::add_biases(UnitBuilder& builder, std::size_t unit, const LinearOpti
     first += channels;
   }
   if (biases_.size() == 1) return;
-  // A product has one bias: where biases have gaps, as weights may not, products are done apart.
+  // A multiplication has one bias, so it is split where biases have gaps and weights do not.
   std::vector<Run> apart;
   for (const Run& weight : weights_) {
     for (const Run& bias : biases_) {
@@ -110,7 +110,7 @@ const std::byte* Linear::bias_of(const LayerCall& call, const Run& weight) const
   return nullptr;
 }
 
-/// For the biases' gradients, or for a sum over tiles.
+/// For the biases' gradients, or a sum over tiles.
 std::size_t Linear::scratch_bytes(std::size_t rows) const {
   const std::size_t sums = tiles_.size() == 1 || precision_.compute == runtime::DType::f32 ? 0
                            : sums_outputs()                                                ? rows * out_

@@ -1,4 +1,4 @@
-// Adapters beside the products of linear.cpp.
+// Adapters of linear.cpp's linear maps.
 #include "models/lora.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
@@ -18,7 +18,7 @@ void Linear::add_adapters(UnitBuilder& builder, std::size_t unit, const LinearOp
   rank_ = static_cast<std::size_t>(lora->rank);
   factor_ = lora->factor();
   dropout_ = lora->dropout;
-  // As PEFT draws A: uniform, of the variance that Kaiming's rule gives with a slope of √5.
+  // PEFT's initialization of A: uniform, with the variance of Kaiming's rule for a slope of √5.
   const Initializer uniform{Initializer::Kind::uniform, 1 / std::sqrt(static_cast<float>(in_))};
   std::size_t first = 0;
   for (const auto& [name, channels] : options.tensors) {

@@ -82,7 +82,7 @@ void Norm::in_place(const LayerCall& call, const Arrays& at, std::byte* rows_in_
 void Norm::keep(const LayerCall& call, const Arrays& at) const {
   const std::size_t bytes = options_.channels * size_of(dtype_);
   const std::byte* const weight = parameter(call, weight_, dtype_);
-  if (!is_layer() || adjacent_)  // one copy: a GPU launches the less
+  if (!is_layer() || adjacent_)  // one copy: fewer kernel launches on a GPU
     return runtime::copy(call.stream, call.deferred + at.kept, weight, is_layer() ? 2 * bytes : bytes);
   runtime::copy(call.stream, call.deferred + at.kept, weight, bytes);
   runtime::copy(call.stream, call.deferred + at.kept + bytes, parameter(call, bias_, dtype_), bytes);

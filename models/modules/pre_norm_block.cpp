@@ -33,7 +33,7 @@ class PreNormBlock final : public DecodingLayer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// 6 per parameter and position, and attention's.
+  /// 6 per parameter and position, plus attention's.
   double flops_per_sample(int positions) const override {
     return 6.0 * static_cast<double>(parameters_of(units_)) * positions + attention_.flops_per_sample(positions);
   }
@@ -56,7 +56,7 @@ class PreNormBlock final : public DecodingLayer {
   void forward(const LayerCall& call, const std::byte* input, std::byte* output) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const work = call.workspace;
-    // What is dropped of a branch is dropped before it joins the residual stream.
+    // Dropout acts on a branch before the residual addition.
     const bool drops = dropout_.drops(call);
     PhaseWalk walk(call);
     std::byte* const normed_1 = Norm::output(call, at.norm_1, work + at.narrow);
@@ -85,7 +85,7 @@ class PreNormBlock final : public DecodingLayer {
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    // Where nothing is dropped, the gradient of the residual stream is that of the branch as well.
+    // Without dropout, the gradients of residual stream and branch are identical.
     std::byte* const d_middle = dropout_.drops() ? work + at.d_middle : kept + at.d_out;
     const std::byte* const d_mlp = this->d_mlp(call, at, output_gradient);
     PhaseWalk walk(call);
@@ -174,13 +174,13 @@ class PreNormBlock final : public DecodingLayer {
   }
 
  private:
-  /// x = x + branch, narrow = norm of it
+  /// x = x + branch, narrow = norm(x)
   static void add_and_norm(const LayerCall& call, DecodingArrays& at, const Norm& norm) {
     norm.forward(call, at.norm, at.narrow, at.x, at.branch, at.sum);
     std::swap(at.x, at.sum);
   }
 
-  /// Where a call's arrays lie. Letters: N = B·T rows, C channels, H·D channels of all heads.
+  /// Offsets of a call's arrays. Letters: N = B·T rows, C channels, H·D channels of all heads.
   struct Arrays {
     Arrays(const PreNormBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
@@ -210,12 +210,12 @@ class PreNormBlock final : public DecodingLayer {
     std::size_t d_out;     ///< deferred [N, C]: gradient of attention's branch
     std::size_t d_mlp;     ///< deferred [N, C], with dropout: gradient of the MLP's branch
     std::size_t narrow;    ///< workspace [N, C] or [N, H·D]: a norm's output, or a gradient
-    std::size_t d_middle;  ///< workspace [N, C], with dropout: gradient of the residual stream; in the MLP's own
-                           ///< workspace, if that is large enough
-    std::size_t scratch;   ///< workspace: whatever a kernel needs
+    std::size_t d_middle;  ///< workspace [N, C], with dropout: gradient of the residual stream; shares the MLP's
+                           ///< workspace if that is large enough
+    std::size_t scratch;   ///< workspace: scratch of kernels
   };
 
-  /// The gradient of the MLP's branch, which is the output gradient if nothing is dropped.
+  /// Gradient of the MLP's branch; the output gradient if nothing is dropped.
   const std::byte* d_mlp(const LayerCall& call, const Arrays& at, const std::byte* output_gradient) const {
     return dropout_.drops() ? call.deferred + at.d_mlp : output_gradient;
   }

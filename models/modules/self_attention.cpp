@@ -141,7 +141,7 @@ AttentionShape SelfAttention::shape_of(const MicrobatchShape& shape) const {
 }
 
 AttentionBounds SelfAttention::bounds_of(const LayerCall& call) const {
-  // Causality ends what a position sees before its document does.
+  // With a causal mask, the end of a document needs no bound.
   return {.first_key = call.document_starts, .end_key = options_.shape.causal ? nullptr : call.document_ends};
 }
 

@@ -41,7 +41,7 @@ LayerPhases parts_of(std::span<const UnitSpec> units, std::initializer_list<cons
   };
   for (const Tiles* tiles : tiled)
     for (const TileUnits& tile : *tiles) parts.forward.push_back(with_rest(tile.units));
-  // A part whose units are all frozen is left out: what is frozen comes with the rest.
+  // Frozen tiles have no phase of their own in backward_weight; their units belong to the last one.
   std::reverse(tiled.begin(), tiled.end());
   std::vector<std::size_t> last = rest;
   for (const Tiles* tiles : tiled) {

@@ -28,7 +28,7 @@ class TokenEmbedding final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// A tile after the other, positions with the last.
+  /// One phase per tile; positions are in the last one.
   LayerPhases parts() const override {
     if (table_.tiles() == 1) return Layer::parts();
     LayerPhases parts;
@@ -39,8 +39,8 @@ class TokenEmbedding final : public Layer {
     return parts;
   }
 
-  /// No products; but parameters of positions count in the customary 6 per parameter and position, and stand for the
-  /// time that their lookup, update and reduction take.
+  /// No matrix multiplications. Parameters of positions count 6 FLOPs per parameter and position, as is customary, to
+  /// stand for the time of lookup, update and reduction.
   double flops_per_sample(int positions) const override {
     return 6.0 * static_cast<double>(position_rows_ * table_.channels) * positions;
   }
@@ -130,7 +130,7 @@ class TokenEmbedding final : public Layer {
   float dropout_;
   std::uint32_t dropout_site_;
   Precision precision_;
-  std::size_t position_rows_ = 0;  ///< 0: there are no positions
+  std::size_t position_rows_ = 0;  ///< 0: no positions
   std::vector<UnitSpec> units_;
 };
 

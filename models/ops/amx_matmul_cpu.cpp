@@ -1,5 +1,5 @@
-// Part by part of K and N, b is packed into what registers hold; then squares of 32 × 32 sums take the rows of a as
-// they lie. Sums wait in floats from one part of K to the next.
+// b is packed part by part (of K and N) in register layout. Then squares of 32 × 32 sums are computed from unpacked
+// rows of a. Between parts of K, sums are stored in float.
 #include "models/ops/amx_matmul_cpu.hpp"
 
 #include "models/ops/amx.hpp"
@@ -19,16 +19,16 @@ namespace {
 
 using runtime::Share;
 
-constexpr std::size_t edge = 32;                    // of a square of sums, which fills four registers
-constexpr std::size_t deepest = 512, widest = 256;  // part of b that is packed at a time: a quarter of a MiB
-constexpr std::size_t tallest = 1024;               // rows whose sums wait: a MiB
+constexpr std::size_t edge = 32;                    // rows and columns of a square of sums, which fills four registers
+constexpr std::size_t deepest = 512, widest = 256;  // part of b that is packed at a time: 256 KiB
+constexpr std::size_t tallest = 1024;               // rows with stored sums: 1 MiB
 constexpr std::size_t register_numbers = amx::rows * amx::pairs * 2;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// A matrix of bf16, `stride` numbers from a row to the next.
+/// bf16 matrix, `stride` numbers per row.
 struct Numbers {
   const std::uint16_t* data;
   std::size_t stride;
@@ -40,7 +40,7 @@ struct Numbers {
 
 __mmask32 first_lanes(std::size_t count) { return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1; }
 
-/// Two registers' worth of b: k rows (up to 32) and n columns (up to 32) of it, the rest zeros.
+/// Packs two registers of b: k rows and n columns (up to 32 each), filled up with zeros.
 void pack_rows(std::uint16_t* to, const Numbers& b, std::size_t k, std::size_t n) {
   alignas(64) static constexpr auto order = [] {
     struct {
@@ -63,7 +63,7 @@ void pack_rows(std::uint16_t* to, const Numbers& b, std::size_t k, std::size_t n
   }
 }
 
-/// The same of b that is stored [N, K].
+/// The same for b stored as [N, K].
 void pack_columns(std::uint16_t* to, const Numbers& b, std::size_t k, std::size_t n) {
   const __mmask32 depth = first_lanes(k);
   for (std::size_t half = 0; half < 2; ++half) {
@@ -78,7 +78,8 @@ void pack_columns(std::uint16_t* to, const Numbers& b, std::size_t k, std::size_
   }
 }
 
-/// sums[32, 32] = or += a · b of `blocks` times 32 numbers of K. `beside(block)` runs while the registers multiply.
+/// sums[32, 32] = or += a · b over 32 · `blocks` numbers of K. Calls the last argument with the block's number while
+/// the registers multiply.
 template <typename Beside>
 void square(float* sums, std::size_t sums_stride, bool adds, const std::uint16_t* a, std::size_t a_stride,
             const std::uint16_t* b, std::size_t blocks, const Beside& beside) {
@@ -120,7 +121,7 @@ struct Memory {
   Scratch b, sums, edge;
 };
 
-/// A square of complete sums, and where in c they belong.
+/// A square of complete sums, and its address in c.
 template <typename C>
 struct Complete {
   const float* sums = nullptr;
@@ -130,7 +131,7 @@ struct Complete {
   const runtime::Bf16* bias = nullptr;
   bool accumulate = false;
 
-  /// Its rows `begin` … end-1.
+  /// Stores rows `begin` … end-1.
   void put(std::size_t begin, std::size_t end) const {
     for (std::size_t i = begin; i < std::min(end, rows); ++i)
       for (std::size_t j = 0; j < columns; j += simd::lanes) {
@@ -143,10 +144,10 @@ struct Complete {
   }
 };
 
-/// Fetches the rows of a that come next into the cache, which would not foresee 32 of them.
+/// Prefetches the next rows of a: 32 rows are too many for the hardware prefetcher.
 class Prefetcher {
  public:
-  /// `lines` of 32 numbers of each row, in `calls` calls; none where `next` is null.
+  /// `lines` of 32 numbers per row, spread over `calls` calls; nothing if `next` is null.
   Prefetcher(const Numbers& next, std::size_t lines, std::size_t calls)
       : next_(next), places_(next.data == nullptr ? 0 : lines * edge), calls_(calls) {}
 
@@ -161,19 +162,19 @@ class Prefetcher {
   std::size_t places_, calls_, call_ = 0, place_ = 0;
 };
 
-/// Rows and columns of c, up to `tallest` and `widest` of them.
+/// Computes rows and columns of c, up to `tallest` and `widest`.
 template <typename C>
 void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Numbers& a, const Numbers& b,
               std::size_t c_stride, Share rows, Share columns, Memory& memory) {
   const std::size_t m = rows.end - rows.begin, n = columns.end - columns.begin;
   const std::size_t panels = round_up(n, edge) / edge, sums_stride = panels * edge;
   const std::size_t depth = shape.k;
-  const bool waits = depth > deepest;  // sums do
+  const bool waits = depth > deepest;  // whether sums are stored between parts of K
   float* const sums = waits ? memory.sums.get<float>(round_up(m, edge) * sums_stride) : nullptr;
   auto* const packed = memory.b.get<std::uint16_t>(deepest * sums_stride);
-  constexpr std::size_t copy_stride = deepest + edge;  // rows share no place of a cache
+  constexpr std::size_t copy_stride = deepest + edge;  // so that rows do not share cache sets
   auto* const copy = memory.edge.get<std::uint16_t>(edge * copy_stride);
-  alignas(64) float squares[2][edge * edge];  // one is computed while the other one is put into c
+  alignas(64) float squares[2][edge * edge];  // one is computed while the other is stored in c
   auto* const c = static_cast<C*>(arrays.c) + rows.begin * c_stride + columns.begin;
   const auto* const bias =
       arrays.bias == nullptr ? nullptr : static_cast<const runtime::Bf16*>(arrays.bias) + columns.begin;
@@ -191,7 +192,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Number
         pack_rows(to, {b.at(begin + k0, columns.begin + n0), b.stride}, depth_left, columns_left);
       }
     };
-    // Along the rows of b as they are stored.
+    // In the order in which rows of b are stored.
     for (std::size_t outer = 0; outer < (shape.transpose_b ? panels : blocks); ++outer)
       for (std::size_t inner = 0; inner < (shape.transpose_b ? blocks : panels); ++inner)
         shape.transpose_b ? pack(inner, outer) : pack(outer, inner);
@@ -202,7 +203,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Number
       const std::size_t height = std::min(edge, m - row);
       Numbers left{a.at(rows.begin + row, begin), a.stride};
       Prefetcher ahead({row + 2 * edge <= m ? left.at(edge, 0) : nullptr, a.stride}, k / edge, panels * blocks);
-      if (height < edge || k % edge != 0) {  // no number is read that is not a's
+      if (height < edge || k % edge != 0) {  // copies, so that nothing beyond a is read
         for (std::size_t i = 0; i < edge; ++i) {
           std::fill_n(copy + i * copy_stride, blocks * edge, std::uint16_t{0});
           if (i < height) std::memcpy(copy + i * copy_stride, left.at(i, 0), k * sizeof(*copy));
@@ -249,8 +250,8 @@ void amx_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, const 
     static thread_local Memory memory;
     const amx::Registers registers;
     Share rows{0, shape.m}, columns{0, shape.n};
-    // Rows, as in the operations before and after, whose results are then in the thread's own cache; but for few rows
-    // not every thread packs all of b.
+    // Split by rows, like the operations before and after, whose results are then in the thread's own cache. For few
+    // rows, split by columns, so that not every thread packs all of b.
     const bool by_columns = shape.m < 4 * edge * static_cast<std::size_t>(threads) && shape.n > shape.m;
     (by_columns ? columns : rows) = runtime::share_of(by_columns ? shape.n : shape.m, thread, threads, edge);
     for (std::size_t row = rows.begin; row < rows.end; row += tallest)

@@ -25,8 +25,8 @@ void check(runtime::DType dtype, const AttentionShape& shape) {
          shape.window, shape.causal ? "" : ", not causal");
 }
 
-/// Of so many arrays [B, T, (H + 2K)·D], so many arrays [B, T, C], and logsumexp. Two products for each pair forward;
-/// five backward, as the scores are computed again.
+/// Cost of reading and writing `wide` arrays [B, T, (H + 2K)·D], `narrow` arrays [B, T, C] and logsumexp. Two
+/// multiplications per pair forward; five backward, which recomputes the scores.
 runtime::WorkCost cost_of(const AttentionShape& shape, runtime::DType dtype, std::size_t wide, std::size_t narrow,
                           int products) {
   const auto B = static_cast<std::size_t>(shape.samples), T = static_cast<std::size_t>(shape.positions);
@@ -38,8 +38,8 @@ runtime::WorkCost cost_of(const AttentionShape& shape, runtime::DType dtype, std
   return cost;
 }
 
-/// Workspace of the library's backward pass for one head of keys of one sample, and the heads of queries that read it.
-/// The fast pass takes two copies on architecture 80, and one on 90.
+/// Workspace of the library's backward pass for one key head of one sample, with the query heads that read it. The fast
+/// pass needs two copies on architecture 80, and one on 90.
 std::size_t library_bytes_of_key_head(const AttentionShape& shape, runtime::DType dtype) {
   constexpr std::size_t tile = 128;
   const auto sharing = static_cast<std::size_t>(shape.heads / shape.stored_key_heads());
@@ -55,7 +55,7 @@ std::size_t library_bytes_of_slice(const AttentionShape& shape, runtime::DType d
          library_bytes_of_key_head(shape, dtype);
 }
 
-/// Whether library_attention_suits() for some number of samples.
+/// Whether library_attention_suits() holds for some number of samples.
 bool library_suits_some(const AttentionShape& shape, runtime::DType dtype) {
   return shape.kernels != AttentionKernels::own && dtype != runtime::DType::f32 && shape.channels <= 128 &&
          shape.channels % 8 == 0;

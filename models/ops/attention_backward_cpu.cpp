@@ -13,7 +13,7 @@ namespace {
 using namespace blockwise;
 using runtime::DType;
 
-/// Weights of the softmax from scores: 2^(score · log2_scale - offset).
+/// Softmax weights from scores: 2^(score · log2_scale - offset).
 template <typename Units>
 struct KeepWeights {
   float* scores;
@@ -22,7 +22,7 @@ struct KeepWeights {
   float log2_scale;
   Mask mask;
   const DropoutMask* kept;
-  std::size_t first;  ///< row and column of the block at which this product begins
+  std::size_t first;  ///< first row and column of the block in this multiplication
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
@@ -82,8 +82,8 @@ struct KeepGradients {
   }
 };
 
-/// Queries i0 … of one head: writes their d_q, adds to w.d_k and w.d_v. Blocks come in ascending order. `opens`: to
-/// a diagonal block's keys nothing was added before.
+/// Queries i0 … of one head: writes their d_q, adds to w.d_k and w.d_v. Blocks come in ascending order. `opens`: the
+/// keys of a diagonal block have no gradients yet.
 template <typename Units, typename E>
 void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
                     const Workspace& w, DropoutMask* kept, Prefetcher ahead, bool opens, E* d_q, const E* q,
@@ -129,7 +129,7 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
 
   const bool copies_weights = width > 1 || kept != nullptr;
   const auto* weights = reinterpret_cast<const Unit*>(copies_weights ? w.weights : w.scores);
-  // Floats serve both ways; pairs of bf16 lie along the queries in `gradients` and along the keys behind them.
+  // Floats serve both operands. Pairs of bf16 need two copies: along the queries, then along the keys.
   auto* right_gradients = w.gradients + (width > 1 ? block * block / 2 : 0);
   put_ranges(visible, w, i0, queries);
   const auto needed = visible.keys_of(i0, queries, block);
@@ -150,7 +150,7 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
                            Right<Unit>{gradient_columns + first, block},
                            KeepGradients<Units>{w.scores, w.gradients, right_gradients, w.totals, kept, first});
     };
-    // d_k and d_v of keys `first` …: sums over the queries from `first` on.
+    // d_k and d_v of keys `first` …: sums over queries `first` ….
     const auto gather = [&](std::size_t first, std::size_t count) {
       const std::size_t skip = first / width, n = query_units - skip;
       const auto add = [&](float* to, const Unit* left, const Right<Unit>& right) {
@@ -166,7 +166,7 @@ void backward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units
       add(w.d_v, weights, gradient_rows);
       add(w.d_k, reinterpret_cast<const Unit*>(w.gradients), query_rows);
     };
-    // d_q of the queries from `first` on: sums over keys `first` ….
+    // d_q of queries `first` …: sums over keys `first` ….
     const auto spread = [&](std::size_t first, std::size_t count) {
       const Left<Unit> left = head.across(head.k_pairs, j0 + first);
       const Right<Unit> right{reinterpret_cast<const Unit*>(right_gradients) + first / width * block + first,
@@ -200,7 +200,7 @@ struct Backward {
   const float* logsumexp;
 };
 
-/// An item is a head of keys and values with all heads of queries that read it, whose gradients add up in order.
+/// An item is a key-value head with all query heads that read it, whose gradients are added in order.
 template <typename Units, typename E>
 void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Backward& arrays,
               const Dropout& dropout, const AttentionBounds& bounds, std::byte* workspace) {
@@ -249,7 +249,7 @@ void backward(runtime::ComputePool& pool, const AttentionShape& shape, const Bac
           ahead.add(all_out + place(next, next_row), s.C * sizeof(E));
           ahead.add(all_d_out + place(next, next_row), s.C * sizeof(E));
         }
-        if (!visible.causal() && last_head && following < items) {  // whose first block sees all keys
+        if (!visible.causal() && last_head && following < items) {  // its first block needs all keys
           const QkvRows<const E> keys(s, all_qkv, following * together, i);
           for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
         }

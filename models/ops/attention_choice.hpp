@@ -76,7 +76,7 @@ struct MeasuredAttention {
 /// this cuDNN cannot run one of the passes.
 [[nodiscard]] bool adopt_attention(runtime::StreamView stream, const AttentionChoices& choices);
 
-/// Our own kernels do what was chosen so far.
+/// Uses our own kernels for all passes chosen so far.
 void forget_attention(runtime::StreamView stream);
 
 /// Text such as "cuDNN 9.19.0".

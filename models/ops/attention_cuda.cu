@@ -17,11 +17,11 @@ using runtime::DType;
 
 constexpr int threads = 256;
 
-/// A warp has a row of a head.
+/// A warp computes a row of a head.
 template <typename T>
 __global__ void __launch_bounds__(threads) delta_kernel(AttentionArrays arrays, const T* out) {
   const std::size_t rows = static_cast<std::size_t>(arrays.B) * arrays.T * arrays.H;
-  const std::size_t row = std::size_t{blockIdx.x} * (threads / 32) + threadIdx.x / 32;  // of [B, T, H]
+  const std::size_t row = std::size_t{blockIdx.x} * (threads / 32) + threadIdx.x / 32;  // row of [B, T, H]
   if (row >= rows) return;
   const std::size_t h = row % arrays.H, t = row / arrays.H % arrays.T, b = row / arrays.H / arrays.T;
   const T* const d_out = static_cast<const T*>(arrays.d_out);

@@ -17,7 +17,7 @@ struct KeepScores {
   float* scores;
   float* maxima;
   Mask mask;
-  std::size_t first;  ///< row and column of the block at which this product begins
+  std::size_t first;  ///< first row and column of the block in this multiplication
 
   template <std::size_t rows, std::size_t vectors>
   void operator()(std::size_t row, std::size_t column, const tile::Sums<vectors>& sums) const {
@@ -37,9 +37,8 @@ struct KeepScores {
   }
 };
 
-/// The softmax of the scores of `keys` keys, with the running maxima and totals brought up to date. Leaves
-/// weights for the values in w.weights (floats: in place) and what earlier sums must be multiplied with in
-/// w.factors.
+/// Softmax of the scores of `keys` keys; updates running maxima and totals. Stores weights for the values in w.weights
+/// (floats: in place), and the factors of earlier sums in w.factors.
 template <typename Units>
 void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, bool diagonal, float scale,
                   const DropoutMask* kept) {
@@ -69,7 +68,7 @@ void exponentials(const Workspace& w, std::size_t keys, std::size_t queries, boo
   }
 }
 
-/// Queries i0 … of one head.
+/// Computes queries i0 … of one head.
 template <typename Units, typename E>
 void forward_block(const Sizes& s, const VisibleKeys& visible, const Head<Units>& head, std::size_t i0,
                    const Workspace& w, DropoutMask* kept, Prefetcher ahead, E* out, float* logsumexp) {
@@ -143,7 +142,7 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
   const Sizes s(shape);
   const std::size_t heads = static_cast<std::size_t>(shape.samples) * s.H;
   const std::size_t blocks = (s.T + block - 1) / block;
-  // Few heads are shared block by block, the longest first, at the price of copying rows more than once.
+  // Few heads are divided into blocks, the longest first, at the cost of copying rows repeatedly.
   const bool shares_heads = heads < 8 * static_cast<std::size_t>(pool.threads());
   const std::size_t items = shares_heads ? heads * blocks : heads;
   const auto rows_of = [&](std::size_t head, std::size_t row) {
@@ -177,7 +176,7 @@ void forward(runtime::ComputePool& pool, const AttentionShape& shape, const Forw
         if (visible.causal())
           for (const E* part : {next_rows.k, next_rows.v}) ahead.add(part, s.row * sizeof(E));
       }
-      if (!visible.causal() && following < items) {  // whose first block sees all keys
+      if (!visible.causal() && following < items) {  // its first block needs all keys
         const QkvRows<const E> keys = rows_of(following % heads, i0);
         for (const E* part : {keys.k, keys.v}) ahead.add(part, s.row * sizeof(E));
       }

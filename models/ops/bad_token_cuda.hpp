@@ -23,7 +23,7 @@ enum class TokenUse {
 /// Pinned memory, one per use and process, never freed. The loop thread allocates it at the first call.
 [[nodiscard]] volatile unsigned long long* bad_token_place(TokenUse use);
 
-/// Value that a kernel stores. Of several bad tokens, any one is reported. Never 0.
+/// Value that a kernel stores, never 0. If several tokens are bad, any one is reported.
 #if defined(__CUDACC__)
 __host__ __device__
 #endif

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* operation = "batch norm";
 
-/// Of so many arrays [N, C], the statistics, and so many arrays [C] of the run's dtype.
+/// Cost of reading or writing `arrays` arrays [N, C], the statistics, and some arrays [C] of the run's dtype.
 runtime::WorkCost cost_of(const BatchNormShape& shape, runtime::DType dtype, std::size_t arrays,
                           std::size_t parameters, std::size_t more = 0) {
   return memory_cost(runtime::WorkKind::batch_norm, dtype,

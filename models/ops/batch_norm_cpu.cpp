@@ -12,15 +12,15 @@ namespace {
 
 using simd::Floats;
 
-/// Rows that are gone through side by side, channel after channel: a processor fetches so many ahead, each in order. A
-/// channel of many rows would take a cache line, or a part of it, from a page each.
+/// Rows that are read together, channel by channel, because a processor prefetches a few sequential streams. Reading
+/// one channel of many rows would use a cache line, or less, of one page per row.
 constexpr std::size_t rows_together = 4;
 
 std::size_t blocks_of(const BatchNormShape& shape) {
   return (shape.rows + batch_norm_block_rows - 1) / batch_norm_block_rows;
 }
 
-/// NaN stays.
+/// NaN stays NaN.
 Floats relu(Floats sum) { return sum < 0.0f ? Floats{} : sum; }
 
 /// Calls f(rows) for all of them, a few at a time.
@@ -30,7 +30,7 @@ void for_rows_together(std::size_t begin, std::size_t end, const F& f) {
     f(runtime::Share{row, std::min(end, row + rows_together)});
 }
 
-/// partial[block][i][C] = Σ over a block's rows of the i-th of f(row, c, count)'s values.
+/// partial[block][i][C] = Σ over a block's rows of value i of f(row, c, count).
 template <std::size_t sums, typename F>
 void sum_blocks(runtime::ComputePool& pool, const BatchNormShape& shape, float* partial, const F& f) {
   pool.run([&](int thread, int threads) {
@@ -70,7 +70,7 @@ void finish_sums(runtime::ComputePool& pool, std::size_t blocks, std::size_t wid
   });
 }
 
-/// How a lane's channels are normalised.
+/// Normalization of a lane's channels.
 template <typename T>
 struct Channels {
   template <typename Count>
@@ -80,7 +80,7 @@ struct Channels {
         weight(simd::load(static_cast<const T*>(values.weight) + c, count)),
         bias(simd::load(static_cast<const T*>(values.bias) + c, count)) {}
 
-  /// What relu is of.
+  /// ReLU's input.
   template <typename Count>
   [[nodiscard]] Floats sum(const BatchNormValues& values, Floats normal, std::size_t at, Count count) const {
     const Floats scaled = normal * weight + bias;
@@ -161,7 +161,7 @@ void batch_norm_backward_cpu(runtime::ComputePool& pool, const BatchNormShape& s
     const T* const dy = static_cast<const T*>(arrays.dy);
     const std::size_t C = shape.channels;
     auto* const partial = reinterpret_cast<float*>(arrays.workspace);
-    /// x as it is normalised, and dy where it passes relu.
+    /// Normalized x, and dy where ReLU's input is positive.
     const auto look = [&](const Channels<T>& channels, std::size_t at, auto count) {
       const Floats normal = (simd::load(x + at, count) - channels.mean) * channels.rstd;
       const Floats gradient = simd::load(dy + at, count);

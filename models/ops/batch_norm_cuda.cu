@@ -1,5 +1,5 @@
-// Sums: a block of 32 × 8 threads takes 32 channels of batch_norm_block_rows rows, and a second kernel the blocks of a
-// channel in order. The rest: a thread for each value that is written.
+// Sums: a block of 32 × 8 threads sums 32 channels of batch_norm_block_rows rows; a second kernel adds a channel's
+// blocks in order. Other kernels use one thread per written value.
 #include "models/ops/batch_norm.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -12,7 +12,7 @@ namespace {
 constexpr int threads = 256;
 constexpr unsigned sum_channels = 32, sum_rows = 8;
 
-/// The value itself, or the square of its difference from the mean.
+/// The value, or the square of its difference from the mean.
 template <typename T>
 struct Moment {
   static constexpr int sums = 1;
@@ -24,7 +24,7 @@ struct Moment {
   }
 
   const T* x;
-  const float* mean;  ///< null: the value itself
+  const float* mean;  ///< null: the value
   std::size_t channels;
 };
 
@@ -42,7 +42,7 @@ struct Norm {
   __device__ float normal(std::size_t at, std::size_t c) const {
     return __fmul_rn(__fsub_rn(cuda::to_float(x[at]), statistics[c]), statistics[2 * channels + c]);
   }
-  /// What relu is of.
+  /// ReLU's input.
   __device__ float sum(std::size_t at, std::size_t c, float normal) const {
     const float scaled = __fmaf_rn(normal, cuda::to_float(weight[c]), cuda::to_float(bias[c]));
     return addend == nullptr ? scaled : __fadd_rn(scaled, cuda::to_float(addend[at]));
@@ -54,12 +54,12 @@ struct Norm {
   bool relu;
 };
 
-/// The gradients of weight and bias.
+/// Gradients of weight and bias.
 template <typename T>
 struct Gradients {
   static constexpr int sums = 2;
 
-  /// dy where it passes relu.
+  /// dy where ReLU's input is positive, else 0.
   __device__ float gradient(std::size_t at, std::size_t c, float normal) const {
     return norm.relu && norm.sum(at, c, normal) <= 0.0f ? 0.0f : cuda::to_float(dy[at]);
   }
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(threads)
   if (i < width) sums[i] = static_cast<float>(sum_of_blocks(partial, blocks, width, i));
 }
 
-/// Means of the sums; with `rstd` those are variances.
+/// Means of the sums; with `rstd` they are variances.
 __global__ void __launch_bounds__(threads)
     mean_kernel(float* mean, float* rstd, const float* partial, std::size_t blocks, std::size_t channels,
                 double rows, float epsilon) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, Norm<T> norm, st
   y[at] = cuda::from_float<T>(norm.relu && sum < 0.0f ? 0.0f : sum);
 }
 
-/// `part`: of the sums that a row gets back, none where statistics are fixed.
+/// `part`: factor of the sums in each row's gradient: 1/N, or 0 if statistics are fixed.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     backward_kernel(T* dx, T* d_addend, const float* sums, Gradients<T> gradients, float part, std::size_t n) {

@@ -15,25 +15,25 @@ void check(const CachedAttentionShape& shape) {
   expect(shape.key_heads >= 0 && shape.heads % shape.stored_key_heads() == 0 && shape.window >= 0,
          "cached attention of {} heads of queries over {} of keys, with a window of {}", shape.heads,
          shape.key_heads, shape.window);
-  if (shape.past_place != nullptr) return;  // who writes it sees to that
+  if (shape.past_place != nullptr) return;  // the writer of *past_place checks it
   expect(shape.past >= 0 && shape.queries >= 0 && shape.past + shape.queries <= shape.capacity,
          "{} positions after {} in a cache of {}", shape.queries, shape.past, shape.capacity);
 }
 
-/// For the host, when the work runs.
+/// On the host, when the work runs: the shape with `past` from past_place.
 CachedAttentionShape with_past(CachedAttentionShape shape) {
   if (shape.past_place != nullptr) shape.past = *shape.past_place;
   return shape;
 }
 
-/// Keys and values of the new positions, read and written.
+/// Cost of reading and writing keys and values of the new positions.
 runtime::WorkCost append_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
   const auto Q = static_cast<std::size_t>(shape.queries), K = static_cast<std::size_t>(shape.stored_key_heads());
   return runtime::elementwise_cost(bytes_of(4 * Q * K * static_cast<std::size_t>(shape.channels), dtype), dtype);
 }
 
-/// Two products for each pair; the queries, their results, and keys and values of all positions that one sees. Where
-/// the device alone knows how many came before, as for the last positions that the cache has room for.
+/// Two multiplications per pair; queries, results, and visible keys and values. If only the device knows `past`: the
+/// cost at the cache's last positions.
 runtime::WorkCost attention_cost(const CachedAttentionShape& shape, runtime::DType dtype) {
   const auto Q = static_cast<std::size_t>(shape.queries), D = static_cast<std::size_t>(shape.channels);
   const auto H = static_cast<std::size_t>(shape.heads), K = static_cast<std::size_t>(shape.stored_key_heads());

@@ -15,7 +15,7 @@ namespace {
 
 using simd::Floats;
 
-/// Where a thread's arrays lie in its part of the workspace.
+/// Offsets of a thread's arrays in its share of the workspace.
 struct Arrays {
   explicit Arrays(const CachedAttentionShape& shape) {
     query = layout.add(static_cast<std::size_t>(shape.channels), sizeof(float));
@@ -24,11 +24,11 @@ struct Arrays {
 
   MemoryLayout layout;
   std::size_t query;   ///< [D], divided by √D
-  std::size_t scores;  ///< [T], of the query with each key; then their exponentials
+  std::size_t scores;  ///< [T], query times each key; then their exponentials
 };
 
-/// Rows of one array and then those of another, fetched a little before they are read: a processor cannot guess what
-/// comes after a short array. The place need not be memory of this program.
+/// Prefetches rows of one array and then of another shortly before they are read: the hardware prefetcher cannot guess
+/// the next array. Addresses need not be valid.
 class RowsAhead {
  public:
   template <typename T>
@@ -38,7 +38,7 @@ class RowsAhead {
     bytes_ = n * row_bytes_;
   }
 
-  /// Before row j of the first array is read.
+  /// Called before row j of the first array is read.
   void fetch(std::size_t j) const {
     const std::size_t at = j * row_bytes_ + prefetched_bytes;
     const std::uintptr_t place = at < bytes_ ? rows_ + at : next_ + (at - bytes_);
@@ -47,7 +47,7 @@ class RowsAhead {
   }
 
  private:
-  static constexpr std::size_t prefetched_bytes = 4096;  // how far ahead of what is read
+  static constexpr std::size_t prefetched_bytes = 4096;  // distance of prefetching
 
   std::uintptr_t rows_, next_;
   std::size_t row_bytes_, bytes_;
@@ -57,7 +57,7 @@ class RowsAhead {
 template <typename T>
 void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, std::size_t channels, float factor,
                   const RowsAhead& ahead) {
-  constexpr std::size_t together = 4;  // vectors of channels, so that few passes over the weights are made
+  constexpr std::size_t together = 4;  // vectors of channels, so that the weights are read few times
   std::size_t d = 0;
   for (; d + together * simd::lanes <= channels; d += together * simd::lanes) {
     Floats sums[together] = {};
@@ -76,7 +76,7 @@ void weighted_sum(T* to, const float* weights, const T* values, std::size_t n, s
   });
 }
 
-/// out[D] of one query of one head, over n positions of its cache. next_keys: those that are read next, for fetching.
+/// out[D] of one query of one head, over n positions of its cache. next_keys: keys read afterwards, to prefetch.
 template <typename T>
 void attend(T* out, const T* query, const T* keys, const T* values, const T* next_keys, std::size_t n,
             std::size_t channels, float* scaled, float* scores) {

@@ -11,11 +11,11 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int threads = 512;  // few blocks, one for each head, and all keys of it
+constexpr int threads = 512;  // few blocks, one per head, each with all keys of it
 constexpr int warps = threads / 32;
-constexpr int ahead = 4;  // keys of a warp that are read at a time
+constexpr int ahead = 4;  // keys that a warp reads at a time
 
-/// For the device, with the number of heads that is meant.
+/// The shape for the device, with the actual number of key heads.
 CachedAttentionShape with_key_heads(CachedAttentionShape shape) {
   shape.key_heads = shape.stored_key_heads();
   return shape;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads)
   values[place] = row[of_keys];
 }
 
-/// A block has a query of a head; warp w takes keys w, w + warps, …, with channels lane, lane + 32, … in each lane.
+/// A block computes a query of a head. Warp w has keys w, w + warps, …, and each lane channels lane, lane + 32, ….
 template <int parts, typename T>
 __global__ void __launch_bounds__(threads)
     attend_kernel(CachedAttentionShape shape, T* out, const T* keys, const T* values, const T* qkv, float scale) {

@@ -8,7 +8,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Calls f(row of [B, F], row of [B, T]) for each chosen one, on the pool's threads.
+/// Calls f(row of [B, F], row of [B, T]) for each gathered row, on the pool's threads.
 template <typename F>
 void for_each_row(runtime::ComputePool& pool, const TargetRows& shape, const std::int32_t* places, const F& f) {
   pool.run([&](int thread, int threads) {

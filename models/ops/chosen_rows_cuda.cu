@@ -1,5 +1,5 @@
-// A block chooses a sample's positions: each thread counts the targets of a run of them, and from the counts of those
-// before it knows where its own belong. Rows are copied in words as wide as they allow.
+// A block gathers a sample's positions. Each thread counts the targets of consecutive positions; the counts of earlier
+// threads give its first place. Rows are copied in the widest possible words.
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/target_rows.hpp"

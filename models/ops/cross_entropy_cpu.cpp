@@ -13,7 +13,7 @@ namespace {
 
 using simd::Floats;
 
-/// Float sums are made over so many elements, 64 in each lane, double sums over those.
+/// Elements summed in float, 64 per lane; these sums are added in double.
 constexpr std::size_t block = 64 * simd::lanes;
 
 template <typename T>
@@ -26,7 +26,7 @@ float row_max(const T* logits, std::size_t n) {
   return result;
 }
 
-/// Σ e^(logits[i] - max), and each of them in `exponentials`.
+/// Returns Σ e^(logits[i] - max), and stores each term in `exponentials`.
 template <typename T>
 double sum_of_exponentials(float* exponentials, const T* logits, std::size_t n, float max) {
   double total = 0;

@@ -1,5 +1,5 @@
-// A block has a row. Its threads keep a running maximum and the sum of exponentials relative to it (Milakov and
-// Gimelshein 2018); the second reading, for the gradient, finds the row in the second-level cache.
+// A block computes a row. Its threads keep a running maximum and the sum of exponentials relative to it (Milakov and
+// Gimelshein 2018). The second read, for the gradient, hits the L2 cache.
 #include "models/ops/cross_entropy.hpp"
 
 #include "models/ops/bad_token.hpp"
@@ -19,8 +19,7 @@ constexpr int warps = threads / 32;
 /// e^(x - max)
 __device__ float exponential(float x, float max) { return exp2f((x - max) * cuda::log2_e); }
 
-/// Σ e^(x - max) of some elements. It begins at the least float, not at -∞, whose difference to itself is no
-/// number.
+/// Σ e^(x - max) of some elements. The maximum starts at the lowest float, because -∞ - (-∞) is NaN.
 struct RunningSum {
   float max = -FLT_MAX;
   float sum = 0;
@@ -44,7 +43,7 @@ struct Total {
   double sum;
 };
 
-/// Of all threads of the block, the same in each.
+/// Sum over all threads of the block, identical in each.
 __device__ Total total_of_block(RunningSum own) {
   __shared__ float maxima[warps];
   __shared__ double sums[warps];
@@ -67,7 +66,7 @@ __device__ Total total_of_block(RunningSum own) {
   return total;
 }
 
-/// x[begin … begin + width), -∞ from V on: nothing is added for those.
+/// x[begin … begin + width), with -∞ from V, which adds nothing.
 template <int width, typename T>
 __device__ void load_logits(float (&x)[width], const T* logits, std::size_t begin, std::size_t V) {
   cuda::load(x, logits + begin);
@@ -97,7 +96,7 @@ __global__ void __launch_bounds__(threads)
     }
     return;
   }
-  const float at_target = cuda::to_float(logits[target]);  // before anybody writes
+  const float at_target = cuda::to_float(logits[target]);  // read before any thread writes
   RunningSum own;
   for (std::size_t i = std::size_t{threadIdx.x} * width; i < V; i += std::size_t{threads} * width) {
     float x[width];
@@ -116,7 +115,7 @@ __global__ void __launch_bounds__(threads)
     load_logits(x, logits, i, V);
 #pragma unroll
     for (int e = 0; e < width; ++e) {
-      const float value = exponential(x[e], total.max);  // 0 of -∞, so that the padding becomes zero
+      const float value = exponential(x[e], total.max);  // 0 for -∞, so that the padding becomes zero
       x[e] = value * scale;
       if (i + e == static_cast<std::size_t>(target)) x[e] = (value * probability - 1.0f) * arrays.gradient_factor;
       if (i + e >= V) x[e] = 0;
@@ -125,7 +124,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// *loss = factor · Σ losses[rows], in an order that depends on `rows` alone.
+/// *loss = factor · Σ losses[rows], in an order that depends on `rows` only.
 __global__ void __launch_bounds__(threads)
     sum_kernel(double* loss, double factor, const double* losses, std::size_t rows) {
   __shared__ double sums[warps];

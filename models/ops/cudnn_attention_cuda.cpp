@@ -21,7 +21,7 @@
 #include <vector>
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // through which the frontend finds every function of cuDNN
+void* cudnn_dlhandle = nullptr;  // used by the frontend to find all functions of cuDNN
 }
 
 namespace ranvier::models::cuda {
@@ -31,7 +31,7 @@ namespace frontend = cudnn_frontend;
 using frontend::graph::Tensor_attributes;
 using runtime::DType;
 
-enum Array : std::int64_t { q = 1, k, v, out, stats, d_out, d_q, d_k, d_v };  // the graph's names of tensors
+enum Array : std::int64_t { q = 1, k, v, out, stats, d_out, d_q, d_k, d_v };  // ids of tensors in the graph
 
 std::string open_library() {
   const std::string name = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
@@ -57,7 +57,7 @@ void check(cudnnStatus_t status, const char* call) {
        call, frontend::detail::get_error_string(status), static_cast<int>(status));
 }
 
-/// By the GPU's number. Never destroyed: the driver may be gone by then.
+/// Handles by the GPU's number. Never destroyed: the driver may already be unloaded at exit.
 std::map<int, cudnnHandle_t>& handles() {
   static auto& all = *new std::map<int, cudnnHandle_t>;
   return all;
@@ -67,7 +67,7 @@ cudnnHandle_t handle_of(runtime::StreamView stream) {
   return handles().at(runtime::cuda::properties(stream.device()).ordinal);
 }
 
-/// As 90 for 9.0. The frontend would ask a CUDA runtime of its own.
+/// Architecture, such as 90 for 9.0. The frontend would use its own CUDA runtime to query it.
 int architecture_of(runtime::StreamView stream) {
   const int ordinal = runtime::cuda::properties(stream.device()).ordinal;
   int major = 0, minor = 0;
@@ -121,7 +121,7 @@ class Graph {
     write(results[2], d_v, K_, wide_row_);
   }
 
-  /// Empty: it can be executed; otherwise why not.
+  /// Builds the plan. Returns an empty string if it can be executed, otherwise the reason.
   std::string build(cudnnHandle_t handle, std::size_t workspace_bytes) {
     const auto most = static_cast<std::int64_t>(workspace_bytes);
     for (const auto& step : std::initializer_list<std::function<frontend::error_t()>>{
@@ -142,7 +142,7 @@ class Graph {
   }
 
  private:
-  /// cuDNN's left bound, as a window, counts the position itself.
+  /// cuDNN's left bound counts the position itself, as a window does.
   template <typename Attributes>
   void set_mask(Attributes& attributes, const AttentionShape& shape) const {
     attributes.set_attn_scale(1.0f / std::sqrt(static_cast<float>(D_)))
@@ -150,7 +150,7 @@ class Graph {
     if (shape.causal) attributes.set_diagonal_band_right_bound(0);
     if (shape.window > 0) attributes.set_diagonal_band_left_bound(shape.window);
   }
-  /// [B, `count`, T, D] inside rows of `row` channels.
+  /// [B, `count`, T, D] within rows of `row` channels.
   [[nodiscard]] Tensor_attributes heads(const char* name, Array uid, std::int64_t count, std::int64_t row) const {
     return Tensor_attributes()
         .set_name(name)
@@ -173,7 +173,7 @@ class Graph {
 
   frontend::graph::Graph graph_;
   std::int64_t B_, T_, H_, K_, D_;
-  std::int64_t wide_row_, narrow_row_;  ///< channels from a position of qkv, and of out, to the next
+  std::int64_t wide_row_, narrow_row_;  ///< channels per position of qkv, and of out
 };
 
 class Planned final : public CudnnAttention {
@@ -197,7 +197,7 @@ class Planned final : public CudnnAttention {
       graph_->execute(handle, places, arrays.workspace);
     } catch (const Error&) {
       throw;
-    } catch (const std::exception& error) {  // of the frontend, where it misses a library
+    } catch (const std::exception& error) {  // from the frontend, if it misses a library
       fail(ErrorCode::device, "cuDNN's attention failed: {}", error.what());
     }
   }
@@ -244,7 +244,7 @@ CudnnPlan plan_cudnn_attention(runtime::StreamView stream, const AttentionShape&
     return {.attention = std::make_unique<Planned>(std::move(graph), pass), .obstacle = {}};
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // of the frontend, where it misses a library
+  } catch (const std::exception& error) {  // from the frontend, if it misses a library
     return {.attention = nullptr, .obstacle = error.what()};
   }
 }

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Elements of a thread: two quads of a 2-byte type, so that an access has 16 bytes.
+/// Elements per thread: two quads of a 2-byte type, so that an access has 16 bytes.
 template <typename T>
 constexpr int thread_elements = std::max(4, cuda::full_width<T>);
 
-/// Block (x, y) has a part of sample y, y + gridDim.y, ….
+/// Block (x, y) computes a part of samples y, y + gridDim.y, ….
 template <bool wide, typename T>
 __global__ void __launch_bounds__(threads)
     dropout_kernel(T* x, int samples, std::size_t elements_per_sample, cuda::DropoutRule rule) {

@@ -7,7 +7,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Positions whose tokens are among `rows` of the vocabulary, all being as frequent: which are, the device knows.
+/// Expected number of positions whose tokens are among `rows` of the vocabulary, if all tokens are equally frequent.
 std::size_t positions_within(const EmbeddingShape& shape, std::size_t rows) {
   const std::size_t N = shape.samples * shape.positions;
   if (rows >= shape.vocab_size) return N;
@@ -15,14 +15,14 @@ std::size_t positions_within(const EmbeddingShape& shape, std::size_t rows) {
   return static_cast<std::size_t>(share * static_cast<double>(N));
 }
 
-/// Of so many rows of C elements, and of a token for each of `positions`.
+/// Cost of reading or writing `rows` rows of C elements, and a token for each of `positions`.
 runtime::WorkCost cost_of(const EmbeddingShape& shape, runtime::DType dtype, std::size_t rows,
                           std::size_t positions, std::size_t more = 0) {
   return memory_cost(runtime::WorkKind::embedding, dtype,
                      bytes_of(rows * shape.channels, dtype) + positions * sizeof(std::int32_t) + more);
 }
 
-/// Of tokens' and positions' gradients: read and written where a gradient reaches, or written as a whole.
+/// Cost of both gradients: rows with a gradient are read and written, or the complete table is written.
 runtime::WorkCost backward_cost(const EmbeddingShape& shape, runtime::DType dtype,
                                 const EmbeddingBackward& arrays) {
   const std::size_t N = shape.samples * shape.positions;
@@ -74,7 +74,7 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
 void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                         const EmbeddingBackward& arrays) {
   expect_kernel(dtype, "embedding");
-  constexpr std::size_t most = std::size_t{1} << 30;  // `order` counts them
+  constexpr std::size_t most = std::size_t{1} << 30;  // limit of the counters in `order`
   if (shape.samples * shape.positions > most) {
     fail(ErrorCode::usage,
          "the embedding's gradient takes {} positions at a time, not {}: use a smaller --microbatch-size", most,

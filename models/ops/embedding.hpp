@@ -25,8 +25,8 @@ void embedding_forward(runtime::StreamView stream, const EmbeddingShape& shape, 
                        const std::int32_t* tokens, const void* tokens_table, const void* positions_table,
                        const std::int32_t* positions = nullptr);
 
-/// The same in two steps, for a table that is there in tiles only. out[i] = table[tokens[i] - first_row] for the
-/// tokens in [first_row, first_row + rows); the rows of other tokens stay as they are.
+/// The same in two steps, for tiled tables. First: out[i] = table[tokens[i] - first_row] for each token in [first_row,
+/// first_row + rows). Rows of other tokens are not modified.
 void embedding_tokens_forward(runtime::StreamView stream, const EmbeddingShape& shape, runtime::DType dtype,
                               void* out, const std::int32_t* tokens, const void* table, std::size_t first_row,
                               std::size_t rows);

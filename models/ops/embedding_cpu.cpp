@@ -14,7 +14,7 @@ namespace {
 
 using simd::Floats;
 
-/// to[begin … end) of a row (+)= Σ of the rows of d_out that `rows` names, in that order.
+/// to[begin … end) of a row (+)= Σ of d_out's rows listed in `rows`, in that order.
 template <typename G, typename T, typename Rows>
 void sum_rows(G* to, const T* d_out, std::size_t channels, std::size_t begin, std::size_t end, const Rows& rows,
               bool accumulate) {
@@ -25,7 +25,7 @@ void sum_rows(G* to, const T* d_out, std::size_t channels, std::size_t begin, st
   });
 }
 
-/// The part of thread `thread`: a range of channels of every row, so that no row has two writers.
+/// Work of one thread: a range of channels of every row, so that each row element has one writer.
 template <typename G, typename T>
 void backward(const EmbeddingShape& shape, const EmbeddingBackward& arrays, const runtime::Share& channels) {
   const std::size_t C = shape.channels;
@@ -74,7 +74,7 @@ void zero(runtime::ComputePool& pool, G* gradient, std::size_t begin, std::size_
   });
 }
 
-/// A token as a row of the table. Throws ErrorCode::data where there is none.
+/// Table row of a token. Throws ErrorCode::data if there is none.
 std::size_t row_of(const EmbeddingShape& shape, const std::int32_t* tokens, std::size_t i) {
   const std::int32_t token = tokens[i];
   if (token < 0 || static_cast<std::size_t>(token) >= shape.vocab_size) {
@@ -83,7 +83,7 @@ std::size_t row_of(const EmbeddingShape& shape, const std::int32_t* tokens, std:
   return static_cast<std::size_t>(token);
 }
 
-/// The table's row of a position.
+/// Table row of a position.
 std::size_t place_of(const EmbeddingShape& shape, const std::int32_t* positions, std::size_t i) {
   return positions != nullptr ? static_cast<std::size_t>(positions[i]) : i % shape.positions;
 }

@@ -1,6 +1,6 @@
-// Forward, a row of blockDim.x threads writes one position. Backward, positions are put in the order of their
-// tokens by counting (each counts those that come before it: 16384 positions take 268 million comparisons, a matter
-// of microseconds), and the first position of each token sums the rows of them all.
+// Forward: a row of blockDim.x threads writes one position. Backward: positions are sorted by token by counting how
+// many come before each (microseconds: 268 million comparisons for 16384 positions). Then the first position of each
+// token sums the rows of all its positions.
 #include "models/ops/embedding.hpp"
 
 #include "models/ops/bad_token.hpp"
@@ -18,7 +18,7 @@ namespace {
 constexpr int threads = 256;
 constexpr int order_tile = 1024;  // tokens in shared memory at a time
 
-/// The table's row of a token; a bad one is reported and counts as row 0.
+/// Table row of a token; a bad token is reported and uses row 0.
 __device__ std::size_t row_of(std::int32_t token, std::size_t index, std::size_t vocab_size,
                               volatile unsigned long long* bad_place) {
   if (token >= 0 && static_cast<std::size_t>(token) < vocab_size) return static_cast<std::size_t>(token);
@@ -26,7 +26,7 @@ __device__ std::size_t row_of(std::int32_t token, std::size_t index, std::size_t
   return 0;
 }
 
-/// The table's row of a position.
+/// Table row of a position.
 __device__ std::size_t place_of(const std::int32_t* positions, std::size_t index, std::size_t T) {
   return positions != nullptr ? static_cast<std::size_t>(positions[index]) : index % T;
 }
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(threads)
   cuda::store(out + i * shape.channels + c, value);
 }
 
-/// order[number of positions that come before i] = i, sorted by token, then by position.
+/// order[number of positions that come before i] = i; sorted by token, then by position.
 __global__ void __launch_bounds__(threads)
     order_kernel(std::int32_t* order, const std::int32_t* tokens, int count) {
   __shared__ __align__(16) std::int32_t tile[order_tile];
@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(threads)
       tile[at] = tokens[first + at];
     __syncthreads();
     const int in_tile = min(order_tile, count - first);
-    const int earlier = min(max(i - first, 0), in_tile);  // those in this tile that come before i if equal
+    const int earlier = min(max(i - first, 0), in_tile);  // positions in this tile that precede i, if their tokens are
+                                                          // equal
     int at = 0;
     for (; at < earlier; ++at) before += tile[at] <= token ? 1 : 0;
     for (; at < in_tile; ++at) before += tile[at] < token ? 1 : 0;
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(threads)
   if (i < count) order[before] = i;
 }
 
-/// to[width] (+)= the sum.
+/// to[width] (+)= sum.
 template <int width, typename G>
 __device__ void put(G* to, float (&total)[width], bool accumulate) {
   if (accumulate) {
@@ -110,7 +111,7 @@ __device__ void put(G* to, float (&total)[width], bool accumulate) {
   cuda::store(to, total);
 }
 
-/// Block (x, y): the token of position order[x], if it is the token's first, and channels from y on.
+/// Block (x, y): the token of position order[x], if it is the token's first position, and channels starting at y.
 template <int width, typename T, typename G>
 __global__ void __launch_bounds__(threads)
     tokens_gradient_kernel(EmbeddingShape shape, EmbeddingBackward arrays, int count) {
@@ -124,9 +125,9 @@ __global__ void __launch_bounds__(threads)
   if (c >= C) return;
   const T* const d_out = static_cast<const T*>(arrays.d_out);
   float total[width] = {};
-  constexpr int together = 8;  // rows whose loads do not wait for each other
+  constexpr int together = 8;  // rows whose loads are independent
   for (int next = first; next < count; next += together) {
-    std::int32_t rows[together];  // the token's are the first ones
+    std::int32_t rows[together];  // the token's rows come first
 #pragma unroll
     for (int k = 0; k < together; ++k) rows[k] = next + k < count ? arrays.order[next + k] : -1;
     bool is_there[together];

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Epilogue::Kind;
 
-/// The product with its epilogue and then `rest`, or `apart`.
+/// Runs the multiplication with its epilogue and then `rest`, or `apart`.
 template <typename Rest>
 void at_once_or(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                 const Epilogue& epilogue, const Rest& rest, const Apart& apart) {
@@ -32,13 +32,13 @@ void matmul_gelu_cuda(runtime::StreamView stream, const MatmulShape& shape, cons
 
 void matmul_add_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                      const void* addend, const Apart& apart) {
-  at_once_or(stream, shape, arrays, {Kind::sum, const_cast<void*>(addend)}, [] {}, apart);  // it is read only
+  at_once_or(stream, shape, arrays, {Kind::sum, const_cast<void*>(addend)}, [] {}, apart);  // only read
 }
 
 void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                                const void* x, void* y, const Apart& apart) {
   at_once_or(
-      stream, shape, arrays, {Kind::gelu_backward, const_cast<void*>(x)},  // it is read only
+      stream, shape, arrays, {Kind::gelu_backward, const_cast<void*>(x)},  // only read
       [&] {
         if (y != nullptr) gelu_forward(stream, arrays.dtype, y, x, shape.m * shape.n);
       },
@@ -47,7 +47,7 @@ void matmul_gelu_backward_cuda(runtime::StreamView stream, const MatmulShape& sh
 
 void matmul_column_sums_cuda(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays,
                              const ColumnSums& to, const Apart& apart) {
-  // The library stores sums, of the result's type, and never adds to them: new ones wait beside its own scratch.
+  // The library stores sums in the result's type and cannot add to them. So new sums are stored separately first.
   if (arrays.c_dtype != runtime::DType::f32 || to.dtype != runtime::DType::f32 ||
       shape.n > cuda::stream_sums_floats)
     return apart();

@@ -16,13 +16,13 @@ constexpr float twice_root = 1.5957691216f;  // 2√(2/π)
 constexpr float cubic = 0.044715f;
 constexpr float log2_e = 1.4426950409f;
 
-constexpr std::size_t least = 4096;  // elements for which a second thread is worth its waking
+constexpr std::size_t least = 4096;  // minimum number of elements for a second thread
 
 struct Gelu {
   Floats value, slope;  ///< gelu(x), gelu'(x)
 };
 
-/// 2^x for results that are stored as T, x brought into what that takes.
+/// 2^x for results stored as T; clamps x to the valid range.
 template <typename T>
 Floats bounded_exp2(Floats x) {
   const Floats bound = simd::broadcast(125.0f);
@@ -30,7 +30,7 @@ Floats bounded_exp2(Floats x) {
   return std::is_same_v<T, float> ? simd::exp2(simd::max(bounded, -bound)) : simd::exp2_for_half(bounded);
 }
 
-/// 1/x for x >= 1 and results that are stored as T.
+/// 1/x for x >= 1 and results stored as T.
 template <typename T>
 Floats reciprocal(Floats x) {
   return std::is_same_v<T, float> ? 1.0f / x : simd::reciprocal_for_half(x);
@@ -42,13 +42,13 @@ struct TanhForm {
   static Gelu of(Floats x) {
     const Floats e = bounded_exp2<T>(x * (-twice_root * log2_e - twice_root * cubic * log2_e * (x * x)));  // e^-2u
     const Floats s = reciprocal<T>(1.0f + e), rest = e * s;
-    const Floats slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // of 2u
+    const Floats slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // derivative of 2u
     return {x * s, s + x * slope * (s * rest)};
   }
 };
 
-/// Φ(-|x|) = e^(-x²/2) · t · p(t) with t = 1/(1 + |x|/√8): p was fitted to within 6e-8 of itself (Chebyshev, |x| up to
-/// 13.4), for results in half precision to within 1.2e-6, so that nothing cancels here either.
+/// Φ(-|x|) = e^(-x²/2) · t · p(t) with t = 1/(1 + |x|/√8), without cancellation. p is a Chebyshev fit for |x| up to
+/// 13.4, with relative error at most 6e-8, or 1.2e-6 for results in half precision.
 template <typename T>
 struct ErfForm {
   static Gelu of(Floats x) {
@@ -77,7 +77,7 @@ struct ErfForm {
       p = p * t + 1.4120630662e-01f;
       return p * t + 1.4104220069e-01f;
     } else {
-      const Floats square = t * t;  // in pairs: half as many steps wait for each other
+      const Floats square = t * t;  // in pairs: half as many dependent steps
       const Floats high = (4.4584955777e-02f * square + 1.9700018892e-01f) * square + 1.4138960375e-01f;
       const Floats odd = (-1.8007155589e-01f * square + 1.7250572294e-02f) * square + 1.3867119106e-01f;
       return (high * square + 1.4117445714e-01f) + odd * t;

@@ -16,8 +16,8 @@ struct Sigmoid {
   float rest;  ///< 1 - s
 };
 
-// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x. Each
-// operation is named, so that forward and backward round alike.
+// With u the argument of tanh, (1 + tanh u)/2 = 1/(1 + e^-2u) = s: no cancellation for large negative x. Intrinsics fix
+// the rounding, so that forward and backward agree.
 __device__ Sigmoid sigmoid(float x) {
   const float exponent =
       __fmul_rn(x, __fmaf_rn(-twice_root * cubic * cuda::log2_e, __fmul_rn(x, x), -twice_root * cuda::log2_e));
@@ -34,7 +34,7 @@ __device__ float forward(float x) {
   return __fmul_rn(x, form == GeluForm::tanh ? sigmoid(x).s : normal(x));
 }
 
-/// gelu'(x), and in `value` gelu(x).
+/// Returns gelu'(x), and stores gelu(x) in `value`.
 template <GeluForm form>
 __device__ float derivative(float x, float& value) {
   if constexpr (form == GeluForm::erf) {
@@ -43,12 +43,12 @@ __device__ float derivative(float x, float& value) {
     return below + x * 0.39894228f * exp2f(fmaxf(-0.5f * cuda::log2_e * (x * x), -125.0f));
   }
   const auto [s, rest] = sigmoid(x);
-  const float slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // of 2u
+  const float slope = twice_root + 3.0f * twice_root * cubic * (x * x);  // derivative of 2u
   value = __fmul_rn(x, s);
   return s + x * slope * (s * rest);
 }
 
-/// Each thread takes `width` elements; those of the last one may be fewer.
+/// Each thread computes `width` elements, the last one possibly fewer.
 template <int width, GeluForm form, typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, std::size_t n) {
   const std::size_t i = (std::size_t{blockIdx.x} * threads + threadIdx.x) * width;

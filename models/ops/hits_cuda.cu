@@ -1,4 +1,4 @@
-// One block, whose warps take a row each: the rows are the samples of a microbatch.
+// One block with a warp per row, because there are few rows: the samples of a microbatch.
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/hits.hpp"
 #include "runtime/cuda_native.hpp"
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(threads)
   for (std::size_t row = static_cast<std::size_t>(warp); row < shape.rows; row += warps) {
     const std::int32_t target = targets[row];
     if (target < 0 || static_cast<std::size_t>(target) >= shape.vocab_size)
-      continue;  // the same for the whole warp
+      continue;  // the same for the complete warp
     const T* const own = logits + row * shape.stride;
     const float at_target = cuda::to_float(own[target]);
     float misses = 0;

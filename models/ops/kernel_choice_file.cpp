@@ -23,8 +23,8 @@ namespace json = boost::json;
 using runtime::DType;
 using Kind = Epilogue::Kind;
 
-constexpr std::uint64_t form = 2, form_without_attention = 1;  // of the file
-constexpr std::uint64_t most = std::uint64_t{1} << 40;  // of an extent or a stride; their products stay in 64 bits
+constexpr std::uint64_t form = 2, form_without_attention = 1;  // versions of the file format
+constexpr std::uint64_t most = std::uint64_t{1} << 40;  // limit of sizes and strides; their products fit 64 bits
 constexpr std::uint64_t max_of_attention = std::numeric_limits<int>::max();
 
 constexpr DType dtypes[] = {DType::f32, DType::bf16, DType::f16};
@@ -45,7 +45,7 @@ const char* name_of(const Names& names, Value value) {
       ->second;
 }
 
-/// A line of the file.
+/// Line of a choice in the file.
 std::string line_of(const ProductChoice& choice) {
   const LibraryProduct& p = choice.product;
   std::string algorithm = "null";
@@ -81,7 +81,7 @@ std::string lines_of(const std::vector<Choice>& choices) {
   return lines;
 }
 
-/// FNV-1a: a digit that changed would be another algorithm, and nothing else would tell.
+/// FNV-1a checksum: a changed digit would be another valid algorithm.
 template <typename Choices>
 std::string checksum_of(const Choices& choices) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -101,18 +101,18 @@ std::string lists_of(const std::vector<Choices>& all, const char* library, const
   return text;
 }
 
-/// What is chosen for.
+/// Key of a choice.
 const LibraryProduct& key_of(const ProductChoice& choice) { return choice.product; }
 const AttentionTask& key_of(const AttentionChoice& choice) { return choice.task; }
 
-/// Empty if there are none.
+/// Choices made by a GPU and library; empty if there are none.
 template <typename Choices, typename ChosenBy>
 Choices of(const std::vector<Choices>& all, const ChosenBy& library) {
   const auto known = std::find_if(all.begin(), all.end(), [&](const Choices& one) { return one.of == library; });
   return known != all.end() ? *known : Choices{library, {}};
 }
 
-/// What is new, and in the place of what was chosen otherwise, by key.
+/// Adds new choices and replaces different ones, by key.
 template <typename Choices>
 void merge(std::vector<Choices>& all, const Choices& more) {
   if (more.choices.empty()) return;
@@ -129,7 +129,7 @@ void merge(std::vector<Choices>& all, const Choices& more) {
   }
 }
 
-/// Values of the form that the file has; anything else is refused.
+/// Reads values of the file's format; throws on anything else.
 class Reader {
  public:
   explicit Reader(const std::string& source) : source_(source) {}
@@ -149,7 +149,7 @@ class Reader {
   }
 
  private:
-  /// Of each GPU and version of a library.
+  /// Reads a list with an entry per GPU and library version.
   template <typename Choices>
   void lists(const json::object& object, const char* name, const char* library, const char* choices,
              std::vector<Choices>& all) const {
@@ -344,7 +344,7 @@ AttentionChoices KernelChoiceFile::choices_of(const AttentionLibrary& library) c
 }
 
 void KernelChoiceFile::remember(const KernelChoices& choices) {
-  if (is_there()) read();  // another job may have written it meanwhile
+  if (is_there()) read();  // another job may have written it
   const KernelChoices old = all_;
   for (const ProductChoices& more : choices.products) merge(all_.products, more);
   for (const AttentionChoices& more : choices.attention) merge(all_.attention, more);

@@ -8,7 +8,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Of so many arrays [N, C], a mean and a rstd for each row, and so many arrays [C] of the run's dtype.
+/// Cost of reading or writing `arrays` arrays [N, C], mean and rstd per row, and some arrays [C] of the run's dtype.
 runtime::WorkCost cost_of(const LayerNormShape& shape, runtime::DType dtype, std::size_t arrays,
                           std::size_t parameters, std::size_t more = 0) {
   return memory_cost(

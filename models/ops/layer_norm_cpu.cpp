@@ -66,7 +66,7 @@ void backward_row(const LayerNormBackward& arrays, std::size_t row, std::size_t 
   simd::for_lanes(0, channels, [&](std::size_t c, auto count) {
     const Floats gradient = simd::load(dy + c, count);
     const Floats normal = (simd::load(x + c, count) - mean) * rstd;
-    const Floats weighted = gradient * simd::load(weight + c, count);  // zero past the end, as gradient is
+    const Floats weighted = gradient * simd::load(weight + c, count);  // zero past the end, like gradient
     total += weighted;
     product += weighted * normal;
     simd::store(sums + c, simd::load(sums + c, count) + gradient * normal, count);

@@ -1,4 +1,4 @@
-// Rows in registers are norm_rows.cuh's.
+// Rows in registers: norm_rows.cuh.
 #include "models/ops/layer_norm.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -9,10 +9,10 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int rows_per_block = 32;  // whose column sums become one partial sum
+constexpr int rows_per_block = 32;  // rows whose column sums become one partial sum
 constexpr unsigned elementwise_threads = 256;
 
-/// Forward and again round alike, because each operation is named.
+/// Intrinsics fix the rounding, so that forward and layer_norm_again() agree.
 __device__ float normalise(float x, float mean, float rstd, float weight, float bias) {
   return __fmaf_rn(__fmul_rn(__fsub_rn(x, mean), rstd), weight, bias);
 }
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
     forward_kernel(LayerNormForward arrays, std::size_t rows, int channels, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t row = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const int present = row < rows ? channels : 0;  // a row that is not there takes part in the sums' barriers
+  const int present = row < rows ? channels : 0;  // rows past the end take part in the barriers of the sums
   const std::size_t first = row * static_cast<std::size_t>(channels);
 
   cuda::Row<vectors, width> x;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
     for (int v = 0; v < vectors; ++v)
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const float gradient = dy.at[v][i];  // zero where nothing is
+        const float gradient = dy.at[v][i];  // zero past the end
         const float normal = (x.at[v][i] - mean) * rstd;
         const float weighted = gradient * weight.at[v][i];
         total += weighted;

@@ -22,7 +22,7 @@ using cuda::SlicedAttention;
 using cuda::SlicedPlan;
 using runtime::DType;
 
-constexpr double worth_a_change = 0.97;  // of the time of our own kernels; less is noise
+constexpr double worth_a_change = 0.97;  // relative to our own kernels' time; smaller gains are noise
 constexpr std::uintptr_t workspace_alignment = 256;
 
 AttentionShape shape_of(const AttentionTask& task) {
@@ -36,7 +36,7 @@ AttentionShape shape_of(const AttentionTask& task) {
           .window = task.window};
 }
 
-/// A window of all positions is none.
+/// A window of at least `positions` equals no window.
 AttentionTask task_of(const AttentionShape& shape, DType dtype, AttentionPass pass) {
   return {.samples = shape.samples,
           .positions = shape.positions,
@@ -49,15 +49,16 @@ AttentionTask task_of(const AttentionShape& shape, DType dtype, AttentionPass pa
           .window = shape.window < shape.positions ? shape.window : 0};
 }
 
-/// Of one GPU.
+/// State of one GPU.
 struct Library {
   std::map<AttentionTask, std::unique_ptr<SlicedAttention>> passes;  ///< null: our own kernels
-  std::map<AttentionTask, bool> remembered;                          ///< by the library; while choices are measured
+  std::map<AttentionTask, bool> remembered;                          ///< whether by the library; while choices are
+                                                                     ///< measured
   std::string first_obstacle;
   bool measures = false;
 };
 
-/// At its end the library's handle keeps no stream, which may go before the handle is used again.
+/// Unbinds the library's handle at the end of its lifetime, because the stream may be destroyed before the next use.
 class StreamLoan {
  public:
   explicit StreamLoan(runtime::StreamView stream) : stream_(stream) {}
@@ -76,8 +77,7 @@ bool has_aligned_arrays(const LibraryAttentionArrays& x) {
   });
 }
 
-/// What a plan may take: the rest of the workspace lies before its first aligned byte. A forward pass takes part in
-/// runs with either backward pass.
+/// Workspace available to a plan, after alignment. A forward pass is used with either backward pass.
 std::size_t plan_workspace_bytes(const AttentionTask& task) {
   AttentionShape shape = shape_of(task);
   std::size_t bytes = library_attention_workspace_bytes(shape, task.dtype);
@@ -98,7 +98,7 @@ SlicedPlan plan(runtime::StreamView stream, const AttentionTask& task) {
   return cuda::plan_sliced_attention(stream, shape_of(task), task.dtype, task.pass, plan_workspace_bytes(task));
 }
 
-/// Null: our own kernels.
+/// Returns null for our own kernels.
 std::unique_ptr<SlicedAttention> choose(runtime::StreamView stream, Library& library, const AttentionTask& task,
                                         AttentionKernels kernels, const LibraryAttentionArrays& arrays,
                                         const std::function<void()>& own) {

@@ -7,9 +7,9 @@
 
 namespace ranvier::models::cuda {
 
-/// Queues a pass over `arrays`, whose workspace has library_attention_workspace_bytes(). False: own kernels have to do
-/// it, because of the shape, what was chosen, or since the library cannot. While choices are measured
-/// (attention_choice.hpp), a pass that is new runs here and by `own`, several times.
+/// Queues a pass over `arrays`, whose workspace has library_attention_workspace_bytes(). Returns false if our own
+/// kernels must compute it: because of the shape, the choice, or a missing library. While choices are measured
+/// (attention_choice.hpp), a new pass runs several times here and with `own`.
 bool library_attention(runtime::StreamView stream, AttentionPass pass, const AttentionShape& shape,
                        runtime::DType dtype, const Dropout& dropout, const LibraryAttentionArrays& arrays,
                        const std::function<void()>& own);

@@ -59,7 +59,7 @@ dnnl::matmul::primitive_desc describe(const LibraryMatmul& p, const Descriptors&
 #endif
 }
 
-/// A product that is ready to run: only addresses are missing.
+/// A multiplication ready to run; only addresses are missing.
 class Primitive {
  public:
   Primitive(const LibraryMatmul& product, const dnnl::engine& engine) {
@@ -90,7 +90,7 @@ class Primitive {
 
  private:
   dnnl::matmul matmul_;
-  dnnl::memory a_, b_, c_, bias_, scratch_;  // share their handles with the arguments
+  dnnl::memory a_, b_, c_, bias_, scratch_;  // refer to the same handles as the arguments
   std::unordered_map<int, dnnl::memory> arguments_;
   std::size_t scratch_bytes_ = 0;
 };
@@ -111,18 +111,18 @@ bool has(dnnl::cpu_isa wanted) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
-/// Whether products of bf16 are done in matrix registers (AMX).
+/// Whether bf16 is multiplied with AMX.
 bool in_matrix_registers(DType dtype) {
   static const bool has_them = has(dnnl::cpu_isa::avx512_core_amx);
   return dtype == DType::bf16 && has_them;
 }
 
-/// What one thread keeps.
+/// State of one thread.
 class Library {
  public:
   Library() {
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
-    omp_set_num_threads(1);  // of this thread: oneDNN must not start a team beside the compute pool
+    omp_set_num_threads(1);  // for this thread: oneDNN must not start threads next to the compute pool
 #endif
   }
 
@@ -133,11 +133,11 @@ class Library {
   }
 
  private:
-  /// Below so many rows oneDNN takes another kernel, which sums in another order.
+  /// Minimum number of rows for which oneDNN uses the same kernel, and thus the same order of sums, as for many.
   static std::size_t min_rows(const LibraryMatmul& product) {
-    if constexpr (is_version_3) return 2;  // one row is a column to it, and K is then cut into shorter pieces
+    if constexpr (is_version_3) return 2;  // it treats one row as a column, and splits K into shorter pieces
     if (!in_matrix_registers(product.dtype)) return 1;
-    return std::max<std::size_t>(2, 256 / product.n + 1);  // small products are done in vectors
+    return std::max<std::size_t>(2, 256 / product.n + 1);  // small multiplications use vectors
   }
 
   void run_whole(const LibraryMatmul& product, void* c, const void* a, const void* b, const void* bias) {
@@ -147,7 +147,7 @@ class Library {
     stream_.wait();
   }
 
-  /// The same bits as these rows have among more of them. The others are zeros.
+  /// Computes these rows with the same bits as among `rows` rows, by adding rows of zeros.
   void run_with_more_rows(LibraryMatmul product, std::size_t rows, void* c, const void* a, const void* b,
                           const void* bias) {
     const std::size_t a_row = product.k * size_of(product.dtype), c_row = product.n * size_of(product.c_dtype);
@@ -185,13 +185,13 @@ void library_matmul(const LibraryMatmul& product, void* c, const void* a, const 
 }
 
 LibraryRows library_rows(DType dtype) {
-  // With AVX-512 all products of several rows without gaps go to kernels that cut K by N and K alone; the older ones
-  // look at M.
+  // With AVX-512, several rows without gaps use kernels that split K depending on N and K only; older kernels depend on
+  // M.
   if (!library_has_avx512()) return {.alike = false};
   if (!in_matrix_registers(dtype)) return {};
-  if constexpr (is_version_3) return {.alike = false};  // it looks at M
-  // oneDNN 2.6 cuts K where up to 256 rows of a, 384 columns of b and their sums fill more than three quarters of the
-  // second-level cache, of which every processor with these registers has 2 MiB.
+  if constexpr (is_version_3) return {.alike = false};  // depends on M
+  // oneDNN 2.6 splits K if up to 256 rows of a, 384 columns of b and their sums exceed three quarters of the L2 cache,
+  // which has 2 MiB on every processor with AMX.
   return {.longest_k = 640, .longest_k_by_64 = 832};
 }
 

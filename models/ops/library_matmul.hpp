@@ -15,7 +15,7 @@ struct LibraryMatmul {
   std::size_t n = 0;
   std::size_t k = 0;
   bool transpose_b = false;                    ///< b is stored [N, K] instead of [K, N]
-  runtime::DType dtype = runtime::DType::f32;  ///< of a, b and bias: f32 or bf16
+  runtime::DType dtype = runtime::DType::f32;  ///< type of a, b and bias: f32 or bf16
   runtime::DType c_dtype = runtime::DType::f32;
   bool has_bias = false;
   bool accumulate = false;

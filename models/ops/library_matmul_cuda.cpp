@@ -1,6 +1,5 @@
-// cuBLASLt counts columns first. A row-major c[M, N] is its column-major cᵀ, so it is given cᵀ = bᵀ · aᵀ: its first
-// operand is b, its second a, its rows are N, and a bias along its rows is one along N, as are sums over its first
-// operand's K.
+// cuBLASLt is column-major: a row-major c[M, N] is its cᵀ, so it computes cᵀ = bᵀ · aᵀ. Its first operand is b, its
+// second a, and its rows are N. So a bias along its rows is along N, as are sums over K of its first operand.
 #include "models/ops/library_matmul_cuda.hpp"
 
 #include "models/ops/cublas_lt_cuda.hpp"
@@ -39,27 +38,27 @@ using cuda::Stopwatch;
 using runtime::DType;
 using Kind = Epilogue::Kind;
 
-constexpr double worth_a_change = 0.97;  // of the time of the library's first answer; less is noise
-constexpr double hopeless = 1.5;         // times the best so far: not measured any further
+constexpr double worth_a_change = 0.97;  // relative to the first proposal's time; smaller gains are noise
+constexpr double hopeless = 1.5;         // relative to the best time so far; slower ones are not measured further
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr auto max_measuring = std::chrono::milliseconds(100);  // of a product; the most promising ones come first
+constexpr auto max_measuring = std::chrono::milliseconds(100);  // per multiplication; the most promising algorithms
+                                                                // come first
 
-/// What the library is asked for.
+/// Request for the library's proposals.
 struct Search {
-  int most;  ///< answers
+  int most;  ///< number of proposals
   std::size_t workspace_bytes;
-  std::uint32_t reductions;  ///< how parts of a sum over K may be added
+  std::uint32_t reductions;  ///< permitted ways to add partial sums over K
 };
 
-/// Without a measurement. fp32 and `--products first` promise the same bits in every release: this stays as it is.
+/// Used without measurement. fp32 and `--products first` promise the same bits in every release, so it must not change.
 constexpr Search first_answer{
     .most = 1, .workspace_bytes = std::size_t{32} << 20, .reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
 
-/// Of a measurement. Parts are added in float, not in the type of the result: in the workspace, or in the result
-/// where that is of float itself. Either keeps bits from run to run. cuBLAS' manual promises the same bits from
-/// every routine on one kind of GPU, of cublasLtMatmul() with a workspace of the caller's also beside other streams
-/// ("Results Reproducibility"), and adding in place takes turns: by cublasLt.h counters in the workspace guarantee
-/// sequentiality.
+/// Used for measurement. Partial sums are added in float: in the workspace, or in the result if that is float. Both are
+/// reproducible. cuBLAS' manual ("Results Reproducibility") promises the same bits on one kind of GPU; for
+/// cublasLtMatmul() with the caller's workspace also next to other streams. Adding in place is sequential, by counters
+/// in the workspace (cublasLt.h).
 Search measured_answers(DType of_result) {
   return {.most = 32,
           .workspace_bytes = cuda::stream_workspace_bytes,
@@ -71,15 +70,15 @@ cudaDataType data_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/// The greatest power of two that divides the address, up to what arenas and layouts promise: algorithms ask for so
-/// many bytes.
+/// Largest power of two that divides the address, up to the alignment of arenas and layouts. Algorithms require an
+/// alignment in bytes.
 std::uint32_t alignment(const void* array) {
   constexpr std::uint32_t most = 64;
   const auto address = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(array) & (most - 1));
   return address == 0 ? most : address & (0 - address);
 }
 
-/// Stands for any array of such an alignment, which is all that the library looks at before it runs.
+/// Address with this alignment. The library only looks at the alignment before it runs.
 void* some_array(std::uint32_t aligned) { return reinterpret_cast<void*>(std::uintptr_t{aligned}); }
 
 LibraryProduct product_of(const MatmulShape& s, const MatmulArrays& x, const Epilogue& epilogue) {
@@ -104,8 +103,8 @@ LibraryProduct product_of(const MatmulShape& s, const MatmulArrays& x, const Epi
       .alignments = {alignment(x.a), alignment(x.b), alignment(x.c), alignment(x.bias), alignment(epilogue.array)}};
 }
 
-/// What the library documents of its epilogues: bias and sums are read in vectors, GELU's argument has rows of a
-/// multiple of 8 elements, and sums are those of an operand that is not transposed.
+/// Documented limits of epilogues: bias and sums are read in vectors, GELU's argument has rows of a multiple of 8
+/// elements, and sums need an operand that is not transposed.
 bool has_epilogue(const LibraryProduct& p) {
   if (p.has_bias && p.alignments[3] < 16) return false;
   switch (p.epilogue) {
@@ -139,9 +138,9 @@ cublasLtEpilogue_t epilogue_of(const LibraryProduct& p) {
   return p.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// Warns of a failure of the library, which ends nothing: another algorithm or our own kernel computes the product.
+/// Warns of a failure of the library. The run continues with another algorithm or our own kernel.
 void warn(const LibraryProduct& p, const std::string& failure) {
-  constexpr int max_warnings = 4;  // per process: a measurement tries hundreds of algorithms
+  constexpr int max_warnings = 4;  // per process, because a measurement tries hundreds of algorithms
   static std::atomic<int> warnings{0};
   const int before = warnings++;
   if (before >= max_warnings) return;
@@ -157,15 +156,15 @@ bool is_captured(cudaStream_t queue) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-/// A product that is ready to run: only addresses are missing.
+/// A multiplication ready to run; only addresses are missing.
 class Plan {
  public:
-  /// As the library would do it.
+  /// With the library's first proposal.
   Plan(cublasLtHandle_t library, const LibraryProduct& p) : Plan(p) {
     if (has_epilogue(p)) use(candidates(library, p, first_answer));
   }
 
-  /// As somebody chose, if that can be done here; null: not by the library.
+  /// With a chosen algorithm, if it is possible; null: not by the library.
   Plan(cublasLtHandle_t library, const LibraryProduct& p, const cublasLtMatmulAlgo_t* chosen) : Plan(p) {
     if (chosen == nullptr || !has_epilogue(p)) return;
     cublasLtMatmulHeuristicResult_t result{};
@@ -180,8 +179,8 @@ class Plan {
   void refuse() { possible_ = false; }
   [[nodiscard]] const cublasLtMatmulAlgo_t& algorithm() const { return algorithm_; }
 
-  /// False if it turns out not to be possible. Throws ErrorCode::device if the GPU no longer works, and while the
-  /// stream is captured: the caller of the capture then queues the product without one (graph_cache_cuda.hpp).
+  /// Returns false if the multiplication is not possible. Throws ErrorCode::device if the GPU no longer works, or while
+  /// the stream is captured: the capture's caller then queues the work without a graph (graph_cache_cuda.hpp).
   bool run(cublasLtHandle_t library, cudaStream_t queue, const LibraryProduct& p, const MatmulArrays& arrays,
            const Epilogue& epilogue, std::byte* workspace) {
     const std::string failure = failure_of_run(library, queue, arrays, epilogue, workspace);
@@ -192,7 +191,7 @@ class Plan {
     return possible_ = false;
   }
 
-  /// From now on the fastest of the library's answers that work; its time, or none if there is no such answer.
+  /// Chooses the fastest working proposal and returns its time; none if no proposal works.
   std::optional<double> measure(cublasLtHandle_t library, cudaStream_t queue, const LibraryProduct& p,
                                 const MatmulArrays& arrays, const Epilogue& epilogue, std::byte* workspace) {
     if (!possible_) return std::nullopt;
@@ -241,7 +240,7 @@ class Plan {
     point(p.has_bias ? some_array(p.alignments[3]) : nullptr, some_array(p.alignments[4]));
   }
 
-  /// Queues the product. Empty if that worked.
+  /// Queues the multiplication. Returns an empty string on success.
   std::string failure_of_run(cublasLtHandle_t library, cudaStream_t queue, const MatmulArrays& arrays,
                              const Epilogue& epilogue, std::byte* workspace) {
     const bool adds = epilogue_ == Kind::sum;
@@ -268,7 +267,7 @@ class Plan {
       description_.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, array);
   }
 
-  /// The library's answers, those that it expects to be the fastest first; none if it fails.
+  /// The library's proposals, expected fastest first; empty if it fails.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(cublasLtHandle_t library, const LibraryProduct& p,
                                                           const Search& search) const {
     try {
@@ -279,7 +278,7 @@ class Plan {
     }
   }
 
-  /// Throws if the library fails.
+  /// Same, but throws if the library fails.
   std::vector<cublasLtMatmulHeuristicResult_t> answers(cublasLtHandle_t library, const LibraryProduct& p,
                                                        const Search& search) const {
     Preference preference;
@@ -312,7 +311,7 @@ class Plan {
   bool possible_ = false;
 };
 
-/// Null if the library fails to describe the product. `more`: as Plan's constructors take it.
+/// Null if the library cannot describe the multiplication. `more`: further arguments of Plan's constructors.
 template <typename... More>
 std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const LibraryProduct& p, More... more) {
   try {
@@ -325,10 +324,10 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const LibraryProduct& 
 
 bool is_possible(const std::unique_ptr<Plan>& plan) { return plan != nullptr && plan->possible(); }
 
-/// Of one GPU.
+/// State of one GPU.
 struct Library {
   cublasLtHandle_t handle = nullptr;
-  std::map<LibraryProduct, std::unique_ptr<Plan>> plans;  ///< null: make_plan()'s
+  std::map<LibraryProduct, std::unique_ptr<Plan>> plans;  ///< null: make_plan() failed
   bool measures = false;
 };
 

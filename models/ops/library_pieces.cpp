@@ -5,9 +5,9 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::size_t grain = 64;  // so that pieces are aligned as the whole is
+constexpr std::size_t grain = 64;  // keeps pieces as aligned as the complete arrays
 
-/// Most of `size` rows that lie `stride` elements apart and have `row` elements.
+/// Largest number of `size` rows with `row` elements each, `stride` apart, within max_library_elements.
 std::size_t rows_within(std::size_t size, std::size_t stride, std::size_t row) {
   if (size <= 1 || (size - 1) * stride + row <= max_library_elements) return size;
   return row > max_library_elements ? 0 : (max_library_elements - row) / stride + 1;

@@ -1,6 +1,6 @@
-// A product is cut into pieces whose operands lie without gaps and fit the second-level cache; the library
-// multiplies each on one thread. How N and K are cut depends on the shape alone, and M is only ever cut where
-// it makes no difference to the bits, so neither threads nor the number of rows change a result.
+// Splits a multiplication into pieces whose operands have no gaps and fit the L2 cache; the library multiplies each on
+// one thread. The split of N and K depends on the shape only, and M is split only if that does not change bits. So
+// neither the number of threads nor of rows changes a result.
 #include "models/ops/matmul.hpp"
 
 #include "models/ops/amx_matmul_cpu.hpp"
@@ -24,7 +24,7 @@ using runtime::Share;
 
 constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
-/// How a dimension is cut; the last piece may be shorter.
+/// Split of a dimension; the last piece may be shorter.
 struct Pieces {
   std::size_t count = 1;
   std::size_t length = 0;
@@ -32,16 +32,16 @@ struct Pieces {
 
 struct Cuts {
   Pieces n, k;
-  std::size_t rows = 0;   ///< of a block, at most
+  std::size_t rows = 0;   ///< maximum rows of a block
   bool widened = false;   ///< operands are copied to f32
   bool copies_a = false;  ///< to [rows, K piece], from another layout, a wider row or a narrower type
   bool copies_b = false;
-  bool gathers_c = false;  ///< sums are kept in f32 beside c until they are complete
-  std::size_t height = 0;  ///< not 0: the library always gets so many rows, filled up with zeros
+  bool gathers_c = false;  ///< sums are stored in f32 outside of c until they are complete
+  std::size_t height = 0;  ///< if not 0, rows of each library call, filled up with zeros
 };
 
-/// Pieces of about `wanted` of `size` elements, if it is longer than `longest`. A row of a piece takes an odd
-/// number of cache lines, so that the rows of a copied block spread over the sets of the caches.
+/// Pieces of about `wanted` of `size` elements, if size > longest. A row of a piece has an odd number of cache lines,
+/// so that rows of a copied block use all cache sets.
 Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DType dtype) {
   if (size <= longest) return {1, size};
   const std::size_t line = 64 / size_of(dtype);
@@ -49,7 +49,7 @@ Pieces pieces_of(std::size_t size, std::size_t longest, std::size_t wanted, DTyp
   return {ceil_divide(size, length), length};
 }
 
-/// Elements from a stored row to the next, gaps or not.
+/// Elements per stored row, including gaps.
 struct Strides {
   explicit Strides(const MatmulShape& shape)
       : a(shape.a_stride != 0 ? shape.a_stride : a_row(shape)),
@@ -63,7 +63,7 @@ struct Strides {
 };
 
 Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
-  constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // of a block of a, and of c
+  constexpr std::size_t copy_bytes = std::size_t{1} << 20;  // limit of a block of a, and of c
   const DType dtype = widened ? DType::f32 : arrays.dtype;
   const Strides strides(shape);
   const bool a_has_gaps = strides.a != Strides::a_row(shape), b_has_gaps = strides.b != Strides::b_row(shape);
@@ -75,7 +75,7 @@ Cuts cut(const MatmulShape& shape, const MatmulArrays& arrays, bool widened) {
   if (copies_b || !shape.transpose_b) {
     const std::size_t longest = std::min<std::size_t>(1536, longest_k);
     cuts.k = pieces_of(shape.k, longest, longest < 1024 ? 512 : 1024, dtype);
-  } else {  // rows of b may be chosen freely: a head's many columns
+  } else {  // rows of b may be split freely: a head has many columns
     cuts.n = pieces_of(shape.n, 4096, 1024, dtype);
   }
   if (!library.alike) cuts.height = 64;
@@ -113,8 +113,8 @@ void widen(float* to, const void* from, DType dtype, std::size_t n) {
   });
 }
 
-/// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns] or, if it is stored so, its
-/// transpose. `stride` is that of `from` as stored. `strip` is for intermediate results.
+/// to[rows, columns] of f32 or `dtype`, without gaps, = from[rows, columns], or its transpose if stored so. `stride`:
+/// elements per stored row of `from`. `strip`: for intermediate results.
 void copy_block(void* to, const std::byte* from, DType dtype, bool widened, bool transposed, std::size_t stride,
                 std::size_t rows, std::size_t columns, Scratch& strip) {
   const std::size_t element = size_of(dtype);
@@ -146,7 +146,7 @@ void copy_block(void* to, const std::byte* from, DType dtype, bool widened, bool
   }
 }
 
-/// c[rows, columns] (+)= from[rows, columns] with `stride` elements from a row of c to its next.
+/// c[rows, columns] (+)= from[rows, columns], with `stride` elements per row of c.
 void put_block(void* c, DType dtype, std::size_t stride, const float* from, std::size_t rows, std::size_t columns,
                bool accumulate) {
   runtime::with_float_type(dtype, [&](auto type) {
@@ -165,7 +165,7 @@ struct ThreadMemory {
   Scratch a, b, c, bias, strip;
 };
 
-/// Rows `rows` of c within piece `n_piece` of its columns.
+/// Computes rows `rows` of c in piece `n_piece` of its columns.
 void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& cuts, Share rows,
               std::size_t n_piece, ThreadMemory& memory) {
   const DType dtype = cuts.widened ? DType::f32 : arrays.dtype;
@@ -219,7 +219,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Cuts& 
   if (sums != nullptr) put_block(c, arrays.c_dtype, strides.c, sums, m, n, arrays.accumulate);
 }
 
-/// The sum over no terms.
+/// Result for K = 0.
 void put_bias(const MatmulShape& shape, const MatmulArrays& arrays) {
   if (arrays.accumulate) return;
   runtime::with_float_type(arrays.c_dtype, [&](auto c_type) {
@@ -252,8 +252,8 @@ void run(runtime::ComputePool& pool, const MatmulShape& shape, const MatmulArray
   });
 }
 
-/// sums[width] += each of `rows` rows, in order, `stride` elements apart. In half precision a thread's pieces of rows
-/// are too short for the processor to foresee the next ones: they are asked for.
+/// sums[width] += each of `rows` rows, in order, `stride` elements apart. In half precision, a thread's pieces of rows
+/// are too short for the hardware prefetcher, so the next ones are prefetched.
 template <std::size_t at_once = 8, typename T>
 void add_rows(float* sums, const T* from, std::size_t stride, std::size_t rows, std::size_t width) {
   constexpr std::size_t ahead = 16, line = 64 / sizeof(T);
@@ -290,8 +290,8 @@ void matmul_cpu_widened(runtime::ComputePool& pool, const MatmulShape& shape, co
 
 void column_sums_cpu(runtime::ComputePool& pool, void* sums, DType sums_dtype, const void* dy, DType dtype,
                      std::size_t m, std::size_t n, bool accumulate) {
-  constexpr std::size_t block_rows = 128;  // whose sums are added up first
-  constexpr std::size_t strip = 1024;      // columns whose sums are in the cache at a time
+  constexpr std::size_t block_rows = 128;  // rows whose sums are added first
+  constexpr std::size_t strip = 1024;      // columns whose sums fit the cache
   pool.run([&](int thread, int threads) {
     const auto share = runtime::share_of(n, thread, threads, simd::lanes);
     runtime::with_float_type(dtype, [&](auto type) {

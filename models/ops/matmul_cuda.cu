@@ -18,12 +18,12 @@ using runtime::DType;
 
 // Products -----------------------------------------------------------------------------------------------
 
-constexpr int tile = 64;   // rows and columns of c of a block
-constexpr int depth = 16;  // of a and b in shared memory at a time
-constexpr int each = 4;    // rows and columns of a thread
+constexpr int tile = 64;   // rows and columns of c per block
+constexpr int depth = 16;  // depth of a and b in shared memory
+constexpr int each = 4;    // rows and columns per thread
 constexpr int threads = tile / each * (tile / each);
 
-/// Element (i, p) of a is a[i · row + p · column], and so on.
+/// Element (i, p) of a is a[i · row + p · column]; b and c the same way.
 struct Strides {
   explicit Strides(const MatmulShape& s) : c(s.c_stride != 0 ? s.c_stride : s.n) {
     const std::size_t a = s.a_stride != 0 ? s.a_stride : s.transpose_a ? s.m : s.k;
@@ -37,7 +37,7 @@ struct Strides {
   std::size_t a_row, a_column, b_row, b_column, c;
 };
 
-/// Blocks are numbered along the rows of tiles.
+/// Blocks are numbered along rows of tiles.
 template <typename T, typename C>
 __global__ void __launch_bounds__(threads)
     plain_kernel(C* c, const T* a, const T* b, const T* bias, std::size_t m, std::size_t n, std::size_t k,
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads)
   float sums[each][each] = {};
   for (std::size_t p0 = 0; p0 < k; p0 += depth) {
     for (int at = static_cast<int>(threadIdx.x); at < tile * depth; at += threads) {
-      // Neighbouring threads read neighbouring elements where that is possible.
+      // Neighbouring threads read neighbouring elements if possible.
       const bool a_along_k = strides.a_column == 1, b_along_k = strides.b_row == 1;
       const int ai = a_along_k ? at / depth : at % tile, ap = a_along_k ? at % depth : at / tile;
       const int bj = b_along_k ? at / depth : at % tile, bp = b_along_k ? at % depth : at / tile;
@@ -100,13 +100,13 @@ __global__ void __launch_bounds__(threads)
 
 // Column sums --------------------------------------------------------------------------------------------
 
-constexpr int across = 4;  // threads side by side: 64 bytes of a row
+constexpr int across = 4;  // threads per row: 64 bytes
 constexpr int down = 64;
 constexpr int sum_threads = across * down;
 constexpr std::size_t max_parts = 64;
-constexpr std::size_t min_rows = 128;  // of a part
+constexpr std::size_t min_rows = 128;  // minimum rows of a part
 
-/// How rows are cut into parts: by their number alone.
+/// Split of the rows into parts, depending on their number only.
 struct Parts {
   explicit Parts(std::size_t m)
       : rows(std::max(min_rows, cuda::ceil_divide(m, max_parts))),
@@ -115,8 +115,8 @@ struct Parts {
   std::size_t rows, count;
 };
 
-/// sums[blockIdx.y][columns] of rows blockIdx.y · rows …: each thread sums every down-th row, then threads are
-/// summed. Columns are counted from the first of dy.
+/// sums[blockIdx.y][columns] of rows blockIdx.y · rows …: each thread sums every down-th row, then threads are added.
+/// Columns are counted from the first one of dy.
 template <int width, typename T>
 __global__ void __launch_bounds__(sum_threads)
     part_kernel(float* sums, const T* dy, std::size_t m, std::size_t columns, std::size_t n, std::size_t rows) {
@@ -164,13 +164,13 @@ __global__ void __launch_bounds__(sum_threads)
   sums[column] = cuda::from_float<S>(accumulate ? cuda::to_float(sums[column]) + total : total);
 }
 
-/// Through the library, if it can.
+/// Uses the library if possible.
 void multiply(runtime::StreamView stream, const MatmulShape& shape, const MatmulArrays& arrays) {
   if (arrays.bias == nullptr || arrays.c_dtype == arrays.dtype) {
     if (!library_matmul_cuda(stream, shape, arrays)) matmul_cuda_plain(stream, shape, arrays);
     return;
   }
-  // The library adds a bias of the result's type only: this one is there before the product.
+  // The library adds a bias only in the result's type. Otherwise the bias is stored in c first.
   cuda::with_type(arrays.dtype, [&](auto type) {
     using T = decltype(type);
     runtime::cuda::launch("matmul's bias", runtime::cuda::native(stream),
@@ -184,7 +184,7 @@ void multiply(runtime::StreamView stream, const MatmulShape& shape, const Matmul
   if (!library_matmul_cuda(stream, shape, added)) matmul_cuda_plain(stream, shape, added);
 }
 
-/// Rows from `i` on and what is summed from `p` on, as many as a piece has.
+/// Piece with rows starting at `i` and terms of the sums starting at `p`.
 std::pair<MatmulShape, MatmulArrays> piece_of(const MatmulShape& shape, const MatmulArrays& arrays, std::size_t i,
                                               std::size_t p, const LibraryPieces& pieces) {
   const Strides strides(shape);
@@ -225,7 +225,7 @@ void matmul_cuda_plain(runtime::StreamView stream, const MatmulShape& shape, con
     if (arrays.c_dtype == DType::f32) {
       run(float{});
     } else {
-      run(type);  // the only other type that matmul() lets through
+      run(type);  // the only other type that matmul() accepts
     }
   });
 }
@@ -249,7 +249,7 @@ void column_sums_cuda(runtime::StreamView stream, void* sums, DType sums_dtype, 
   const Parts parts(m);
   auto* const partial = reinterpret_cast<float*>(cuda::stream_workspace(stream));
   const cudaStream_t queue = runtime::cuda::native(stream);
-  // As many columns at a time as the workspace has room for.
+  // As many columns at a time as fit into the workspace.
   const std::size_t max_columns = cuda::stream_workspace_bytes / sizeof(float) / max_parts;
   for (std::size_t first = 0; first < n; first += max_columns) {
     const std::size_t columns = std::min(max_columns, n - first);

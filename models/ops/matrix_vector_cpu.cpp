@@ -11,9 +11,9 @@ namespace {
 
 using simd::Floats;
 
-/// a[K] · x[K] in sums none of which waits for another: four of floats, eight of halves, so that a step has as many
-/// bytes. Rows come one after another: a processor fetches memory that is read in order ahead, and several rows at a
-/// time come half as fast. To ask for what comes next halves the rate of halves on Zen 4, and gave a tenth on Zen 5.
+/// a[K] · x[K] in independent partial sums: four for floats, eight for halves, so that a step has equally many bytes.
+/// Rows are read one after another, because several at a time halve the bandwidth. Software prefetching halves the rate
+/// of halves on Zen 4, and gains a tenth on Zen 5.
 template <typename T>
 float product(const T* a, const float* x, std::size_t k) {
   constexpr std::size_t parts = 16 / sizeof(T);
@@ -51,7 +51,7 @@ void matrix_vector_cpu(runtime::ComputePool& pool, const MatrixVectorShape& shap
         const auto* const bias = static_cast<const T*>(arrays.bias);
         auto* const y = static_cast<Y*>(arrays.y);
         const auto share =
-            runtime::share_of(shape.n, thread, threads, 64);  // so that no cache line has two writers
+            runtime::share_of(shape.n, thread, threads, 64);  // so that each cache line has one writer
         for (std::size_t row = share.begin; row < share.end; ++row) {
           const float sum = product(a + row * shape.k, x, shape.k);
           y[row] = runtime::from_float<Y>(bias == nullptr ? sum : sum + runtime::to_float(bias[row]));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int threads = 128;
 
-/// A warp has a row.
+/// A warp computes a row.
 template <int width, typename T, typename Y>
 __global__ void __launch_bounds__(threads)
     row_kernel(Y* y, const T* a, const T* x, const T* bias, std::size_t n, std::size_t k) {
@@ -45,7 +45,7 @@ void matrix_vector_cuda(runtime::StreamView stream, const MatrixVectorShape& sha
     if (arrays.y_dtype == runtime::DType::f32) {
       run(float{});
     } else {
-      run(type);  // the only other type that matrix_vector() lets through
+      run(type);  // the only other type that matrix_vector() accepts
     }
   });
 }

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(columns* rows)
   sums[column] = total;
 }
 
-/// Queues sum_partials().
+/// Queues sum_kernel().
 inline void sum_blocks(const char* name, cudaStream_t queue, float* sums, const float* partial, std::size_t blocks,
                        std::size_t n) {
   constexpr int columns = 32, rows = 16;

@@ -5,7 +5,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Of the images, and of their patches in `patches`.
+/// Cost of reading or writing the images, and their patches in type `patches`.
 runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype, runtime::DType patches) {
   const std::size_t images = shape.samples * shape.height * shape.width * shape.channels;
   return memory_cost(runtime::WorkKind::patches, dtype,

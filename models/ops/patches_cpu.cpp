@@ -19,7 +19,7 @@ namespace {
 template <typename T>
 using Taps = std::array<const T*, PatchShape::max_kernel * PatchShape::max_kernel>;
 
-/// The pixels of a patch's taps; `outside` where there are none.
+/// Pixels of a patch's taps; `outside` for taps outside of the image.
 template <typename T>
 Taps<T> taps_of(const PatchShape& shape, const T* x, std::size_t row, const T* outside) {
   const std::size_t q = row % shape.out_width(), p = row / shape.out_width() % shape.out_height();
@@ -28,7 +28,7 @@ Taps<T> taps_of(const PatchShape& shape, const T* x, std::size_t row, const T* o
   Taps<T> taps;
   for (std::size_t i = 0; i < shape.kernel; ++i) {
     for (std::size_t j = 0; j < shape.kernel; ++j) {
-      // One too small to be there wraps, and is too large.
+      // A negative coordinate wraps around and is too large.
       const std::size_t h = p * shape.stride + i - shape.padding, w = q * shape.stride + j - shape.padding;
       const bool inside = h < shape.height && w < shape.width;
       taps[i * shape.kernel + j] = inside ? image + (h * shape.width + w) * shape.channels : outside;
@@ -37,7 +37,7 @@ Taps<T> taps_of(const PatchShape& shape, const T* x, std::size_t row, const T* o
   return taps;
 }
 
-/// Squares of 16 channels and as many taps, of which those beyond the ninth are none: transposed in registers.
+/// Squares of 16 channels and 16 taps, of which 9 are used: transposed in registers.
 constexpr bool has_squares = simd::lanes == 16;
 
 /// to[C, 9] = from[9][C]
@@ -57,7 +57,7 @@ void interleave(T* to, const Taps<T>& from, std::size_t channels) {
         std::memcpy(static_cast<void*>(to + (c + channel) * taps), row + channel / simd::lanes * simd::lanes,
                     count * sizeof(Word));
       };
-      // What is stored beyond a channel's taps the next one covers.
+      // The next channel overwrites the elements after a channel's taps.
       for (std::size_t channel = 0; channel + 1 < Block::width; ++channel) put(channel, simd::lanes);
       put(Block::width - 1, taps);
     }
@@ -66,13 +66,13 @@ void interleave(T* to, const Taps<T>& from, std::size_t channels) {
     for (std::size_t t = 0; t < taps; ++t) to[c * taps + t] = from[t][c];
 }
 
-/// to[t][C] += from[C, 9] for each tap that has a place. `more`: there are as many numbers again behind those.
+/// to[t][C] += from[C, 9] for each tap inside the image. `more`: at least as many numbers follow those.
 void add_taps(const std::array<float*, 9>& to, const float* from, std::size_t channels, bool more) {
   constexpr std::size_t taps = 9;
   std::size_t c = 0;
   if constexpr (has_squares) {
     using Block = detail::Block<std::uint32_t>;
-    // A row of a square has numbers of the next channel, too.
+    // A row of a square also contains numbers of the next channel.
     for (const std::size_t end = more ? channels : channels - 1; c + Block::width <= end; c += Block::width) {
       Block block;
       for (std::size_t r = 0; r < simd::lanes; ++r)
@@ -88,8 +88,8 @@ void add_taps(const std::array<float*, 9>& to, const float* from, std::size_t ch
       if (to[t] != nullptr) to[t][c] += from[c * taps + t];
 }
 
-/// sums[rows, W, C] of an image, zeros before, += what patches of 3 × 3 have for them, patch after patch. Each is read
-/// once: pixel after pixel would read each as often as it has taps.
+/// sums[rows, W, C] of an image (initially zero) += its 3 × 3 patches, one after another. Each patch is read once;
+/// pixel by pixel, it would be read once per tap.
 void add_patches_of_nine(const PatchShape& shape, float* sums, const float* patches, std::size_t sample,
                          const runtime::Share& rows) {
   const std::size_t P = shape.out_height(), Q = shape.out_width(), C = shape.channels;
@@ -100,7 +100,7 @@ void add_patches_of_nine(const PatchShape& shape, float* sums, const float* patc
     for (std::size_t q = 0; q < Q; ++q) {
       std::array<float*, 9> to{};
       for (std::size_t t = 0; t < to.size(); ++t) {
-        // One too small to be there wraps, and is too large.
+        // A negative coordinate wraps around and is too large.
         const std::size_t h = p * shape.stride + t / 3 - shape.padding,
                           w = q * shape.stride + t % 3 - shape.padding;
         if (h >= rows.begin && h < rows.end && w < shape.width)
@@ -139,7 +139,7 @@ void add_patches_of_nine(runtime::ComputePool& pool, const PatchShape& shape, T*
   });
 }
 
-/// Of the patches that have a pixel at `at`: calls f(patch, tap) along one axis, in the order of patches.
+/// Calls f(patch, tap) for the patches that contain a pixel at `at`, along one axis, in the order of patches.
 template <typename F>
 void for_covering(const PatchShape& shape, std::size_t at, std::size_t patches, const F& f) {
   const std::size_t last = (at + shape.padding) / shape.stride;

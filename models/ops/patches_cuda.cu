@@ -1,4 +1,4 @@
-// A thread for each value that is written.
+// One thread per written value.
 #include "models/ops/patches.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Sizes as kernels read them, computed once.
+/// Sizes for kernels, computed once.
 struct Patches {
   explicit Patches(const PatchShape& shape)
       : height(shape.height),
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads) gather_kernel(T* patches, const T* x,
   const std::size_t c = column / taps, tap = column % taps;
   const std::size_t q = row % shape.out_width, p = row / shape.out_width % shape.out_height;
   const std::size_t sample = row / shape.out_width / shape.out_height;
-  // One too small to be there wraps, and is too large.
+  // A negative coordinate wraps around and is too large.
   const std::size_t h = p * shape.stride + tap / shape.kernel - shape.padding;
   const std::size_t w = q * shape.stride + tap % shape.kernel - shape.padding;
   T value = cuda::from_float<T>(0.0f);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(threads) gather_kernel(T* patches, const T* x,
   patches[at] = value;
 }
 
-/// The first patch along an axis that reaches `reach`, a pixel's place plus the padding.
+/// First patch along an axis that contains a pixel; `reach`: the pixel's coordinate plus the padding.
 __device__ std::size_t first_patch(const Patches& shape, std::size_t reach) {
   return reach < shape.kernel ? 0 : (reach - shape.kernel) / shape.stride + 1;
 }

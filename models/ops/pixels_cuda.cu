@@ -9,13 +9,13 @@ namespace {
 
 constexpr int threads = 256;
 
-/// As PixelScale, whose std::array a kernel does not index.
+/// PixelScale for kernels, which cannot index its std::array.
 struct Scale {
   float mean[colours];
   float deviation[colours];
 };
 
-/// A thread for each value that is written.
+/// One thread per written value.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     read_kernel(T* to, const std::uint8_t* from, std::size_t pixels, Scale scale, std::size_t n) {

@@ -1,6 +1,6 @@
-// Attention in floats: blocks of 32 queries and 32 keys in shared memory. A warp has four rows of one kind, its
-// lanes the 32 rows of the other, so that a row's softmax stays within the warp. For f32, and for heads too wide
-// for tensor cores.
+// Attention in float: blocks of 32 queries and 32 keys in shared memory. A warp has four rows of one operand, its lanes
+// the 32 rows of the other, so that a row's softmax stays within the warp. Used for f32, and for heads too wide for
+// tensor cores.
 #include "models/ops/attention_arrays.cuh"
 
 #include "models/ops/cuda_vector.cuh"
@@ -14,10 +14,10 @@ namespace ranvier::models::cuda {
 namespace {
 
 constexpr int block = 32;  // rows of a tile
-constexpr int own = 4;     // of a warp
+constexpr int own = 4;     // rows of a warp
 constexpr int warps = block / own, threads = 32 * warps;
 
-/// 32 rows of D floats in shared memory. The gap puts the rows' elements of one column on all banks.
+/// 32 rows of D floats in shared memory. A gap spreads the elements of a column over all banks.
 struct Rows {
   float* data;
   int stride;
@@ -26,7 +26,7 @@ struct Rows {
 
   __device__ float at(int row, int column) const { return data[row * stride + column]; }
 
-  /// Zeros for rows that are not there. By all threads.
+  /// Loads rows, with zeros past the end. Called by all threads.
   template <typename T>
   __device__ void fetch(const T* array, std::size_t row_stride, int first, int count, int D) const {
     for (int element = static_cast<int>(threadIdx.x); element < block * D; element += threads) {
@@ -37,10 +37,10 @@ struct Rows {
   }
 };
 
-/// Of the calling thread.
+/// Position of the calling thread.
 struct Place {
   int lane = static_cast<int>(threadIdx.x) % 32;
-  int row = static_cast<int>(threadIdx.x) / 32 * own;  ///< the warp's first
+  int row = static_cast<int>(threadIdx.x) / 32 * own;  ///< first row of the warp
 };
 
 /// sums[r] = row `first + r` of a · row `lane` of b
@@ -74,7 +74,7 @@ __device__ void multiply_weights(float (&sums)[own][parts], const float (&weight
   }
 }
 
-/// factor · sums to rows first + r of an array, as far as they are there.
+/// Stores factor · sums in rows first + r of an array, up to its end.
 template <int parts, typename T>
 __device__ void put(T* array, std::size_t row_stride, int first, int count, int D, const float (&factors)[own],
                     const float (&sums)[own][parts], const Place& place) {
@@ -94,7 +94,7 @@ __device__ bool kept(const AttentionArrays& arrays, int b, int h, int i, int j) 
   return (kept_of_quad(arrays.dropout, b, element / 4) >> (element % 4) & 1) != 0;
 }
 
-/// Keys that a tile's queries see one or another of, in tiles from their first one on. `masked`: as
+/// Keys visible to at least one of a tile's queries, in tiles starting at the first one. `masked`: as in
 /// AttentionArrays::masked().
 template <bool masked>
 __device__ Range keys_of_tile(const AttentionArrays& arrays, int b, int i0) {
@@ -102,7 +102,7 @@ __device__ Range keys_of_tile(const AttentionArrays& arrays, int b, int i0) {
   return {arrays.keys_of(b, i0).begin / block * block, arrays.keys_of(b, i0 + block - 1).end};
 }
 
-/// A block has 32 queries of a head.
+/// A block computes 32 queries of a head.
 template <int parts, bool masked, typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
   const Rows q(memory, 0, D), k(memory, 1, D), v(memory, 2, D);
   const Place place;
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
-  const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;  // those with most to do first
+  const int i0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * block;  // blocks with the most work first
   const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
   const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(threads) forward_kernel(AttentionArrays arrays
   put(arrays.of_one(static_cast<T*>(arrays.out), b, h), arrays.C(), i0 + place.row, count, D, factors, sums, place);
 }
 
-/// weight: of query i and key j, as it reached out but for the dropout's scale; gradient: of its score but for
-/// 1/√D. Both 0 where the query does not see the key.
+/// weight: attention weight of query i and key j after dropout, without dropout's scale. gradient: gradient of its
+/// score, without 1/√D. Both are 0 if the key is not visible to the query.
 __device__ void slope(const AttentionArrays& arrays, int b, int h, int i, int j, bool sees, float score,
                       float& weight, float& gradient, float logsumexp, float delta) {
   weight = 0;
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(threads) query_gradient_kernel(AttentionArrays
       place);
 }
 
-/// A block has 32 keys of a head, and goes through the heads of queries that read it; lanes are queries.
+/// A block computes 32 keys of a head, and iterates over the query heads that read it; lanes are queries.
 template <int parts, bool masked, typename T>
 __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays arrays) {
   float* const memory = runtime::cuda::block_memory<float>();
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(threads) key_gradient_kernel(AttentionArrays a
 
 using Kernel = void (*)(AttentionArrays);
 
-/// A row of blocks for each of `heads`.
+/// Launches a row of blocks for each of `heads`.
 void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
             int tiles) {
   const auto shared_bytes = static_cast<int>(sizeof(float)) * tiles * block * (arrays.D + 1);
@@ -292,7 +292,7 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
   runtime::cuda::launch(name, queue, {grid, threads, static_cast<std::size_t>(shared_bytes)}, kernel, arrays);
 }
 
-/// Calls f(parts, T) with the least number of parts of 32 channels, of those there are, that hold D.
+/// Calls f(parts, T) with the smallest available number of parts of 32 channels that hold D.
 template <typename F>
 void dispatch(runtime::DType dtype, int D, const F& f) {
   with_type(dtype, [&](auto type) {

@@ -8,14 +8,14 @@ namespace {
 constexpr const char* max_pool = "a pool of the greatest values";
 constexpr const char* mean_pool = "a pool of means";
 
-/// Of the images and of the pooled ones with a place each.
+/// Cost of reading or writing the images, the pooled images and their places.
 runtime::WorkCost cost_of(const PatchShape& shape, runtime::DType dtype) {
   const std::size_t images = shape.samples * shape.height * shape.width, pooled = shape.rows();
   return memory_cost(runtime::WorkKind::patches, dtype,
                      (bytes_of(images + pooled, dtype) + pooled) * shape.channels);
 }
 
-/// Of the images and their means.
+/// Cost of reading or writing the images and their means.
 runtime::WorkCost cost_of(const MeanPoolShape& shape, runtime::DType dtype) {
   return memory_cost(runtime::WorkKind::patches, dtype,
                      bytes_of(shape.samples * (shape.pixels + 1) * shape.channels, dtype));

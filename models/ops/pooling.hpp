@@ -9,8 +9,8 @@
 
 namespace ranvier::models {
 
-/// y[B, P, Q, C] = maximum of each patch, without pixels outside of the image; NaN if one is NaN. places[B, P, Q, C]:
-/// the pixel in the patch that was the maximum, the first of equal ones.
+/// y[B, P, Q, C] = maximum of each patch, without pixels outside of the image; NaN if one is NaN. Also places[B, P, Q,
+/// C] = number of that pixel in the patch, the first of equal ones.
 void max_pool_forward(runtime::StreamView stream, const PatchShape& shape, runtime::DType dtype, void* y,
                       std::uint8_t* places, const void* x);
 /// dx[B, H, W, C] = per pixel, the sum of dy over the patches whose maximum it was, in their order.

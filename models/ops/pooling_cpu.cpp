@@ -20,7 +20,7 @@ void pool_patch(const PatchShape& shape, T* y, std::uint8_t* places, const T* x,
   bool any = false;
   for (std::size_t i = 0; i < shape.kernel; ++i) {
     for (std::size_t j = 0; j < shape.kernel; ++j) {
-      // One too small to be there wraps, and is too large.
+      // A negative coordinate wraps around and is too large.
       const std::size_t h = p * shape.stride + i - shape.padding, w = q * shape.stride + j - shape.padding;
       if (h >= shape.height || w >= shape.width) continue;
       const T* const from = image + (h * shape.width + w) * C;

@@ -1,4 +1,4 @@
-// A thread for each value that is written.
+// One thread per written value.
 #include "models/ops/pooling.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(threads)
   bool any = false;
   for (std::size_t i = 0; i < shape.kernel; ++i) {
     for (std::size_t j = 0; j < shape.kernel; ++j) {
-      // One too small to be there wraps, and is too large.
+      // A negative coordinate wraps around and is too large.
       const std::size_t h = p * shape.stride + i - shape.padding, w = q * shape.stride + j - shape.padding;
       if (h >= shape.height || w >= shape.width) continue;
       const float value = cuda::to_float(x[((sample * shape.height + h) * shape.width + w) * shape.channels + c]);

@@ -15,7 +15,7 @@ void check(const RmsNormShape& shape, runtime::DType dtype) {
          shape.groups, shape.channels, shape.x_row(), shape.y_row());
 }
 
-/// Of so many arrays [N, G, C], a rstd for each group, and the weight.
+/// Cost of reading or writing `arrays` arrays [N, G, C], rstd per group, and the weight.
 runtime::WorkCost cost_of(const RmsNormShape& shape, runtime::DType dtype, std::size_t arrays,
                           std::size_t more = 0) {
   const std::size_t groups = shape.rows * shape.groups;

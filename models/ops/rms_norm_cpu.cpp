@@ -14,7 +14,7 @@ using simd::Floats;
 
 constexpr std::size_t groups_per_block = 32;
 
-/// Where group i of all rows begins, in rows `stride` apart.
+/// Offset of group i of all rows, with rows `stride` apart.
 std::size_t begin_of(const RmsNormShape& shape, std::size_t i, std::size_t stride) {
   return i / shape.groups * stride + i % shape.groups * shape.channels;
 }
@@ -44,7 +44,7 @@ void forward_group(const RmsNormShape& shape, const RmsNormForward& arrays, std:
             static_cast<const T*>(arrays.weight), channels);
 }
 
-/// One group of dx; adds to sums[C].
+/// Computes one group of dx; adds to sums[C].
 template <typename T>
 void backward_group(const RmsNormShape& shape, const RmsNormBackward& arrays, std::size_t i, float* sums) {
   const std::size_t channels = shape.channels, at = begin_of(shape, i, shape.y_row());

@@ -1,4 +1,4 @@
-// Rows in registers are norm_rows.cuh's; a row of theirs is a group here.
+// Rows in registers: norm_rows.cuh; each of its rows is a group here.
 #include "models/ops/rms_norm.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -11,9 +11,9 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int groups_per_block = 32;  // whose column sums become one partial sum
+constexpr int groups_per_block = 32;  // groups whose column sums become one partial sum
 
-/// Where the kernels find group i of all rows.
+/// Offsets of group i of all rows.
 struct Groups {
   explicit Groups(const RmsNormShape& shape)
       : count(shape.rows * shape.groups),
@@ -32,7 +32,7 @@ struct Groups {
   int channels;
 };
 
-/// Forward and again round alike, because each operation is named.
+/// Intrinsics fix the rounding, so that forward and rms_norm_again() agree.
 template <typename T, int vectors, int width>
 __device__ void write_normal(T* y, const cuda::Row<vectors, width>& x, float rstd, const T* weight, int channels) {
 #pragma unroll
@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
     forward_kernel(RmsNormForward arrays, Groups groups, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const int present = i < groups.count ? groups.channels : 0;  // what is not there takes part in the sums' barrier
+  const int present = i < groups.count ? groups.channels : 0;  // groups past the end take part in the barrier of the
+                                                               // sums
   const std::size_t first = groups.x(i);
 
   cuda::Row<vectors, width> x;
@@ -96,7 +97,8 @@ template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(RmsNormBackward arrays, float* partial, Groups groups) {
   __shared__ cuda::RowSums sums;
-  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][C]: of all threadIdx.y but 0
+  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][C]: column sums of all threadIdx.y
+                                                               // except 0
   const int channels = groups.channels;
 
   cuda::Row<vectors, width> weight, of_weight{};
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
     for (int v = 0; v < vectors; ++v)
 #pragma unroll
       for (int e = 0; e < width; ++e) {
-        const float gradient = dy.at[v][e];  // zero where nothing is
+        const float gradient = dy.at[v][e];  // zero past the end
         const float normal = x.at[v][e] * rstd;
         const float weighted = gradient * weight.at[v][e];
         product += weighted * normal;
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
   of_weight.store(partial + std::size_t{blockIdx.x} * channels, channels);
 }
 
-/// As cuda::with_norm_rows().
+/// Same as cuda::with_norm_rows(), for a shape.
 template <typename F>
 void with_groups(const RmsNormShape& shape, runtime::DType dtype, std::initializer_list<const void*> arrays,
                  const F& f) {

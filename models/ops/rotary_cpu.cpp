@@ -11,7 +11,7 @@ namespace {
 
 using simd::Floats;
 
-/// What the heads of one position turn by.
+/// Rotation of the heads at one position.
 class Turn {
  public:
   Turn(const RotaryFrequencies& frequencies, Rotation rotation)
@@ -57,7 +57,7 @@ void rotary_cpu(runtime::ComputePool& pool, const RotaryShape& shape, runtime::D
     using T = decltype(type);
     const auto B = static_cast<std::size_t>(shape.samples), T_ = static_cast<std::size_t>(shape.positions);
     const auto D = static_cast<std::size_t>(frequencies.channels);
-    // Position by position, so that all samples share its angles.
+    // Split by position, so that all samples share its angles.
     run_pieces(pool, B * T_, [&](int thread, int threads) {
       const auto share = runtime::share_of(B * T_, thread, threads);
       Turn turn(frequencies, rotation);

@@ -1,4 +1,4 @@
-// A thread turns packs of pairs: of one position, its place in the head's half, for some of the heads.
+// A thread rotates packs of pairs: one position and one offset in the half of a head, for several heads.
 #include "models/ops/rotary.hpp"
 
 #include "models/ops/cuda_vector.cuh"
@@ -11,13 +11,13 @@ namespace ranvier::models {
 namespace {
 
 constexpr int threads = 256;
-constexpr int heads_per_thread = 4;  // which share sines and cosines
+constexpr int heads_per_thread = 4;  // heads that share sines and cosines
 
 struct SineCosine {
   float sine, cosine;
 };
 
-/// Of an angle of up to 2^31 radians: in double it is put into a quadrant (polynomials of Cephes).
+/// Sine and cosine of an angle of up to 2^31 radians. The quadrant is computed in double (polynomials of Cephes).
 __device__ SineCosine sine_cosine(float angle) {
   const double quarters = static_cast<double>(angle) * 0.63661977236758134;
   const double nearest = rint(quarters);

@@ -10,7 +10,7 @@ void* moved(void* array, std::size_t bytes) {
   return const_cast<void*>(moved(static_cast<const void*>(array), bytes));
 }
 
-/// Arrays from a sample and a head of keys on.
+/// Arrays starting at a sample and key head.
 CudnnAttentionArrays arrays_of(const LibraryAttentionArrays& x, const AttentionShape& shape, runtime::DType dtype,
                                const SlicedAttention::Step& first) {
   const auto T = static_cast<std::size_t>(shape.positions), H = static_cast<std::size_t>(shape.heads),

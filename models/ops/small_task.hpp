@@ -7,8 +7,8 @@
 
 namespace ranvier::models {
 
-/// Calls pool.run(task), or task(0, 1) if there is one piece. That saves the synchronization with other threads, about
-/// 1 µs.
+/// Calls pool.run(task), or task(0, 1) if there is one piece, which saves about 1 µs of synchronization with other
+/// threads.
 template <typename F>
 void run_pieces(runtime::ComputePool& pool, std::size_t pieces, const F& task) {
   if (pieces <= 1) return task(0, 1);

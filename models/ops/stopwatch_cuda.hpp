@@ -29,7 +29,7 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  /// Minimum of a few rounds after a warm-up. If the warm-up takes more than `hopeless` seconds, returns that time.
+  /// Minimum of a few rounds after a warm-up. If a single run takes more than `hopeless` seconds, returns its time.
   double seconds_of(const std::function<void()>& work, double hopeless = std::numeric_limits<double>::infinity()) {
     (void)round(work, 1);
     const double once = round(work, 1);

@@ -11,7 +11,7 @@ namespace ranvier::models::cuda {
 namespace {
 
 struct Workspaces {
-  std::mutex mutex;  // ranks that share a process have a loop each
+  std::mutex mutex;  // ranks in one process have a loop thread each
   std::map<std::pair<int, cudaStream_t>, std::byte*> of_streams;
 };
 

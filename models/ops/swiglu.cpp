@@ -5,7 +5,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Of so many arrays [N, F], gate_up being two.
+/// Cost of reading or writing `arrays` arrays [N, F]; gate_up counts as two.
 runtime::WorkCost cost_of(runtime::DType dtype, std::size_t arrays, std::size_t rows, std::size_t channels) {
   return memory_cost(runtime::WorkKind::activation, dtype, bytes_of(arrays * rows * channels, dtype));
 }

@@ -15,8 +15,8 @@ namespace ranvier::models {
 void swiglu_forward(runtime::StreamView stream, runtime::DType dtype, void* y, const void* gate_up,
                     std::size_t rows, std::size_t channels);
 
-/// gate_up[N, 2F] = its gradient, for d[N, F], the gradient of swiglu(gate_up). Also y[N, F] = swiglu(gate_up), which
-/// the weight gradient of the next product reads; null: forward saved it. y may be d.
+/// Replaces gate_up[N, 2F] by its gradient, from d[N, F], the gradient of swiglu(gate_up). Also y[N, F] =
+/// swiglu(gate_up) for the weight gradient of the next linear map; null: forward saved it. y may be d.
 void swiglu_backward(runtime::StreamView stream, runtime::DType dtype, const void* d, void* gate_up, void* y,
                      std::size_t rows, std::size_t channels);
 

@@ -16,7 +16,7 @@ struct Sigmoid {
   Floats rest;  ///< 1 - s, without cancellation
 };
 
-/// For results that are stored as T.
+/// For results stored as T.
 template <typename T>
 Sigmoid sigmoid(Floats x) {
   const Floats bound = simd::broadcast(125.0f);

@@ -14,14 +14,14 @@ struct Sigmoid {
   float rest;  ///< 1 - s, without cancellation
 };
 
-// Each operation is named, so that forward and backward round alike.
+// Intrinsics fix the rounding, so that forward and backward agree.
 __device__ Sigmoid sigmoid(float x) {
   const float e = exp2f(fmaxf(fminf(__fmul_rn(x, -cuda::log2_e), 125.0f), -125.0f));  // e^-x
   const float s = __frcp_rn(__fadd_rn(1.0f, e));
   return {s, __fmul_rn(e, s)};
 }
 
-/// Where pack `at` of all rows lies: in y, and its gates in gate_up.
+/// Offsets of pack `at` of all rows: in y, and of its gates in gate_up.
 struct PairOffsets {
   __device__ PairOffsets(std::size_t at, std::size_t channels, int width)
       : y(at * width), gate(y / channels * 2 * channels + y % channels) {}

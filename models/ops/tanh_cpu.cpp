@@ -8,7 +8,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::size_t least = 4096;  // elements for which a second thread is worth its waking
+constexpr std::size_t least = 4096;  // minimum number of elements for a second thread
 
 /// Calls f(i) for every element, on the pool's threads.
 template <typename F>

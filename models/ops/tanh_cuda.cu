@@ -8,7 +8,7 @@ namespace {
 
 constexpr int threads = 256;
 
-// An element for each thread: a classifier has a row of them for each sample.
+// One thread per element: a classifier has a row per sample.
 template <typename T>
 __global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, std::size_t n) {
   const std::size_t i = std::size_t{blockIdx.x} * threads + threadIdx.x;

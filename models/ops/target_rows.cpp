@@ -15,7 +15,7 @@ void check(const TargetRows& shape) {
          "{} of {} positions of a sample", shape.chosen, shape.positions);
 }
 
-/// Of all chosen rows, read and written, and of their places.
+/// Cost of reading and writing all gathered rows, and reading their places.
 runtime::WorkCost cost_of_rows(const TargetRows& shape, std::size_t row_bytes) {
   return runtime::elementwise_cost(shape.rows() * (2 * row_bytes + sizeof(std::int32_t)));
 }

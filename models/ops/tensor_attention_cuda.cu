@@ -1,7 +1,7 @@
-// FlashAttention-2 (Dao 2023) on tensor cores. Forward and the queries' gradients: a block of threads has rows of
-// queries and goes through the keys. The keys' and values' gradients: a block has keys and goes through the
-// queries, with scores transposed, so that weights are left operands as they come. Nothing is added atomically;
-// that costs two products more than one kernel for all three gradients would.
+// FlashAttention-2 (Dao 2023) on tensor cores. Forward and query gradients: a block has rows of queries and iterates
+// over keys. Key and value gradients: a block has keys and iterates over queries, with transposed scores, so that
+// weights need no conversion to left operands. The two backward kernels need no atomic additions, but two
+// multiplications more than a single kernel for all three gradients.
 #include "models/ops/attention_arrays.cuh"
 
 #include "models/ops/cuda_vector.cuh"
@@ -19,11 +19,11 @@ namespace {
 
 constexpr float ln_2 = 0.69314718f;
 
-/// Which block of rows this is: those with most to do first.
+/// Number of the block of rows; blocks with the most work come first.
 __device__ int block_from_the_end() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
 
-/// Drops weights of rows i0 + g, i0 + g + 8 (queries) and columns j0 + 8n + 2c … (keys): visit(n, sum, kept).
-/// A quad of keys lies in two neighbouring lanes; one of them draws for it, the other for the quad eight keys on.
+/// Dropout of weights with rows i0 + g, i0 + g + 8 (queries) and columns j0 + 8n + 2c … (keys): calls visit(n, sum,
+/// kept). Two neighbouring lanes share a quad of keys. One draws bits for it, the other for the quad eight keys later.
 template <int tiles, typename Visit>
 __device__ void for_kept_of_query_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
                                        const Visit& visit) {
@@ -45,8 +45,8 @@ __device__ void for_kept_of_query_rows(const AttentionArrays& arrays, int b, int
   }
 }
 
-/// The same of rows j0 + g, j0 + g + 8 (keys) and columns i0 + 8n + 2c … (queries). A quad of keys lies in four
-/// lanes, each of which draws for another half and column.
+/// The same for rows j0 + g, j0 + g + 8 (keys) and columns i0 + 8n + 2c … (queries). Four lanes share a quad of keys;
+/// each draws for another half and column.
 template <int tiles, typename Visit>
 __device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h, int i0, int j0,
                                      const Visit& visit) {
@@ -64,7 +64,7 @@ __device__ void for_kept_of_key_rows(const AttentionArrays& arrays, int b, int h
   }
 }
 
-/// What rows i0 … i0+rows-1 of queries see.
+/// Keys visible to queries i0 … i0+rows-1.
 struct SeenKeys {
   Range of_any, of_all;
 
@@ -83,7 +83,7 @@ struct Forward {
   static constexpr int queries = 16 * tall * warps, keys = 64;
 
   struct Shared {
-    Tile<T, queries, columns> q;  // then out
+    Tile<T, queries, columns> q;  // later out
     Tile<T, keys, columns> k[2], v[2];
   };
 };
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
   const int b = static_cast<int>(blockIdx.x) / arrays.H, h = static_cast<int>(blockIdx.x) % arrays.H;
   const int i0 = block_from_the_end() * F::queries;
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 * tall;  // the warp's first
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 * tall;  // first row of the warp
   const std::size_t stride = arrays.row();
   const T* const qkv = static_cast<const T*>(arrays.qkv);
   const T* const keys = arrays.of_three(qkv, b, h / arrays.sharing(), 1);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
 
   shared.q.template fetch<F::threads>(arrays.of_three(qkv, b, h, 0), stride, i0, arrays.T, arrays.D, arrays.wide);
   int begin = 0, end = min(arrays.T, i0 + F::queries);
-  Range of_any, of_all;  // of the warp's rows
+  Range of_any, of_all;  // keys visible to any, and to all, of the warp's rows
   if constexpr (masked) {
     const Range of_block = SeenKeys(arrays, b, i0, F::queries).of_any;
     begin = of_block.begin / F::keys * F::keys;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
   fetch(begin, 0);
   const float scale = arrays.scale * log2_e;
   Sums out[tall][columns / 8] = {};
-  float maxima[tall][2], totals[tall][2] = {};  // maxima of scores · scale; a lane's part of the totals
+  float maxima[tall][2], totals[tall][2] = {};  // maxima of scores · scale; totals are a lane's share
 #pragma unroll
   for (int t = 0; t < tall; ++t) maxima[t][0] = maxima[t][1] = masked ? -FLT_MAX / 2 : -INFINITY;
 
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
       wait_for_groups<0>();
     }
     __syncthreads();
-    // else nothing of this warp's looks so far ahead, or back
+    // else no query of this warp attends to these keys
     if (masked ? j0 < of_any.end && j0 + F::keys > of_any.begin : j0 < i0 + row + 16 * tall) {
       Sums weights[tall][key_tiles] = {};
       multiply_rows(weights, shared.q, row, shared.k[place]);
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
           for (int t = 0; t < tall; ++t)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-              const Range seen = arrays.keys_of(b, i0 + row + 16 * t + 8 * half + g);  // few tiles ask for it
+              const Range seen = arrays.keys_of(b, i0 + row + 16 * t + 8 * half + g);  // needed for few tiles
 #pragma unroll
               for (int n = 0; n < key_tiles; ++n)
 #pragma unroll
@@ -221,9 +221,8 @@ __global__ void __launch_bounds__(Forward<T, columns>::threads, 2) forward_kerne
 
 // Backward -----------------------------------------------------------------------------------------------
 
-/// From scores and gradients of weights, both before any factor, to the weights that reach out and the gradients of
-/// the scores: weights = P (0 where dropped), gradients = P · (gradient − δ). The dropout's scale and √D come
-/// later.
+/// Computes weights and gradients of scores in place, without constant factors: weights = P (0 where dropped),
+/// gradients = P · (gradient − δ). Dropout's scale and √D are applied later.
 struct Slopes {
   float score_scale;  ///< log2 e / √D
   float dropout_scale;
@@ -232,7 +231,7 @@ struct Slopes {
                         bool kept) const {
     const float weight = power_of_2(fmaf(score, score_scale, -logsumexp));
     const float slope = weight * ((kept ? gradient * dropout_scale : 0.0f) - delta);
-    gradient = visible ? slope : 0.0f;  // a choice, not a factor: what is not visible may be no number
+    gradient = visible ? slope : 0.0f;  // a selection, not a factor: invisible values may be NaN
     score = visible && kept ? weight : 0.0f;
   }
 };
@@ -243,7 +242,7 @@ struct QueryGradient {
   static constexpr int queries = 16 * warps, keys = 64;
 
   struct Shared {
-    Tile<T, queries, columns> q, d_out;  // q is then the result
+    Tile<T, queries, columns> q, d_out;  // q is later the result
     Tile<T, keys, columns> k[2], v[2];
   };
 };
@@ -273,7 +272,7 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
   shared.d_out.template fetch<G::threads>(arrays.of_one(static_cast<const T*>(arrays.d_out), b, h), arrays.C(), i0,
                                           arrays.T, arrays.D, arrays.wide);
   int begin = 0, end = min(arrays.T, i0 + G::queries);
-  Range of_any, seen[2];  // of the warp's rows, and of each of the lane's
+  Range of_any, seen[2];  // keys visible to any of the warp's rows, and to each of the lane's
   if constexpr (masked) {
     const Range of_block = SeenKeys(arrays, b, i0, G::queries).of_any;
     begin = of_block.begin / G::keys * G::keys;
@@ -283,7 +282,7 @@ __global__ void __launch_bounds__(QueryGradient<T, columns>::threads, columns <=
     for (int half = 0; half < 2; ++half) seen[half] = arrays.keys_of(b, i0 + row + 8 * half + g);
   }
   fetch(begin, 0);
-  float logsumexp[2], delta[2];  // the former to base 2
+  float logsumexp[2], delta[2];  // logsumexp to base 2
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int i = i0 + row + 8 * half + g;
@@ -333,9 +332,9 @@ struct KeyGradient {
   static constexpr int keys = 16 * warps, queries = columns <= 64 ? 64 : 32;
 
   struct Shared {
-    Tile<T, keys, columns> k, v;  // then their gradients
+    Tile<T, keys, columns> k, v;  // later their gradients
     Tile<T, queries, columns> q[2], d_out[2];
-    float logsumexp[2][queries], delta[2][queries];  // the former to base 2
+    float logsumexp[2][queries], delta[2][queries];  // logsumexp to base 2
   };
 };
 
@@ -347,7 +346,8 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
   auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
 
   const int b = static_cast<int>(blockIdx.x) / arrays.K, key_head = static_cast<int>(blockIdx.x) % arrays.K;
-  const int first_head = key_head * arrays.sharing(), end_head = first_head + arrays.sharing();  // that read it
+  const int first_head = key_head * arrays.sharing(), end_head = first_head + arrays.sharing();  // query heads that
+                                                                                                 // read key_head
   const int j0 = static_cast<int>(blockIdx.y) * G::keys;  // the first keys have the most queries
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16;
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
     end_group();
     for (int i = static_cast<int>(threadIdx.x); i < G::queries; i += G::threads) {
       const bool present = i0 + i < arrays.T;
-      shared.logsumexp[place][i] = present ? logsumexp[i0 + i] * log2_e : INFINITY;  // a weight of zero
+      shared.logsumexp[place][i] = present ? logsumexp[i0 + i] * log2_e : INFINITY;  // gives weight zero
       shared.delta[place][i] = present ? delta[i0 + i] : 0.0f;
     }
   };
@@ -372,8 +372,9 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
                                       arrays.wide);
   shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, key_head, 2), stride, j0, arrays.T, arrays.D,
                                       arrays.wide);
-  int begin = j0 / G::queries * G::queries, end = arrays.T;  // queries before see none of these keys
-  Range of_any, seers[2];                                    // of the warp's rows, and of each of the lane's
+  int begin = j0 / G::queries * G::queries, end = arrays.T;  // earlier queries attend to none of these keys
+  Range of_any, seers[2];                                    // queries that attend to any of the warp's rows, and to
+                                                             // each of the lane's
   if constexpr (masked) {
     begin = arrays.queries_of(b, j0).begin / G::queries * G::queries;
     end = arrays.queries_of(b, j0 + G::keys - 1).end;
@@ -398,7 +399,7 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
       wait_for_groups<0>();
     }
     __syncthreads();
-    // else no query of these sees this warp's keys
+    // else none of these queries attends to this warp's keys
     if (masked ? i0 < of_any.end && i0 + G::queries > of_any.begin : i0 + G::queries > j0 + row) {
       Sums scores[1][query_tiles] = {}, gradients[1][query_tiles] = {};
       multiply_rows(scores, shared.k, row, shared.q[place]);
@@ -437,10 +438,10 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
 
 using Kernel = void (*)(AttentionArrays);
 
-/// A row of blocks for each of `heads`, a column for so many rows of T.
+/// Launches a row of blocks for each of `heads`, and a column for each `rows` rows of T.
 void launch(const char* name, cudaStream_t queue, Kernel kernel, const AttentionArrays& arrays, std::size_t heads,
             int rows, int threads, std::size_t shared_bytes) {
-  // Asked for again at every launch: it is a setting of the GPU that is current.
+  // Set at every launch, because it is a setting of the current GPU.
   runtime::cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
       "cudaFuncSetAttribute");
@@ -449,7 +450,8 @@ void launch(const char* name, cudaStream_t queue, Kernel kernel, const Attention
   runtime::cuda::launch(name, queue, {grid, static_cast<unsigned>(threads), shared_bytes}, kernel, arrays);
 }
 
-/// Calls f(T, columns, drops, masked), all but the first as integral_constant; columns are the least that hold D.
+/// Calls f(T, columns, drops, masked), the last three as integral_constant. `columns`: the smallest number that holds
+/// D.
 template <typename F>
 void dispatch(const AttentionArrays& arrays, runtime::DType dtype, const F& f) {
   const auto with_drops = [&](auto type, auto columns, auto drops) {

@@ -23,7 +23,7 @@ struct Block {
   Row rows[simd::lanes];
 };
 
-/// Interleaves a and b by lanes: those where bit `distance` of the lane is 0, or 1 if `high`.
+/// Interleaves the lanes of a and b whose bit `distance` is 0; `high`: the lanes whose bit is 1.
 template <std::size_t distance, bool high, typename Vector, std::size_t... lane>
 [[nodiscard]] inline Vector merge(Vector a, Vector b, std::index_sequence<lane...>) {
   constexpr auto n = sizeof...(lane);

@@ -1,6 +1,6 @@
-// The loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality",
-// 2015): part by part of N and K, b is packed into panels as wide as a tile. One of them stays in the first cache while
-// the rows of a block of a, which stays in the second, pass it.
+// Loops of BLIS (Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS Functionality", 2015). b
+// is packed part by part (of N and K) into panels as wide as a tile. A panel stays in the L1 cache while the rows of a
+// block of a pass it; the block stays in the L2 cache.
 #include "models/ops/vector_matmul_cpu.hpp"
 
 #include "models/ops/vector_tile.hpp"
@@ -20,11 +20,13 @@ using runtime::DType;
 using runtime::Share;
 using simd::lanes;
 
-constexpr std::size_t height = tile::tile_rows, width = tile::tile_vectors * lanes;  // of a tile: 6 and 16
-constexpr std::size_t deepest = 384;                                                 // a panel of b has 24 KiB then
-constexpr std::size_t block_rows = 16 * height;                                      // of a: up to 144 KiB
+constexpr std::size_t height = tile::tile_rows, width = tile::tile_vectors * lanes;  // rows and columns of a tile: 6
+                                                                                     // and 16
+constexpr std::size_t deepest = 384;                                                 // depth of a panel of b: 24 KiB
+constexpr std::size_t block_rows = 16 * height;                                      // rows of a block of a: up to 144
+                                                                                     // KiB
 constexpr std::size_t widest = 768;   // columns of b that are packed at a time: up to 1.1 MiB
-constexpr std::size_t tallest = 768;  // rows whose sums wait in floats
+constexpr std::size_t tallest = 768;  // rows whose sums are stored in float
 
 constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
@@ -32,14 +34,14 @@ struct Memory {
   Scratch a, b, sums, bias, strip;
 };
 
-/// An operand as it is stored.
+/// An operand in its stored layout.
 struct Stored {
   const void* data;
   DType dtype;
   std::size_t stride;
   bool transposed;
 
-  /// f(pointer to element (row, column) of the operand as it is stored)
+  /// Calls f with a pointer to element (row, column) of the stored operand.
   template <typename F>
   void at(std::size_t row, std::size_t column, const F& f) const {
     runtime::with_float_type(
@@ -53,14 +55,14 @@ void widen(float* to, const T* from, std::size_t n) {
                   [&](std::size_t i, auto count) { simd::store(to + i, simd::load(from + i, count), count); });
 }
 
-/// The lanes from[i …] as far as `end`, and zeros.
+/// Elements from[i …] up to `end`, then zeros.
 template <typename T>
 simd::Floats load_some(const T* from, std::size_t i, std::size_t end) {
   if (i + lanes <= end) return simd::load(from + i);
   return i < end ? simd::load(from + i, end - i) : simd::Floats{};
 }
 
-/// Pieces of rows that lie far apart are nothing that the processor foresees: asks for one that is packed soon.
+/// Prefetches a piece of a row that is packed soon: rows far apart are too much for the hardware prefetcher.
 template <typename T>
 void prefetch_row(const T* row, std::size_t stride, std::size_t n) {
   constexpr std::size_t ahead = 12, line = 64 / sizeof(T);
@@ -71,7 +73,7 @@ void prefetch_row(const T* row, std::size_t stride, std::size_t n) {
 void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& strip) {
   const std::size_t k = depth.end - depth.begin;
   if (!b.transposed) {
-    constexpr std::size_t together = 4;  // panels, so that rows are read by more than a cache line
+    constexpr std::size_t together = 4;  // panels, so that more than a cache line of a row is read
     b.at(depth.begin, 0, [&](const auto* from) {
       for (std::size_t first = columns.begin; first < columns.end;
            first += together * width, to += together * width * k) {
@@ -99,13 +101,13 @@ void pack_b(float* to, const Stored& b, Share depth, Share columns, Scratch& str
   }
 }
 
-/// A block of a in floats.
+/// Block of a in floats.
 struct Block {
-  tile::Left<float> tile;   ///< the first
-  std::size_t tile_stride;  ///< from a tile to the next
+  tile::Left<float> tile;   ///< first tile
+  std::size_t tile_stride;  ///< elements between tiles
 };
 
-/// Rows `rows` of a and the part `depth` of K: where they lie, or widened and packed.
+/// Rows `rows` of a and part `depth` of K: in place, or widened and packed.
 Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   const std::size_t m = rows.end - rows.begin, k = depth.end - depth.begin;
   if (!a.transposed && a.dtype == DType::f32) {
@@ -122,7 +124,7 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   }
   auto* const to = memory.a.get<float>(block_rows * deepest);
   a.at(depth.begin, rows.begin, [&](const auto* from) {
-    alignas(64) float row[block_rows] = {};  // of a as it is stored, which tiles take apart
+    alignas(64) float row[block_rows] = {};  // a row of a as stored, for all tiles
     for (std::size_t i = 0; i < k; ++i, from += a.stride) {
       prefetch_row(from, a.stride, m);
       widen(row, from, m);
@@ -133,19 +135,19 @@ Block block_of(const Stored& a, Share rows, Share depth, Memory& memory) {
   return {{to, 1, height}, height * k};
 }
 
-/// Where the sums of a part of K go.
+/// Destination of the sums of a part of K.
 template <typename C>
 struct Result {
   C* c;
   std::size_t stride, columns;
-  const float* bias;  ///< or null
-  bool adds;          ///< to what c holds
-  float* waiting;     ///< sums of earlier parts, which do not lie in c; or null
-  float* waits;       ///< where they wait for later ones instead of in c; or null
+  const float* bias;  ///< may be null
+  bool adds;          ///< adds to the values in c
+  float* waiting;     ///< sums of earlier parts, outside of c; or null
+  float* waits;       ///< destination outside of c for sums that later parts continue; or null
   std::size_t waiting_stride;
 };
 
-/// Puts the sums of the tile at `top` and `left`.
+/// Stores the sums of the tile at `top` and `left`.
 template <typename C>
 struct PutPart {
   const Result<C>& to;
@@ -189,7 +191,7 @@ struct PutPart {
   }
 };
 
-/// Rows and columns of c, up to `tallest` and `widest` of them.
+/// Computes rows and columns of c, up to `tallest` and `widest`.
 template <typename C>
 void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored& a, const Stored& b,
               std::size_t c_stride, Share rows, Share columns, Memory& memory) {
@@ -227,7 +229,7 @@ void multiply(const MatmulShape& shape, const MatmulArrays& arrays, const Stored
           tile::Left<float> left = block.tile;
           left.data += (row - top) / height * block.tile_stride;
           const std::size_t count = std::min(height, taken.end - row);
-          for (std::size_t r = 0; r < count; ++r)  // into the cache, while the tile is multiplied
+          for (std::size_t r = 0; r < count; ++r)  // prefetches c while the tile is multiplied
             __builtin_prefetch(result.c + (row - rows.begin + r) * c_stride + panel * width, 1);
           tile::tile_column<tile::FloatUnits, tile::tile_vectors>(
               0, count, 0, k, left, tile::Right<float>{packed + panel * k * width, width},
@@ -254,9 +256,9 @@ void vector_matmul_cpu(runtime::ComputePool& pool, const MatmulShape& shape, con
   pool.run([&](int thread, int threads) {
     static thread_local Memory memory;
     Share rows{0, shape.m}, columns{0, shape.n};
-    // Rows, as in the operations before and after, whose results are then in the thread's own cache; but for few rows
-    // not every thread packs all of b. Gradients of weights, which no operation waits for, are shared so that less is
-    // packed: all of a and a share of b, or the other way round.
+    // Split by rows, like the operations before and after, whose results are then in the thread's own cache. For few
+    // rows, split by columns, so that not every thread packs all of b. Weight gradients, which no operation waits for,
+    // are split so that less is packed: all of a and a share of b, or the opposite.
     const bool few_rows = shape.m < 16 * height * static_cast<std::size_t>(threads);
     const bool by_columns = (few_rows || shape.transpose_a) && shape.n > shape.m;
     (by_columns ? columns : rows) =
