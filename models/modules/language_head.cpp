@@ -63,8 +63,7 @@ struct Arrays {
   std::size_t normal;                 ///< [N, C]: the norm's output, if it is not saved, or its gradient
   std::size_t row_losses;             ///< [N] double
   std::size_t exponentials;           ///< [threads, P] float
-  std::size_t sum;  ///< [N, C] float: sum of the tiles' contributions to the gradient of the norm's output; in fp32,
-                    ///< that gradient
+  std::size_t sum;                    ///< [N, C] float: gradient of the norm's output, summed over tiles
   std::size_t scratch;
 };
 

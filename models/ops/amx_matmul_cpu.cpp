@@ -19,7 +19,7 @@ namespace {
 
 using runtime::Share;
 
-constexpr std::size_t edge = 32;                    // rows and columns of a square of sums, which fills four registers
+constexpr std::size_t edge = 32;                    // rows and columns of a square of sums: four registers
 constexpr std::size_t deepest = 512, widest = 256;  // part of b that is packed at a time: 256 KiB
 constexpr std::size_t tallest = 1024;               // rows with stored sums: 1 MiB
 constexpr std::size_t register_numbers = amx::rows * amx::pairs * 2;

@@ -37,7 +37,7 @@ struct AttentionShape {
   bool fast_backward = false;  ///< use it if the library computes the backward pass
   int key_heads = 0;           ///< K, a divisor of H: head h reads keys and values of head h·K / H. 0: K = H
   bool causal = true;          ///< positions attend to themselves and earlier ones; false: to the complete sample
-  int window = 0;              ///< number of positions attended to, the current one included; 0: no window. Causal only
+  int window = 0;              ///< positions attended to, the current one included; 0: no window. Causal only
 
   [[nodiscard]] int stored_key_heads() const noexcept { return key_heads > 0 ? key_heads : heads; }
   /// Channels of a row of qkv: H queries, K keys and K values of D channels each.

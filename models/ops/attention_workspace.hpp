@@ -46,8 +46,7 @@ struct Sizes {
   std::size_t T, H, K, D, C;
   std::size_t row;  ///< elements of a row of qkv
   std::size_t padded_D;
-  std::size_t
-      across_stride;  ///< bf16 elements between channels, if transposed; padded to avoid cache conflicts
+  std::size_t across_stride;  ///< bf16 elements between channels, if transposed; padded to avoid cache conflicts
 };
 
 /// Divides a thread's workspace into arrays.
@@ -57,8 +56,7 @@ class WorkspaceAllocator {
 
   template <typename T>
   T* take(std::size_t n) {
-    auto* piece =
-        begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // null: only counts bytes
+    auto* piece = begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + bytes_);  // null: only counts bytes
     bytes_ += round_up(n * sizeof(T), 64);
     return piece;
   }

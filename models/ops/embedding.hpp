@@ -35,13 +35,11 @@ void embedding_positions_forward(runtime::StreamView stream, const EmbeddingShap
                                  void* out, const void* positions_table, const std::int32_t* positions = nullptr);
 
 struct EmbeddingBackward {
-  void* tokens_gradient = nullptr;  ///< gradient of rows [first_row, first_row + token_rows) of the table; null: none
+  void* tokens_gradient = nullptr;  ///< gradient of rows first_row, … (token_rows of them); null: none
   std::size_t first_row = 0;
-  std::size_t token_rows = 0;  ///< without `accumulate`, rows without a token become zero
-  void* positions_gradient =
-      nullptr;                    ///< gradient of rows 0 … T-1, for positions 0 … T-1 per sample; null: none. For other
-                                  ///< positions, pass them as tokens
-  std::size_t position_rows = 0;  ///< at least T; without `accumulate`, rows from T become zero
+  std::size_t token_rows = 0;          ///< without `accumulate`, rows without a token become zero
+  void* positions_gradient = nullptr;  ///< gradient of rows 0 … T-1; null: none. Pass other positions as tokens
+  std::size_t position_rows = 0;       ///< at least T; without `accumulate`, rows from T become zero
   runtime::DType gradient_dtype = runtime::DType::f32;
   const void* d_out = nullptr;  ///< [B, T, C]
   const std::int32_t* tokens = nullptr;

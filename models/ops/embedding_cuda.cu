@@ -89,8 +89,7 @@ __global__ void __launch_bounds__(threads)
       tile[at] = tokens[first + at];
     __syncthreads();
     const int in_tile = min(order_tile, count - first);
-    const int earlier = min(max(i - first, 0), in_tile);  // positions in this tile that precede i, if their tokens are
-                                                          // equal
+    const int earlier = min(max(i - first, 0), in_tile);  // earlier positions in this tile
     int at = 0;
     for (; at < earlier; ++at) before += tile[at] <= token ? 1 : 0;
     for (; at < in_tile; ++at) before += tile[at] < token ? 1 : 0;

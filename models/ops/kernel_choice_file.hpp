@@ -70,7 +70,7 @@ struct KernelQuestion {
 };
 
 struct ChosenKernels {
-  KernelChoices choices;                ///< choices of this GPU and its libraries; empty lists: nothing was measured
+  KernelChoices choices;                ///< for this GPU and its libraries; empty: nothing was measured
   std::size_t remembered_products = 0;  ///< number of choices from the file
   std::size_t remembered_passes = 0;
   KernelChoices instead;  ///< choices of other GPUs or versions in the file, if it has none for this one

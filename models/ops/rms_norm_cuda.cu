@@ -52,8 +52,7 @@ __global__ void __launch_bounds__(cuda::max_row_threads)
     forward_kernel(RmsNormForward arrays, Groups groups, float epsilon) {
   __shared__ cuda::RowSums sums;
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.y + threadIdx.y;
-  const int present = i < groups.count ? groups.channels : 0;  // groups past the end take part in the barrier of the
-                                                               // sums
+  const int present = i < groups.count ? groups.channels : 0;  // groups past the end join the barrier of the sums
   const std::size_t first = groups.x(i);
 
   cuda::Row<vectors, width> x;
@@ -97,8 +96,7 @@ template <typename T, int vectors, int width>
 __global__ void __launch_bounds__(cuda::max_row_threads)
     backward_kernel(RmsNormBackward arrays, float* partial, Groups groups) {
   __shared__ cuda::RowSums sums;
-  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][C]: column sums of all threadIdx.y
-                                                               // except 0
+  float* const others = runtime::cuda::block_memory<float>();  // [blockDim.y - 1][C]: column sums, threadIdx.y > 0
   const int channels = groups.channels;
 
   cuda::Row<vectors, width> weight, of_weight{};

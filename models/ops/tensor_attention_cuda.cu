@@ -373,8 +373,8 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
   shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, key_head, 2), stride, j0, arrays.T, arrays.D,
                                       arrays.wide);
   int begin = j0 / G::queries * G::queries, end = arrays.T;  // earlier queries attend to none of these keys
-  Range of_any, seers[2];                                    // queries that attend to any of the warp's rows, and to
-                                                             // each of the lane's
+  Range of_any, seers[2];  // queries that attend to any of the warp's rows, and to
+                           // each of the lane's
   if constexpr (masked) {
     begin = arrays.queries_of(b, j0).begin / G::queries * G::queries;
     end = arrays.queries_of(b, j0 + G::keys - 1).end;
