@@ -49,8 +49,7 @@ struct Arrays {
   }
 
   MemoryLayout saved, deferred, workspace;
-  std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions of gathered rows in their samples, and their
-                                        ///< targets
+  std::size_t places = 0, targets = 0;  ///< saved [N] int32: positions and targets of gathered rows
   std::size_t input = 0, d_input = 0;   ///< saved, workspace [N, C]: gathered rows of the input, and their gradient
   std::size_t losses = 0;               ///< workspace [B, T] double: losses of all positions, if rows are gathered
   std::size_t one_saved = 0,

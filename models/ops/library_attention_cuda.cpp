@@ -52,8 +52,7 @@ AttentionTask task_of(const AttentionShape& shape, DType dtype, AttentionPass pa
 /// State of one GPU.
 struct Library {
   std::map<AttentionTask, std::unique_ptr<SlicedAttention>> passes;  ///< null: our own kernels
-  std::map<AttentionTask, bool> remembered;                          ///< whether by the library; while choices are
-                                                                     ///< measured
+  std::map<AttentionTask, bool> remembered;                          ///< by the library; while measuring
   std::string first_obstacle;
   bool measures = false;
 };

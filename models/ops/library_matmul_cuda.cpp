@@ -41,8 +41,7 @@ using Kind = Epilogue::Kind;
 constexpr double worth_a_change = 0.97;  // relative to the first proposal's time; smaller gains are noise
 constexpr double hopeless = 1.5;         // relative to the best time so far; slower ones are not measured further
 constexpr double endless = std::numeric_limits<double>::infinity();
-constexpr auto max_measuring = std::chrono::milliseconds(100);  // per multiplication; the most promising algorithms
-                                                                // come first
+constexpr auto max_measuring = std::chrono::milliseconds(100);  // per multiplication, best expected ones first
 
 /// Request for the library's proposals.
 struct Search {

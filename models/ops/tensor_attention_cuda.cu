@@ -346,8 +346,7 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
   auto& shared = *runtime::cuda::block_memory<typename G::Shared>();
 
   const int b = static_cast<int>(blockIdx.x) / arrays.K, key_head = static_cast<int>(blockIdx.x) % arrays.K;
-  const int first_head = key_head * arrays.sharing(), end_head = first_head + arrays.sharing();  // query heads that
-                                                                                                 // read key_head
+  const int first_head = key_head * arrays.sharing(), end_head = first_head + arrays.sharing();  // its queries
   const int j0 = static_cast<int>(blockIdx.y) * G::keys;  // the first keys have the most queries
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, c = lane % 4;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16;
@@ -373,8 +372,7 @@ __global__ void __launch_bounds__(KeyGradient<T, columns>::threads, 1)
   shared.v.template fetch<G::threads>(arrays.of_three(qkv, b, key_head, 2), stride, j0, arrays.T, arrays.D,
                                       arrays.wide);
   int begin = j0 / G::queries * G::queries, end = arrays.T;  // earlier queries attend to none of these keys
-  Range of_any, seers[2];  // queries that attend to any of the warp's rows, and to
-                           // each of the lane's
+  Range of_any, seers[2];  // queries attending to the warp's rows; to each of the lane's
   if constexpr (masked) {
     begin = arrays.queries_of(b, j0).begin / G::queries * G::queries;
     end = arrays.queries_of(b, j0 + G::keys - 1).end;

@@ -20,14 +20,11 @@ using runtime::DType;
 using runtime::Share;
 using simd::lanes;
 
-constexpr std::size_t height = tile::tile_rows,
-                      width = tile::tile_vectors * lanes;  // rows and columns of a tile: 6
-                                                           // and 16
-constexpr std::size_t deepest = 384;                       // depth of a panel of b: 24 KiB
-constexpr std::size_t block_rows = 16 * height;            // rows of a block of a: up to 144
-                                                           // KiB
-constexpr std::size_t widest = 768;                        // columns of b that are packed at a time: up to 1.1 MiB
-constexpr std::size_t tallest = 768;                       // rows whose sums are stored in float
+constexpr std::size_t height = tile::tile_rows, width = tile::tile_vectors * lanes;  // 6 × 16, for a tile
+constexpr std::size_t deepest = 384;             // depth of a panel of b: 24 KiB
+constexpr std::size_t block_rows = 16 * height;  // rows of a block of a: 144 KiB
+constexpr std::size_t widest = 768;              // columns of b that are packed at a time: up to 1.1 MiB
+constexpr std::size_t tallest = 768;             // rows whose sums are stored in float
 
 constexpr std::size_t ceil_divide(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
