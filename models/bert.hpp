@@ -54,20 +54,15 @@ struct NamedBert {
 
 /// One embedding, `layers` blocks, one head. Throws ErrorCode::usage for invalid sizes (bert_sizes.hpp).
 ///
-/// All tokens have type 0. Targets are no_target except for masked tokens (text/masked_source.hpp); if the maximum
-/// number of targets is set, the head computes only those. For classification there is one target per sample
-/// (text/labelled_source.hpp).
+/// All tokens have type 0. Targets are no_target except for masked tokens (text/masked_source.hpp). If the maximum
+/// number of targets is set, the head computes only those. A classifier has one target per sample.
 ///
-/// Parameter names and layouts are Hugging Face's; linear weights are [out, in]. BERT's units:
+/// Parameters have the names and layouts of Hugging Face checkpoints; linear weights are [out, in]. BERT's units:
 /// "bert.embeddings.word_embeddings" (shared by embedding and head), "bert.embeddings", "bert.encoder.layer.0" …,
-/// "cls.predictions"; RoBERTa's: "roberta.…" and "lm_head". With classes the head's unit is "classifier", with BERT's
-/// pooler.
+/// "cls.predictions"; RoBERTa's: "roberta.…" and "lm_head". A classifier's head is "classifier".
 ///
-/// With tiles (see gpt.hpp) the blocks' matrices are in separate units: "bert.encoder.layer.0" (norms and biases),
-/// "bert.encoder.layer.0.attention.self.qkv.0" … (rows of the three matrices in order),
-/// "bert.encoder.layer.0.attention.output.dense.0" … (rows), "bert.encoder.layer.0.mlp.0" … (rows of the first matrix,
-/// matching columns of the second), "bert.embeddings.word_embeddings.0" … (rows). Other parameters of embedding and
-/// head are not split.
+/// Tiles (see make_gpt()) split the word table and the blocks' matrices: "bert.embeddings.word_embeddings.0" …,
+/// "bert.encoder.layer.0.attention.self.qkv.0" …, "bert.encoder.layer.0.mlp.0" … and so on.
 [[nodiscard]] Architecture make_bert(const BertOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -1,15 +1,6 @@
-// The GPT-2 family (Radford et al. 2019): learned positions, pre-LayerNorm with eps 1e-5, causal multi-head
-// attention, GELU (tanh form), biases, embedding and head tied. Parameter names and layouts are those of the
-// Hugging Face checkpoints; linear weights are [in, out].
-//
-// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "wte"
-// (shared by embedding and head), "wpe", "h.0" …, "ln_f".
-//
-// With tiles (memory-centric tiling, ZeRO-Infinity §5.1.3) every matrix except wpe is split into separate units,
-// which layers access in phases (Layer::parts), so little more than one tile of each kind is needed at a time:
-// "wte.0" … (rows), "h.0" (norms and biases), "h.0.attn.c_attn.0" … and "h.0.attn.c_proj.0" … (columns), "h.0.mlp.0"
-// … (columns of c_fc and the matching rows of c_proj). The order of fp32 sums depends on the number of tiles; initial
-// values and files do not.
+// GPT-2 family (Radford et al. 2019): learned positions, pre-LayerNorm with eps 1e-5, causal multi-head attention, GELU
+// (tanh form), biases, embedding and head tied. Parameters have the names and layouts of Hugging Face checkpoints;
+// linear weights are [in, out].
 #pragma once
 
 #include "models/architecture.hpp"
@@ -42,7 +33,14 @@ struct GptOptions {
 [[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> gpt_preset_names();
 
-/// Throws ErrorCode::usage for invalid sizes (models/gpt_sizes.hpp), and for a partly frozen block.
+/// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "wte" (shared by
+/// embedding and head), "wpe", "h.0" …, "ln_f". Throws ErrorCode::usage for invalid sizes (models/gpt_sizes.hpp), and
+/// for a partly frozen block.
+///
+/// Tiles (ZeRO-Infinity §5.1.3) split every matrix except wpe into separate units: "wte.0" …, "h.0.attn.c_attn.0" …,
+/// "h.0.mlp.0" …. Norms and biases stay in "h.0". Layers access tiles in phases (Layer::parts), so little more than one
+/// tile of each kind is in memory at a time. The number of tiles changes the order of fp32 sums, but not initial values
+/// or files.
 [[nodiscard]] Architecture make_gpt(const GptOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

@@ -1,15 +1,6 @@
-// The LLaMA family (Touvron et al. 2023) and its successors: LLaMA 1, 2 and 3, Mistral (sliding window), Qwen2
-// (biases of queries, keys and values) and Qwen3 (norms of queries and keys). Pre-RMSNorm, rotary positions,
-// grouped-query attention, SwiGLU, no other biases. Parameter names and layouts are Hugging Face's; linear weights
-// are [out, in].
-//
-// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units:
-// "model.embed_tokens", "model.layers.0" …, "model.norm", and "lm_head" unless embedding and head are tied.
-//
-// With tiles (see gpt.hpp) all matrices are in separate units: "model.embed_tokens.0" … and "lm_head.0" … (rows),
-// "model.layers.0" (norms and biases), "model.layers.0.self_attn.qkv_proj.0" … (rows of the three matrices in order),
-// "model.layers.0.self_attn.o_proj.0" … (rows), "model.layers.0.mlp.0" … (rows of gate_proj and up_proj, matching
-// columns of down_proj). Adapters stay in one unit per block.
+// LLaMA family (Touvron et al. 2023): LLaMA 1, 2 and 3, Mistral (sliding window), Qwen2 (biases of queries, keys and
+// values) and Qwen3 (norms of queries and keys). Pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU, no
+// other biases. Parameters have the names and layouts of Hugging Face checkpoints; linear weights are [out, in].
 #pragma once
 
 #include "models/architecture.hpp"
@@ -59,7 +50,14 @@ struct NamedLlama {
 };
 [[nodiscard]] const std::vector<NamedLlama>& named_llamas();
 
-/// Throws ErrorCode::usage for invalid sizes (models/llama_sizes.hpp).
+/// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "model.embed_tokens",
+/// "model.layers.0" …, "model.norm", and "lm_head" unless embedding and head are tied. Throws ErrorCode::usage for
+/// invalid sizes (models/llama_sizes.hpp).
+///
+/// Tiles (see make_gpt()) split all matrices into separate units: "model.embed_tokens.0" …, "lm_head.0" …,
+/// "model.layers.0.self_attn.qkv_proj.0" … (rows of the three matrices in order),
+/// "model.layers.0.self_attn.o_proj.0" …, "model.layers.0.mlp.0" … (rows of gate_proj and up_proj, matching columns of
+/// down_proj). Norms, biases and adapters stay in one unit per block.
 [[nodiscard]] Architecture make_llama(const LlamaOptions& options, const Tuning& tuning = {});
 
 }  // namespace ranvier::models

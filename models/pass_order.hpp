@@ -1,13 +1,11 @@
-// Order of the steps of a microbatch's passes, as pure functions. The steps to recompute depend on the content of the
-// stage's recompute area, which each pass changes:
+// Orders the steps of a microbatch's passes, as pure functions; any thread. A backward pass recomputes the segments
+// that are not in the stage's recompute buffer; each pass changes its content:
 //
 //   OrderedPass pass = forward_pass(layout, slot);
-//   pass = backward_pass(layout, slot, pass.area);  // its last segment is still in the area
+//   pass = backward_pass(layout, slot, pass.area);  // the last segment is still in the buffer
 //   if (layout.defers()) … weights_pass(layout);    // at any time after that
 //
-// With deferred weight gradients, each deferred slot is a separate recompute area for all segments of one slot.
-//
-// Any thread.
+// With deferred weight gradients, each deferred slot is a separate recompute buffer for all segments of one slot.
 #pragma once
 
 #include "models/stage_layout.hpp"
@@ -17,12 +15,12 @@
 
 namespace ranvier::models {
 
-/// Slot and segment whose forward pass is in the recompute area; none: empty.
+/// Slot and segment whose forward pass is in the recompute buffer; none: empty.
 struct RecomputeBuffer {
   struct Holds {
     int slot = 0;
     std::size_t segment = 0;
-    std::size_t slice = 0;  ///< slice of the rank; slices share the area
+    std::size_t slice = 0;  ///< slice of the rank; slices share the buffer
 
     friend bool operator==(const Holds&, const Holds&) = default;
   };

@@ -1,20 +1,11 @@
-// What is known of a stage before it has memory: its layers and units, the parts of their calls, and where in its
-// memory a microbatch's arrays lie. Pure data; any thread.
+// Layout of a pipeline stage before it has memory: its layers, units, phases of calls, and the offset of every array
+// of a microbatch. Pure data; any thread.
 //
-// A *slot* holds what one microbatch in flight keeps from its forward to its backward pass. Without recomputation that
-// is every layer's `saved` and output. With interval ac the layers form segments of ac; a slot then keeps each
-// segment's input only, and the backward pass runs a segment's forward pass again in an area that all slots share
-// (activation checkpointing, Myelin §V-A). Of those inputs the ones that are outputs of the stage's own layers, its
-// *checkpoints*, may lie elsewhere between the passes (ZeRO-Infinity §5.1.2): then steps find them in a few places
-// that whoever runs the pass assigns.
+// - Slot: memory of a microbatch in flight. With recomputation, it stores segment inputs (*checkpoints*) only, and a
+//   buffer shared by all slots receives the recomputed segment (Myelin §V-A). Checkpoints may be offloaded.
+// - Deferred slot: data of deferred weight gradients, until they are computed.
 //
-// Weight gradients may wait: then a backward pass computes input gradients alone, and what the weight gradients of its
-// microbatch read stays until they are computed, in the slot and in a *deferred place*. That has every layer's
-// `deferred`, the output gradients that layers read then, and with recomputation all that was recomputed, so that this
-// happens once.
-//
-// Backward passes end at the first layer of the model that has trained units: what is before it keeps nothing, and
-// stages before it have no backward steps at all.
+// Backward passes end at the model's first layer with trained units. Earlier layers save nothing.
 #pragma once
 
 #include "models/architecture.hpp"
@@ -31,19 +22,19 @@ namespace ranvier::models {
 
 struct StageOptions {
   LayerRange layers;
-  MicrobatchShape capacity;  ///< of the largest microbatch
+  MicrobatchShape capacity;  ///< shape of the largest microbatch
   Precision precision;
   int slots = 1;              ///< microbatches in flight
-  int recompute = 0;          ///< layers per segment; 0: everything is kept
-  int checkpoint_places = 0;  ///< for checkpoints that lie elsewhere between passes; 0: they stay in their slots
-  int gradient_buffers = 2;   ///< input gradients on their way to the left
-  int deferred_slots = 0;     ///< microbatches whose weight gradients may wait; 0: backward passes compute them
-  SampleBytes sample;         ///< inputs come to the first stage, targets to the last, documents to all
+  int recompute = 0;          ///< layers per segment; 0: no recomputation, all activations are saved
+  int checkpoint_places = 0;  ///< device buffers of offloaded checkpoints; 0: checkpoints stay in their slots
+  int gradient_buffers = 2;   ///< buffers of input gradients that are sent to the previous stage
+  int deferred_slots = 0;     ///< microbatches with deferred weight gradients; 0: backward passes compute them
+  SampleBytes sample;         ///< inputs are read by the first stage, targets by the last, documents by all
 
-  // Where a rank computes several slices of the model, each is laid out for itself (stage_slices.hpp).
-  std::size_t slice = 0;  ///< which of the rank's, from the front
+  // If a rank computes several slices of the model, each has its own layout (stage_slices.hpp).
+  std::size_t slice = 0;  ///< index among the rank's slices, from the front
   std::size_t slices = 1;
-  /// Bytes of arrays that hold nothing between passes: all slices share them, so they are at least as large as this.
+  /// Minimum bytes of arrays that are empty between passes; all slices share them.
   struct Scratch {
     std::size_t area = 0, deferred = 0, between = 0, workspace = 0;
   } scratch;
@@ -51,69 +42,69 @@ struct StageOptions {
 
 class StageLayout {
  public:
-  /// A layer's use of one of its units. Uses of one unit are numbered in layer order.
+  /// Use of a unit by a layer; tied units have several. Uses of one unit are numbered in layer order.
   struct UnitUse {
     std::size_t layer = 0;           ///< within the stage
     std::size_t index_in_layer = 0;  ///< in Layer::units()
     std::size_t unit = 0;            ///< in units()
   };
 
-  /// A part of a call of a layer. Passes are made of them (pass_order.hpp).
+  /// One phase of a layer's call. A pass is a sequence of steps (pass_order.hpp).
   struct PassStep {
     enum class Kind : std::uint8_t {
-      forward,          ///< needs the part's parameters
-      backward_input,   ///< likewise
-      backward_weight,  ///< needs a place for the gradients of each of the part's uses, which are of trained units
+      forward,          ///< needs the phase's parameters
+      backward_input,   ///< needs the phase's parameters
+      backward_weight,  ///< needs a gradient buffer for each of the phase's uses; includes trained units only
     };
     Kind kind = Kind::forward;
     bool again = false;                     ///< a forward step that recomputes
-    bool completes_input_gradient = false;  ///< after it, what the stage before waits for can be sent
+    bool completes_input_gradient = false;  ///< after this step, the input gradient can be sent to the previous stage
     std::size_t layer = 0;                  ///< within the stage
-    std::size_t part = 0;                   ///< of the call
-    std::size_t slice = 0;                  ///< StageOptions
+    std::size_t part = 0;                   ///< phase of the call
+    std::size_t slice = 0;                  ///< StageOptions::slice
 
     [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
     friend bool operator==(const PassStep&, const PassStep&) = default;
   };
   using Pass = std::vector<PassStep>;
 
-  /// Where what a layer keeps of a microbatch lies. Offsets are in the slot, or in the recompute area.
+  /// Offsets of a microbatch's arrays in a layer, in bytes, within the slot or the recompute buffer.
   struct LayerMemoryMap {
     Layer* layer = nullptr;
     std::size_t saved_offset = 0;
-    std::size_t output_offset = 0;   ///< of a segment's end in the slot, always
-    std::size_t scratch_output = 0;  ///< of a segment's end, in the recompute area
+    std::size_t output_offset = 0;   ///< always in the slot for the last layer of a segment
+    std::size_t scratch_output = 0;  ///< output of a segment's last layer, in the recompute buffer
     std::size_t deferred_offset = 0;
-    std::size_t recomputed_offset = 0;           ///< in a deferred place: the segment's recompute area
-    std::size_t checkpoint_copy = 0;             ///< in a deferred place: copy of the checkpoint that it reads
+    std::size_t recomputed_offset = 0;           ///< in a deferred slot: the segment's recompute buffer
+    std::size_t checkpoint_copy = 0;             ///< in a deferred slot: copy of the checkpoint that the layer reads
     bool reads_output_gradient = false;          ///< LayerMemory::output_gradient
-    std::optional<std::size_t> output_gradient;  ///< in a deferred place, if weight gradients do not follow at once
+    std::optional<std::size_t> output_gradient;  ///< in a deferred slot, if weight gradients do not follow at once
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
-    std::optional<std::size_t> writes_checkpoint;                ///< the first time it runs
-    std::vector<std::size_t> uses;                               ///< of the stage, by index in layer
-    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< by kind of step: uses
-    std::vector<bool> writes;  ///< by part of backward_weight: not where all of its units are frozen
+    std::optional<std::size_t> writes_checkpoint;                ///< in the forward pass, not in a recomputation
+    std::vector<std::size_t> uses;                               ///< the layer's entries in uses(), by index in layer
+    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< uses by kind of step and phase
+    std::vector<bool> writes;  ///< by phase of backward_weight; false if all of its units are frozen
   };
 
-  /// Layers that are computed again together.
+  /// Layers that are recomputed together.
   struct Segment {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
 
-  /// Bytes of what the stage needs beside parameters and gradients.
+  /// Bytes of the stage's memory except parameters and gradients.
   struct Sizes {
-    std::size_t input = 0;       ///< of a sample
-    std::size_t slot = 0;        ///< what a microbatch keeps
-    std::size_t area = 0;        ///< a segment that is computed again
-    std::size_t deferred = 0;    ///< kept for weight gradients; a deferred place, if there are any
-    std::size_t between = 0;     ///< a gradient between layers; there are two
-    std::size_t workspace = 0;   ///< of a call
-    std::size_t checkpoint = 0;  ///< any checkpoint, on whole pages
+    std::size_t input = 0;       ///< input of one sample
+    std::size_t slot = 0;        ///< one slot
+    std::size_t area = 0;        ///< recompute buffer: the largest segment
+    std::size_t deferred = 0;    ///< one deferred slot; without them, the data between backward_input and _weight
+    std::size_t between = 0;     ///< one of the two gradient buffers between layers
+    std::size_t workspace = 0;   ///< workspace of a call
+    std::size_t checkpoint = 0;  ///< largest checkpoint, rounded up to pages
   };
 
-  /// The architecture outlives the layout.
+  /// The architecture must outlive the layout.
   StageLayout(const Architecture& architecture, const StageOptions& options);
 
   [[nodiscard]] bool first() const noexcept { return options_.layers.begin == 0; }
@@ -121,9 +112,9 @@ class StageLayout {
   [[nodiscard]] bool recomputes() const noexcept { return options_.recompute > 0; }
   [[nodiscard]] std::size_t slice() const noexcept { return options_.slice; }
 
-  /// The first layer of the stage that backward passes come to; layers(): none.
+  /// First layer of the stage that has backward steps; layers() if none.
   [[nodiscard]] std::size_t first_backward_layer() const noexcept { return first_backward_; }
-  /// Whether the stage before waits for the gradient of the input, and this one for that of its output.
+  /// Whether the previous stage waits for this stage's input gradient, and this stage for its output gradient.
   [[nodiscard]] bool sends_gradients() const noexcept { return sends_gradients_; }
   [[nodiscard]] bool awaits_gradients() const noexcept { return !last() && first_backward_ < layers_.size(); }
   [[nodiscard]] std::size_t layers() const noexcept { return layers_.size(); }
@@ -131,58 +122,58 @@ class StageLayout {
   [[nodiscard]] const Precision& precision() const noexcept { return options_.precision; }
   [[nodiscard]] const SampleBytes& sample() const noexcept { return options_.sample; }
   [[nodiscard]] int slots() const noexcept { return options_.slots; }
-  /// Microbatches whose samples and losses have memory at a time. A single stage loads the next samples while all slots
-  /// are in use, because its passes follow each other without a message between them. A multiple of the slots, so that
-  /// the addresses of a pass recur after few microbatches, as CUDA graphs need.
+  /// Number of microbatches with memory for samples and losses. A single stage loads the next samples while all slots
+  /// are in use, because no messages separate its passes. A multiple of slots(), so that the addresses of a pass recur
+  /// after few microbatches, as CUDA graphs need.
   [[nodiscard]] int sample_slots() const noexcept { return options_.slots * (first() && last() ? 2 : 1); }
   [[nodiscard]] int gradient_buffers() const noexcept { return options_.gradient_buffers; }
-  /// No more than there are slots, and none where no step writes gradients.
+  /// At most slots(); 0 if no step writes gradients.
   [[nodiscard]] int deferred_slots() const noexcept { return deferred_slots_; }
   [[nodiscard]] bool defers() const noexcept { return deferred_slots_ > 0; }
   [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
-  /// Of those, what holds nothing between passes.
+  /// Sizes of the arrays that are empty between passes.
   [[nodiscard]] StageOptions::Scratch scratch() const noexcept {
     return {sizes_.area, defers() ? 0 : sizes_.deferred, sizes_.between, sizes_.workspace};
   }
   [[nodiscard]] const LayerMemoryMap& layer(std::size_t layer) const { return layers_[layer]; }
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
-  /// Of the last layer, on the last stage; else 0.
+  /// Layer::vocabulary() of the last layer on the last stage; 0 on other stages.
   [[nodiscard]] std::size_t vocabulary() const noexcept { return last() ? layers_.back().layer->vocabulary() : 0; }
 
-  /// On stages after the first. `positions`: 0 means as many as are planned.
+  /// Bytes of a microbatch's input. `positions`: 0 means as planned; must be 0 on the first stage.
   [[nodiscard]] std::size_t input_bytes(int samples, int positions = 0) const;
-  /// 0 on the last stage.
+  /// Bytes of a microbatch's output; 0 on the last stage.
   [[nodiscard]] std::size_t output_bytes(int samples, int positions = 0) const;
 
-  /// Checkpoints of a slot that need places; numbered from the front.
+  /// Number of offloaded checkpoints per slot; numbered from the front.
   [[nodiscard]] std::size_t checkpoints() const noexcept {
     return places_ > 0 ? segments_.size() - 1 - first_checkpoint_ : 0;
   }
   [[nodiscard]] std::size_t checkpoint_bytes(std::size_t checkpoint, int samples) const;
   [[nodiscard]] int checkpoint_places() const noexcept { return places_; }
-  /// The checkpoint, among those, that a step reads or writes. All parts of a call name the same. Weight gradients that
-  /// wait read a copy.
+  /// Offloaded checkpoint that a step reads or writes; the same for all phases of a call. Deferred weight gradients
+  /// read a copy.
   [[nodiscard]] std::optional<std::size_t> checkpoint_read(const PassStep& step) const;
   [[nodiscard]] std::optional<std::size_t> checkpoint_written(const PassStep& step) const;
 
-  /// The units of the stage's layers, each once, in layer order.
+  /// Units of the stage's layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
-  /// The uses of a layer, by index in layer.
+  /// Uses of a layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
-  /// Those of them that belong to a step.
+  /// Uses of a step.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[step.layer].parts[index_of(step.kind)][step.part];
   }
-  /// Parts of a call of a layer.
+  /// Number of phases of a layer's call.
   [[nodiscard]] std::size_t parts_of(std::size_t layer, PassStep::Kind kind) const {
     return layers_[layer].parts[index_of(kind)].size();
   }
-  /// Whether a part of a call belongs to passes.
+  /// Whether passes include this phase.
   [[nodiscard]] bool runs(std::size_t layer, PassStep::Kind kind, std::size_t part) const {
     return kind != PassStep::Kind::backward_weight || layers_[layer].writes[part];
   }
-  /// The units of each part of the calls of this kind, part by part in the order of the layers.
+  /// Units of each phase of the calls of this kind, in layer order.
   [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(PassStep::Kind kind) const;
 
  private:
@@ -206,7 +197,7 @@ class StageLayout {
   std::size_t first_backward_ = 0;
   bool sends_gradients_ = false;
   int deferred_slots_ = 0;
-  std::size_t first_checkpoint_ = 0;  // segments before it are not computed again
+  std::size_t first_checkpoint_ = 0;  // earlier segments are not recomputed
   int places_ = 0;
   Sizes sizes_;
 };

@@ -1,12 +1,10 @@
-// Finds and reads the files of a tokenizer:
+// Finds and reads the files of a tokenizer. Any thread.
 //
-//   tokenizer.json              Hugging Face's (tokenizer_json.hpp; what GPT-2 does by bpe_files.hpp)
-//   encoder.json + vocab.bpe    GPT-2's; vocab.json + merges.txt are the same (bpe_files.hpp)
-//   tokenizer.model             SentencePiece's (sentencepiece_model.hpp)
-//   vocab.txt                   BERT's, a piece a line
-//   *.tiktoken                  GPT-2's, by ranks (bpe_files.hpp)
-//
-// Any thread.
+//   tokenizer.json              Hugging Face (tokenizer_json.hpp; tokenizers equal to GPT-2's: bpe_files.hpp)
+//   encoder.json + vocab.bpe    GPT-2 (bpe_files.hpp); same format as vocab.json + merges.txt
+//   tokenizer.model             SentencePiece (sentencepiece_model.hpp)
+//   vocab.txt                   BERT, one piece per line (tokenizer_json.hpp)
+//   *.tiktoken                  GPT-2 in tiktoken's format (bpe_files.hpp)
 #pragma once
 
 #include "models/text/tokenizer.hpp"

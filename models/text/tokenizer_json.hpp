@@ -1,14 +1,5 @@
 // Reads Hugging Face's tokenizer.json, with special tokens from tokenizer_config.json and special_tokens_map.json
-// next to it. Supports models of type BPE and WordPiece and
-//
-//   normalizers       BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip,
-// StripAccents
-//   pre-tokenizers    BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence,
-// Split,
-//                     Whitespace, WhitespaceSplit
-//   decoders          ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece
-//
-// Post-processors: only the tokens around a single text (text_template.hpp). Any thread.
+// next to it. Supports models of type BPE and WordPiece. Any thread.
 #pragma once
 
 #include "models/text/tokenizer_pipeline.hpp"
@@ -24,7 +15,13 @@
 namespace ranvier::models {
 
 /// Throws ErrorCode::io if a file cannot be read, ErrorCode::data, naming file and key, if it is damaged or
-/// unsupported.
+/// unsupported. Supported types:
+///
+///   normalizers      BertNormalizer, Lowercase, NFC, NFD, NFKC, NFKD, Prepend, Replace, Sequence, Strip, StripAccents
+///   pre-tokenizers   BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, Metaspace, Punctuation, Sequence, Split,
+///                    Whitespace, WhitespaceSplit
+///   decoders         ByteFallback, ByteLevel, Fuse, Metaspace, Replace, Sequence, Strip, WordPiece
+///   post-processors  only the tokens around a single text (text_template.hpp)
 [[nodiscard]] std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const std::filesystem::path& path);
 
 /// Whether the file is equivalent to GPT-2's tokenizer, with <|endoftext|> as the only special token: bpe_files.hpp

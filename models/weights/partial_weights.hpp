@@ -1,15 +1,10 @@
-// Writes weights files from any number of processes and publishes them atomically. The files stay in a hidden folder
-// until they are complete and synced. Until then, and after any error or crash, readers find the previous weights.
+// Writes weights files from any number of processes and publishes them atomically: the files stay in a hidden folder
+// until they are complete and synced. Until then, readers find the previous weights. One thread at a time.
 //
 //   const auto path = partial_path(folder, "weights", job);       // all processes
 //   PartialWeights partial(folder, Kind::folder, path, layout);   // one process
-//   WeightWriter writer(layout, path);                            // each process that shares the disk
-//   writer.put(unit, begin, values);                              // separate elements per process
-//   writer.close();
-//   partial.commit(beside);                                       // the first process, after all have closed
-//
-// A killed process leaves a folder .NAME.JOB.partial. One of its files is locked while it is written, so a later
-// process can detect and remove leftovers. Both classes: one thread at a time.
+//   WeightWriter writer(layout, path); … put …; writer.close();   // each process, its own elements
+//   partial.commit(files);                                        // the first process, after all have closed
 #pragma once
 
 #include "models/weights/weight_layout.hpp"
@@ -59,7 +54,8 @@ class PartialWeights {
   /// Throws ErrorCode::io; if complete weights cannot be renamed, they are kept, and the message names their folder.
   void commit(const FilesBeside& beside = {});
 
-  /// Removes leftovers of killed processes in `folder`. The constructor does so in its own folder.
+  /// Removes leftovers of killed processes in `folder`: folders .NAME.JOB.partial without a locked file. The
+  /// constructor does so in its own folder.
   static void remove_leftovers(const std::filesystem::path& folder);
 
  private:
