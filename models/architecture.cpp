@@ -91,8 +91,8 @@ std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {
   for (std::size_t end = 1; end <= layers; ++end) bound[end] = cost(0, end);
   for (int stage = 1; stage < stages; ++stage) {
     std::vector<double> next(layers + 1, std::numeric_limits<double>::infinity());
-    // The bound rises with the last slice's begin and its cost falls: the least of the larger one is where they cross,
-    // on one side or the other, and that moves on with the end.
+    // With the start of the last range, `bound` rises and the range's cost falls. Their maximum is smallest where they
+    // cross, on one side or the other. The crossing moves forward with `end`.
     auto crossing = static_cast<std::size_t>(stage);
     for (std::size_t end = static_cast<std::size_t>(stage) + 1; end <= layers; ++end) {
       while (crossing + 1 < end && bound[crossing] < cost(crossing, end)) ++crossing;

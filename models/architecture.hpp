@@ -37,8 +37,8 @@ struct LayerRange {
   std::size_t end = 0;
 };
 
-/// Splits layers into `stages` non-empty ranges with the smallest possible maximum cost; of equal splits, the
-/// earliest stages are the fullest. Throws ErrorCode::usage for fewer layers than stages.
+/// Splits layers into `stages` non-empty ranges with the smallest possible maximum cost. Among equal splits, the one
+/// with the fullest early stages is used. Throws ErrorCode::usage for fewer layers than stages.
 [[nodiscard]] std::vector<LayerRange> balance(const std::vector<double>& costs, int stages);
 
 }  // namespace ranvier::models

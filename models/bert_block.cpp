@@ -99,7 +99,7 @@ class BertBlock final : public Layer {
                       std::byte* input_gradient) override {
     const Arrays at = arrays(call);
     std::byte *const saved = call.saved, *const kept = call.deferred, *const work = call.workspace;
-    // Where nothing is dropped, the gradient of a sum is that of its branch as well.
+    // Without dropout, a branch and its sum have the same gradient.
     std::byte* const d_sum_2 = dropout_.drops() ? work + at.d_sum : kept + at.d_mlp;
     std::byte* const d_sum_1 = dropout_.drops() ? work + at.d_sum : kept + at.d_out;
     PhaseWalk walk(call);
@@ -187,7 +187,7 @@ class BertBlock final : public Layer {
         norm_2_(builder, unit_, name + ".output.LayerNorm", bert_norm(options)),
         units_(std::move(builder).units()) {}
 
-  /// Where a call's arrays lie. Letters: N = B·T rows, C channels.
+  /// Offsets of a call's arrays. Letters: N = B·T rows, C channels.
   struct Arrays {
     Arrays(const BertBlock& block, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = block.channels_, element = size_of(block.dtype_);
@@ -213,11 +213,11 @@ class BertBlock final : public Layer {
     SelfAttention::Arrays attention;
     Linear::Arrays qkv, out;
     Mlp::Arrays mlp;
-    std::size_t sum_1, sum_2;  ///< saved [N, C]: what the norms are of
+    std::size_t sum_1, sum_2;  ///< saved [N, C]: inputs of the norms
     std::size_t d_out, d_mlp;  ///< deferred [N, C]: gradients of the branches
     std::size_t narrow;        ///< workspace [N, C]: the first norm's output, if it is not saved, or a gradient
-    std::size_t d_sum;         ///< workspace [N, C]: of one of the sums, where its branch was dropped
-    std::size_t scratch;       ///< workspace: whatever a kernel needs
+    std::size_t d_sum;         ///< workspace [N, C]: gradient of a sum, with dropout
+    std::size_t scratch;       ///< workspace: scratch memory of kernels
   };
 
   Arrays arrays(const LayerCall& call) const {

@@ -158,7 +158,7 @@ class BertEmbedding final : public Layer {
                                .undecayed_end = static_cast<std::size_t>(undecayed_rows) * table_.channels});
   }
 
-  /// Where a call's arrays lie. Letters: N = B·T rows, C channels.
+  /// Offsets of a call's arrays. Letters: N = B·T rows, C channels.
   struct Arrays {
     Arrays(const BertEmbedding& layer, const MicrobatchShape& shape) {
       const std::size_t N = rows(shape), C = layer.table_.channels, element = size_of(layer.dtype_);
@@ -172,10 +172,10 @@ class BertEmbedding final : public Layer {
 
     MemoryLayout saved, deferred, workspace;
     Norm::Arrays norm;
-    std::size_t sum, d_sum;  ///< saved, deferred [N, C]: of the three rows, and its gradient
+    std::size_t sum, d_sum;  ///< saved, deferred [N, C]: sum of the three rows, and its gradient
     std::size_t order;       ///< workspace [N]
-    std::size_t dropped;     ///< workspace [N, C]: the gradient of the norm's output, where that is dropped
-    std::size_t scratch;     ///< workspace: whatever a kernel needs
+    std::size_t dropped;     ///< workspace [N, C]: gradient of the norm's output, with dropout
+    std::size_t scratch;     ///< workspace: scratch memory of kernels
   };
 
   Arrays arrays(const LayerCall& call) const {

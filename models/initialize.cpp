@@ -61,8 +61,8 @@ simd::SineCosine normal_pair(Words radius_bits, Words angle_bits) {
   return {radius * sine, radius * cosine};
 }
 
-/// values[i] = element first + i, i < block; first is a multiple of `block`. Elements 4q … 4q+3 come from the
-/// words of counter q, however many counters are drawn at a time.
+/// values[i] = element first + i, i < block; first is a multiple of `block`. Elements 4q … 4q+3 come from the words of
+/// counter q, so the block size does not change values.
 void draw(const Initializer& initializer, runtime::PhiloxKey key, std::size_t first, float* values) {
   std::array<Words, 4> words = simd::philox(key, first / 4, 0, 0);
   for (std::size_t pair = 0; pair < 4; pair += 2) {

@@ -9,7 +9,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int max_heads = 1 << 20;  // whose channels still count in 32 bits
+constexpr int max_heads = 1 << 20;  // the number of channels still fits 32 bits
 
 }  // namespace
 

@@ -35,7 +35,7 @@ constexpr std::array size_names = {
     std::pair{classes, std::string_view("classes")},
 };
 
-/// What every family has.
+/// Sizes that all text families have.
 template <typename Options>
 int* common_size(Options& options, Size which) noexcept {
   switch (which) {

@@ -1,4 +1,4 @@
-// What follows from a model's family alone: readers of its files need no layers.
+// Functions of a model's family that need no layers, for programs that only read files.
 #include "models/bert_sizes.hpp"
 #include "models/llama_sizes.hpp"
 #include "models/model.hpp"

@@ -25,7 +25,7 @@ constexpr ResnetOptions own() {
   return options;
 }
 
-constexpr int most = 1 << 20;  // of each size: their products stay inside 64 bits
+constexpr int most = 1 << 20;  // maximum of each size: products of sizes fit 64 bits
 
 }  // namespace
 

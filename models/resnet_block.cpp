@@ -13,7 +13,7 @@
 namespace ranvier::models {
 namespace {
 
-/// What a block's input is added by where it has another shape than the output.
+/// Shortcut of a block whose input and output differ in shape.
 struct Projection {
   Convolution convolution;
   BatchNorm norm;
@@ -129,8 +129,8 @@ class ResnetBlock final : public Layer {
   }
 
  private:
-  /// Where a call's arrays lie. Letters: N rows of the input, M of the output, C channels of the input, F inner ones, O
-  /// of the output.
+  /// Offsets of a call's arrays. Letters: N input rows, M output rows; C input channels, F inner channels, O output
+  /// channels.
   struct Arrays {
     Arrays(const ResnetBlock& block, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
@@ -165,15 +165,15 @@ class ResnetBlock final : public Layer {
     MemoryLayout saved, deferred, workspace;
     std::size_t in_rows, out_rows;  ///< N, M
     BatchNorm::Arrays norm_1, norm_2, norm_3, projection{};
-    std::size_t reduced, seen, expanded;        ///< saved [N, F], [M, F], [M, O]: of the convolutions
-    std::size_t projected = 0;                  ///< saved [M, O]: of the shortcut's
+    std::size_t reduced, seen, expanded;        ///< saved [N, F], [M, F], [M, O]: outputs of the convolutions
+    std::size_t projected = 0;                  ///< saved [M, O]: output of the shortcut's convolution
     std::size_t d_reduced, d_seen, d_expanded;  ///< deferred: their gradients
     std::size_t d_projected = 0;
     std::size_t wide;          ///< workspace [N, F]: input of a convolution, if it is not saved, or its gradient
-    std::size_t d_sum;         ///< workspace [M, O]: the gradient of what the last relu is of
+    std::size_t d_sum;         ///< workspace [M, O]: gradient of the last ReLU's input
     std::size_t shortcut = 0;  ///< workspace [M, O]
-    std::size_t past = 0;      ///< workspace [N, C]: the input's gradient by way of the shortcut
-    std::size_t scratch;       ///< workspace: whatever a part needs
+    std::size_t past = 0;      ///< workspace [N, C]: input gradient through the shortcut
+    std::size_t scratch;       ///< workspace: scratch memory of modules
   };
 
   Arrays arrays(const LayerCall& call) const {

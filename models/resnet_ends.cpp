@@ -82,7 +82,7 @@ class ResnetStem final : public Layer {
   }
 
  private:
-  /// Where a call's arrays lie. Letters: N rows of the convolution's output, C channels.
+  /// Offsets of a call's arrays. Letters: N rows of the convolution's output, C channels.
   struct Arrays {
     Arrays(const ResnetStem& stem, const MicrobatchShape& shape) {
       const auto samples = static_cast<std::size_t>(shape.samples);
@@ -200,7 +200,7 @@ class ResnetHead final : public Layer {
   }
 
  private:
-  /// Where a call's arrays lie. Letters: B samples, C channels, V classes.
+  /// Offsets of a call's arrays. Letters: B samples, C channels, V classes.
   struct Arrays {
     Arrays(const ResnetHead& head, const MicrobatchShape& shape) {
       const std::size_t element = size_of(head.dtype_), C = head.product_.in(), V = head.product_.out();

@@ -31,8 +31,8 @@ Likeness likeness_of(const Layer& layer, const MicrobatchShape& shape) {
   return {std::move(extents), memory.saved, memory.deferred, memory.workspace, layer.parts().forward.size()};
 }
 
-/// Fills memory with values as a model has them, uniform in [-scale, scale) and over and over the same few hundred
-/// thousand: a GPU multiplies zeros faster, so whoever measures there has to see other numbers.
+/// Fills memory with realistic values, uniform in [-scale, scale), from a repeated block of random numbers. GPUs
+/// multiply zeros faster, which would falsify measurements.
 class Filling {
  public:
   Filling(runtime::StreamView stream, runtime::DType dtype, float scale)
@@ -161,7 +161,7 @@ class LayerRun {
 
   Layer& layer_;
   MicrobatchShape shape_;
-  bool first_, last_;  // of the model: it takes tokens, or has the loss
+  bool first_, last_;  // whether the layer is the model's first (reads tokens) or last (computes the loss)
   runtime::StreamView stream_;
   runtime::Buffer device_memory_, loss_;
   std::byte *saved_, *deferred_, *workspace_, *targets_, *input_, *input_gradient_, *output_, *output_gradient_;

@@ -29,7 +29,7 @@ class SampleSource {
 
   /// Elements of a sample that may have a loss.
   [[nodiscard]] virtual std::int64_t losses_per_sample() const = 0;
-  /// Elements with a loss in `count` samples starting at `first`: the loss is the mean over those of the global
+  /// Elements with a loss in `count` samples starting at `first`. The loss is the mean over such elements in the global
   /// batch. All ranks ask for complete batches, so nothing is read.
   [[nodiscard]] virtual std::int64_t losses(std::int64_t first, std::int64_t count) const;
 

@@ -24,7 +24,7 @@ std::uint64_t next_number() {
 
 std::uint64_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-/// What a call of a layer that repeats is known by, but for which layer it is.
+/// Key of a call for Stream::repeat(), without the layer.
 std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<const void*> arrays) {
   std::vector<std::uint64_t> key{static_cast<std::uint64_t>(call.shape.samples),
                                  static_cast<std::uint64_t>(call.shape.positions),

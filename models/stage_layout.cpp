@@ -15,7 +15,7 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// What files take from memory as it is.
+/// Rounds up to pages, so that file I/O needs no copy.
 std::size_t whole_pages(std::size_t bytes) {
   constexpr std::size_t page = 4096;
   return (bytes + page - 1) / page * page;
@@ -89,7 +89,7 @@ void StageLayout::place_arrays() {
                                    runtime::size_of(options_.precision.compute) *
                                    static_cast<std::size_t>(options_.capacity.samples)));
   }
-  // What no backward pass reads: saved arrays of the layers before it have one place, and outputs take turns in two.
+  // Layers without backward pass share one `saved` array. Their outputs alternate between two buffers.
   std::size_t passing_saved = 0, passing_output = 0;
   for (std::size_t l = 0; l < first_backward_; ++l) {
     if (!recomputes()) passing_saved = std::max(passing_saved, aligned(needs[l].saved));
@@ -130,8 +130,8 @@ void StageLayout::place_arrays() {
   place_deferred(deferred, output_bytes, areas);
 }
 
-/// Whether gradients of other layers are computed between the output gradient of this one and its weight gradients,
-/// which read it. The last layer's output gradient has a place of its own anyway.
+/// Whether a layer's output gradient needs its own buffer: its weight gradients read it after gradients of other layers
+/// were computed. The stage's last layer always has one.
 bool StageLayout::keeps_output_gradient(std::size_t layer) const {
   const bool weights_wait = defers() || (sends_gradients_ && layer < segments_.front().end);
   return layers_[layer].reads_output_gradient && weights_wait && layer >= first_backward_ &&
@@ -150,8 +150,8 @@ void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const
   };
   std::size_t offset = 0;
   if (!defers()) {
-    // Of one layer at a time, but for the frontmost segment of a stage whose left neighbour waits for the input
-    // gradient.
+    // Memory of one layer at a time. The first segment needs memory for all its layers if the previous stage waits for
+    // the input gradient.
     for (std::size_t l = first_backward_; l < layers_.size(); ++l)
       sizes_.deferred = std::max(sizes_.deferred, deferred[l]);
     if (!sends_gradients_) return;
@@ -160,7 +160,7 @@ void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const
       offset += deferred[l];
     }
     sizes_.deferred = std::max(sizes_.deferred, offset);
-    place_output_gradients(sizes_.deferred);  // behind what other segments' layers overwrite meanwhile
+    place_output_gradients(sizes_.deferred);  // after the bytes that layers of other segments overwrite
     return;
   }
   for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
@@ -180,7 +180,7 @@ void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const
   sizes_.deferred = offset;
 }
 
-/// Whether there is a step of a backward pass that does.
+/// Whether a step of a backward pass writes gradients.
 bool StageLayout::writes_gradients() const {
   for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
     const std::vector<bool>& writes = layers_[l].writes;
@@ -189,7 +189,7 @@ bool StageLayout::writes_gradients() const {
   return false;
 }
 
-/// Whether a layer's output lies in the slot and is read by forward passes only.
+/// Whether a layer's output is stored in the slot and read by forward passes only.
 bool StageLayout::passes_by(std::size_t layer) const {
   if (layer + 1 >= first_backward_) return false;
   if (!recomputes()) return true;
@@ -214,7 +214,7 @@ void StageLayout::add_parts(LayerMemoryMap& map) const {
         if (!writes || map.layer->units()[unit].trained) uses.push_back(map.uses[unit]);
         if (writes) ++written[unit];
       }
-      // A layer may have work to do there that is no unit's.
+      // A phase without units may have other work.
       if (kind == PassStep::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
     }
   }

@@ -1,7 +1,6 @@
-// All that one rank computes of a model: one slice of its layers, or several that lie apart, as where stages take
-// turns ("interleaved" pipelines, Narayanan et al. 2021). Each slice is a Stage of its own, with its slots, inputs and
-// outputs; what holds nothing between passes they share. The layers, units and uses of all slices are numbered here
-// from the front to the back, for those who keep the rank's part of the model whatever slices it has.
+// All model chunks (slices) of a rank: one, or several in an interleaved pipeline (Narayanan et al. 2021). Each slice
+// is a Stage with its own slots, inputs and outputs. Slices share the arrays that are empty between passes. Layers,
+// units and uses are numbered consecutively over all slices, from the front.
 #pragma once
 
 #include "models/stage.hpp"
@@ -18,18 +17,18 @@ class StageSlices {
   using PassStep = StageLayout::PassStep;
   using UnitUse = StageLayout::UnitUse;  ///< with numbers of the rank's layers, units and uses
 
-  /// `options` of each slice, from the front, alike in capacity and precision; who shares what is worked out here. Adds
-  /// what they need to `plan`. The architecture outlives them.
+  /// `options` per slice, from the front, with equal capacity and precision; the constructor sets Scratch. Adds the
+  /// slices' memory to `plan`. The architecture must outlive them.
   StageSlices(const Architecture& architecture, std::vector<StageOptions> options, runtime::MemoryPlan& plan);
 
-  /// As Stage::bind().
+  /// Calls Stage::bind() of each slice.
   void bind(const runtime::Arena& arena);
 
   [[nodiscard]] std::size_t size() const noexcept { return slices_.size(); }
   [[nodiscard]] Stage& slice(std::size_t slice) { return *slices_[slice]; }
   [[nodiscard]] const Stage& slice(std::size_t slice) const { return *slices_[slice]; }
 
-  /// Whether the model's first, last layer is among them.
+  /// Whether the rank has the model's first or last layer.
   [[nodiscard]] bool first() const noexcept { return slices_.front()->first(); }
   [[nodiscard]] bool last() const noexcept { return slices_.back()->last(); }
   [[nodiscard]] const MicrobatchShape& capacity() const noexcept { return slices_.front()->capacity(); }
@@ -42,23 +41,23 @@ class StageSlices {
   [[nodiscard]] std::size_t layer_of(const PassStep& step) const { return first_layers_[step.slice] + step.layer; }
   [[nodiscard]] const StageLayout::LayerMemoryMap& layer(std::size_t layer) const;
 
-  /// The units of all layers, each once, in layer order.
+  /// Units of all layers, each once, in layer order.
   [[nodiscard]] const std::vector<UnitSpec>& units() const noexcept { return units_; }
   [[nodiscard]] const std::vector<UnitUse>& uses() const noexcept { return uses_; }
-  /// The uses of a layer, by index in layer.
+  /// Uses of a layer, by index in layer.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(std::size_t layer) const { return layers_[layer].uses; }
-  /// Those of them that belong to a step.
+  /// Uses of a step.
   [[nodiscard]] const std::vector<std::size_t>& uses_of(const PassStep& step) const {
     return layers_[layer_of(step)].parts[static_cast<std::size_t>(step.kind)][step.part];
   }
-  /// As StageLayout::units_of_parts().
+  /// Units of each phase of the calls of this kind, in layer order.
   [[nodiscard]] std::vector<std::vector<std::size_t>> units_of_parts(PassStep::Kind kind) const;
 
  private:
   struct LayerUses {
     std::size_t slice = 0;
     std::vector<std::size_t> uses;                               // by index in layer
-    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  // by kind of step: uses
+    std::array<std::vector<std::vector<std::size_t>>, 3> parts;  // uses by kind of step and phase
   };
 
   void number_uses();

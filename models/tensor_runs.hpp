@@ -9,8 +9,8 @@
 
 namespace ranvier::models {
 
-/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order: `count` elements starting at `at`
-/// are those of the tensor starting at `begin`.
+/// Calls f(begin, count, at) for elements [first, last) of a parameter, in order. Each run has `count` elements. It
+/// starts at element `begin` of the tensor and at element `at` of the parameter.
 template <typename F>
 void for_each_run(const ParameterSpec& parameter, std::size_t first, std::size_t last, F&& f) {
   if (!parameter.tile) {

@@ -21,7 +21,7 @@ bool takes_adapters(std::string_view product) {
   return product.ends_with("_proj") || std::find(others.begin(), others.end(), product) != others.end();
 }
 
-/// Of some layers: the first ones of a kind are like the others.
+/// Parameter names of the first two layers and the last; other layers have similar names.
 std::vector<std::string> names_to_match(const Architecture& architecture) {
   std::vector<std::string> names;
   const auto of_layer = [&](const Layer& layer) {

@@ -17,7 +17,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::size_t staged_elements = std::size_t{1} << 20;  // of a parameter, on its way from file to device
+constexpr std::size_t staged_elements = std::size_t{1} << 20;  // elements copied from file to device at a time
 
 void narrow(std::byte* to, runtime::DType dtype, std::span<const float> from) {
   runtime::with_float_type(dtype, [&](auto type) {
@@ -114,7 +114,7 @@ void Decoder::load_parameter(const UnitSpec& unit, std::size_t parameter, bool t
   const std::size_t element = size_of(dtype_);
   const std::size_t columns = transposed ? spec.shape[1] : 1, rows = spec.elements() / columns;
   const std::size_t rows_at_once = std::max<std::size_t>(1, staged_elements / columns);
-  // What the host does not reach itself is put together in its own memory first.
+  // If the host cannot access `to`, the parameter is assembled in host memory first.
   const bool near = stream_->device().host_reaches(to);
   if (!near) whole_.resize(spec.elements() * element);
   std::byte* const place = near ? to : whole_.data();

@@ -1,4 +1,4 @@
-// What decoders compute of the families that write text. Pure data; any thread.
+// Describes models of the families that generate text, for Decoder. Pure data; any thread.
 #pragma once
 
 #include "models/generation/decoder.hpp"
@@ -6,11 +6,11 @@
 
 namespace ranvier::models {
 
-/// Dropout and tiles do not matter. The options' sequence length is the positions that there is room for. Throws
-/// ErrorCode::usage for sizes that make no model.
+/// Ignores dropout and tiles. The options' sequence length becomes the context. Throws ErrorCode::usage for invalid
+/// sizes.
 [[nodiscard]] DecoderModel decoder_model(const GptOptions& options);
 [[nodiscard]] DecoderModel decoder_model(const LlamaOptions& options);
-/// Throws ErrorCode::internal for a model that writes no text: one that fills masks or reads images.
+/// Throws ErrorCode::internal for a masked language model, a text classifier or an image model.
 [[nodiscard]] DecoderModel decoder_model(const ModelSizes& sizes);
 
 }  // namespace ranvier::models

@@ -1,5 +1,5 @@
-// From logits to a token. A pure function: the draw is made by counter (Philox), so that token number n of a text
-// depends on logits, options and n alone. Any thread.
+// Samples a token from logits, as a pure function: random numbers are counter-based (Philox), so token number n of a
+// text depends only on logits, options and n. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 namespace ranvier::models {
 
 struct SamplingOptions {
-  double temperature = 0.8;  ///< logits are divided by it; 0: always the likeliest token
-  int top_k = 200;           ///< draw among so many of the likeliest tokens; 0: among all
-  double top_p = 1;          ///< of those, among the fewest of the likeliest whose probabilities reach it
+  double temperature = 0.8;  ///< divisor of the logits; 0: always the most probable token
+  int top_k = 200;           ///< number of most probable tokens to sample from; 0: all
+  double top_p = 1;          ///< sample from the smallest set of these tokens whose total probability reaches this
   std::uint64_t seed = 1234;
-  std::uint32_t text = 0;   ///< which of several that one seed draws
-  std::int32_t tokens = 0;  ///< only those below it are drawn; 0: all
+  std::uint32_t text = 0;   ///< number of the text, if one seed generates several
+  std::int32_t tokens = 0;  ///< sample only tokens below this; 0: all
 };
 
-/// The token drawn as number `number` of a text. Of equal logits the lower token counts as the likelier. Throws
+/// Samples token number `number` of a text. Among equal logits the lower token comes first. Throws
 /// ErrorCode::numeric if a logit is not a number.
 [[nodiscard]] std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
                                         std::uint64_t number);

@@ -8,7 +8,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Of text that may not be UTF-8: the character before `at`; 0 if there is none.
+/// Character before `at`, or 0 if there is none; the text may not be UTF-8.
 char32_t character_before(std::string_view text, std::size_t at) {
   for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(4, at); ++bytes)
     if (character_bytes(text.substr(0, at), at - bytes) == bytes) return character_at(text, at - bytes);

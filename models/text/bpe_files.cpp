@@ -102,7 +102,7 @@ class NamedTokens {
     return *end_of_text_;
   }
 
-  /// Of the merge of two spellings, said `where`.
+  /// Merge of two spellings; `where` is its location in messages.
   [[nodiscard]] Merge merge(std::string_view left, std::string_view right, std::size_t rank,
                             const std::string& where) const {
     Merge merge{.rank = static_cast<std::int32_t>(rank)};
@@ -140,8 +140,8 @@ void for_each_line(std::string_view text, F&& f) {
   }
 }
 
-/// OpenAI's encoder joins all pairs of the lowest rank at once, other readers the first of them: that comes to the
-/// same as long as a token is made by one merge, after those that make its parts.
+/// Checks that each token is created by one merge, after the merges that create its parts. Otherwise tokenizers would
+/// differ: OpenAI's encoder merges all pairs of the lowest rank at once, others only the first pair.
 void check_order(const FileText& file, const std::vector<Merge>& merges, const std::vector<std::size_t>& offsets,
                  const std::vector<std::string>& tokens) {
   std::vector<bool> made(tokens.size());

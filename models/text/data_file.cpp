@@ -31,7 +31,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// Where the bytes of the data are: Megatron's own flags take both files without extension.
+/// Path of the data. Like Megatron's flags, `path` may name a .bin and .idx pair without extension.
 fs::path data_path(const fs::path& path, TokenFormat format) {
   const bool may_be_megatron = format == TokenFormat::automatic || format == TokenFormat::megatron;
   if (may_be_megatron && !is_there(path)) {

@@ -149,7 +149,7 @@ void leave_out_held_out(const fs::path& folder, DataFiles& found) {
   found.files = std::move(kept);
 }
 
-/// An index that the tokens beside it are read with.
+/// Whether the file is the index of a token file in the same folder.
 bool belongs_to_tokens(const fs::path& path) {
   fs::path data = path;
   std::error_code ignored;

@@ -95,7 +95,7 @@ bool ends_blank(std::string_view text) {
 struct ReplaceText final : Normalizer {
   ReplaceText(std::string from_, std::string to_) : from(std::move(from_)), to(std::move(to_)) {}
   void apply(std::string& text, TextPosition) const override { replace_all(text, from, to); }
-  /// Not if what it looks for may lie on both sides of a cut, or its second part need not begin with a space any more.
+  /// False if a match may cross a cut, or if the text after a cut might then not begin with a space.
   [[nodiscard]] bool is_local(bool between_blanks) const override {
     if (from == " " || from == metaspace) return true;
     if (from.find(' ', 1) != std::string::npos || from.find(metaspace, 1) != std::string::npos) return false;
@@ -128,7 +128,7 @@ struct ReplaceMatches final : Normalizer {
 bool is_ideograph(char32_t c) {
   return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
          (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) ||
-         (c >= 0x2b920 && c <= 0x2ceaf) ||  // what the tokenizers package reads, of a block from U+2B820 on
+         (c >= 0x2b920 && c <= 0x2ceaf) ||  // like the tokenizers package; the Unicode block starts at U+2B820
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 

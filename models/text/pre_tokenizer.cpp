@@ -42,7 +42,7 @@ bool begins_words_at_spaces(std::string_view expression) {
   return std::find(known.begin(), known.end(), expression) != known.end();
 }
 
-/// Of one character, as Digits and UnicodePattern::literal() have it: no match lies on both sides of a cut.
+/// Whether matches have a single character, as in Digits and UnicodePattern::literal(), so that none crosses a cut.
 bool matches_one_character(std::string_view expression) {
   if (expression == R"(\p{N})") return true;
   if (expression.size() == 6 && expression.starts_with(R"(\x{)") && expression.ends_with('}')) return true;
@@ -211,7 +211,7 @@ struct AsBert final : PreTokenizer {
 /// Whether the first word begins the text: nothing before it was dropped.
 bool begins_with_word(const CutText& words) { return !words.ranges.empty() && words.ranges.front().begin == 0; }
 
-/// Writes words anew: `edit(word, to)` appends what one becomes. What lies before the first stays.
+/// Rewrites words: `edit(word, to)` appends the new text of a word. Text before the first word stays.
 template <typename Edit>
 void rewrite(CutText& words, Edit&& edit) {
   CutText to;

@@ -13,7 +13,8 @@ constexpr std::int32_t magic = 20240522;
 constexpr std::int32_t version = 1;
 constexpr std::uint16_t example_mark = 65535;
 
-/// The words of one example after another; whoever reads beyond its end is told where.
+/// Sequential reader of the file's 16-bit words. Reading past the end of an example throws ErrorCode::data with the
+/// offset.
 class Words {
  public:
   Words(const std::filesystem::path& path, std::span<const std::uint16_t> words, int vocab_size)
@@ -23,7 +24,7 @@ class Words {
   [[nodiscard]] std::size_t position() const { return at_; }
   [[nodiscard]] std::size_t end() const { return end_; }
 
-  /// What follows lies in the next `words`, counted from `begin`.
+  /// Limits reading to an example of `words` words, counted from `begin`.
   void enter(std::size_t begin, std::size_t words, std::size_t example) {
     if (words < at_ - begin || words > words_.size() - begin)
       refuse(begin + 1, fmt::format("example {} has {} bytes, more than the rest of the file", example, 2 * words));

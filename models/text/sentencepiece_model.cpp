@@ -165,11 +165,11 @@ Model parse(const FileText& file) {
   return model;
 }
 
-/// What characters become, by the longest of the texts at hand: a double array (Darts-clone) whose values are offsets
-/// of texts that end with zero.
+/// Replaces characters, longest match first. The table is a double array (Darts-clone) whose values are offsets of
+/// zero-terminated replacements.
 class CharacterMap final : public Normalizer {
  public:
-  /// What spells one of `kept` stays as it is. `is_local`: characters may vanish or become spaces beside others.
+  /// Spellings of `kept` are not replaced. `is_local`: value of Normalizer::is_local().
   CharacterMap(const std::string& file, std::string_view blob, AddedTokens kept, bool is_local)
       : kept_(std::move(kept)), is_local_(is_local) {
     const auto refuse = [&] {
@@ -244,7 +244,7 @@ class CharacterMap final : public Normalizer {
   std::string texts_;
 };
 
-/// Any two pieces that together are one are joined to it; of the highest score first.
+/// Merges of all pairs of pieces whose concatenation is a piece, highest score first.
 MergeTable merges_of(const std::vector<Piece>& pieces, const PieceTable& table) {
   std::vector<float> scores;
   for (const Piece& piece : pieces)

@@ -84,7 +84,7 @@ class Bpe final : public SubwordModel {
       merger_.finish(to);
     }
 
-    /// What is unknown waits for what follows, which may be fused with it.
+    /// Delays an unknown token, because the next one may be fused with it.
     void add(std::int32_t token) {
       const BpeModel& model = bpe_.model_;
       const bool known = token >= 0;

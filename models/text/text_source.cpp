@@ -132,7 +132,7 @@ std::vector<std::int32_t> first_sample(const SampleSource& source, bool predicts
   return tokens;
 }
 
-/// Sources of samples [begin, end) of what they share: those at the end are for validation, as many as the options say.
+/// Splits the samples of `shared` by options.validation_split: the last ones are for validation.
 template <typename Source, typename Shared>
 void split_samples(TextData& data, const TextDataOptions& options, const std::shared_ptr<const Shared>& shared) {
   const std::int64_t all = shared->samples();

@@ -50,8 +50,8 @@ class TokenSequence {
   /// Starts of documents among `count` tokens starting at `first`, in order. Call after find_documents().
   [[nodiscard]] std::span<const std::int64_t> document_begins(std::int64_t first, std::int64_t count) const;
 
-  /// Throws ErrorCode::data if a token is not below `vocab_size`. Checks all tokens of up to 1 GiB of data; of larger
-  /// data 1 GiB in evenly spread blocks. read() checks the rest.
+  /// Throws ErrorCode::data if a token is not below `vocab_size`. Checks at most 1 GiB: larger data in evenly spaced
+  /// blocks. read() checks the rest.
   void check_vocabulary(int vocab_size) const;
 
   /// Advises the system to prefetch these tokens.

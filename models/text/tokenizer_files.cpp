@@ -79,7 +79,7 @@ std::map<std::string, fs::path> tokenizer_files(const fs::path& path) {
                              : extension == ".txt"  ? "vocab.txt"
                                                     : "tokenizer.json";
     files[extension == ".tiktoken" ? path.filename().string() : name] = path;
-    folder = path.parent_path();  // what is said beside it of special tokens goes with it
+    folder = path.parent_path();  // for files that define special tokens
     for (const char* beside : {"tokenizer_config.json", "special_tokens_map.json"})
       if (extension != ".tiktoken" && is_file(folder / beside)) files[beside] = folder / beside;
     return files;

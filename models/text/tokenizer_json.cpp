@@ -44,7 +44,7 @@ std::string model_type(const JsonNode& model) {
   return model["merges"].there() ? "BPE" : model["vocab"].there() && model["unk_token"].there() ? "WordPiece" : "";
 }
 
-/// Of what cuts no words by itself.
+/// Whether the pre-tokenizer does not split text.
 bool leaves_texts_whole(const JsonNode& pre_tokenizer) {
   if (!pre_tokenizer.there()) return true;
   const std::string type = pre_tokenizer.type();
@@ -61,8 +61,8 @@ std::vector<std::string> words_of(const PreTokenizers& steps, const std::string&
   return found;
 }
 
-/// Whether they begin a word at every space behind another character, whatever lies before and behind, and what spaces
-/// are normalised to is one for them.
+/// Whether the steps start a word at every space after another character, regardless of context. Also requires that
+/// they treat the normalized form of a space as a space.
 bool cuts(const PreTokenizers& steps, const Normalizers& normalizers) {
   const auto first_that_counts = std::find_if(
       steps.begin(), steps.end(), [](const auto& step) { return step->cuts_before_spaces() || !step->is_local(); });

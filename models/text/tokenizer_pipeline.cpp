@@ -7,7 +7,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Calls token(id) and part(text, place) for what spells tokens and what lies between.
+/// Calls token(id) for each spelled token, and part(text, place) for the text between them.
 template <typename Token, typename Part>
 void for_each_spelled(const AddedTokens& tokens, SpecialTokenPolicy specials, std::string_view text,
                       TextPosition place, Token&& token, Part&& part) {
@@ -26,7 +26,7 @@ void for_each_spelled(const AddedTokens& tokens, SpecialTokenPolicy specials, st
 }  // namespace
 
 TextCuts TokenizerPipeline::cuts(SpecialTokenPolicy special_tokens) const {
-  // What is put before a text that begins stands behind a spelled token, and not where the text is cut there.
+  // A normalizer may prepend text at the start of a text, and so after a spelled token, but not after a cut.
   std::string outside = "x", inside = "x";
   for (const auto& one : normalizers) {
     one->apply(outside, {.begins = true, .first = false});

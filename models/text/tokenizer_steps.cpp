@@ -22,7 +22,7 @@ std::string one_character(const JsonNode& node) {
   return text;
 }
 
-/// Of {"String": "…"} and {"Regex": "…"}.
+/// Pattern of the form {"String": "…"} or {"Regex": "…"}.
 struct Pattern {
   std::string text;
   bool is_expression = false;

@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 constexpr std::int64_t max_tokens = 1 << 22;
 
-/// What a token's number may be: some may be missing.
+/// Largest valid token number; the vocabulary may have gaps.
 std::int64_t largest_of(std::size_t tokens) {
   return std::min<std::int64_t>(4 * static_cast<std::int64_t>(tokens) + 1024, max_tokens) - 1;
 }

@@ -52,7 +52,7 @@ void append_normalized(std::string_view text, NormalForm form, std::vector<utf8p
 }  // namespace
 
 std::string normalized(std::string_view text, NormalForm form) {
-  // What is stable is copied, but for the last character before one that is not, to which that may be joined.
+  // Copies stable characters, except the last one before an unstable character: the two may be composed.
   std::string to;
   to.reserve(text.size());
   std::vector<utf8proc_int32_t> characters;

@@ -17,7 +17,7 @@ constexpr std::string_view blanks =
 constexpr std::string_view of_words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view hexadecimal = "0-9A-Fa-f";
 
-/// What of Oniguruma's means something else in PCRE2's, said in PCRE2's.
+/// Translates Oniguruma's syntax to PCRE2's, if the meaning differs.
 std::string translated(std::string_view from, const std::string& where) {
   std::string to;
   bool in_class = false;

@@ -1,6 +1,7 @@
-// Regular expression of a tokenizer on UTF-8, in Oniguruma's syntax, matched by PCRE2. \s is Unicode's White_Space;
-// \w letters, marks, digits and connecting punctuation; \h a hexadecimal digit. ^ and $ match at every line break.
-// Any thread.
+// Regular expression of a tokenizer on UTF-8, in Oniguruma's syntax, matched by PCRE2. Any thread.
+//
+// \s is Unicode's White_Space. \w is letters, marks, digits and connecting punctuation. \h is a hexadecimal digit. ^
+// and $ match at every line break.
 #pragma once
 
 #include <cstddef>

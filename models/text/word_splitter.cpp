@@ -28,7 +28,7 @@ bool is_blank(char32_t c) {
                          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/// Of the character that ends before `end`.
+/// Start of the character that ends before `end`.
 std::size_t last_character(std::string_view text, std::size_t end) {
   for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(4, end); ++bytes)
     if (character_bytes(text.substr(0, end), end - bytes) == bytes) return end - bytes;

@@ -43,7 +43,7 @@ bool is_nothing(const json::value& value) {
   return value.is_null();
 }
 
-/// Of ways in which adapters begin: by a draw of theirs alone.
+/// Whether this initialization of adapters leaves the base model's weights unchanged.
 bool keeps_base(const json::value& beginning) {
   return beginning.is_bool() || is_text(beginning, {"gaussian", "orthogonal", "eva"});
 }
@@ -79,7 +79,7 @@ LoraOptions read_adapter_config(const fs::path& folder) {
   config.require("bias", "none", "adapters without biases");
   for (const char* flag : {"use_rslora", "use_dora", "use_qalora", "lora_bias"})
     config.require(flag, false, "plain LoRA");
-  // How the base's weights are stored, which PEFT itself goes by, whatever this says.
+  // PEFT ignores the value and uses the layout of the base model's weights.
   config.require("fan_in_fan_out", [](const auto& value) { return value.is_bool(); }, "true or false");
   for (const auto& [key, computed] : {std::pair{"rank_pattern", "one rank for all targets"},
                                       {"alpha_pattern", "one scale for all targets"},

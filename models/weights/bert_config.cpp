@@ -22,7 +22,7 @@ constexpr float absent_dropout = 0.1f;   // transformers' own default
 constexpr std::size_t usual_labels = 2;  // transformers' own default
 constexpr std::size_t max_labels = 1 << 20;
 
-/// Whether the class that the weights are of tells classes of texts.
+/// Whether the weights belong to a text classifier.
 bool tells_classes(const ConfigFile& config) {
   const boost::json::value* const names = config.find("architectures");
   const auto* const list = names == nullptr ? nullptr : names->if_array();
@@ -50,7 +50,7 @@ BertConfig read_bert_config(const ConfigFile& config) {
   options.types = config.size("type_vocab_size", 2);
   options.norm_epsilon = static_cast<float>(config.number("layer_norm_eps", 1e-12));
   options.initializer_range = static_cast<float>(config.number("initializer_range", 0.02));
-  // Of a BERT it decides nothing here.
+  // BERT's positions do not depend on the padding token.
   options.padding_token = options.roberta ? config.size("pad_token_id", 1, 0) : 0;
   const int rows = config.size("max_position_embeddings", 512);
   if (rows - 1 <= options.padding_token && options.roberta)

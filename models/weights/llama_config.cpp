@@ -14,16 +14,16 @@ namespace {
 
 namespace json = boost::json;
 
-/// A family of these, with what its configuration leaves unsaid.
+/// A model type, with the defaults of keys that its configuration may omit.
 struct Type {
   std::string_view name;   ///< model_type
-  std::string_view model;  ///< the class of transformers
+  std::string_view model;  ///< class in transformers
   int key_heads = 0;       ///< 0: as many as heads
   int head_size = 0;       ///< 0: hidden / heads
   int positions = 2048;
-  int window = 0;  ///< 0: it has none, whatever a key says
+  int window = 0;  ///< default of sliding_window; 0: no window, the key is ignored
   bool windows_begin =
-      false;  ///< only where use_sliding_window says so, with the layer that max_window_layers says
+      false;  ///< uses a window only with use_sliding_window, from layer max_window_layers on
 };
 constexpr std::array types = {
     Type{.name = "llama", .model = "LlamaForCausalLM"},
@@ -96,9 +96,9 @@ void read_rope(const ConfigFile& config, LlamaOptions& options) {
   options.rope_scaling = scaling;
 }
 
-/// Positions that one sees, alike in all layers; 0: all.
+/// Attention window in tokens, the same in all layers; 0: no window.
 int read_window(const ConfigFile& config, const Type& type, int layers) {
-  constexpr int first_window_layer = 28;  // of Qwen, where nothing says it
+  constexpr int first_window_layer = 28;  // Qwen's default
   const bool is_off = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   if (type.window == 0 || is_off || (type.windows_begin && !config.flag("use_sliding_window", false))) return 0;
   const int window = config.size("sliding_window", type.window);
@@ -117,7 +117,7 @@ int read_window(const ConfigFile& config, const Type& type, int layers) {
   return first == 0 ? window : 0;
 }
 
-/// As transformers reads numbers that are no whole ones.
+/// Number as JSON, with a decimal point or exponent, as transformers requires for floats.
 std::string real_json(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
@@ -202,7 +202,7 @@ std::string llama_config_json(const LlamaOptions& options, const std::string& li
       members.set("max_window_layers", "0");
     }
   } else {
-    // Trained on shorter sequences, it still is for those of before.
+    // Training with shorter sequences does not reduce the model's maximum.
     positions = std::max(positions, read_llama_config(ConfigFile(like, "config.json")).sequence_length);
   }
   for (const auto& [key, value] : {std::pair{"num_hidden_layers", options.layers},

@@ -11,7 +11,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::uint32_t max_trials = 100'000;  // of one name: under a millisecond
+constexpr std::uint32_t max_trials = 100'000;  // per name; bounds backtracking
 
 }  // namespace
 

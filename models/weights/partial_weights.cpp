@@ -39,13 +39,13 @@ bool is_hidden_name(std::string_view name) {
   return name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Opens and locks the file that is locked as long as a folder is written; -1, errno set: somebody has it, or it is not
-/// there.
+/// Opens and locks the file that stays locked while a folder is written. Returns -1 and sets errno if another process
+/// has locked it, or if it is missing.
 int lock_first_file(const fs::path& path, int flags) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0666);
   if (file < 0) return -1;
   struct stat mine{}, there{};
-  // Where nothing can be locked, nobody takes it for a leftover either.
+  // Writing is allowed on a file system without locks, because remove_leftovers() then removes nothing.
   const bool locked = ::flock(file, LOCK_EX | LOCK_NB) == 0 || (flags != 0 && errno != EWOULDBLOCK);
   if (locked && ::fstat(file, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino)
     return file;
@@ -94,8 +94,8 @@ std::vector<std::byte> exactly(runtime::DType dtype, std::span<const float> valu
   });
 }
 
-/// Tokenizer and configuration files of the model in `folder` whose names are not among `beside`. Empty if no model
-/// is stored there.
+/// Tokenizer and configuration files of the model in `folder`, except files in `beside`. Empty if no model is stored
+/// there.
 std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
   std::error_code unknown;
   if (!fs::exists(folder / WeightLayout::single_name, unknown) &&
@@ -173,7 +173,7 @@ void PartialWeights::remove_leftovers(const fs::path& folder) {
 }
 
 void PartialWeights::make_folder() {
-  constexpr int attempts = 100;  // each lost to somebody who took the folder for a leftover before it was locked
+  constexpr int attempts = 100;  // fails if another process removes the folder as a leftover before it is locked
   for (int attempt = 0; attempt < attempts; ++attempt) {
     while (::mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
       const int error = errno;
@@ -253,7 +253,7 @@ void PartialWeights::commit(const FilesBeside& beside) {
       return sync_path(parent_of(place_), O_RDONLY | O_DIRECTORY);
     }
     const int error = errno;
-    if (!fs::is_directory(place_, unknown)) keep(place_, error);  // otherwise somebody made it meanwhile
+    if (!fs::is_directory(place_, unknown)) keep(place_, error);  // otherwise another process created the folder
   } else {
     sync();
   }
@@ -316,7 +316,7 @@ void PartialWeights::rename_all(const std::vector<std::pair<std::string, fs::pat
   }
 }
 
-/// Under a name that nobody takes for a leftover.
+/// Renames complete weights to NAME.whole, which is not removed as a leftover.
 void PartialWeights::keep(const fs::path& refused, int error) {
   const std::string name = path_.filename().string();
   fs::path kept = path_.parent_path() /
@@ -361,7 +361,7 @@ void WeightWriter::put(const UnitSpec& unit, std::size_t begin, std::span<const 
   std::vector<iovec> parts;
   std::vector<std::vector<std::byte>> narrowed;  // values of 2-byte types
   for (std::size_t next = 0; next < runs.size();) {
-    // Parameters that are neighbours in the file, whatever lies between them in the unit.
+    // Parameters that are adjacent in the file, also if they are not in the unit.
     const std::size_t file = runs[next].file;
     std::uint64_t offset = runs[next].offset, end = offset;
     parts.clear();

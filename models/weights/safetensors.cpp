@@ -39,7 +39,7 @@ constexpr DTypeName dtype_names[] = {
     {"BOOL", 1, {}},        {"F8_E4M3", 1, {}},       {"F8_E5M2", 1, {}},
 };
 
-/// What the header says of one tensor, not yet believed.
+/// Header entry of one tensor, not yet checked.
 struct Entry {
   std::string name;
   std::optional<std::string> dtype;

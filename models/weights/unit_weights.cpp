@@ -14,7 +14,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Of positions a model may have the first that the file has.
+/// Whether shapes match. A position table may have fewer rows than the file: the model uses the first ones.
 bool fits(const std::vector<std::size_t>& stored, const ParameterSpec& parameter) {
   const auto& wanted = parameter.tensor_shape();
   const bool positions = parameter.name == "wpe.weight" || parameter.name.ends_with(".position_embeddings.weight");
@@ -22,7 +22,7 @@ bool fits(const std::vector<std::size_t>& stored, const ParameterSpec& parameter
   return stored[0] >= wanted[0] && stored[1] == wanted[1];
 }
 
-/// Also by the name that the first BERTs have for it.
+/// Finds a tensor, also under the names of old BERT files.
 const StoredTensor* find(const Safetensors& file, std::string_view name) {
   const StoredTensor* tensor = file.find(name);
   for (const auto& [now, then] :
@@ -50,7 +50,7 @@ const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& par
   return *tensor;
 }
 
-/// Weights that are no numbers would show in the first loss, and be blamed on the learning rate.
+/// Throws for weights that are not finite; otherwise only the loss would show them, as if the learning rate were wrong.
 void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size_t first,
                   std::span<const float> values) {
   const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
@@ -81,13 +81,13 @@ bool is_beside_masks(std::string_view name) {
          name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
 }
 
-/// What a BERT has for masks, beside a head for classes.
+/// Whether the tensor is in the masked-language head, which a text classifier may ignore.
 bool is_beside_classes(std::string_view name) { return name.starts_with("cls.") || name.starts_with("lm_head."); }
 
-/// "bn1.num_batches_tracked": how many steps running statistics were averaged over, which decides nothing.
+/// "bn1.num_batches_tracked": number of steps in running statistics; not used.
 bool is_batch_count(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
 
-/// Whether the file has it beside what it equals. Asked only where the model has no such tensor of its own.
+/// Whether the tensor equals the tensor that this model ties it to. Call only if the model has no such tensor.
 bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
   using Pair = std::pair<std::string_view, std::string_view>;
   static constexpr std::array pairs{
