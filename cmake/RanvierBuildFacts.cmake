@@ -1,8 +1,8 @@
-# ranvier_build_facts(<target>): adds a source file with what apps/program/build_info.hpp declares. It is looked at in
-# every build and written only where something in it is another.
+# ranvier_build_facts(<target>): adds a source file that defines apps/program/build_info.hpp. Every build updates it if
+# its content has changed.
 include_guard()
 
-# The version that a header's macros give: MAJOR.MINOR.PATCH by the names of three, or as many as there are.
+# Version from a header's macros: MAJOR.MINOR.PATCH from three names, or fewer.
 function(ranvier_header_version result header)
   set(version "")
   if(EXISTS ${header})
@@ -22,7 +22,7 @@ function(ranvier_build_facts target)
   ranvier_header_version(version ${RANVIER_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h
                          DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)
   list(APPEND libraries "oneDNN ${version}")
-  find_package(PkgConfig QUIET)  # older headers of liburing do not know their version
+  find_package(PkgConfig QUIET)  # older headers of liburing do not define their version
   if(PkgConfig_FOUND)
     pkg_check_modules(ranvier_liburing QUIET liburing)
   endif()

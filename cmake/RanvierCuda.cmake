@@ -1,16 +1,14 @@
-# The CUDA device: -DRANVIER_CUDA=ON|OFF|AUTO. AUTO is ON where a CUDA compiler of 12.4 or newer and cuBLAS are
-# found; ON says what is missing. Sets RANVIER_WITH_CUDA, RANVIER_WITH_NCCL and RANVIER_WITH_CUDNN to 0 or 1, and makes
+# CUDA device: -DRANVIER_CUDA=ON|OFF|AUTO. AUTO builds it if a CUDA compiler of 12.4 or newer and cuBLAS are found. Sets
+# RANVIER_WITH_CUDA, RANVIER_WITH_NCCL and RANVIER_WITH_CUDNN to 0 or 1, and defines these targets:
 #
-#   ranvier_cuda   headers and the static CUDA runtime: programs start on machines without the driver
-#   ranvier_blas   cuBLASLt's header and, as RANVIER_CUBLAS_LT, where the library lies; programs open it themselves
-#   ranvier_nccl   NCCL's header and, as RANVIER_NCCL, where the library lies, where there is one; opened likewise
-#   ranvier_cudnn  headers of cuDNN 9 and cudnn-frontend and, as RANVIER_CUDNN, where the library lies, where there are
-#                  all three; opened likewise
-#   ranvier_nvtx   NVTX's headers, where there are any
+#   ranvier_cuda   headers and the static CUDA runtime, so that programs also start without the driver
+#   ranvier_blas   cuBLASLt's header; path of the library in RANVIER_CUBLAS_LT
+#   ranvier_nccl   NCCL's header; path of the library in RANVIER_NCCL; only if both are found
+#   ranvier_cudnn  headers of cuDNN 9 and cudnn-frontend; path of the library in RANVIER_CUDNN; only if all are found
+#   ranvier_nvtx   NVTX's headers, if found
 #
-# Libraries are looked for in the toolkit, in the system, and in the nvidia-* packages of a Python environment
-# (-DRANVIER_PYTHON=... names another than python3); cudnn-frontend's headers also where
-# cmake/install_dependencies.sh --cuda puts them, or where -DRANVIER_CUDNN_FRONTEND_INCLUDE=... says.
+# Programs open cuBLASLt, NCCL and cuDNN at run time. CMake searches libraries in the toolkit, the system, and the
+# nvidia-* packages of the Python environment of -DRANVIER_PYTHON=... (default python3).
 set(RANVIER_CUDA AUTO CACHE STRING "The CUDA device: ON, OFF, or AUTO for where it can be built")
 set_property(CACHE RANVIER_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(RANVIER_PYTHON python3 CACHE STRING "Python whose nvidia-* packages may bring cuBLAS, cuDNN and NCCL")
@@ -20,7 +18,7 @@ set(RANVIER_WITH_NCCL 0)
 set(RANVIER_WITH_CUDNN 0)
 set(ranvier_oldest_cuda 12.4)
 
-# What stands in the way of the device: an error where it was asked for, a line where it was not.
+# Reports why the device cannot be built: as an error if RANVIER_CUDA is ON, as a status line if it is AUTO.
 macro(ranvier_no_cuda reason)
   if(RANVIER_CUDA STREQUAL "AUTO")
     message(STATUS "CUDA device: no, ${reason}")
@@ -74,8 +72,8 @@ function(ranvier_vendor_library target)
   target_link_libraries(${target} INTERFACE ${found} ranvier_cuda)
 endfunction()
 
-# ranvier_open_at_run_time(<target> <name> <definition>): programs do not link that library of a vendor target; they find
-# its path in <definition>.
+# ranvier_open_at_run_time(<target> <name> <definition>): programs do not link library <name> of a vendor target; the
+# macro <definition> has its path.
 function(ranvier_open_at_run_time target name definition)
   get_target_property(location ${target}_${name} IMPORTED_LOCATION)
   set_target_properties(${target} PROPERTIES
@@ -98,7 +96,7 @@ function(ranvier_find_python_cuda)
   set(ranvier_python_cuda "${folders}" PARENT_SCOPE)
 endfunction()
 
-# ranvier_cudnn, if all of it is there; RANVIER_WITH_CUDNN, and in ranvier_cudnn_line what to tell.
+# Defines ranvier_cudnn if all of it is found. Sets RANVIER_WITH_CUDNN, and the status line ranvier_cudnn_line.
 function(ranvier_find_cudnn)
   ranvier_vendor_library(ranvier_cudnn HEADER cudnn.h LIBRARIES cudnn)
   execute_process(COMMAND ${RANVIER_PYTHON} -c "import sysconfig; print(sysconfig.get_path('purelib'))"
@@ -123,7 +121,7 @@ function(ranvier_find_cudnn)
   set(ranvier_cudnn_line "${line}" PARENT_SCOPE)
 endfunction()
 
-# The sanitizers look at the host's code, and a second compiler would double their time.
+# Sanitizers check host code only, and a second compiler would double the build time.
 if(RANVIER_SANITIZE AND RANVIER_CUDA STREQUAL "AUTO")
   set(ranvier_try_cuda OFF)
 else()
@@ -133,7 +131,7 @@ endif()
 if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR ranvier_try_cuda))
   ranvier_find_cuda_compiler()
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # Machine code of both, and PTX of the newer for what comes after it.
+    # Machine code for both, and PTX of the newer for later GPUs.
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
   endif()
   include(CheckLanguage)
@@ -165,7 +163,7 @@ if(NOT ranvier_try_cuda STREQUAL "OFF" AND (ranvier_try_cuda STREQUAL "AUTO" OR 
         ranvier_no_cuda("cuBLAS was not found: install libcublas-dev or the Python package nvidia-cublas, or point CMAKE_PREFIX_PATH at it")
       else()
         set(RANVIER_WITH_CUDA 1)
-        # Opened where they are used first: loading cuBLASLt takes 175 MiB, which jobs on other devices need not have.
+        # Opened at first use: loading cuBLASLt takes 175 MiB, which jobs on other devices do not need.
         ranvier_open_at_run_time(ranvier_blas cublasLt RANVIER_CUBLAS_LT)
         if(TARGET ranvier_nccl)
           set(RANVIER_WITH_NCCL 1)

@@ -14,9 +14,9 @@ endif()
 find_package(Boost ${ranvier_oldest_boost} REQUIRED COMPONENTS program_options)
 find_package(fmt REQUIRED)
 
-ranvier_require_library(pcre2)  # on bytes, for the regular expression that cuts text into words
-ranvier_require_library(utf8proc)  # normal forms of Unicode and kinds of characters
-find_package(ZLIB REQUIRED)     # this and zstd for text that is compressed
+ranvier_require_library(pcre2)  # regular expressions on bytes that split text into words
+ranvier_require_library(utf8proc)  # Unicode normalization and character properties
+find_package(ZLIB REQUIRED)     # with zstd for compressed text
 ranvier_require_library(zstd)
 ranvier_require_library(xxhash)  # checksums of checkpoints
 
@@ -25,13 +25,13 @@ if(RANVIER_FUZZ)
 endif()
 
 find_package(MPI REQUIRED COMPONENTS C)
-# Only the C interface: mpi.h would otherwise bring C++ bindings that need a library of their own.
+# C interface only: mpi.h would otherwise include C++ bindings that need another library.
 target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-# The CPU's matrix products: 2.6 in Debian 12, 3.x in Ubuntu 24.04.
+# Matrix multiplications on the CPU: 2.6 in Debian 12, 3.x in Ubuntu 24.04.
 ranvier_require_library(dnnl)
-# Asynchronous file I/O; what a kernel or a container refuses of it is found out at run time.
+# Asynchronous file I/O; programs check at run time whether the kernel or container allows it.
 ranvier_require_library(uring)
 
 if(RANVIER_TESTS)

@@ -1,11 +1,11 @@
-# cmake --install: the programs, and the package that find_package(Ranvier) finds, with the rooms as targets.
+# cmake --install: the programs, and the package for find_package(Ranvier), with one target per folder.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(ranvier_package ${CMAKE_INSTALL_LIBDIR}/cmake/Ranvier)
 
-# Headers are included by outsiders as "ranvier/<room>/…". Installed ones include each other likewise: a project that
-# has folders of its own named models/ or runtime/ would otherwise give Ranvier's headers its own.
+# Other projects include headers as "ranvier/<folder>/…". Installed headers include each other the same way, because a
+# project may have its own folders models/ or runtime/.
 install(TARGETS ranvier_headers EXPORT RanvierRooms INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(room IN LISTS ranvier_rooms)
   install(TARGETS ranvier_${room} EXPORT RanvierRooms ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -22,7 +22,7 @@ install(EXPORT RanvierRooms NAMESPACE Ranvier:: DESTINATION ${ranvier_package})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/RanvierConfig.cmake.in ${PROJECT_BINARY_DIR}/RanvierConfig.cmake
                               INSTALL_DESTINATION ${ranvier_package} NO_SET_AND_CHECK_MACRO
                               NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-# Until 1.0 a minor version may change what a header promises.
+# Before 1.0, a minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/RanvierConfig.cmake ${PROJECT_BINARY_DIR}/RanvierConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/RanvierLibraries.cmake DESTINATION ${ranvier_package})

@@ -1,4 +1,4 @@
-# Run by cmake --install with `program`, a path, and the paths `man`, `bash` and `zsh` that it fills.
+# Run by cmake --install. Calls `program` (a path) to write the files `man`, `bash` and `zsh`.
 function(ranvier_write path)
   cmake_path(GET path PARENT_PATH folder)
   file(MAKE_DIRECTORY ${folder})

@@ -1,8 +1,8 @@
 # Part of cmake --install, for the headers in `folder`.
 file(GLOB_RECURSE headers ${folder}/*.hpp ${folder}/*.cuh)
 
-# Not for others: what means something else when it is compiled for another processor (a program would have both), and
-# what includes it.
+# Removes headers whose code depends on the processor's instructions, and headers that include them: a program that is
+# compiled for another processor would contain both versions.
 set(patterns "__AVX|__ARM|__F16C|__AMX")
 while(patterns)
   list(POP_FRONT patterns pattern)
@@ -17,7 +17,7 @@ while(patterns)
   endforeach()
 endwhile()
 
-# Those that are left include each other as "ranvier/<room>/…".
+# The remaining headers include each other as "ranvier/<folder>/…".
 foreach(header IN LISTS headers)
   file(READ ${header} text)
   string(REGEX REPLACE "#include \"(${any_room})/" "#include \"ranvier/\\1/" prefixed "${text}")

@@ -1,10 +1,10 @@
-# With RANVIER_JOIN a compiler reads up to a dozen sources of one target at a time, and the headers that they share once,
-# which takes half of its time. Sources are files of their own all the same: none is read together with one that uses
-# a name which it declares for itself. What computes training's numbers (*_cpu.cpp, and whatever has compiler options of
-# its own) is compiled alone, so that its bits are those of every other build; so is what reads a vendor's headers.
+# Unity builds (RANVIER_JOIN): compiles up to a dozen sources of a target together, which halves the compile time. A
+# source is never joined with one that uses a name which it declares locally. Sources that compute training's numbers
+# (*_cpu.cpp, and sources with their own compiler options) are compiled separately, so that results are bit-identical to
+# other builds. So are sources that include vendors' headers.
 
-# The names that a source declares for itself (in anonymous namespaces; constants and macros anywhere), and those that it
-# may use: these, what it imports, functions that it calls by a name alone, and types.
+# Names that a source declares locally (in anonymous namespaces; constants and macros anywhere), and names that it may
+# use: local ones, imports, unqualified function calls, and types.
 function(ranvier_read_names source declared uses)
   file(READ ${source} text)
   string(REGEX REPLACE "//[^\n]*|\"[^\"\n]*\"" "" text "\n${text}")
@@ -70,13 +70,13 @@ function(ranvier_overlap first second result)
   endif()
 endfunction()
 
-# ranvier_join(<target>): puts the target's C++ sources, those of its folder, into groups.
+# ranvier_join(<target>): groups the target's C++ sources in its own folder.
 function(ranvier_join target)
   if(NOT RANVIER_JOIN)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # One source of a group brings all into a program, which then need not link what none of them calls there.
+  # Using one source of a group links all of them; the linker then removes functions that are not called.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections>
                          $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)  # no source is what the compiler began with
   set(most 12)

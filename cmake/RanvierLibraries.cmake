@@ -1,17 +1,17 @@
-# Libraries that have no CMake package of their own on every system, as imported targets ranvier_<name>: for the build,
-# and installed for find_package(Ranvier).
+# Libraries without a CMake package on some systems, as imported targets ranvier_<name>. Used by the build and by
+# find_package(Ranvier).
 #
-# ranvier_find_library(<name>): pcre2, utf8proc, zstd, dnnl, uring or xxhash. RANVIER_<NAME>_INCLUDE and
-# RANVIER_<NAME>_LIBRARY say where it lies; what is not found is named in ranvier_missing, with what to do.
-# ranvier_import_cuda(): ranvier_cuda, headers and the static CUDA runtime, of the CUDAToolkit that was found.
+# ranvier_find_library(<name>): pcre2, utf8proc, zstd, dnnl, uring or xxhash. Sets RANVIER_<NAME>_INCLUDE and
+# RANVIER_<NAME>_LIBRARY, or adds the library and a remedy to ranvier_missing.
+# ranvier_import_cuda(): defines ranvier_cuda, the headers and static CUDA runtime of the CUDAToolkit that was found.
 function(ranvier_find_library name)
-  #           for people  header                library  package
+  #           name        header                library  package
   set(pcre2   PCRE2       pcre2.h               pcre2-8  libpcre2-dev)
   set(utf8proc utf8proc   utf8proc.h            utf8proc libutf8proc-dev)
   set(zstd    zstd        zstd.h                zstd     libzstd-dev)
-  set(dnnl    oneDNN      oneapi/dnnl/dnnl.hpp  dnnl     libdnnl-dev)  # Debian's configuration wants OpenCL's headers
+  set(dnnl    oneDNN      oneapi/dnnl/dnnl.hpp  dnnl     libdnnl-dev)  # Debian's CMake package needs OpenCL's headers
   set(uring   liburing    liburing.h            uring    liburing-dev)
-  set(xxhash  xxHash      xxhash.h              ""       libxxhash-dev)  # all of it is in the header
+  set(xxhash  xxHash      xxhash.h              ""       libxxhash-dev)  # header only
   list(GET ${name} 0 title)
   list(GET ${name} 1 header)
   list(GET ${name} 2 library)
@@ -32,7 +32,7 @@ function(ranvier_find_library name)
     if(library)
       target_link_libraries(ranvier_${name} INTERFACE ${${prefix}_LIBRARY})
     endif()
-    if(name STREQUAL "dnnl")  # its OpenMP is told to stay on the calling thread: the compute pool has the threads
+    if(name STREQUAL "dnnl")  # limits OpenMP to the calling thread: the compute pool has the threads
       target_link_libraries(ranvier_dnnl INTERFACE OpenMP::OpenMP_CXX)
     endif()
   endif()

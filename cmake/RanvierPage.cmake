@@ -1,4 +1,4 @@
-# apps/view/page.html as text in the programs: <source> is made of it and of apps/view/page.cpp.in.
+# Writes <source>, which contains apps/view/page.html as text, from apps/view/page.cpp.in.
 function(ranvier_page source)
   set(folder ${PROJECT_SOURCE_DIR}/apps/view)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.html)

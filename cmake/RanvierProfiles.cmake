@@ -1,4 +1,4 @@
-# runtime/profiles/*.json as text in the programs: <source> is made of them.
+# Writes <source>, which contains runtime/profiles/*.json as text.
 function(ranvier_shipped_profiles source)
   file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/profiles/*.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})

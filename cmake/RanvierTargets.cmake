@@ -1,6 +1,6 @@
 include(RanvierJoin)
 
-# What code needs that includes Ranvier's headers, in the tree and outside.
+# Requirements of code that includes Ranvier's headers, in this project and in others.
 add_library(ranvier_headers INTERFACE)
 set_target_properties(ranvier_headers PROPERTIES EXPORT_NAME headers)
 target_compile_features(ranvier_headers INTERFACE cxx_std_20)
@@ -8,14 +8,14 @@ target_compile_definitions(ranvier_headers INTERFACE RANVIER_WITH_CUDA=${RANVIER
                            RANVIER_WITH_NCCL=${RANVIER_WITH_NCCL})
 target_link_libraries(ranvier_headers INTERFACE fmt::fmt Boost::headers)
 target_compile_options(ranvier_headers INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-# fmt 9 takes nvcc for a compiler without constexpr, and its check of format strings then fails.
+# fmt 9 assumes that nvcc lacks constexpr; its check of format strings then fails.
 target_compile_definitions(ranvier_headers INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 
-# How the tree is compiled.
+# Compiler options of this project.
 add_library(ranvier_flags INTERFACE)
 target_include_directories(ranvier_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_libraries(ranvier_flags INTERFACE ranvier_headers)
-# The host's options reach nvcc's host compiler one by one; a C++ object and a CUDA object agree on them.
+# Adds options for C++ sources and for nvcc's host compiler, so that their objects are compatible.
 function(ranvier_host_options)
   foreach(option IN LISTS ARGN)
     target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${option}>
@@ -24,11 +24,11 @@ function(ranvier_host_options)
 endfunction()
 ranvier_host_options(-Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Without this GCC looks for memory to use again from the first 128 MiB on, which is a tenth of its time.
+  # Delays GCC's garbage collection, which otherwise takes a tenth of the compile time.
   target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1500000>)
 endif()
 if(NOT RANVIER_JOIN)
-  ranvier_host_options(-Wshadow)  # in a group names of other sources are in the shadow, too
+  ranvier_host_options(-Wshadow)  # in a unity build it would also report names of other sources
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   if(RANVIER_NATIVE)
@@ -40,9 +40,9 @@ elseif(RANVIER_NATIVE)
   set(ranvier_processor -mcpu=native)
 endif()
 ranvier_host_options(${ranvier_processor})
-# Undefined behaviour is looked for in the rooms alone (ranvier_room): in tests it would take a third of the time in which
-# they are compiled. What is found is a trap, which takes a third less time to compile than a message does and a third of
-# its code: the address sanitizer then shows the line (tests/sanitizers/options.cpp).
+# Checks undefined behaviour in the project's folders only (ranvier_room): in tests it would cost a third of the compile
+# time. An error is a trap, which compiles faster than a message; the address sanitizer shows the line
+# (tests/sanitizers/options.cpp).
 set(ranvier_undefined OFF)
 if(RANVIER_SANITIZE)
   string(REPLACE "," ";" sanitizers "${RANVIER_SANITIZE}")
@@ -50,7 +50,7 @@ if(RANVIER_SANITIZE)
     set(ranvier_undefined ON)
     list(REMOVE_ITEM sanitizers undefined)
   endif()
-  # GCC warns that the thread sanitizer does not know fences. Those of Boost.Asio come with locks, which it knows.
+  # GCC warns that the thread sanitizer does not support fences. Boost.Asio's fences come with locks, which it supports.
   if("thread" IN_LIST sanitizers AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(ranvier_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
@@ -65,9 +65,9 @@ if(RANVIER_JOIN)
   target_link_options(ranvier_flags INTERFACE -Wl,--gc-sections)
 endif()
 
-# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): Ranvier::<room>, the library of one folder, or of some of its
-# programs. CUDA_SOURCES and CUDA_PRIVATE are added where the CUDA device is built: x_cuda.cu with kernels, x_cuda.cpp
-# with calls of libraries. CUDA_PRIVATE is for compiling alone: programs open those libraries themselves.
+# ranvier_room(<room> SOURCES ... LINK ... PRIVATE ...): Ranvier::<room>, the library of a folder or of some of its
+# programs. CUDA_SOURCES (x_cuda.cu with kernels, x_cuda.cpp with library calls) and CUDA_PRIVATE are added if the CUDA
+# device is built. CUDA_PRIVATE is for compiling only: programs open those libraries at run time.
 function(ranvier_room room)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE;CUDA_SOURCES;CUDA_PRIVATE" ${ARGN})
   if(RANVIER_WITH_CUDA)
@@ -86,8 +86,8 @@ function(ranvier_room room)
   if(ranvier_undefined)
     target_compile_options(ranvier_${room} PRIVATE -fsanitize=undefined -fsanitize-undefined-trap-on-error)
   endif()
-  # What computes tensors (*_cpu.cpp) is optimised as far as the compiler can. The rest gains nothing by the last step, which
-  # takes a sixth of the time in which it is compiled.
+  # Sources that compute tensors (*_cpu.cpp) use -O3. Other sources gain nothing from it and compile a sixth faster with
+  # -O2.
   if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
     set(release "$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>")
     target_compile_options(ranvier_${room} PRIVATE "$<${release}:-O2>")
@@ -97,7 +97,7 @@ function(ranvier_room room)
   ranvier_join(ranvier_${room})
 endfunction()
 
-# Tests of a sanitizer build are told apart by their names, so that one ctest can run several builds.
+# Prefix for the names of tests in sanitizer builds, so that one ctest can run several builds.
 set(ranvier_test_prefix "")
 if(RANVIER_SANITIZE MATCHES "thread")
   set(ranvier_test_prefix "tsan ")
@@ -105,15 +105,15 @@ elseif(RANVIER_SANITIZE)
   set(ranvier_test_prefix "asan ")
 endif()
 
-# Whether kernels are tested where no GPU is, too (tests/emulation).
+# Whether kernels are also tested on an emulated GPU (tests/emulation).
 set(RANVIER_EMULATION OFF)
 if(RANVIER_WITH_CUDA AND RANVIER_TESTS AND NOT RANVIER_SANITIZE AND TARGET Boost::context)
   set(RANVIER_EMULATION ON)
 endif()
 
-# ranvier_add_tests(<target> <prefix> SOURCES ... PROPERTIES ...): for each source x_test.cpp of a doctest program a ctest
-# test "<prefix>: x" that runs its cases in one process. A process for each case would spend half of its time on what
-# every process does first.
+# ranvier_add_tests(<target> <prefix> SOURCES ... PROPERTIES ...): adds a ctest test "<prefix>: x" for each source
+# x_test.cpp of a doctest program. It runs the source's cases in one process; a process per case would take twice as
+# long.
 function(ranvier_add_tests target prefix)
   cmake_parse_arguments(arg "" "" "SOURCES;PROPERTIES" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -133,11 +133,14 @@ function(ranvier_add_tests target prefix)
 endfunction()
 
 # ranvier_tests(<room> SOURCES ... DEVICE_SOURCES ... CUDA_SOURCES ... GPU_SOURCES ... LINK ...): a doctest program; each
-# of its sources is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp: where the CUDA device is built
-# they make a second program with CUDA_SOURCES and GPU_SOURCES, one ctest test with the label `gpu`, which skips where no
-# GPU is; and, if the room has kernels, a third one with CUDA_SOURCES, whose GPU is tests/emulation.
-# With ONE_THREAD no test case may start a thread, which tests/one_thread.cpp sees to, and ThreadSanitizer, which would
-# have nothing to find, leaves the program out.
+# of its sources is a ctest test. DEVICE_SOURCES compute on tests/device_under_test.hpp. If the CUDA device is built, they
+# are also compiled into
+#
+#   a program with CUDA_SOURCES and GPU_SOURCES, one ctest test with the label `gpu`, skipped without a GPU
+#   a program with CUDA_SOURCES on an emulated GPU (tests/emulation), if the folder has kernels
+#
+# With ONE_THREAD no test case may start a thread (checked by tests/one_thread.cpp), and ThreadSanitizer builds skip the
+# program.
 include(doctest OPTIONAL)
 function(ranvier_tests room)
   cmake_parse_arguments(arg "ONE_THREAD" "" "SOURCES;DEVICE_SOURCES;CUDA_SOURCES;GPU_SOURCES;LINK" ${ARGN})
@@ -171,10 +174,10 @@ function(ranvier_tests room)
   string(REPLACE "_" " " prefix ${room})
   ranvier_add_tests(ranvier_${room}_tests "${prefix}" SOURCES ${arg_DEVICE_SOURCES} ${arg_SOURCES}
                     PROPERTIES LABELS unit
-                    ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=1)  # without MPI frame pointers suffice
+                    ENVIRONMENT ASAN_OPTIONS=fast_unwind_on_malloc=1)  # frame pointers are sufficient without MPI
 endfunction()
 
-# ranvier_gpu_test(<name> <target>): one ctest test that needs a GPU; exit code 77 says that there is none.
+# ranvier_gpu_test(<name> <target>): one ctest test that needs a GPU; exit code 77 means that there is none.
 if(RANVIER_WITH_CUDA)
   add_custom_target(gpu_tests)  # all of them
 endif()
@@ -184,8 +187,8 @@ function(ranvier_gpu_test name target)
   set_tests_properties("gpu: ${name}" PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 600)
 endfunction()
 
-# ranvier_mpi_tests(<room> RANKS <n>... SOURCES ... LINK ...): a doctest program that mpirun starts, once with
-# each number of ranks. ranvier_mpirun(<name> <n> COMMAND ...) makes one such test of any command.
+# ranvier_mpi_tests(<room> RANKS <n>... SOURCES ... LINK ...): a doctest program that mpirun starts once per number of
+# ranks. ranvier_mpirun(<name> <n> COMMAND ...) adds such a test for any command.
 function(ranvier_mpi_tests room)
   cmake_parse_arguments(arg "" "" "RANKS;SOURCES;LINK" ${ARGN})
   add_executable(ranvier_${room}_mpi_tests ${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp ${arg_SOURCES})

