@@ -86,7 +86,7 @@ std::vector<LayerRange> balance(const std::vector<double>& costs, int stages) {
   for (std::size_t i = 0; i < layers; ++i) before[i + 1] = before[i] + costs[i];
   const auto cost = [&](std::size_t begin, std::size_t end) { return before[end] - before[begin]; };
 
-  // bound[end]: the cheapest possible most expensive slice of the first `end` layers in `stage` + 1 slices.
+  // bound[end]: smallest possible maximum cost of the first `end` layers in `stage` + 1 ranges.
   std::vector<double> bound(layers + 1, std::numeric_limits<double>::infinity());
   for (std::size_t end = 1; end <= layers; ++end) bound[end] = cost(0, end);
   for (int stage = 1; stage < stages; ++stage) {

@@ -26,7 +26,7 @@ SelfAttentionOptions attention_options(const BertOptions& options) {
           .precision = options.precision};
 }
 
-/// Products of C channels, side by side. `tiles`: what units of tiles are named by.
+/// Linear maps of C channels, stored together. `tiles`: name of the tiles' units.
 LinearOptions linear_options(const BertOptions& options, std::initializer_list<std::string> names,
                              const std::string& tiles, UnitBuilder& builder) {
   LinearOptions linear{.tensors = {},
@@ -49,7 +49,7 @@ class BertBlock final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// 6 per parameter and position, and attention's.
+  /// 6 FLOP per parameter and position, plus attention.
   double flops_per_sample(int positions) const override {
     return 6.0 * static_cast<double>(parameters_of(units_)) * positions + attention_.flops_per_sample(positions);
   }
@@ -79,7 +79,7 @@ class BertBlock final : public Layer {
       attention_.forward(call, at.attention, call.workspace + at.scratch,
                          dropout_.rule(call, DropoutSite::attention));
     });
-    // A branch becomes the sum that it joins in the pass that normalises it.
+    // The norm's kernel adds the branch and the residual in place.
     walk.each(out_.tiles(), [&](std::size_t tile) {
       out_.forward(call, saved + at.sum_1, saved + at.attention.out, at.out, tile);
     });

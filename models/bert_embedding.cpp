@@ -22,7 +22,7 @@ class BertEmbedding final : public Layer {
   const std::string& name() const noexcept override { return name_; }
   std::span<const UnitSpec> units() const noexcept override { return units_; }
 
-  /// A tile of the words after the other, all else with the last.
+  /// One phase per tile of the word table; the last one also does the rest.
   LayerPhases parts() const override {
     if (table_.tiles() == 1) return Layer::parts();
     LayerPhases parts;
@@ -35,8 +35,8 @@ class BertEmbedding final : public Layer {
     return parts;
   }
 
-  /// No products; but parameters of positions count in the customary 6 per parameter and position, and stand for the
-  /// time that lookup, norm, update and reduction take.
+  /// The layer has no matrix multiplications. Position parameters count as 6 FLOP per parameter and position, which
+  /// stands for lookup, norm, update and reduction.
   double flops_per_sample(int positions) const override {
     return 6.0 * static_cast<double>(usable_positions() * table_.channels) * positions;
   }
@@ -67,7 +67,7 @@ class BertEmbedding final : public Layer {
       embedding_positions_forward(call.stream, shape, dtype_, sum, parameter(call, first_position(), dtype_),
                                   call.positions);
     }
-    // A row for each of N samples of one position.
+    // One position each for N samples.
     embedding_positions_forward(call.stream, {rows(call), 1, table_.channels, table_.tokens}, dtype_, sum,
                                 parameter(call, types_, dtype_));
     norm_.forward(call, at.norm, output, sum);
@@ -117,7 +117,7 @@ class BertEmbedding final : public Layer {
                                .order = reinterpret_cast<std::int32_t*>(call.workspace + at.order),
                                .in_order = call.part > 0};
     embedding_backward(call.stream, embedding_shape(call.shape), dtype_, backward);
-    if (call.positions != nullptr && trains_positions) {  // as so many tokens
+    if (call.positions != nullptr && trains_positions) {  // sums gradients by row, as for tokens
       backward.tokens_gradient = d_positions;
       backward.first_row = 0;
       backward.token_rows = usable_positions();
@@ -144,7 +144,7 @@ class BertEmbedding final : public Layer {
         norm_(builder, unit_, bert_prefix(options) + "embeddings.LayerNorm", bert_norm(options)),
         units_(std::move(builder).units()) {}
 
-  /// The words' first, tile by tile.
+  /// Units of the word table first, tile by tile.
   std::size_t add_units(UnitBuilder& builder) const {
     for (const UnitSpec& unit : table_.units) builder.add_unit(unit);
     return builder.add_unit(bert_prefix(options_) + "embeddings");

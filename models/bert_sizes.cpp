@@ -7,7 +7,7 @@
 namespace ranvier::models {
 namespace {
 
-constexpr int max_padding_token = 1 << 29;  // positions that follow it still count in 32 bits
+constexpr int max_padding_token = 1 << 29;  // later positions still fit 32 bits
 
 }  // namespace
 

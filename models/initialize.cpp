@@ -53,7 +53,7 @@ Floats log(Floats x) {
   return (p * m * square - 0.5f * square + e * -2.12194440e-4f) + m + e * 0.693359375f;
 }
 
-/// Two normal numbers of two uniform ones (Box and Muller 1958).
+/// Two normal numbers from two uniform ones (Box and Muller 1958).
 simd::SineCosine normal_pair(Words radius_bits, Words angle_bits) {
   const Floats u = simd::uniform(radius_bits) + 0x1p-24f;  // in (0, 1]
   const Floats radius = square_root(-2.0f * log(u));

@@ -5,7 +5,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Whether one of the names is the last part of the module's.
+/// Whether one of the names matches the end of the module's name.
 bool names_module(const std::vector<std::string>& names, std::string_view module) {
   return std::any_of(names.begin(), names.end(),
                      [&](const std::string& name) { return module == name || module.ends_with("." + name); });
@@ -17,7 +17,7 @@ bool LoraOptions::adapts(std::string_view module) const { return names_module(ta
 
 bool LoraOptions::trains(std::string_view parameter) const {
   if (is_adapter(parameter)) return true;
-  // The modules that it is in, from the inmost one on.
+  // Enclosing modules, innermost first.
   for (std::size_t end = parameter.rfind('.'); end != std::string_view::npos && end > 0;
        end = parameter.rfind('.', end - 1))
     if (names_module(whole, parameter.substr(0, end))) return true;

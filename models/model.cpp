@@ -101,13 +101,13 @@ int* size_in(ResnetOptions& resnet, Size which) noexcept {
 
 constexpr GptOptions own_gpt{.layers = 6, .hidden = 384, .heads = 6, .vocab_size = 256, .sequence_length = 256};
 
-/// Two thirds of the four times C that MLPs with two matrices have, as LLaMA's papers chose, on whole 64s.
+/// LLaMA's inner width: two thirds of 4 C, rounded up to a multiple of 64.
 int default_ffn_size(int hidden) {
   const std::int64_t wanted = (std::int64_t{hidden} * 8 / 3 + 63) / 64 * 64;
   return static_cast<int>(std::min<std::int64_t>(wanted, 1 << 30));
 }
 
-/// As many heads as divide the channels into 64 or more each.
+/// Number of heads: a divisor of the channels near hidden / 64.
 int default_heads(int hidden) { return divisor_near(std::max(1, hidden / 64), hidden); }
 
 Architecture make_family(const GptOptions& gpt, const Tuning& tuning) { return make_gpt(gpt, tuning); }

@@ -9,7 +9,7 @@ namespace {
 using PassStep = StageLayout::PassStep;
 using Segment = StageLayout::Segment;
 
-/// All parts of a step's call, but those that have nothing to do.
+/// Appends all phases of a step's call, except empty ones.
 void append(StageLayout::Pass& pass, const StageLayout& layout, const PassStep& step) {
   const std::size_t parts = layout.parts_of(step.layer, step.kind);
   for (std::size_t part = 0; part < parts; ++part) {

@@ -17,7 +17,7 @@ constexpr ResnetOptions resnet(std::array<int, ResnetOptions::rows> blocks, int 
   return {.blocks = blocks, .width = width};
 }
 
-/// For CIFAR-10.
+/// Sizes for CIFAR-10.
 constexpr ResnetOptions own() {
   ResnetOptions options = resnet({2, 2, 2, 2}, 1);
   options.image_size = 32;

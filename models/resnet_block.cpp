@@ -19,7 +19,7 @@ struct Projection {
   BatchNorm norm;
 };
 
-/// relu(norm(1 × 1(relu(norm(3 × 3(relu(norm(1 × 1(x)))))))) + shortcut(x)). Kept are the convolutions' outputs.
+/// relu(norm(1 × 1(relu(norm(3 × 3(relu(norm(1 × 1(x)))))))) + shortcut(x)). Saves the convolutions' outputs.
 class ResnetBlock final : public Layer {
  public:
   ResnetBlock(const ResnetBlockShape& place, const Precision& precision, UnitBuilder builder)

@@ -102,11 +102,11 @@ class ResnetStem final : public Layer {
     std::size_t rows;  ///< N
     BatchNorm::Arrays norm;
     std::size_t seen;     ///< saved [N, C]: the convolution's output
-    std::size_t places;   ///< saved, a byte for each of the output: the pool's
+    std::size_t places;   ///< saved, a byte per output element: position of the pool's maximum
     std::size_t d_seen;   ///< deferred [N, C]: the gradient of `seen`
     std::size_t pixels;   ///< workspace [B, S, S, 3]
     std::size_t wide;     ///< workspace [N, C]: the pool's input, or its gradient
-    std::size_t scratch;  ///< workspace: whatever a part needs
+    std::size_t scratch;  ///< workspace: scratch memory of modules
   };
 
   Arrays arrays(const LayerCall& call) const {
@@ -142,7 +142,7 @@ class ResnetStem final : public Layer {
   std::vector<UnitSpec> units_;
 };
 
-/// Cross entropy of a product of the pixels' mean.
+/// Average pooling, linear layer and cross entropy.
 class ResnetHead final : public Layer {
  public:
   ResnetHead(const ResnetOptions& options, std::size_t in, std::size_t size, UnitBuilder builder)

@@ -17,7 +17,7 @@
 namespace ranvier::models {
 namespace {
 
-/// Equal for layers that do the same with other parameters.
+/// Key that is equal for layers with the same work and other parameters.
 using Likeness = std::tuple<std::vector<std::size_t>, std::size_t, std::size_t, std::size_t, std::size_t>;
 
 Likeness likeness_of(const Layer& layer, const MicrobatchShape& shape) {
@@ -25,7 +25,7 @@ Likeness likeness_of(const Layer& layer, const MicrobatchShape& shape) {
   for (const UnitSpec& unit : layer.units()) {
     for (const ParameterSpec& parameter : unit.parameters)
       extents.insert(extents.end(), parameter.shape.begin(), parameter.shape.end());
-    extents.push_back(0);  // no extent: units and parameters end somewhere
+    extents.push_back(0);  // separates units and parameters
   }
   const LayerMemory memory = layer.memory(shape);
   return {std::move(extents), memory.saved, memory.deferred, memory.workspace, layer.parts().forward.size()};
@@ -60,7 +60,7 @@ class Filling {
   }
 
  private:
-  static constexpr std::uint32_t count = 300000;  // rows of a power of two differ
+  static constexpr std::uint32_t count = 300000;  // not a power of two, so that matrix rows differ
 
   runtime::StreamView stream_;
   runtime::Buffer values_;
@@ -73,7 +73,7 @@ struct Fillings {
   Filling activations, weights;
 };
 
-/// One layer, and what a microbatch needs in it.
+/// One layer with the memory of a microbatch.
 class LayerRun {
  public:
   LayerRun(Layer& layer, const Precision& precision, const MicrobatchShape& shape, std::size_t input_bytes,
@@ -109,7 +109,7 @@ class LayerRun {
     fillings.activations.fill(base, layout.bytes());
     for (std::size_t unit = 0; unit < parameters.size(); ++unit)
       fillings.weights.fill(base + parameters[unit], layer.units()[unit].elements() * size_of(precision.compute));
-    runtime::fill_zero(stream, targets_, target_bytes);  // a token of every vocabulary
+    runtime::fill_zero(stream, targets_, target_bytes);  // token 0 is in every vocabulary
     if (last && targets_of_sample > 0 && targets_of_sample < shape.positions)
       leave_targets(static_cast<std::size_t>(targets_of_sample));
     if (first) runtime::fill_zero(stream, input_, input_bytes);

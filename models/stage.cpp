@@ -155,7 +155,7 @@ std::byte* Stage::layer_output(std::size_t layer, int slot, std::byte* kept) con
   return (recomputes() && !map.ends_segment ? kept : slot_[static_cast<std::size_t>(slot)]) + map.output_offset;
 }
 
-/// Weight gradients that wait find a checkpoint where the steps before them left a copy.
+/// Deferred weight gradients read the copy of a checkpoint that earlier steps stored.
 const std::byte* Stage::input_of(StreamView stream, const PassStep& step, const Microbatch& microbatch,
                                  const std::byte* checkpoint) const {
   const LayerMemoryMap& map = layer(step.layer);
@@ -186,7 +186,7 @@ std::byte* Stage::input_gradient_of(std::size_t layer, const Microbatch& microba
 void Stage::run(StreamView stream, const PassStep& step, const Microbatch& microbatch, int gradient_buffer,
                 const StepArrays& arrays) {
   const LayerMemoryMap& map = layer(step.layer);
-  // Where everything is whole, a part could read what it did not name, and only there.
+  // Passes declared units only: if parameters are not sharded, a phase could read others unnoticed.
   std::vector<const std::byte*> part_parameters(arrays.parameters.size());
   std::vector<std::byte*> part_gradients(arrays.gradients.size());
   for (const std::size_t use : uses_of(step)) {
@@ -228,7 +228,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
   const std::byte* output_gradient = nullptr;
   std::byte* written = nullptr;
   if (step.kind == PassStep::Kind::forward) {
-    // The second time the slot's last output holds the gradient that arrived for it.
+    // In a recomputation, the slot's last output holds the received output gradient.
     std::byte* const kept = this->kept(step, microbatch);
     written = step.again && map.ends_segment ? kept + map.scratch_output
               : map.writes_checkpoint        ? arrays.checkpoint_written

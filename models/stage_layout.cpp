@@ -74,7 +74,7 @@ void StageLayout::cut_segments() {
     sizes_.checkpoint =
         std::max(sizes_.checkpoint, whole_pages(aligned(checkpoint_bytes(c, options_.capacity.samples))));
   }
-  // More than there are checkpoints would never be used.
+  // At most one buffer per checkpoint of all slots.
   const std::size_t all = static_cast<std::size_t>(options_.slots) * checkpoints;
   places_ = static_cast<int>(std::min(static_cast<std::size_t>(std::max(options_.checkpoint_places, 2)), all));
 }

@@ -15,7 +15,7 @@
 namespace ranvier::models {
 namespace {
 
-/// By the last part of their names.
+/// Whether a linear map can have adapters, by the last part of its name.
 bool takes_adapters(std::string_view product) {
   constexpr std::array<std::string_view, 6> others{"query", "key", "value", "dense", "c_attn", "c_fc"};
   return product.ends_with("_proj") || std::find(others.begin(), others.end(), product) != others.end();
@@ -69,7 +69,7 @@ UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
 }
 
 void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
-  std::set<std::string> modules;  // by the last parts of their names
+  std::set<std::string> modules;  // last parts of their names
   std::vector<std::string> missing;
   const auto units = architecture.units();
   for (const std::string& target : lora.targets) {
@@ -110,7 +110,7 @@ void expect_whole(const Architecture& architecture, const LoraOptions& lora, boo
     const bool only_head = names_it(layers.back()) && std::none_of(layers.begin(), layers.end() - 1, names_it);
     (tells_classes && only_head ? of_head : missing).push_back(module);
   }
-  // PEFT's own list has names of other models' heads, too.
+  // PEFT's list also has names of other models' heads.
   const bool strange = lora.origin.empty() || of_head.empty() ||
                        std::any_of(missing.begin(), missing.end(), [&](const auto& module) {
                          return std::any_of(layers.begin(), layers.end(),

@@ -26,8 +26,8 @@ void narrow(std::byte* to, runtime::DType dtype, std::span<const float> from) {
   });
 }
 
-/// The block with weights stored [out, in], so that one output's are one after another; adds the names of those that
-/// are not to `transposed`.
+/// Block with weights stored [out, in], so that the weights of an output are contiguous. Adds the names of parameters
+/// that need a transpose to `transposed`.
 PreNormBlockOptions stored_out_in(PreNormBlockOptions block, std::set<std::string>& transposed) {
   using Layout = LinearOptions::Layout;
   for (LinearOptions* const linear : {&block.qkv, &block.out}) {
@@ -185,7 +185,7 @@ std::span<const float> Decoder::read(std::span<const std::int32_t> tokens) {
     text.past = 0;
     text.past_place = reinterpret_cast<const std::int32_t*>(work + past_);
     constexpr std::uint64_t key[] = {0};  // nothing else is repeated on this stream
-    // The same work for every position: x and sum, which change places with every sum, do so an even number of times.
+    // The work is the same for every position: the buffers x and sum are swapped an even number of times.
     stream_->repeat(key, [this, text] { compute(1, text); });
   } else {
     compute(N, text);
@@ -217,7 +217,7 @@ void Decoder::compute(std::size_t rows, Decoding text) {
   std::byte* const logits = workspace_.data() + logits_;
   matrix_vector(*stream_, {vocabulary_, channels_},
                 {.y = logits, .a = head_, .x = arrays_.narrow, .dtype = dtype_});
-  // At once, not number by number over the bus, as the kernel would write them.
+  // One copy: the kernel would write each number over the bus separately.
   if (near_logits_.data() != nullptr) runtime::copy(*stream_, near_logits_.data(), logits, near_logits_.bytes());
 }
 

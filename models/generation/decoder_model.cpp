@@ -10,7 +10,7 @@
 namespace ranvier::models {
 namespace {
 
-/// `options` without what only training needs.
+/// `options` without settings of training.
 template <typename Options>
 Options for_text(Options options) {
   options.tile = 1;
@@ -18,7 +18,7 @@ Options for_text(Options options) {
   return options;
 }
 
-/// But for names of its own. `block(i, builder)`: options of a block.
+/// Description without the names of tables and norm. `block(i, builder)`: options of a block.
 template <typename Options, typename BlockOptions>
 DecoderModel model_of(const Options& options, const Architecture& architecture, const BlockOptions& block) {
   DecoderModel model{.context = options.sequence_length,

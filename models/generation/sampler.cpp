@@ -32,12 +32,12 @@ class Likelier {
   std::span<const float> logits_;
 };
 
-/// Leaves the fewest of the likeliest tokens whose shares reach `top_p`, in the order of their likelihood.
+/// Keeps the smallest set of most probable tokens whose total probability reaches `top_p`, sorted by probability.
 template <typename Weight>
 void keep_nucleus(std::vector<std::int32_t>& tokens, double top_p, const Likelier& likelier, const Weight& weight) {
   double total = 0;
   for (const std::int32_t token : tokens) total += weight(token);
-  // All tokens of less than this come to less than 1 - top_p together, so none of them is needed: few are sorted.
+  // Tokens below this have a total probability below 1 - top_p. They are not needed, so few tokens are sorted.
   const double least = (1 - top_p) * total / static_cast<double>(tokens.size());
   std::erase_if(tokens, [&](std::int32_t token) { return weight(token) < least; });
   std::sort(tokens.begin(), tokens.end(), likelier);
@@ -71,7 +71,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
     const auto end = tokens.begin() + options.top_k;
     std::nth_element(tokens.begin(), end, tokens.end(), likelier);
     tokens.erase(end, tokens.end());
-    std::sort(tokens.begin(), tokens.end(), likelier);  // an order of sums that no library decides
+    std::sort(tokens.begin(), tokens.end(), likelier);  // order of sums is independent of the library
   }
   if (options.top_p < 1) keep_nucleus(tokens, options.top_p, likelier, weight);
 

@@ -20,7 +20,7 @@ Crop draw_crop(std::uint64_t seed, std::int64_t sample) {
 }
 
 void crop_image(const Crop& crop, int size, std::uint8_t* to, const std::uint8_t* from) {
-  // Columns of `to` that lie within the image.
+  // Columns of `to` inside the image.
   const int begin = std::clamp(-crop.right, 0, size), end = std::clamp(size - crop.right, begin, size);
   for (int plane = 0; plane < 3; ++plane) {
     for (int y = 0; y < size; ++y, to += size) {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t image_bytes = 3 * std::size_t{CifarSet::image_size} * CifarSet::image_size;
 
-/// Before the image of a record, of CIFAR-10's or CIFAR-100's; 0: the file has no records of either.
+/// Label bytes before the image in a record of CIFAR-10 or CIFAR-100; 0: the file has neither format.
 std::size_t label_bytes_of(std::size_t file_bytes) {
   for (const std::size_t labels : {1, 2})
     if (file_bytes > 0 && file_bytes % (labels + image_bytes) == 0) return labels;

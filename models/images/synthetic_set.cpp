@@ -10,7 +10,7 @@ namespace {
 
 enum class Drawn : std::uint32_t { label, shade, noise };
 
-/// Four words for `index` of image or class `n`.
+/// Four random words for `index` of image or class `n`.
 std::array<std::uint32_t, 4> draw(Drawn what, std::int64_t n, std::uint32_t index) {
   const auto number = static_cast<std::uint64_t>(n);
   return runtime::philox({}, {index, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),

@@ -21,7 +21,7 @@ char32_t character_behind(std::string_view text, std::size_t at) {
 
 constexpr std::string_view metaspace = "\u2581";
 
-/// Bytes of the marks at the beginning.
+/// Bytes of repeated `mark` at the start.
 std::size_t leading(std::string_view mark, std::string_view text) {
   std::size_t bytes = 0;
   while (text.substr(bytes).starts_with(mark)) bytes += mark.size();
@@ -77,7 +77,7 @@ std::int32_t AddedTokens::longest_at(std::string_view text, std::size_t at) cons
 
 bool AddedTokens::may_touch(std::string_view text, std::size_t at) const {
   constexpr std::size_t max_white_space = 256;
-  std::size_t end = at;  // behind the white space, which a token may strip
+  std::size_t end = at;  // after the white space, which a token may strip
   for (char32_t c = character_behind(text, end); is_white_space(c); c = character_behind(text, end)) {
     if (end - at > max_white_space) return true;
     end += utf8_bytes(c);
@@ -102,7 +102,7 @@ std::optional<AddedTokens::Found> AddedTokens::find(std::string_view text, std::
     const bool inside_word = token.single_word && (is_of_word(character_before(text, found.begin)) ||
                                                    is_of_word(character_behind(text, found.end)));
     if (inside_word || (token.special && specials != SpecialTokenPolicy::tokenizer)) {
-      at = found.end - 1;  // nothing is looked for inside of what was found
+      at = found.end - 1;  // matches do not overlap
       continue;
     }
     if (token.strips_left) {

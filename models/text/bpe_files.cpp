@@ -24,10 +24,10 @@ namespace json = boost::json;
 using Merge = BpeVocabulary::Merge;
 
 constexpr std::int64_t max_tokens = 1 << 22;
-constexpr std::size_t longest_ranked = 256;  // bytes, each tried as a cut; OpenAI's encodings have up to 128
-constexpr std::int64_t max_ranks = 1 << 16;  // GPT-2's, r50k's and p50k's are fewer, cl100k's and later ones more
+constexpr std::size_t longest_ranked = 256;  // bytes of a token; OpenAI's encodings have at most 128
+constexpr std::int64_t max_ranks = 1 << 16;  // gpt2, r50k and p50k have fewer, cl100k and later ones more
 
-/// Tokens by number while they are read, in any order.
+/// Collects tokens by number, in any order.
 class TokenList {
  public:
   explicit TokenList(std::string file) : file_(std::move(file)) {}
@@ -47,7 +47,7 @@ class TokenList {
     }
     return free;
   }
-  /// In the order of their numbers, of which none may be missing.
+  /// All tokens in numeric order. Throws if a number is missing.
   [[nodiscard]] std::vector<std::string> all() const {
     const std::int32_t free = first_free();
     if (static_cast<std::size_t>(free) != by_id_.size())
@@ -67,7 +67,7 @@ const json::object& object_in(const json::value* value, const std::string& file,
   return value->get_object();
 }
 
-/// {"spelling": number}; the end of the text is spelled as it is.
+/// {"spelling": number}; the end-of-text token is not byte-encoded.
 class NamedTokens {
  public:
   NamedTokens(const std::string& file, const json::object& object) : file_(file), list_(file) {
@@ -88,7 +88,7 @@ class NamedTokens {
     if (ends) end_of_text_ = static_cast<std::int32_t>(id);
     if (!ends) ids_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
   }
-  /// One that text never becomes.
+  /// A token that encoding never produces.
   void add_special(std::string_view content, std::int64_t id) {
     list_.add(id, std::string(content));
     if (content == end_of_text_spelling) end_of_text_ = static_cast<std::int32_t>(id);
@@ -182,7 +182,7 @@ BpeVocabulary read_encoder(const fs::path& names_path, const fs::path& merges_pa
   return {names_file.name(), tokens, names.end_of_text(), merges};
 }
 
-/// Refuses what would make the reader of a tokenizer.json see other tokens than this one does.
+/// Throws if a tokenizer.json reader would produce other tokens than this reader.
 void check_family(const json::object& root, const json::object& model, const std::string& file) {
   const auto refuse = [&](const std::string& what) {
     fail(ErrorCode::data, "{}: {}; use byte-level BPE that splits text like GPT-2", file, what);
@@ -258,7 +258,7 @@ BpeVocabulary read_gpt2_json(const fs::path& path) {
   return {file.name(), names.list().all(), names.end_of_text(), merges};
 }
 
-/// Empty if it is no base64.
+/// Decoded base64; empty if invalid.
 std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return {};
   static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -304,7 +304,7 @@ BpeVocabulary read_ranks(const fs::path& path) {
   list.add(end_of_text, std::string(end_of_text_spelling));
   const std::vector<std::string> tokens = list.all();
 
-  // Ranks say of tokens what merges say of pairs: neighbours are joined if together they are a token.
+  // Ranks replace merges: neighbours are merged if their concatenation is a token.
   std::unordered_map<std::string_view, std::int32_t> ids;
   for (std::size_t id = 0; id < tokens.size(); ++id)
     if (static_cast<std::int32_t>(id) != end_of_text) ids.emplace(tokens[id], static_cast<std::int32_t>(id));

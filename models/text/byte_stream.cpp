@@ -31,13 +31,13 @@ Compression compression_of(std::string_view beginning) {
 class ByteStream::Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Takes of `from` and gives to `to`, whose beginnings it moves on. False: neither was possible.
+  /// Reads from `from` and writes to `to`; advances both. Returns false if neither was possible.
   virtual bool step(ByteStream& stream, std::string_view& from, char*& to, std::size_t& room) = 0;
-  /// Whether what was taken so far is whole.
+  /// Whether the input so far is complete.
   [[nodiscard]] virtual bool whole() const = 0;
 };
 
-/// gzip's members, one after another, and the zeros that some programs pad them with.
+/// Consecutive gzip members, and zero padding that some programs add.
 class ByteStream::GzipDecoder final : public Decoder {
  public:
   explicit GzipDecoder(const ByteStream& stream) {

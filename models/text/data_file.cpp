@@ -55,7 +55,7 @@ bool is_llmc(std::string_view beginning) {
   return magic == llmc_magic || magic == llmc_wide_magic;
 }
 
-/// Without what says how it is compressed.
+/// Path without the extension of a compression format.
 fs::path plain_name(const fs::path& path) {
   const fs::path extension = path.extension();
   return extension == ".gz" || extension == ".zst" || extension == ".zstd" ? path.stem() : path.filename();

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 std::uintmax_t bytes_of(const fs::path& path) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
-  return error ? 1 : bytes;  // reading it says what is wrong
+  return error ? 1 : bytes;  // reading reports the error
 }
 
 constexpr std::size_t zero_probe_bytes = 4096;

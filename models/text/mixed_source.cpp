@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t round_places = 1 << 16;
 
-/// Shares of the places by weight, the places left over to those that rounding took most from.
+/// Splits the positions by weight; the rest after rounding goes to the largest remainders.
 std::vector<std::int64_t> quotas_of(const std::vector<WeightedSource>& sources) {
   double sum = 0;
   for (const auto& one : sources) sum += one.weight;

@@ -49,7 +49,7 @@ bool matches_one_character(std::string_view expression) {
   return expression.size() > 1 && character_bytes(expression, 0) == expression.size();
 }
 
-/// Takes matches and what lies between them, from left to right, to the words that a behaviour makes of them.
+/// Turns matches and the text between them, from left to right, into words by a split behaviour.
 class Splitter {
  public:
   Splitter(SplitBehavior behavior, bool inverted, std::vector<Range>& to)

@@ -36,7 +36,7 @@ bool is_outside(T token, std::int64_t vocab_size) {
   return static_cast<std::int64_t>(token) < 0 || static_cast<std::int64_t>(token) >= vocab_size;
 }
 
-/// The index of the first token that is not from 0 to `vocab_size` - 1; `count` if there is none.
+/// Index of the first token outside [0, `vocab_size`); `count` if all are valid.
 template <typename T>
 std::size_t first_outside(const std::byte* data, std::size_t count, std::int64_t vocab_size) {
   using Limits = std::numeric_limits<T>;

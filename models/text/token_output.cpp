@@ -45,7 +45,7 @@ int open_file(const fs::path& name) {
   return file;
 }
 
-/// Whether this process alone has the file, and it is still the one of that name.
+/// Whether this process has locked the file, and the path still names it.
 bool owns(int file, const fs::path& name) {
   struct stat opened{}, named{};
   return ::flock(file, LOCK_EX | LOCK_NB) == 0 && ::fstat(file, &opened) == 0 &&

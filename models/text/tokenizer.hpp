@@ -34,7 +34,7 @@ class Tokenizer {
 
   /// Upper bound of the tokens.
   [[nodiscard]] std::int32_t size() const noexcept;
-  /// Token between documents; none: there is none.
+  /// Token between documents, if any.
   [[nodiscard]] std::optional<std::int32_t> end_of_text() const noexcept { return specials().end_of_text; }
   /// Like end_of_text(), but throws ErrorCode::data with a remedy if there is none.
   [[nodiscard]] std::int32_t required_end_of_text() const;

@@ -37,7 +37,7 @@ TokenSpelling spelling_of(const JsonNode& decoder, const TokenNames& tokens,
   return {tokens.spellings(), silent, decoding.steps, decoding.stripped, decoding.strips};
 }
 
-/// The kind of a model; older files do not say.
+/// Type of the model, inferred for older files without it.
 std::string model_type(const JsonNode& model) {
   static_cast<void>(model.object());
   if (model["type"].there()) return model.type();

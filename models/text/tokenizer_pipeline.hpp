@@ -35,7 +35,7 @@ struct TokenizerPipeline {
   SpecialTokens specials;
   TextTemplate around;  ///< template, which encoders do not add
   bool cuts_before_spaces =
-      false;  ///< the words do: the pre-tokenizers, or what they leave whole is never joined there
+      false;  ///< no token crosses a space: pre-tokenizers split there, or no merge joins across it
 
   /// Positions at which any text may be cut and encoded separately.
   [[nodiscard]] TextCuts cuts(SpecialTokenPolicy special_tokens) const;

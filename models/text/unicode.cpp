@@ -12,7 +12,7 @@ namespace {
 
 utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
-/// Characters that are common, stay as they are in a form, and join none before them.
+/// Whether the character is common, unchanged by a normal form, and never composed with the one before it.
 bool is_stable(char32_t c, NormalForm form) {
   const bool decomposes = form == NormalForm::decomposed || form == NormalForm::compatibly_decomposed;
   if (c >= 0x4e00 && c <= 0x9fff) return true;

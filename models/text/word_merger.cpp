@@ -23,7 +23,7 @@ void WordMerger::finish(std::vector<std::int32_t>& to) {
   parts_.clear();
 }
 
-/// Looks for the lowest rank among all parts, time and again.
+/// Scans all pairs for the lowest rank after every merge.
 void WordMerger::merge_short(std::vector<std::int32_t>& to) {
   Link* const parts = parts_.data();
   std::size_t count = parts_.size();
@@ -42,7 +42,7 @@ void WordMerger::merge_short(std::vector<std::int32_t>& to) {
   for (std::size_t i = 0; i < count; ++i) to.push_back(parts[i].token);
 }
 
-/// A queue by rank, then by place; what it says of parts that have changed since is passed over.
+/// Uses a queue by rank, then position; skips entries of symbols that have changed.
 void WordMerger::merge_long(std::vector<std::int32_t>& to) {
   expect(parts_.size() < ~std::uint32_t{0}, "word is too long: {} bytes", parts_.size());
   const auto count = static_cast<std::uint32_t>(parts_.size());

@@ -13,7 +13,7 @@ namespace {
 
 // PCRE2's own \s has U+180E, which has not been White_Space since Unicode 6.3.
 #define BLANKS R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
-// GPT-2's alternatives, without a need to go back: next() does what \s+(?!\S) says about the group of blanks.
+// GPT-2's alternatives without backtracking: next() handles \s+(?!\S) for the group of blanks.
 constexpr const char* expression =
     R"('(?:[sdmt]|ll|ve|re)| ?+\p{L}++| ?+\p{N}++| ?+[^)" BLANKS R"(\p{L}\p{N}]++|([)" BLANKS R"(]++))";
 #undef BLANKS
@@ -58,7 +58,7 @@ struct WordSplitter::Pattern {
     pcre2_code_free(code);
   }
 
-  /// Where the word that begins at `at` ends, blanks first taken as long as they are.
+  /// End of the word that starts at `at`, with all leading blanks.
   std::size_t end_of(std::string_view text, std::size_t at, bool& blanks) {
     const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     const int groups = compiled_to_machine_code

@@ -23,7 +23,7 @@ namespace json = boost::json;
 
 constexpr const char* prefix = "base_model.model.";
 
-/// Names in a list under this key, in order; none where it is null or missing.
+/// Names in the list of this key, in order; none if it is null or missing.
 std::vector<std::string> names_in(const ConfigFile& config, const char* key) {
   std::vector<std::string> names;
   const json::value* const value = config.find(key);
@@ -117,7 +117,7 @@ std::string adapter_config_json(const LoraOptions& lora, const std::string& base
   config.set("r", fmt::format("{}", lora.rank));
   config.set("target_modules", json::serialize(json::array(lora.targets.begin(), lora.targets.end())));
   config.set("task_type", tells_classes(sizes) ? R"("SEQ_CLS")"
-                          : fills_masks(sizes) ? "null"  // which PEFT has no type for
+                          : fills_masks(sizes) ? "null"  // PEFT has no type for it
                                                : R"("CAUSAL_LM")");
   return config.json();
 }

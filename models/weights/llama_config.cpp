@@ -51,7 +51,7 @@ const Type* find_type(std::string_view name) {
   return nullptr;
 }
 
-/// None for the frequencies of the base alone.
+/// None if frequencies follow from the base only.
 std::optional<RopeScaling> read_scaling(const ConfigFile* scaling) {
   if (scaling == nullptr) return std::nullopt;
   scaling->require("partial_rotary_factor", is_one, "1");

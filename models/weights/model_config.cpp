@@ -49,7 +49,7 @@ std::string model_config_json(const ModelSizes& sizes, const std::string& like) 
 
 std::optional<StoredModel> stored_model(const Safetensors& weights, std::optional<int> heads) {
   const bool has_config = std::filesystem::exists(weights.path().parent_path() / "config.json");
-  // A model with GPT-2's embedding may have blocks of its own.
+  // A model with GPT-2's embedding may have other blocks.
   if (weights.find("wte.weight") != nullptr && (has_config || weights.find("h.0.ln_1.weight") != nullptr)) {
     StoredGpt gpt = stored_gpt(weights, heads);
     StoredModel stored{.sizes = gpt.sizes, .config = {}};

@@ -56,7 +56,7 @@ int lock_first_file(const fs::path& path, int flags) {
 
 void sync_path(const fs::path& path, int flags) {
   const int file = ::open(path.c_str(), flags | O_CLOEXEC);
-  // Some file systems do not let folders be opened, and then it has to do as it is.
+  // Some file systems cannot open folders; the folder is then not synced.
   if (file < 0 && (flags & O_DIRECTORY) != 0) return;
   const bool synced = file >= 0 && (::fsync(file) == 0 || (flags & O_DIRECTORY) != 0);
   const int error = errno;
@@ -65,7 +65,7 @@ void sync_path(const fs::path& path, int flags) {
     fail(ErrorCode::io, "{}: cannot sync to disk: {}; check the disk", path.string(), std::strerror(error));
 }
 
-/// The files of the index in `folder`, none where it is damaged or not there.
+/// Files of the index in `folder`; none if it is damaged or missing.
 std::set<std::string> files_of(const fs::path& folder) {
   std::error_code unknown;
   const fs::path index = folder / WeightLayout::index_name;
@@ -79,7 +79,7 @@ std::set<std::string> files_of(const fs::path& folder) {
   }
 }
 
-/// The bytes of these values in another type.
+/// Bytes of the values in another type.
 std::vector<std::byte> exactly(runtime::DType dtype, std::span<const float> values, const UnitSpec& unit) {
   return runtime::with_float_type(dtype, [&](auto type) {
     using T = decltype(type);
@@ -204,7 +204,7 @@ void PartialWeights::make_file(std::size_t file) {
     refuse("write", path, error);
   };
   const auto size = static_cast<off_t>(wanted.bytes);
-  // All the space at once, while one process can still wait for it.
+  // Allocates all space now, while one process can still wait for free space.
   while (!check(::fallocate(descriptor, 0, 0, size) == 0 || errno == EOPNOTSUPP || errno == ENOSYS)) {
   }
   check(::ftruncate(descriptor, size) == 0);
@@ -285,7 +285,7 @@ std::vector<fs::path> PartialWeights::replace_weights() {
     replaced.insert(replaced.begin(), place_ / WeightLayout::index_name);  // first: it names the others
     return replaced;
   }
-  // An index that is there goes on to mean the files that it names until the new one takes its place.
+  // An existing index names the old files until the new index replaces it.
   const auto taken = [&](const std::string& stem) {
     std::error_code ignored;
     for (std::size_t file = 0; file < files; ++file)

@@ -47,8 +47,8 @@ struct Entry {
   std::optional<std::vector<std::uint64_t>> offsets;
 };
 
-/// Takes the events of the JSON parser and accepts exactly the form of a safetensors header. It works on
-/// events because a parsed object would have lost names that come twice.
+/// Handler of JSON parser events that accepts exactly the form of a safetensors header. A parsed object would lose
+/// duplicate names.
 class HeaderHandler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
@@ -257,7 +257,7 @@ void Safetensors::open_all(const std::filesystem::path& index) {
   for (const auto& [name, tensors] : files) {
     const std::size_t first = tensors_.size();
     open(index.parent_path() / name);
-    // Shards have what the index names, and nothing else counts.
+    // Only tensors that the index names count.
     const auto begin = tensors_.begin() + static_cast<std::ptrdiff_t>(first);
     const auto end = std::remove_if(
         begin, tensors_.end(), [&names = tensors](const auto& tensor) { return !names.contains(tensor.name); });

@@ -72,10 +72,10 @@ bool is_attention_mask(std::string_view name) {
   return name == ".attn.bias" || name == ".attn.masked_bias";
 }
 
-/// "model.layers.0.self_attn.rotary_emb.inv_freq": constants of early LLaMAs, which follow from their sizes.
+/// "model.layers.0.self_attn.rotary_emb.inv_freq": constants of early LLaMA files, which follow from the sizes.
 bool is_rotary_constant(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
-/// "bert.embeddings.position_ids", which is a constant, and what a BERT has for other tasks than masks.
+/// "bert.embeddings.position_ids", which is a constant, and BERT's tensors for tasks other than masks.
 bool is_beside_masks(std::string_view name) {
   return name.ends_with(".embeddings.position_ids") || name.starts_with("cls.seq_relationship.") ||
          name.starts_with("bert.pooler.") || name.starts_with("roberta.pooler.");
