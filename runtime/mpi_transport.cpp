@@ -246,9 +246,9 @@ void MpiSession::wait(const std::function<bool()>& done) {
   ++place_;
   if (done()) return;
   constexpr Duration look_every = 10ms, max_at_once = 1s;  // a longer gap means that the process was stopped
-  const Duration say_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
+  const Duration report_every = std::clamp<Duration>(waiting_.patience / 40, 50ms, 5s);
   heartbeat_->reset_timeouts();
-  Duration waited{}, said_at = -say_every;
+  Duration waited{}, said_at = -report_every;
   auto looked = std::chrono::steady_clock::now();
   while (!done()) {
     std::this_thread::sleep_for(20us);  // leaves the core to ranks that compute
@@ -259,7 +259,7 @@ void MpiSession::wait(const std::function<bool()>& done) {
     heartbeat_->pass(passed);
     heartbeat_->poll();
     if (waiting_.watch != nullptr) waiting_.watch->waits_for(whom_it_waits_for());
-    if (waited - said_at >= say_every) {
+    if (waited - said_at >= report_every) {
       said_at = waited;
       tell();
     }

@@ -53,8 +53,9 @@ void ParameterRefresh::take_place(BundleSweep::Bundle& bundle) {
   free_places_.pop_back();
 }
 
-void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done) {
-  stepped_[bundle] = {units_told, std::move(done)};
+void ParameterRefresh::stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed,
+                               runtime::Handler done) {
+  stepped_[bundle] = {units_refreshed, std::move(done)};
   while (next_ < stepped_.size() && stepped_[next_].done) {
     const std::size_t next = next_++;
     if (next_ == stepped_.size()) next_ = 0;
@@ -99,7 +100,7 @@ void ParameterRefresh::store(BundleSweep& round, std::size_t b, const Stepped& s
 }
 
 void ParameterRefresh::over(const BundleSweep::Bundle& bundle, const Stepped& stepped) {
-  if (!stepped.units_told) {
+  if (!stepped.units_refreshed) {
     for (const ChunkSchedule::Bucket& bucket : bundle.buckets) refreshed(bucket);
   }
   stepped.done();

@@ -35,8 +35,8 @@ class ParameterRefresh {
   /// Call it after the decision on a step: parameters change from now on, unit by unit.
   void begin() { parameters_->begin_refresh(); }
   /// A bundle of the sweep is updated. Calls `done` when its parameters are gathered or stored. Each bundle once, in
-  /// any order; gathers run in bundle order. `units_told`: refreshed() was called for its buckets.
-  void stepped(BundleSweep& round, std::size_t bundle, bool units_told, runtime::Handler done);
+  /// any order; gathers run in bundle order. `units_refreshed`: refreshed() was called for its buckets.
+  void stepped(BundleSweep& round, std::size_t bundle, bool units_refreshed, runtime::Handler done);
   /// The parameters of a bucket are refreshed. The store is notified of each unit with its last bucket.
   void refreshed(const ChunkSchedule::Bucket& bucket);
   /// Ends a step without changes.
@@ -47,7 +47,7 @@ class ParameterRefresh {
 
  private:
   struct Stepped {
-    bool units_told = false;
+    bool units_refreshed = false;
     runtime::Handler done;  // null: not updated yet
   };
   void gather(BundleSweep& round, std::size_t bundle, Stepped stepped);

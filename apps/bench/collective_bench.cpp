@@ -57,7 +57,7 @@ class CollectiveBench {
       for (const std::size_t bytes : options_.sizes) {
         const double left = options_.seconds - rank_.elapsed_seconds();
         if (left <= 0) {
-          say_skipped(collective, bytes);
+          print_skipped(collective, bytes);
           continue;
         }
         time_together(collective, bytes, left / static_cast<double>(groups_left--));
@@ -141,7 +141,7 @@ class CollectiveBench {
     std::fflush(stdout);
   }
 
-  void say_skipped(Collective collective, std::size_t bytes) const {
+  void print_skipped(Collective collective, std::size_t bytes) const {
     if (!prints()) return;
     fmt::print(stderr, "ranvier-bench: {} of {} was skipped: --seconds {:g} used up\n", to_string(collective),
                runtime::bytes_text(bytes), options_.seconds);

@@ -179,8 +179,8 @@ void tell_stopping(LiveRun& run, const TrainOptions& options, const std::string&
   run.fail(lost + " exited without an error message: crashed or killed, possibly out of memory", false);
 }
 
-void hear_signals(const MpiSession& session, const StartupWatchdog& watch, const TrainOptions& options,
-                  LivePage* page, std::optional<StopSignals>& signals) {
+void handle_signals(const MpiSession& session, const StartupWatchdog& watch, const TrainOptions& options,
+                    LivePage* page, std::optional<StopSignals>& signals) {
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
                                        .blocked = [&watch] { return watch.doing(); },
@@ -230,7 +230,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     });
     open_page(*session, options, page);
     if (options.run.request == Request::train)
-      hear_signals(*session, *watch, options, page ? &*page : nullptr, signals);
+      handle_signals(*session, *watch, options, page ? &*page : nullptr, signals);
     watch->does("opens its data");
     tell_reads(*session, *watch, options);
     std::vector<std::filesystem::path> files;

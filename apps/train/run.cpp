@@ -78,7 +78,7 @@ int Run::execute() {
   run_.watch.does("plans its run", output_patience);
   plan_ = plan_job(run_);
   const bool quiet = options_.run.quiet && options_.run.request == Request::train;
-  if (run_.speaks() && !options_.trainer.rollback && !quiet) say_plan();
+  if (run_.speaks() && !options_.trainer.rollback && !quiet) print_plan();
   if (options_.run.request == Request::dry_run) return print_fit() ? EXIT_SUCCESS : does_not_fit_exit_code;
   if (run_.live != nullptr) run_.live->begin(about_run(options_, job_, plan_));
   run_.watch.does("looks for a checkpoint to resume from");
@@ -87,7 +87,7 @@ int Run::execute() {
     on_all_ranks(run_.session, [&] {
       if (run_.speaks()) check_replaced(options_);
     });
-  say_remarks();
+  print_remarks();
   keep_algorithms();
   keep_kernels();
   if (stopped()) return stopped_exit_code;
@@ -114,7 +114,7 @@ int Run::execute() {
   if (trains) peak_.measure(run_.session, rank.context().compute, plan_.trainer.precision.compute);
   run_.watch.does("connects its devices");
   nccl_->connect();
-  say_files(run_, rank);
+  print_files(run_, rank);
   watch_time_limit();
   training_->execute({.measured = peak_.best(), .data_sheet = data_sheet_});
   const bool stopped_early = rank.trainer().stopped_early();
@@ -123,7 +123,7 @@ int Run::execute() {
     const bool wished = run_.session.largest(rank.trainer().stop_pending() ? 1 : 0) == 1;
     if (!wished) rollback_ = rank.trainer().rollback();
     took_checkpoints_ = run_.session.largest(training_->took_checkpoints() ? 1 : 0) == 1;
-    say_trace(*training_);  // rank 0 has it
+    print_trace(*training_);  // rank 0 has it
     training_->finish_outputs();
     return stopped_exit_code;  // unless this process resumes
   }
@@ -140,7 +140,7 @@ void Run::tell_failure(std::string_view message) {
   }
 }
 
-void Run::say_plan() const {
+void Run::print_plan() const {
   fmt::print("{}\n", start_table(options_, job_.architecture, plan_.stages));
   if (!job_.data.empty()) fmt::print("{}\n\n", job_.data);
   if (const int cores = run_.session.cores(); options_.device.threads > cores)
@@ -203,10 +203,10 @@ void Run::load() {
   } while (resume_point_->pass_over(damage));
   resume_point_->loaded(std::chrono::duration<double>(Clock::now() - began).count());
   if (!resume_point_->keeps_base()) job_.untrained.reset();
-  say_remarks();
+  print_remarks();
 }
 
-void Run::say_remarks() {
+void Run::print_remarks() {
   for (const std::string& remark : resume_point_->take_remarks()) fmt::print("{}\n", remark);
   std::fflush(stdout);
 }

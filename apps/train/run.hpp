@@ -48,7 +48,7 @@ class Run {
   [[nodiscard]] bool took_checkpoints() const noexcept { return took_checkpoints_; }
 
  private:
-  void say_plan() const;
+  void print_plan() const;
   /// Prints the fit check of a dry run; true on all ranks if the job fits.
   [[nodiscard]] bool print_fit() const;
   /// Checks that the folder of --save is shared, and that weights and checkpoints have disk space.
@@ -64,7 +64,7 @@ class Run {
   void keep_kernels();
   /// Loads initial states on all ranks; from an older checkpoint if one is damaged.
   void load();
-  void say_remarks();
+  void print_remarks();
   void choose();
   /// Measures peak rates while device memory is free; execute() measures again with states allocated.
   void measure_peak();

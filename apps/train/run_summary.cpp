@@ -16,7 +16,7 @@ namespace ranvier::apps {
 
 namespace {
 
-void say_training(const RankRun& run, const actors::TrainerOptions& options, Training& training) {
+void print_training(const RankRun& run, const actors::TrainerOptions& options, Training& training) {
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0) return fmt::print("\nnothing to train: all {} steps are done\n", options.steps);
   if (const std::string limit = bottleneck_line(training.totals(), options, run.job.architecture); !limit.empty())
@@ -36,8 +36,8 @@ void say_training(const RankRun& run, const actors::TrainerOptions& options, Tra
   if (const std::string plot = text_plot(training.losses(), Metric::loss); !plot.empty()) fmt::print("{}", plot);
 }
 
-void say_prediction(const RankRun& run, actors::TrainerOptions options, Training& training, const NcclSession& nccl,
-                    const ProfileOfRun& profile) {
+void print_prediction(const RankRun& run, actors::TrainerOptions options, Training& training,
+                      const NcclSession& nccl, const ProfileOfRun& profile) {
   if (options.gpu) options.gpu->nccl = nccl.chosen();
   PredictionCheck check;
   if (profile.profile) check = check_prediction(run, options, *profile.profile, training.totals());
@@ -46,7 +46,7 @@ void say_prediction(const RankRun& run, actors::TrainerOptions options, Training
   if (!check.record.empty()) training.reporter()->record(check.record);
 }
 
-void say_gpu(Training& training, const NcclSession& nccl) {
+void print_gpu(Training& training, const NcclSession& nccl) {
   // More than at connect(): NCCL allocates some buffers at the first collective that needs them.
   if (nccl.chosen()) fmt::print("{}\n", nccl_memory_line(nccl.taken_bytes()));
   if (const runtime::GraphStats graph_stats = training.rank().context().compute.stream().graph_stats();
@@ -62,7 +62,7 @@ void say_gpu(Training& training, const NcclSession& nccl) {
 
 }  // namespace
 
-void say_files(const RankRun& run, const actors::Rank& rank) {
+void print_files(const RankRun& run, const actors::Rank& rank) {
   const long long cleared = run.session.sum(rank.context().tiers.cleared());
   const std::string tier = rank.context().tiers.description();
   if (!run.speaks() || tier.empty()) return;
@@ -81,16 +81,16 @@ void print_summary(const RankRun& run, const actors::TrainerOptions& options, Tr
     if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
     return;
   }
-  say_training(run, options, training);
-  say_gpu(training, nccl);
+  print_training(run, options, training);
+  print_gpu(training, nccl);
   if ((profile.profile || !profile.remark.empty()) && training.reporter()->steps() > 0)
-    say_prediction(run, options, training, nccl, profile);
+    print_prediction(run, options, training, nccl, profile);
   if (!asked.save.empty()) fmt::print("weights: {}\n", saved_path(run.options, run.job).string());
   if (!asked.metrics.empty()) fmt::print("metrics: {}\n", asked.metrics);
-  say_trace(training);
+  print_trace(training);
 }
 
-void say_trace(const Training& training) {
+void print_trace(const Training& training) {
   if (training.trace().empty()) return;
   fmt::print("trace: {} (open it in https://ui.perfetto.dev)\n", training.trace());
   std::fflush(stdout);

@@ -10,7 +10,7 @@
 namespace ranvier::apps {
 
 /// Called by all ranks. Prints on rank 0 where states are stored in files, and the leftovers that were deleted there.
-void say_files(const RankRun& run, const actors::Rank& rank);
+void print_files(const RankRun& run, const actors::Rank& rank);
 
 /// Prints the final summary: bottleneck, tables, totals, prediction and output paths. Rank 0, after execute().
 /// `profile`: basis of the prediction.
@@ -18,6 +18,6 @@ void print_summary(const RankRun& run, const actors::TrainerOptions& options, Tr
                    const NcclSession& nccl, const ProfileOfRun& profile);
 
 /// Prints the path of the trace, if one was written. Rank 0, also before the process resumes from a checkpoint.
-void say_trace(const Training& training);
+void print_trace(const Training& training);
 
 }  // namespace ranvier::apps

@@ -261,7 +261,7 @@ void Training::execute(const actors::PeakRates& peak) {
     watch.emplace(run_.loop, run_.transport, rank_->context().trace, watching(watchdog));
     rank_watch_ = &*watch;
   }
-  say_phase("training");
+  report_phase("training");
   if (reporter_) reporter_->start(run_.loop.now(), peak);
   step_clock_.start(resume_point_.place().step);
   started_ = std::chrono::steady_clock::now();
@@ -302,7 +302,7 @@ RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
           .failed = [this](std::string message) { run_.live->fail(std::move(message)); }};
 }
 
-void Training::say_phase(std::string phase) {
+void Training::report_phase(std::string phase) {
   if (run_.live == nullptr) return;
   report([this, phase = std::move(phase)] { run_.live->set_phase(phase); });
 }
@@ -382,7 +382,7 @@ void Training::finish_outputs() {
 void Training::trained() {
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   report([this] { reporter_->finish(); });
-  say_phase("saving");
+  report_phase("saving");
   if (rank_->trainer().rollback()) return run_.options.run.trace.empty() ? run_.loop.stop() : collect_trace();
   over_ = true;
   if (run_.options.run.save.empty()) return saved();

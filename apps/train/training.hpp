@@ -91,7 +91,7 @@ class Training {
   /// Runs `what` on the stream of reports without waiting. Rank 0 only; no effect on other ranks.
   void report(std::function<void()> what);
   /// Sets the phase on the live page, if there is one.
-  void say_phase(std::string phase);
+  void report_phase(std::string phase);
   void trained();
   void saved();
   void collect_trace();

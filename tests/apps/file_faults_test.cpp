@@ -119,7 +119,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-void say_skipped() {
+void print_skipped() {
   MESSAGE("skipped: this needs root, mkfs.ext2 and a loop device; tests/offload has the same fault made up");
 }
 
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(
 
 TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the job with file and offset") {
   const SmallDisk disk(folder.path(), 64u << 20);
-  if (!disk.mounted()) return say_skipped();
+  if (!disk.mounted()) return print_skipped();
   // Nothing could be reserved, and forward passes go on writing when somebody else takes the rest.
   std::ofstream(weights) << "saved before";
   Job job(1, small_run(text, {"--save", weights, "--hidden", "256", "--sequence-length", "256", "--batch-size",
@@ -271,7 +271,7 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and
 TEST_CASE_FIXTURE(Fixture,
                   "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
   const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
-  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return say_skipped();
+  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
     fs::remove(metrics);
@@ -306,7 +306,7 @@ TEST_CASE_FIXTURE(Fixture,
 
 TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it those before stay") {
   const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
-  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return say_skipped();
+  if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
     CAPTURE(capacity);
     fs::remove(metrics);
@@ -338,7 +338,7 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
 
 TEST_CASE_FIXTURE(Fixture, "a disk that breaks in the middle of a run ends the job with file, offset and cause") {
   const SmallDisk disk(folder.path(), 24u << 20);
-  if (!disk.mounted()) return say_skipped();
+  if (!disk.mounted()) return print_skipped();
   check_breaks(long_run(disk.path()), {"/states: cannot ", "bytes at offset", "Input/output error"}, [&] {
     // More than once: what is written before it is read again makes the image long again.
     for (int i = 0; i < 50; ++i) {

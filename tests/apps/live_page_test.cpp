@@ -70,7 +70,7 @@ struct Fixture : SmallText {
     browser.save_screenshot(folder / (name + ".png"));
   }
   /// Curves, an evaluation, and all four ranks.
-  static constexpr const char* page_has_heard_all =
+  static constexpr const char* page_shows_all =
       "document.querySelector('.values') !== null && document.querySelector('.evaluation') !== null && "
       "ranks !== null && ranks.ranks.length === 4";
   static constexpr const char* page_knows_the_end = "isOver() && !listening && !busy";
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   Browser browser(file("browser"));
   browser.look_like(1400, 1900);
   browser.open(address(port));
-  REQUIRE(browser.becomes_true(page_has_heard_all));
+  REQUIRE(browser.becomes_true(page_shows_all));
   const std::string page(browser.value("document.documentElement.outerHTML").as_string());
   INFO(page);
   for (const char* words :
@@ -215,7 +215,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   REQUIRE(browser.becomes_true(page_knows_the_end));
   CHECK(ending(browser).starts_with("The run was stopped: after step "));
   CHECK(ending(browser).find(" of 1000000, by SIGUSR1 at rank ") != std::string::npos);
-  CHECK(browser.value(page_has_heard_all) == json::value(true));  // what was heard last stays
+  CHECK(browser.value(page_shows_all) == json::value(true));  // what was heard last stays
   CHECK(browser.exceptions().empty());
   keep_screenshot(browser, "stopped");
 }
@@ -271,7 +271,7 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
     // as long before it tells them.
     Job job(4, small_run(text, flags), {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
     browser.open(address(port_of(job)));
-    REQUIRE(browser.becomes_true(page_has_heard_all));
+    REQUIRE(browser.becomes_true(page_shows_all));
     CHECK(ending(browser).empty());
     job.signal_rank(3, one.signal);
     const Outcome outcome = job.wait(60s);
@@ -286,7 +286,7 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
       CAPTURE(words);
       CHECK(said.find(words) != std::string::npos);
     }
-    CHECK(browser.value(page_has_heard_all) == json::value(true));
+    CHECK(browser.value(page_shows_all) == json::value(true));
     CHECK(browser.exceptions().empty());
     keep_screenshot(browser, one.name);
   }
