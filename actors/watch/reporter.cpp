@@ -219,7 +219,7 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
   }
 }
 
-void Reporter::say(std::int64_t step, const std::string& line) {
+void Reporter::print(std::int64_t step, const std::string& line) {
   if (options_.quiet) return;
   clear_bar();
   print_line(fmt::format("{}  {}", step_text(step), line), Colour::warning);
@@ -230,9 +230,9 @@ std::string Reporter::straggling(const StepResult& result) {
   if (result.compute_seconds.empty()) return {};
   const Stragglers::Change change = stragglers_.step(result.compute_seconds);
   const runtime::Grid grid(options_.grid, options_.grid.ranks());
-  for (const Straggler& straggler : change.begin) say(result.step, describe(straggler, grid));
+  for (const Straggler& straggler : change.begin) print(result.step, describe(straggler, grid));
   for (const int rank : change.end)
-    say(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
+    print(result.step, fmt::format("straggler: rank {} is no longer slower than its stage's other rows", rank));
   std::vector<std::string> all;
   for (const Straggler& straggler : stragglers_.now())
     all.push_back(fmt::format(R"({{"rank":{},"times":{},"seconds_per_step":{}}})", straggler.rank,
@@ -245,7 +245,7 @@ void Reporter::rebalance(const StepResult& result) {
   const SplitAdvice& split = *result.split;
   const double step_now = median_step_seconds();
   const double step_then = std::max(0.0, step_now - split.row_seconds_now + split.row_seconds_then);
-  say(result.step, describe(split, step_now, step_then));
+  print(result.step, describe(split, step_now, step_then));
   if (!records()) return;
   std::vector<std::string> measured;
   for (const LayerSeconds& stage : split.measured)

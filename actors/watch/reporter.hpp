@@ -85,7 +85,7 @@ class Reporter {
   /// Prints new and former stragglers; returns all current ones as JSON for the step's record.
   [[nodiscard]] std::string straggling(const StepResult& result);
   void rebalance(const StepResult& result);
-  void say(std::int64_t step, const std::string& line);
+  void print(std::int64_t step, const std::string& line);
   /// Returns whether JSON objects have a destination.
   [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
   void write(const std::string& line);

@@ -28,12 +28,12 @@ constexpr int nothing_fits_exit_code = 1;  // a valid result, not a failure
 
 /// Prints the progress of a search, prefixed by `what`.
 std::function<void(const SearchProgress&)> teller(const PlanTools& tools, const std::string& what) {
-  if (!tools.say) return {};
-  return [say = tools.say, what](const SearchProgress& now) {
+  if (!tools.print) return {};
+  return [print = tools.print, what](const SearchProgress& now) {
     const std::string simulating = now.simulating > 0 ? fmt::format(", simulating {} more", now.simulating) : "";
-    say(fmt::format("{}: {} candidates, {} planned, {} simulated{}", what, now.candidates, now.planned,
-                    now.simulated, simulating),
-        false);
+    print(fmt::format("{}: {} candidates, {} planned, {} simulated{}", what, now.candidates, now.planned,
+                      now.simulated, simulating),
+          false);
   };
 }
 
@@ -121,13 +121,13 @@ PlanResult run_scale(const PlanOptions& options, const PlanTools& tools, SearchL
     flags.push_back({"world", std::to_string(world)});
     points.push_back(scaling_point(flags, profile, options.price > 0 ? options.price : profile.price_per_hour,
                                    *costs, tools.predict, limits, options.all_rows));
-    if (!tools.say) continue;
+    if (!tools.print) continue;
     const ScalingPoint& point = points.back();
-    tools.say(point.best
-                  ? fmt::format("{} ranks: {:.3f} s per step, {}, {}", world, point.best->prediction.step_seconds,
-                                point.shares.limit(), point.best->candidate.text())
-                  : fmt::format("{} ranks: {}", world, point.why_none),
-              true);
+    tools.print(point.best
+                    ? fmt::format("{} ranks: {:.3f} s per step, {}, {}", world, point.best->prediction.step_seconds,
+                                  point.shares.limit(), point.best->candidate.text())
+                    : fmt::format("{} ranks: {}", world, point.why_none),
+                true);
   }
   if (!options.plot.empty()) write(options.plot, svg(scaling_plot(points)));
   const bool any =

@@ -21,7 +21,7 @@ struct PlanTools {
   /// find_profile() of this machine; empty: --profile is required.
   std::function<std::optional<std::string>(const ProfileSubject&)> find_profile = {};
   /// Prints a progress line; the next call replaces it unless it stays. Empty: no progress is printed.
-  std::function<void(const std::string& text, bool stays)> say = {};
+  std::function<void(const std::string& text, bool stays)> print = {};
 };
 
 struct PlanResult {

@@ -22,7 +22,7 @@ constexpr const char* program = "ranvier-plan";
 /// Progress on standard error: one updated line on a terminal, otherwise a line at most every 10 s.
 class StatusLine {
  public:
-  void say(const std::string& text, bool stays) {
+  void print(const std::string& text, bool stays) {
     const auto now = std::chrono::steady_clock::now();
     const auto between = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(10000);
     if (!stays && now - last_ < between) return;
@@ -56,14 +56,14 @@ int main(int argc, char** argv) {
     }
     StatusLine status;
     if (const std::string found = apps::add_found_profile(options, apps::profile_search_path()); !found.empty())
-      status.say("profile: " + found, true);
+      status.print("profile: " + found, true);
     const apps::PlanTools tools{
         .predict = actors::predict,
         .costs = [](const runtime::MachineProfile& profile) -> std::unique_ptr<runtime::CostModel> {
           return std::make_unique<runtime::ProfileCosts>(profile);
         },
         .read_profile = runtime::read_machine_profile,
-        .say = [&status](const std::string& text, bool stays) { status.say(text, stays); }};
+        .print = [&status](const std::string& text, bool stays) { status.print(text, stays); }};
     const apps::PlanResult result = apps::run_plan(options, tools);
     status.clear();
     fmt::print("{}", result.text);

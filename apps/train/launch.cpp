@@ -184,7 +184,7 @@ void handle_signals(const MpiSession& session, const StartupWatchdog& watch, con
   signals.emplace(session.rank(),
                   StopSignals::Options{.describe = [&options](int rank) { return describe_rank(options, rank); },
                                        .blocked = [&watch] { return watch.doing(); },
-                                       .say = runtime::print_stderr,
+                                       .print = runtime::print_stderr,
                                        .stopping =
                                            [&options, page](const std::string& cause, const std::string& expected) {
                                              if (page != nullptr)

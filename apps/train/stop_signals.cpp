@@ -187,28 +187,28 @@ void StopSignals::again(int signal) {
       *does = "has a blocked event loop";
     }
   }
-  options_.say(fmt::format("ranvier: error: ended by a second {}, unsaved work is lost: {} {}\n", name_of(signal),
-                           options_.describe(rank_), *does));
+  options_.print(fmt::format("ranvier: error: ended by a second {}, unsaved work is lost: {} {}\n", name_of(signal),
+                             options_.describe(rank_), *does));
   options_.end(128 + signal);
 }
 
 void StopSignals::report() {
   if (const std::string blocked = this->blocked(); !blocked.empty())
-    return options_.say(fmt::format("{} {}\n", options_.describe(rank_), blocked));
-  if (!attached_) return options_.say(fmt::format("{} is not training\n", options_.describe(rank_)));
+    return options_.print(fmt::format("{} {}\n", options_.describe(rank_), blocked));
+  if (!attached_) return options_.print(fmt::format("{} is not training\n", options_.describe(rank_)));
   const auto text = std::make_shared<std::string>();
   if (!on_loop([this, text] { *text = attached_->listener.report(); })) {
-    if (detaching_) return options_.say(fmt::format("{} is ending its run\n", options_.describe(rank_)));
+    if (detaching_) return options_.print(fmt::format("{} is ending its run\n", options_.describe(rank_)));
     *text = fmt::format("{} has a blocked event loop; its last recorded spans:\n{}", options_.describe(rank_),
                         attached_->listener.last_spans());
   }
-  options_.say(*text);
+  options_.print(*text);
 }
 
 void StopSignals::acknowledge(int signal, int rank, const std::string& expected, const char* remark) {
   if (acknowledged_.exchange(true) && *remark == '\0') return;
   const std::string cause = fmt::format("{} at {}{}", name_of(signal), options_.describe(rank), remark);
-  options_.say(
+  options_.print(
       fmt::format("ranvier: {}: {}; another signal ends it at once{}\n", cause, expected, launcher_remark(signal)));
   if (options_.stopping) options_.stopping(cause, expected);
 }

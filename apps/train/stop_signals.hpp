@@ -29,7 +29,7 @@ class StopSignals {
     runtime::Duration same_request = std::chrono::seconds(1);  ///< later signals count as a second one
     /// Time without a response after which the event loop counts as blocked.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
-    std::function<void(const std::string& text)> say;  ///< prints text; any thread
+    std::function<void(const std::string& text)> print;  ///< prints text; any thread
     /// Called when a stop is requested: cause "SIGTERM at rank 0 (stage 0, row 0)", and the expected end. Any thread.
     std::function<void(const std::string& cause, const std::string& expected)> stopping = {};
     std::function<void(int status)> end;  ///< ends the process; any thread

@@ -83,7 +83,7 @@ struct Run {
           return std::make_unique<runtime::ProfileCosts>(profile);
         },
         .read_profile = [](const std::string&) { return tests::plan_profile(true); },
-        .say = [this](const std::string& line, bool) { said.push_back(line); }};
+        .print = [this](const std::string& line, bool) { said.push_back(line); }};
     text =
         apps::run_plan(apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data()), tools).text;
   }

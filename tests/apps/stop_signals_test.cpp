@@ -28,7 +28,7 @@ class Rank {
                      .blocked = [this] { return std::string(blocked); },
                      .same_request = same_request,
                      .loop_answers_within = 300ms,
-                     .say =
+                     .print =
                          [this](const std::string& text) {
                            const std::lock_guard lock(mutex_);
                            said_ += text;
