@@ -57,7 +57,7 @@ struct EvalOutputs {
   int position = 0;
 };
 
-/// Arrays of a call. All are in device memory, except `loss`, `hits` and `details`, which are pinned for the host.
+/// Arrays of a call. All are in device memory, except `loss`, `correct` and `details`, which are pinned for the host.
 /// Inputs and outputs have B · output_elements() elements of the run's dtype, sample by sample. The first layer of a
 /// model reads samples (tokens, int32 [B, T], or values) and has no input gradient. The last layer writes the
 /// microbatch's loss and has no output gradient.
@@ -71,9 +71,8 @@ struct LayerCall {
   // Arrays of pointers, by unit in units(): valid during the call; their targets until the stream has done the work.
   // Null for units that the phase does not use.
   std::span<const std::byte* const> parameters;  ///< run dtype; empty in backward_weight
-  std::span<std::byte* const>
-      gradients;            ///< gradient dtype; only in backward_weight. Null
-                            ///< for frozen units
+  std::span<std::byte* const> gradients;         ///< gradient dtype; only in backward_weight. Null
+                                                 ///< for frozen units
   bool accumulate = false;  ///< add to the gradients; false: overwrite them, except padding and
                             ///< gaps between parameters, which are never written
 
@@ -95,8 +94,8 @@ struct LayerCall {
   double loss_factor = 1;                      ///< 1 / (elements of the global batch that have a loss)
   float loss_scale = 1;                        ///< factor of the loss in all gradients (fp16)
   EvalOutputs details;                         ///< last layer only, without training
-  double* hits = nullptr;  ///< last layer only, without training, if it counts_correct(): forward stores
-                           ///< the number of elements whose largest logit is at their target
+  double* correct = nullptr;  ///< last layer only, without training, if it counts_correct(): forward stores
+                              ///< the number of elements whose largest logit is at their target
 };
 
 /// Phases of each kind of call, in order. Each phase lists the units (indices in Layer::units()) that it reads, or

@@ -1,6 +1,6 @@
 #include "models/memory_layout.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "models/ops/hits.hpp"
+#include "models/ops/correct_predictions.hpp"
 #include "models/ops/pixels.hpp"
 #include "models/ops/pooling.hpp"
 #include "models/modules/batch_norm.hpp"
@@ -184,7 +184,8 @@ class ResnetHead final : public Layer {
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.hits != nullptr) count_correct(call.stream, shape, dtype_, call.hits, call.saved + at.logits, targets);
+    if (call.correct != nullptr)
+      count_correct(call.stream, shape, dtype_, call.correct, call.saved + at.logits, targets);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

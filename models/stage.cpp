@@ -40,7 +40,7 @@ std::vector<std::uint64_t> key_of(const LayerCall& call, std::initializer_list<c
                                  address(call.positions),
                                  address(call.document_ends),
                                  address(call.loss),
-                                 address(call.hits),
+                                 address(call.correct),
                                  address(call.details.losses),
                                  address(call.details.logits),
                                  static_cast<std::uint64_t>(call.details.position)};
@@ -130,7 +130,7 @@ std::byte* Stage::targets(int sample_slot) const { return target_[static_cast<st
 std::byte* Stage::documents(int sample_slot) const { return document_[static_cast<std::size_t>(sample_slot)]; }
 const double& Stage::loss(int sample_slot) const { return *loss_[static_cast<std::size_t>(sample_slot)]; }
 
-double Stage::hits(int sample_slot) const {
+double Stage::correct(int sample_slot) const {
   return counts_correct_ ? loss_[static_cast<std::size_t>(sample_slot)][1] : 0;
 }
 
@@ -222,7 +222,7 @@ void Stage::run(StreamView stream, const PassStep& step, const Microbatch& micro
     call.targets = target_[sample_slot];
     call.loss = loss_[sample_slot];
     call.details = microbatch.details;
-    if (counts_correct_ && !call.training) call.hits = loss_[sample_slot] + 1;
+    if (counts_correct_ && !call.training) call.correct = loss_[sample_slot] + 1;
   }
   const std::byte* input = input_of(stream, step, microbatch, arrays.checkpoint_read);
   const std::byte* output_gradient = nullptr;

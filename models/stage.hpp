@@ -58,7 +58,7 @@ class Stage : public StageLayout {
   [[nodiscard]] std::byte* documents(int sample_slot) const;  ///< SampleSource::read_documents()
   [[nodiscard]] const double& loss(int sample_slot) const;    ///< pinned; valid once the forward pass is done
   /// Correct predictions of a microbatch without training; valid like loss(); 0 if they are not counted.
-  [[nodiscard]] double hits(int sample_slot) const;
+  [[nodiscard]] double correct(int sample_slot) const;
   /// One of the checkpoint_places(), for any checkpoint; complete pages.
   [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
 

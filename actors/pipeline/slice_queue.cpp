@@ -29,7 +29,7 @@ void SliceQueue::begin(const PassBatch& batch) {
   batch_ = &batch;
   microbatches_ = batch.microbatches(microbatch_size_);
   forwards_ = backwards_ = weights_ = released_ = 0;
-  loss_ = hits_ = 0;
+  loss_ = correct_ = 0;
   for (int m = 0; m < std::min(microbatches_, stage_->sample_slots()); ++m) call_for_input(m);
 }
 
@@ -124,7 +124,7 @@ void SliceQueue::finish_forward(int microbatch) {
   } else {
     if (batch_->counted_of(microbatch, microbatch_size_) > 0) {
       loss_ += stage_->loss(sample_slot(microbatch));
-      if (!batch_->training) hits_ += stage_->hits(sample_slot(microbatch));
+      if (!batch_->training) correct_ += stage_->correct(sample_slot(microbatch));
     }
     if (!batch_->training) release(microbatch);
   }

@@ -50,7 +50,7 @@ class SliceQueue {
   /// Loss of the batch; 0 except on the last slice.
   [[nodiscard]] double loss() const { return loss_; }
   /// Correct predictions of the batch; 0 except on the last slice without training.
-  [[nodiscard]] double hits() const { return hits_; }
+  [[nodiscard]] double correct() const { return correct_; }
 
   [[nodiscard]] bool forward_ready() const;
   [[nodiscard]] bool backward_ready() const;
@@ -122,7 +122,7 @@ class SliceQueue {
   int forwards_ = 0, backwards_ = 0, weights_ = 0;
   int released_ = 0;  // finished microbatches
   double loss_ = 0;
-  double hits_ = 0;
+  double correct_ = 0;
   std::vector<Slot> slots_;
   std::vector<bool> gradient_buffer_busy_;
   std::vector<Sending> sends_;

@@ -370,10 +370,10 @@ void StageActor::finish_if_done() {
   done(loss);
 }
 
-double StageActor::hits() const {
-  double hits = 0;
-  for (const SliceQueue& slice : slices_) hits += slice.hits();
-  return hits;
+double StageActor::correct() const {
+  double correct = 0;
+  for (const SliceQueue& slice : slices_) correct += slice.correct();
+  return correct;
 }
 
 std::vector<Wait> StageActor::waits() const {

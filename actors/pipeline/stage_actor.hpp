@@ -48,7 +48,7 @@ class StageActor final : public Actor {
   using Done = std::function<void(double loss)>;
 
   /// Correct predictions of the last batch without training: the row's part; 0 except on the last stage.
-  [[nodiscard]] double hits() const;
+  [[nodiscard]] double correct() const;
 
   /// Resources of a slice's steps, in the order of waiting.
   using Resources = std::vector<PassResource*>;

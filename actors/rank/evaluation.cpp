@@ -41,7 +41,7 @@ void Evaluation::run(std::int64_t step, std::function<void(const EvaluationResul
   result_ = {.step = step};
   if (!validates()) return score_questions();
   result_.loss = 0;
-  if (plan_->architecture->layers.back()->counts_correct()) result_.hits = 0;
+  if (plan_->architecture->layers.back()->counts_correct()) result_.correct = 0;
   result_.samples = plan_->options.eval_samples;
   result_.losses = validation_->losses(0, result_.samples);
   evaluate_from(0);
@@ -66,19 +66,19 @@ void Evaluation::evaluate_from(std::int64_t first) {
       static_cast<std::size_t>(2 * rows),
       [this, row, rows](double loss, std::span<double> of_rows) {
         of_rows[row] = loss;
-        of_rows[static_cast<std::size_t>(rows) + row] = pass_->hits();
+        of_rows[static_cast<std::size_t>(rows) + row] = pass_->correct();
       },
       [this, first, samples, rows](std::span<const double> of_rows, bool stop) {
         if (stop) return finish(true);
-        const auto hits = of_rows.begin() + rows;
-        result_.loss = std::accumulate(of_rows.begin(), hits, *result_.loss);
-        if (result_.hits) result_.hits = std::accumulate(hits, of_rows.end(), *result_.hits);
+        const auto correct = of_rows.begin() + rows;
+        result_.loss = std::accumulate(of_rows.begin(), correct, *result_.loss);
+        if (result_.correct) result_.correct = std::accumulate(correct, of_rows.end(), *result_.correct);
         evaluate_from(first + samples);
       });
 }
 
 void Evaluation::finish_validation() {
-  if (result_.hits) *result_.hits *= models::mean_factor(result_.losses);
+  if (result_.correct) *result_.correct *= models::mean_factor(result_.losses);
   score_questions();
 }
 

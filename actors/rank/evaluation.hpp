@@ -20,7 +20,7 @@ struct EvaluationResult {
   std::int64_t samples = 0;    ///< number of validation samples
   std::int64_t losses = 0;     ///< number of tokens with a loss
   std::optional<double>
-      hits;  ///< fraction of correct predictions among `losses`; none: the last layer does not count
+      correct;  ///< fraction of correct predictions among `losses`; none: the last layer does not count
   std::optional<double> accuracy;  ///< fraction of correct answers to TrainerOptions::questions; none: no questions
 };
 

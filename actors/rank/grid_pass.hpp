@@ -40,7 +40,7 @@ class GridPass {
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
   /// Correct predictions of the row: StageActor::hits().
-  [[nodiscard]] double hits() const noexcept { return actor_.hits(); }
+  [[nodiscard]] double correct() const noexcept { return actor_.correct(); }
 
   [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }
   [[nodiscard]] std::string details() const { return actor_.details(); }

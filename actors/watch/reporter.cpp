@@ -272,9 +272,9 @@ void Reporter::evaluation(const EvaluationResult& result, runtime::Duration now)
       line += fmt::format(", {:.5g} per byte", per_byte);
       more += fmt::format(",\"validation_perplexity_per_byte\":{}", number(per_byte));
     }
-    if (result.hits) {
-      line += fmt::format("  accuracy {:.2f}%", 100 * *result.hits);
-      more += fmt::format(",\"validation_accuracy\":{}", number(*result.hits));
+    if (result.correct) {
+      line += fmt::format("  accuracy {:.2f}%", 100 * *result.correct);
+      more += fmt::format(",\"validation_accuracy\":{}", number(*result.correct));
     }
     line += fmt::format("  over {} samples, {} {}s", result.samples,
                         format_count(static_cast<double>(result.losses)), options_.item);

@@ -3,7 +3,7 @@
 #include "models/memory_layout.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
-#include "models/ops/hits.hpp"
+#include "models/ops/correct_predictions.hpp"
 #include "models/ops/tanh.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
@@ -66,7 +66,8 @@ class ClassificationHead final : public Layer {
                    .gradient_factor = static_cast<float>(call.loss_factor * call.loss_scale),
                    .row_losses = reinterpret_cast<double*>(call.workspace + at.row_losses),
                    .exponentials = floats(call.workspace + at.exponentials)});
-    if (call.hits != nullptr) count_correct(call.stream, shape, dtype_, call.hits, saved + at.logits, targets);
+    if (call.correct != nullptr)
+      count_correct(call.stream, shape, dtype_, call.correct, saved + at.logits, targets);
   }
 
   void backward_input(const LayerCall& call, const std::byte*, const std::byte*,

@@ -391,7 +391,7 @@ TEST_CASE("what follows a step is in its line, and in one of its own where anoth
   run.reporter.evaluation({.step = 2, .loss = 2.0, .samples = 8}, run.now);
   run.reporter.sample(2, "text", run.now);
   run.reporter.step({.step = 3, .evaluation_follows = true, .sample_follows = true}, run.now += 500ms);
-  run.reporter.evaluation({.step = 3, .loss = 2.0, .samples = 8, .losses = 8, .hits = 0.75}, run.now);
+  run.reporter.evaluation({.step = 3, .loss = 2.0, .samples = 8, .losses = 8, .correct = 0.75}, run.now);
   run.reporter.sample(3, "text", run.now);
   run.reporter.finish();
   const auto lines = run.lines();

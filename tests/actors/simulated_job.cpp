@@ -117,7 +117,7 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
                [&, r](const actors::EvaluationResult& evaluation) {
                  if (r != 0) return;
                  if (evaluation.loss) result.evaluations.push_back(*evaluation.loss);
-                 if (evaluation.hits) result.hits.push_back(*evaluation.hits);
+                 if (evaluation.correct) result.correct.push_back(*evaluation.correct);
                  if (evaluation.accuracy) result.accuracies.push_back(*evaluation.accuracy);
                },
            .sample =

@@ -108,34 +108,34 @@ TEST_CASE("running statistics average those of batches, whatever clipping, decay
 TEST_CASE("as many images are told rightly on any grid and in batches of any size, and each counts once") {
   auto options = tests::small_run();
   options.eval_samples = 37;
-  const auto hits = [&](int stages, int rows, std::uint64_t seed) {
+  const auto correct = [&](int stages, int rows, std::uint64_t seed) {
     options.grid = {stages, rows};
     const auto result = train(options, seed);
-    REQUIRE(result.hits.size() == 1);
-    return result.hits.front();
+    REQUIRE(result.correct.size() == 1);
+    return result.correct.front();
   };
   // After training, which another number of rows would change.
   options.eval_every = options.steps;
-  const double trained = hits(1, 2, 1);
-  CHECK(hits(3, 2, 2) == trained);
+  const double trained = correct(1, 2, 1);
+  CHECK(correct(3, 2, 2) == trained);
   options.recompute = 1;
-  CHECK(hits(2, 2, 3) == trained);
+  CHECK(correct(2, 2, 3) == trained);
 
   options.steps = 0;
-  const double alone = hits(1, 1, 4);
+  const double alone = correct(1, 1, 4);
   CHECK(alone > 0);
   CHECK(alone < 1);
   for (const char* const name : {"ddp", "zero3"}) {
     options.sharding = collectives::parse_sharding(name);
     options.microbatch_size = 3;
-    CHECK(hits(3, 2, 5) == alone);
+    CHECK(correct(3, 2, 5) == alone);
     options.batch_size = 12;
-    CHECK(hits(1, 4, 6) == alone);
+    CHECK(correct(1, 4, 6) == alone);
   }
   double before = 0;
   for (int samples = 1; samples < 10; ++samples) {
     options.eval_samples = samples;
-    const double counted = hits(1, 1, 7) * samples;
+    const double counted = correct(1, 1, 7) * samples;
     CHECK(std::abs(counted - std::round(counted)) < 1e-9);
     CHECK((std::round(counted) == before || std::round(counted) == before + 1));
     before = std::round(counted);

@@ -1,6 +1,6 @@
 // One block with a warp per row, because there are few rows: the samples of a microbatch.
 #include "models/ops/cuda_vector.cuh"
-#include "models/ops/hits.hpp"
+#include "models/ops/correct_predictions.hpp"
 #include "runtime/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
@@ -12,7 +12,7 @@ constexpr int warps = threads / 32;
 
 template <typename T>
 __global__ void __launch_bounds__(threads)
-    hits_kernel(CrossEntropyShape shape, double* hits, const T* logits, const std::int32_t* targets) {
+    correct_kernel(CrossEntropyShape shape, double* correct, const T* logits, const std::int32_t* targets) {
   __shared__ float counts[warps];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   float count = 0;
@@ -35,17 +35,17 @@ __global__ void __launch_bounds__(threads)
   if (warp != 0) return;
   static_assert(warps == 32, "a lane for each warp");
   const double total = cuda::warp_sum(static_cast<double>(counts[lane]));
-  if (lane == 0) *hits = total;
+  if (lane == 0) *correct = total;
 }
 
 }  // namespace
 
 void count_correct_cuda(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
-                        double* hits, const void* logits, const std::int32_t* targets) {
+                        double* correct, const void* logits, const std::int32_t* targets) {
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("count_hits", runtime::cuda::native(stream), {1, threads}, hits_kernel<T>, shape, hits,
-                          static_cast<const T*>(logits), targets);
+    runtime::cuda::launch("count_hits", runtime::cuda::native(stream), {1, threads}, correct_kernel<T>, shape,
+                          correct, static_cast<const T*>(logits), targets);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "models/ops/hits.hpp"
+#include "models/ops/correct_predictions.hpp"
 #include "runtime/compute_pool.hpp"
 #include "runtime/dtype.hpp"
 
@@ -17,7 +17,7 @@ bool is_hit(const T* logits, std::size_t V, std::size_t target) {
 
 }  // namespace
 
-void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* hits,
+void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, runtime::DType dtype, double* correct,
                        const void* logits, const std::int32_t* targets) {
   runtime::with_float_type(dtype, [&](auto type) {
     auto* const all = static_cast<const decltype(type)*>(logits);
@@ -27,7 +27,7 @@ void count_correct_cpu(runtime::ComputePool&, const CrossEntropyShape& shape, ru
       const bool has_one = target >= 0 && static_cast<std::size_t>(target) < shape.vocab_size;
       if (has_one && is_hit(all + row * shape.stride, shape.vocab_size, static_cast<std::size_t>(target))) ++count;
     }
-    *hits = static_cast<double>(count);
+    *correct = static_cast<double>(count);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "models/ops/hits.hpp"
+#include "models/ops/correct_predictions.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"
@@ -20,11 +20,11 @@ namespace {
 /// As many as the device counts.
 double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType dtype, const TypedArray& logits,
              const std::vector<std::int32_t>& targets) {
-  double hits = -1;
+  double correct = -1;
   DeviceCopies at(stream);
-  count_correct(stream, shape, dtype, at(&hits, 1), at(logits), at(targets));
+  count_correct(stream, shape, dtype, at(&correct, 1), at(logits), at(targets));
   at.fetch();
-  return hits;
+  return correct;
 }
 
 }  // namespace
