@@ -12,7 +12,8 @@ namespace ranvier::actors {
 using collectives::Range;
 
 std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
-                                     const std::vector<std::vector<int>>& stages, const CopySetOptions& options) {
+                                     const std::vector<std::vector<int>>& stages,
+                                     const ReplicaSetOptions& options) {
   const collectives::ShardLayout& layout = *options.layout;
   const runtime::Grid grid(options.grid, options.grid.ranks());
   struct Held {

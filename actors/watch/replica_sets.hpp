@@ -28,7 +28,7 @@ struct ReplicaSet {
   std::vector<int> ranks;    ///< ranks with a replica: two or more, ascending
 };
 
-struct CopySetOptions {
+struct ReplicaSetOptions {
   runtime::GridShape grid;
   const collectives::ShardLayout* layout = nullptr;  ///< layout of any rank: all columns are identical
   UnitShardings sharding;
@@ -37,7 +37,7 @@ struct CopySetOptions {
 /// Returns sets in the order of `units`. `stages` lists each unit's stages (stages_of_units()).
 [[nodiscard]] std::vector<ReplicaSet> replica_sets(const std::vector<models::UnitSpec>& units,
                                                    const std::vector<std::vector<int>>& stages,
-                                                   const CopySetOptions& options);
+                                                   const ReplicaSetOptions& options);
 
 /// Indices of hashes that differ from the most frequent one; all indices if there is a tie. Empty if all are equal.
 [[nodiscard]] std::vector<std::size_t> odd_copies(std::span<const std::uint64_t> hashes);

@@ -108,30 +108,30 @@ class Prefetcher {
 /// A thread's scratch arrays. A unit has 32 bits: a float or a pair of bf16.
 struct Workspace {
   Workspace(std::byte* begin, const Sizes& s) {
-    WorkspaceAllocator carver(begin);
-    scores = carver.take<float>(block * block);
-    weights = carver.take<float>(block * block);
-    gradients = carver.take<float>(block * block);
-    query_columns = carver.take<float>(s.D * block);
-    gradient_columns = carver.take<float>(s.D * block);
-    query_rows = carver.take<float>(block * s.padded_D);
-    gradient_rows = carver.take<float>(block * s.padded_D);
-    sums = carver.take<float>(s.D * block);
-    rows = carver.take<float>(block * s.D);
-    maxima = carver.take<float>(block);
-    block_maxima = carver.take<float>(block);
-    totals = carver.take<float>(block);
-    factors = carver.take<float>(block);
-    kept = carver.take<std::uint64_t>(block);
-    first_keys = carver.take<std::int32_t>(block);
-    end_keys = carver.take<std::int32_t>(block);
-    q = carver.take<float>(s.T * s.D);
-    k = carver.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
-    v = carver.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
-    d_out = carver.take<float>(s.T * s.D);
-    d_k = carver.take<float>(s.T * s.padded_D);
-    d_v = carver.take<float>(s.T * s.padded_D);
-    bytes = round_up(carver.bytes(), 4096);
+    WorkspaceAllocator allocator(begin);
+    scores = allocator.take<float>(block * block);
+    weights = allocator.take<float>(block * block);
+    gradients = allocator.take<float>(block * block);
+    query_columns = allocator.take<float>(s.D * block);
+    gradient_columns = allocator.take<float>(s.D * block);
+    query_rows = allocator.take<float>(block * s.padded_D);
+    gradient_rows = allocator.take<float>(block * s.padded_D);
+    sums = allocator.take<float>(s.D * block);
+    rows = allocator.take<float>(block * s.D);
+    maxima = allocator.take<float>(block);
+    block_maxima = allocator.take<float>(block);
+    totals = allocator.take<float>(block);
+    factors = allocator.take<float>(block);
+    kept = allocator.take<std::uint64_t>(block);
+    first_keys = allocator.take<std::int32_t>(block);
+    end_keys = allocator.take<std::int32_t>(block);
+    q = allocator.take<float>(s.T * s.D);
+    k = allocator.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
+    v = allocator.take<float>(std::max(s.T, s.across_stride / 2) * s.D);
+    d_out = allocator.take<float>(s.T * s.D);
+    d_k = allocator.take<float>(s.T * s.padded_D);
+    d_v = allocator.take<float>(s.T * s.padded_D);
+    bytes = round_up(allocator.bytes(), 4096);
   }
 
   float* scores;             ///< [key, query] scores, then their exponentials
