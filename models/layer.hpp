@@ -135,7 +135,7 @@ class Layer {
   /// Number of tokens for which a model's last layer computes logits; 0: none, and LayerCall::details is ignored.
   [[nodiscard]] virtual std::size_t vocabulary() const noexcept { return 0; }
 
-  /// Whether a model's last layer fills in LayerCall::hits.
+  /// Whether a model's last layer fills in LayerCall::correct.
   [[nodiscard]] virtual bool counts_correct() const noexcept { return false; }
 
   /// At least one phase per kind of call. Default: one phase with all units.

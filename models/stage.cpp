@@ -97,7 +97,7 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                  sample_slots);
   documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
                    sample().documents * samples, sample_slots);
-  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_correct_ ? "losses and hits" : "losses",
+  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_correct_ ? "losses, correct predictions" : "losses",
                 last() ? sizeof(double) * (counts_correct_ ? 2 : 1) : 0, sample_slots);
 }
 

@@ -39,7 +39,7 @@ class GridPass {
   /// Runs a batch with this row's samples. All ranks run the same batches in the same order; one at a time.
   void run(StageActor::Batch batch, std::size_t numbers, Contribute contribute, Learned learned);
 
-  /// Correct predictions of the row: StageActor::hits().
+  /// Correct predictions of the row: StageActor::correct().
   [[nodiscard]] double correct() const noexcept { return actor_.correct(); }
 
   [[nodiscard]] std::vector<Wait> waits() const { return actor_.waits(); }

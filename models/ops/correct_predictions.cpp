@@ -6,7 +6,7 @@ namespace ranvier::models {
 
 void count_correct(runtime::StreamView stream, const CrossEntropyShape& shape, runtime::DType dtype,
                    double* correct, const void* logits, const std::int32_t* targets) {
-  expect_kernel(dtype, "hits");
+  expect_kernel(dtype, "correct predictions");
   const runtime::WorkCost cost =
       memory_cost(runtime::WorkKind::cross_entropy, dtype,
                   bytes_of(shape.rows * shape.vocab_size, dtype) + shape.rows * sizeof(std::int32_t));

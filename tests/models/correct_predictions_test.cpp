@@ -29,7 +29,7 @@ double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType d
 
 }  // namespace
 
-TEST_CASE("hits are rows whose greatest logit is the target's, whatever lies in the padding") {
+TEST_CASE("correct predictions are rows with the greatest logit at the target, regardless of padding") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t V : {1, 2, 10, 33, 1000}) {
       for (const std::size_t rows : {1, 45}) {

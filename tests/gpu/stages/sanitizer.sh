@@ -5,5 +5,5 @@ sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) || {
   exit 2
 }
 exec bash -euo pipefail tests/gpu/stages/tests.sh "attention cached_attention cross_entropy layer_norm rms_norm embedding
-  chosen_rows swiglu gelu rotary dropout tanh hits adamw elementwise matrix_vector batch_norm image_ops" \
+  target_rows swiglu gelu rotary dropout tanh correct_predictions adamw elementwise matrix_vector batch_norm image_ops" \
   "$sanitizer" --tool "$1" --report-api-errors no --error-exitcode 1 --print-limit 20
