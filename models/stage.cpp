@@ -97,8 +97,9 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                  sample_slots);
   documents_ = add(MemoryKind::activations, MemorySpace::device, "documents of samples",
                    sample().documents * samples, sample_slots);
-  losses_ = add(MemoryKind::workspace, MemorySpace::pinned, counts_correct_ ? "losses, correct predictions" : "losses",
-                last() ? sizeof(double) * (counts_correct_ ? 2 : 1) : 0, sample_slots);
+  losses_ =
+      add(MemoryKind::workspace, MemorySpace::pinned, counts_correct_ ? "losses, correct predictions" : "losses",
+          last() ? sizeof(double) * (counts_correct_ ? 2 : 1) : 0, sample_slots);
 }
 
 void Stage::bind(const runtime::Arena& arena) {

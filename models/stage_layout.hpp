@@ -57,11 +57,12 @@ class StageLayout {
       backward_weight,  ///< needs a gradient buffer for each of the phase's uses; includes trained units only
     };
     Kind kind = Kind::forward;
-    bool again = false;                     ///< a forward step that recomputes
-    bool completes_input_gradient = false;  ///< after this step, the input gradient can be sent to the previous stage
-    std::size_t layer = 0;                  ///< within the stage
-    std::size_t part = 0;                   ///< phase of the call
-    std::size_t slice = 0;                  ///< StageOptions::slice
+    bool again = false;  ///< a forward step that recomputes
+    bool completes_input_gradient =
+        false;              ///< after this step, the input gradient can be sent to the previous stage
+    std::size_t layer = 0;  ///< within the stage
+    std::size_t part = 0;   ///< phase of the call
+    std::size_t slice = 0;  ///< StageOptions::slice
 
     [[nodiscard]] bool needs_parameters() const noexcept { return kind != Kind::backward_weight; }
     friend bool operator==(const PassStep&, const PassStep&) = default;
@@ -75,14 +76,14 @@ class StageLayout {
     std::size_t output_offset = 0;   ///< always in the slot for the last layer of a segment
     std::size_t scratch_output = 0;  ///< output of a segment's last layer, in the recompute buffer
     std::size_t deferred_offset = 0;
-    std::size_t recomputed_offset = 0;           ///< in a deferred slot: the segment's recompute buffer
-    std::size_t checkpoint_copy = 0;             ///< in a deferred slot: copy of the checkpoint that the layer reads
-    bool reads_output_gradient = false;          ///< LayerMemory::output_gradient
+    std::size_t recomputed_offset = 0;   ///< in a deferred slot: the segment's recompute buffer
+    std::size_t checkpoint_copy = 0;     ///< in a deferred slot: copy of the checkpoint that the layer reads
+    bool reads_output_gradient = false;  ///< LayerMemory::output_gradient
     std::optional<std::size_t> output_gradient;  ///< in a deferred slot, if weight gradients do not follow at once
     bool ends_segment = false;
     std::optional<std::size_t> reads_checkpoint;
-    std::optional<std::size_t> writes_checkpoint;                ///< in the forward pass, not in a recomputation
-    std::vector<std::size_t> uses;                               ///< the layer's entries in uses(), by index in layer
+    std::optional<std::size_t> writes_checkpoint;  ///< in the forward pass, not in a recomputation
+    std::vector<std::size_t> uses;                 ///< the layer's entries in uses(), by index in layer
     std::array<std::vector<std::vector<std::size_t>>, 3> parts;  ///< uses by kind of step and phase
     std::vector<bool> writes;  ///< by phase of backward_weight; false if all of its units are frozen
   };

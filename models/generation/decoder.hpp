@@ -94,7 +94,7 @@ class Decoder {
   DecodingLayer::DecodingArrays arrays_;
   // Offsets in the workspace.
   std::size_t tokens_ = 0, past_ = 0, logits_ = 0;
-  runtime::Buffer near_logits_;  ///< pinned copy of the logits, if the host cannot read the workspace
+  runtime::Buffer near_logits_;             ///< pinned copy of the logits, if the host cannot read the workspace
   const std::byte* host_logits_ = nullptr;  ///< logits in host memory
   std::vector<float> staging_;
   std::vector<std::byte> narrow_, whole_;

@@ -21,9 +21,8 @@ struct Type {
   int key_heads = 0;       ///< 0: as many as heads
   int head_size = 0;       ///< 0: hidden / heads
   int positions = 2048;
-  int window = 0;  ///< default of sliding_window; 0: no window, the key is ignored
-  bool windows_begin =
-      false;  ///< uses a window only with use_sliding_window, from layer max_window_layers on
+  int window = 0;              ///< default of sliding_window; 0: no window, the key is ignored
+  bool windows_begin = false;  ///< uses a window only with use_sliding_window, from layer max_window_layers on
 };
 constexpr std::array types = {
     Type{.name = "llama", .model = "LlamaForCausalLM"},
