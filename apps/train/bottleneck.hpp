@@ -15,8 +15,8 @@ struct Bubble {
   bool at_most = false;  ///< upper bound: assumes that the next stage waits for all recomputation
 };
 
-/// Idle time of the stages at the start and end of a batch (tests/bench/schedules). Assumes equal stages, links that take
-/// no time, and equal times of the forward pass, the input gradient and the weight gradient.
+/// Idle time of the stages at the start and end of a batch (tests/bench/schedules). Assumes equal stages, links that
+/// take no time, and equal times of the forward pass, the input gradient and the weight gradient.
 [[nodiscard]] Bubble bubble_of(const actors::TrainerOptions& options);
 /// "14.3% with 4 microbatches".
 [[nodiscard]] std::string bubble_text(const actors::TrainerOptions& options);

@@ -31,8 +31,8 @@ struct PredictionCheck {
   std::string record;  ///< JSON object for --metrics; empty: none
 };
 
-/// Predicts and compares. `trainer`: the run's options, including a rank that RANVIER_FAULT slows down. Gives up after a
-/// few seconds. Errors of predict() become the text: training is over.
+/// Predicts and compares. `trainer`: the run's options, including a rank that RANVIER_FAULT slows down. Gives up after
+/// a few seconds. Errors of predict() become the text: training is over.
 [[nodiscard]] PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOptions& trainer,
                                                const runtime::MachineProfile& profile,
                                                const std::vector<RankTotals>& ranks);

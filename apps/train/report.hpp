@@ -11,8 +11,8 @@
 
 namespace ranvier::apps {
 
-/// Given and derived flags, model, grid, and per stage layers and memory by kind. At most 24 lines of 120 columns, unless
-/// a value or note is longer. A dry run lists all flags and stages.
+/// Given and derived flags, model, grid, and per stage layers and memory by kind. At most 24 lines of 120 columns,
+/// unless a value or note is longer. A dry run lists all flags and stages.
 [[nodiscard]] std::string start_table(const TrainOptions& options, const models::Architecture& architecture,
                                       const std::vector<actors::RankPlan>& stages);
 

@@ -9,8 +9,8 @@
 
 namespace ranvier::apps {
 
-/// Called by all ranks with their own flags; the result is the same on all. If GPUs differ, all support the precision. An
-/// unreadable file is ignored: the code that needs it reports flag and remedy.
+/// Called by all ranks with their own flags; the result is the same on all. If GPUs differ, all support the precision.
+/// An unreadable file is ignored: the code that needs it reports flag and remedy.
 [[nodiscard]] RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFlag>& given);
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
-// Training of one rank: actors, loading, the loop with its watchdog, reports, saves and outputs. Built after the plan and
-// the choice of kernels and collectives. Loop thread only.
+// Training of one rank: actors, loading, the loop with its watchdog, reports, saves and outputs. Built after the plan
+// and the choice of kernels and collectives. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/checkpoint_files.hpp"
@@ -48,8 +48,8 @@ class Training {
   /// Opens the outputs. A resumed run drops metrics of steps that it repeats, so nothing may refuse the run afterwards.
   void open_outputs();
 
-  /// Trains or evaluates, saves, and gathers totals on rank 0. Throws Error on the rank that fails. Memory that messages,
-  /// files and devices may still use stays allocated until destruction.
+  /// Trains or evaluates, saves, and gathers totals on rank 0. Throws Error on the rank that fails. Memory that
+  /// messages, files and devices may still use stays allocated until destruction.
   void execute(const actors::PeakRates& peak);
 
   [[nodiscard]] actors::Rank& rank() noexcept { return *rank_; }

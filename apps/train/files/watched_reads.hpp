@@ -1,5 +1,5 @@
-// Reads of initial weights and states under a StartupWatchdog, which gets the current read and its progress. Also injects
-// the faults of RANVIER_FAULT into reads. Loop thread only.
+// Reads of initial weights and states under a StartupWatchdog, which gets the current read and its progress. Also
+// injects the faults of RANVIER_FAULT into reads. Loop thread only.
 #pragma once
 
 #include "actors/checkpoint/state_source.hpp"

@@ -21,7 +21,8 @@ std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::Mem
   return bytes;
 }
 
-/// Flags that reduce this kind of memory. Moving it from device to host is not a remedy: the check concerns host memory.
+/// Flags that reduce this kind of memory. Moving it from device to host is not a remedy: the check concerns host
+/// memory.
 std::vector<std::string> advice(const actors::TrainerOptions& options, MemoryKind kind) {
   std::vector<std::string> all;
   for (const Remedy& remedy : remedies_of(options, options.trained_sharding.has_value())) {

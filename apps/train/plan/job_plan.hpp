@@ -17,8 +17,8 @@ struct JobPlan {
   bool direct = false;                   ///< MPI sends and receives messages in GPU memory
 };
 
-/// Called by all ranks. Throws FailedTogether if options are incompatible or data differ between ranks. The job outlives
-/// the plan.
+/// Called by all ranks. Throws FailedTogether if options are incompatible or data differ between ranks. The job
+/// outlives the plan.
 [[nodiscard]] JobPlan plan_job(const RankRun& run);
 
 /// Plan of one rank per stage; plans of a column are identical. Throws ErrorCode::usage like plan_rank(). The
@@ -33,8 +33,8 @@ struct JobPlan {
 /// "all", "few", or "all on 2 of 3 stages".
 [[nodiscard]] std::string saved_activations_text(std::span<const actors::RankPlan* const> stages);
 
-/// GPU memory of a rank besides the planned arrays; nullopt for other devices. `direct`: messages need no staging unless
-/// NCCL requires it. Pure; any thread.
+/// GPU memory of a rank besides the planned arrays; nullopt for other devices. `direct`: messages need no staging
+/// unless NCCL requires it. Pure; any thread.
 [[nodiscard]] std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct);
 
 }  // namespace ranvier::apps

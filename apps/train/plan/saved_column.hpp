@@ -1,5 +1,5 @@
-// Node layout and algorithms of a column, as saved in a checkpoint. With the flags they fix the order of sums over rows,
-// and so the bits of the results. Pure; any thread.
+// Node layout and algorithms of a column, as saved in a checkpoint. With the flags they fix the order of sums over
+// rows, and so the bits of the results. Pure; any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -30,7 +30,8 @@ struct SavedColumn {
 /// nullopt if it is missing or malformed, or names algorithms that this version does not have.
 [[nodiscard]] std::optional<SavedColumn> column_of_json(const boost::json::value* json);
 
-/// Effect of resuming a run that had `before` if this run would choose `now`. Algorithms count only if their flag is auto.
+/// Effect of resuming a run that had `before` if this run would choose `now`. Algorithms count only if their flag is
+/// auto.
 struct ColumnChange {
   bool keeps = false;  ///< use the algorithms of `before`
   std::string line;    ///< message; empty if nothing differs, or only flags do

@@ -7,8 +7,8 @@
 
 namespace ranvier::apps {
 
-/// Settings from the flags, with the prompt as tokens. Throws ErrorCode::usage if the job has no tokenizer, or if a token
-/// of the prompt is outside the model's vocabulary.
+/// Settings from the flags, with the prompt as tokens. Throws ErrorCode::usage if the job has no tokenizer, or if a
+/// token of the prompt is outside the model's vocabulary.
 [[nodiscard]] actors::SampleOptions text_samples(const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps
