@@ -152,7 +152,7 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
         continue;
       }
       if (found.position_key >= 0)
-        fail(ErrorCode::usage, "unexpected argument '{}': every value follows a flag; --help lists them",
+        fail(ErrorCode::usage, "unexpected argument '{}': no flag stands before it; --help lists the flags",
              found.original_tokens.at(0));
       set(found.string_key, found.value.empty() ? "on" : found.value.at(0), "--" + found.string_key, true);
       asking = at(found.string_key).option.binding.names_concern ? at_concern() : nullptr;
@@ -206,13 +206,13 @@ std::string OptionTable::advice(std::string_view unknown) const {
   std::vector<std::string> names;
   for (const auto& declared : options_) names.push_back(declared.option.name);
   const auto nearest = nearest_name(without_dashes(unknown), names);
-  if (!nearest) return "--help lists those that there are";
+  if (!nearest) return "--help lists the flags";
   return fmt::format("did you mean {}{}?", is_key ? "" : "--", *nearest);
 }
 
 std::string OptionTable::advice_for_key(std::string_view unknown) const {
   const std::string_view bare = without_dashes(unknown);
-  if (bare != unknown && knows(bare)) return fmt::format("keys have no dashes before them: write {} = …", bare);
+  if (bare != unknown && knows(bare)) return fmt::format("keys have no leading dashes; use {} = …", bare);
   return advice(bare);
 }
 
@@ -376,7 +376,7 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
 
 OptionBinding text(std::string& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {
-            if (given.empty()) return "something";
+            if (given.empty()) return "a non-empty value";
             field = given;
             return {};
           },

@@ -127,22 +127,23 @@ OptionTable declare(BenchOptions& options) {
   table.add({"algorithms", "LIST", fmt::format("Algorithms to time: {}", fmt::join(known_algorithms(), ",")),
              algorithm_names(options.algorithms), "all"});
   table.add({"sizes", "LIST", "Sizes of the complete buffer in bytes", sizes(options.sizes)});
-  table.add(
-      {"chunk-size", "SIZE", "Bytes of a rank's share that a plan moves at a time", size(options.chunk_bytes)});
-  table.add({"depth", "N", "Chunks in flight", runtime::whole(options.depth, 1)});
+  table.add({"chunk-size", "SIZE", "Size of a collective chunk: bytes that a plan moves at a time",
+             size(options.chunk_bytes)});
+  table.add({"depth", "N", "Number of chunks in flight", runtime::whole(options.depth, 1)});
   table.add({"repeat", "N", "Number of repetitions; the median is reported", runtime::whole(options.repeat, 1)});
   table.add({"links", "FILE", "Links file for predicted durations", runtime::text(options.links),
              "the links that --write-links measures, or none"});
   table.concern("Profile");
-  table.add(
-      {"write-profile", "FILE",
-       "Profile to write for --profile; - prints it. The default is a file per host, device kind and threads in "
-       "$XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), where other programs look for it",
-       runtime::text(options.write_profile), "that file"});
+  table.add({"write-profile", "FILE",
+             "File for the profile (--profile of other programs); - prints to stdout. The default is found without "
+             "--profile: a file per host, device kind and threads in $XDG_DATA_HOME/ranvier/profiles "
+             "(~/.local/share/ranvier/profiles)",
+             runtime::text(options.write_profile), "that file"});
   table.add({"name", "TEXT", "Name of the profile", runtime::text(options.profile_name), "the device's"});
-  table.add({"threads", "N", "Threads per rank on a CPU; 0 uses a rank's share of the cores",
+  table.add({"threads", "N",
+             "Threads per rank on a CPU; 0: the available cores, divided among the ranks of the node",
              runtime::whole(options.threads, 0)});
-  table.add({"nvme", "DIR[,DIR]", "Directories for states in files, one per disk, to time as well",
+  table.add({"nvme", "DIR[,DIR]", "Directories whose disks are measured as well, one per disk",
              folders(options.nvme), "none"});
   table.concern("Run");
   table.add({"device", "NAME", "Memory to send from and to: cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N",
@@ -159,7 +160,8 @@ OptionTable declare(BenchOptions& options) {
 void check_profile(const BenchOptions& options, const OptionTable& table) {
   if (options.profiles() && options.words != std::vector<std::string>{"profile"}) {
     fail(ErrorCode::usage,
-         "unknown command: '{}'; use ranvier-bench profile, or ranvier-bench for links and collectives",
+         "unknown command: '{}'; the only command is 'profile'; without a command, ranvier-bench measures links "
+         "and collectives",
          fmt::join(options.words, " "));
   }
   if (options.profiles()) {

@@ -34,12 +34,12 @@ OptionTable declare(CheckpointToolOptions& options) {
   OptionTable table;
   table.rest(options.paths);
   table.concern("verify");
-  table.add(
-      {"threads", "N", "Threads that read and check; 0: one per core", runtime::whole(options.threads, 0, 1024)});
+  table.add({"threads", "N", "Number of threads that read and verify; 0: one per core",
+             runtime::whole(options.threads, 0, 1024)});
   table.concern("export");
   table.add({"output", "FOLDER", "Folder for the weights, config.json and the tokenizer (-o for short)",
              runtime::text(options.output), "none"});
-  table.add({"file-size", "SIZE", "Largest file; larger models become several files with an index",
+  table.add({"file-size", "SIZE", "Largest weights file; larger models are split into several files with an index",
              runtime::bytes(options.file_bytes)});
   table.add({"overwrite", "", "Replace existing weights", runtime::switch_on(options.overwrite)});
   table.add({"merge", "",
@@ -50,8 +50,8 @@ OptionTable declare(CheckpointToolOptions& options) {
       {"keep", "N", "Number of newest complete checkpoints to keep", runtime::whole(options.keep, 1), "none"});
   table.add({"archive-every", "STEPS", "Also keep checkpoints whose step is a multiple of N; 0: none",
              runtime::whole(options.archive_every, 0)});
-  table.add(
-      {"dry-run", "", "Print what would be removed, and remove nothing", runtime::switch_on(options.dry_run)});
+  table.add({"dry-run", "", "Print the checkpoints that would be removed, and remove nothing",
+             runtime::switch_on(options.dry_run)});
   declare_info(table, options.info);
   return table;
 }
@@ -100,12 +100,13 @@ Manual checkpoint_manual() {
   CheckpointToolOptions options;
   Manual manual{
       .program = "ranvier-checkpoint",
-      .summary = "inspects, checks, exports and prunes checkpoints of ranvier-train, also while a job writes them",
+      .summary =
+          "inspects, verifies, exports and prunes checkpoints of ranvier-train, also while a job writes them",
       .forms = {{"ranvier-checkpoint list DIR",
                  "all checkpoints: step, size, loss, grid, time, reason if incomplete"},
                 {"ranvier-checkpoint show PATH",
-                 "one checkpoint: options, scalars, arrays; DIR: its newest complete one"},
-                {"ranvier-checkpoint verify PATH", "checks every byte; DIR: all of its checkpoints"},
+                 "options, scalars and arrays of one checkpoint; DIR: of the newest complete one"},
+                {"ranvier-checkpoint verify PATH", "verifies every byte of a checkpoint; DIR: of all checkpoints"},
                 {"ranvier-checkpoint export PATH -o FOLDER", "writes weights for transformers and --init-from"},
                 {"ranvier-checkpoint diff PATH PATH",
                  "options and tensors that differ, with the largest difference"},

@@ -34,11 +34,11 @@ OptionBinding tokenizer(std::string& field) {
 OptionTable declare(GenerateOptions& options) {
   OptionTable table;
   table.concern("Model");
-  table.add({"weights", "PATH", "Weights: a safetensors file, or a folder with one and its config.json",
+  table.add({"weights", "PATH", "Weights: a safetensors file, or a folder with model.safetensors and config.json",
              text(options.weights)});
-  table.add({"adapter", "FOLDER", "Folder of an adapter for the weights, as PEFT or ranvier-train --save wrote it",
+  table.add({"adapter", "FOLDER", "Folder of an adapter for the weights, written by PEFT or ranvier-train --save",
              text(options.adapter), "none"});
-  table.add({"ignore-tensors", "REGEX", "Skip tensors whose name matches", text(options.ignored_tensors)});
+  table.add({"ignore-tensors", "REGEX", "Skip tensors whose name contains a match", text(options.ignored_tensors)});
   table.add({"heads", "H", "Number of attention heads if there is no config.json", whole(options.heads, 0, 1 << 20),
              "config.json's"});
   table.add({"precision", "TYPE", "Type of weights and cache in memory: fp32, bf16 or fp16",
@@ -49,14 +49,15 @@ OptionTable declare(GenerateOptions& options) {
              "encoder.json and vocab.bpe, vocab.txt, .tiktoken)",
              tokenizer(options.tokenizer), "the tokenizer next to the weights, or bytes"});
   table.concern("Text");
-  table.add({"prompt", "TEXT", "Prompt; - reads it from stdin, without the last newline", text(options.prompt),
-             "the token that begins or ends texts, or a newline for bytes"});
-  table.add({"prompt-file", "FILE", "File with the prompt, without its last newline", text(options.prompt_file)});
+  table.add({"prompt", "TEXT", "Prompt; - reads the prompt from stdin, without the last newline",
+             text(options.prompt), "the BOS or end-of-text token; with --tokenizer bytes a newline"});
+  table.add(
+      {"prompt-file", "FILE", "File with the prompt; a newline at the end is removed", text(options.prompt_file)});
   table.add({"begin-of-text", "on|off", "Put the tokenizer's BOS token before the prompt, as transformers does",
              choice<bool>(options.begins_text, {{"on", true}, {"off", false}})});
   declare_special_tokens(table, options.specials);
   table.add({"tokens", "N", "Largest number of tokens to generate", whole(options.tokens, 0)});
-  table.add({"context", "N", "Largest context in tokens, up to the model's; GPT-2 uses its own",
+  table.add({"context", "N", "Largest context in tokens, at most the model's; GPT-2 always uses the model's",
              whole(options.context, 1, 1 << 24)});
   table.add({"num-samples", "N", "Number of texts to generate", whole(options.texts, 1)});
   table.add(
@@ -67,13 +68,14 @@ OptionTable declare(GenerateOptions& options) {
   table.add({"top-k", "K", "Sample among the K most likely tokens; 0: among all", whole(sampling.top_k, 0)});
   table.add(
       {"top-p", "P", "Sample among the fewest tokens whose probabilities reach P", real(sampling.top_p, 0, 1)});
-  table.add({"seed", "N", "Random seed of sampling", whole(sampling.seed, 0)});
+  table.add({"seed", "N", "Random seed for sampling", whole(sampling.seed, 0)});
   table.concern("Run");
   table.add({"device", "NAME", "cpu; cuda: the first GPU; cuda:N: GPU N; inline: the calling thread",
              device_flag(options.device, options.gpu)});
-  table.add({"threads", "N", "Compute threads; 0: one per core. The text does not depend on it",
+  table.add({"threads", "N", "Compute threads; 0: one per core. The text is the same for any number",
              whole(options.threads, 0, 4096)});
-  table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(options.config)});
+  table.add(
+      {"config", "FILE", "Read options from lines of key = value; flags have precedence", text(options.config)});
   declare_info(table, options.info);
   return table;
 }
@@ -89,7 +91,7 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
   if (options.weights.empty())
     fail(ErrorCode::usage, "--weights is missing; add --weights PATH, from ranvier-train --save or Hugging Face");
   if (!options.prompt.empty() && !options.prompt_file.empty())
-    fail(ErrorCode::usage, "--prompt '{}' cannot be combined with --prompt-file {}; remove one of them",
+    fail(ErrorCode::usage, "--prompt '{}' cannot be combined with --prompt-file {}; remove one of the flags",
          options.prompt, options.prompt_file);
   if (options.sampling.top_p == 0)
     fail(ErrorCode::usage, "--top-p 0 selects no tokens; use a value above 0, or --temperature 0");

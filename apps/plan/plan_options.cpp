@@ -60,7 +60,7 @@ OptionBinding deviations(std::vector<double>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field.clear();
             for (const std::string& item : items_of(text))
-              if (!read_factor(item, field.emplace_back())) return "shares above 0, such as 0.1 or 0.05,0.2";
+              if (!read_factor(item, field.emplace_back())) return "numbers above 0, such as 0.1 or 0.05,0.2";
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
@@ -143,11 +143,10 @@ OptionBinding all_or_distinct(std::optional<bool>& field) {
 OptionTable declare(PlanOptions& options) {
   OptionTable table;
   table.concern("Machines");
-  table.add({"profile", "NAME|FILE",
-             "Machine profile: the name of a shipped one, or a file that ranvier-bench profile wrote; several are "
-             "compared",
-             names(options.profiles),
-             "RANVIER_PROFILE, or the file that ranvier-bench profile left for this host"});
+  table.add(
+      {"profile", "NAME|FILE",
+       "Machine profile: the name of a shipped profile, or a file of ranvier-bench profile; several are compared",
+       names(options.profiles), "RANVIER_PROFILE, or the file that ranvier-bench profile left for this host"});
   table.add({"price", "X", "Price per device and hour, for the cost of a million tokens",
              runtime::real(options.price, 0), "the profile's"});
   table.concern("What if");
@@ -155,52 +154,53 @@ OptionTable declare(PlanOptions& options) {
              "none"});
   table.add(
       {"memory-times", "X[,X]", "Multiply the memory of devices by X", factors(options.memory_times), "none"});
-  table.add({"slow-node", "N:F", "Let node N take F times as long for computation and messages",
+  table.add({"slow-node", "N:F", "Slow node N down: computation and messages take F times as long",
              slow_nodes(options.slow_nodes), "none"});
   table.add({"slow-ranks", "FRACTION:F",
-             "Let this fraction of the ranks, chosen at random, compute F times as long",
+             "Slow down this fraction of the ranks, chosen at random: computation takes F times as long",
              slow_shares(options.slow_ranks), "none"});
   table.add({"slow-links", "FRACTION:F",
-             "Let the links of this fraction of the nodes, chosen at random, take F times as long per byte",
+             "Slow down the links of this fraction of the nodes, chosen at random: a byte takes F times as long",
              slow_shares(options.slow_links), "none"});
   table.add({"jitter", "X[,X]",
-             "Vary the duration of all work of devices and hosts; X is standard deviation divided by mean. "
-             "Messages and files do not vary",
+             "Vary the durations of all work on devices and hosts, not of messages and files; X is standard "
+             "deviation divided by mean",
              deviations(options.jitter), "none"});
-  table.add({"no-overlap", "", "Let GPUs compute nothing during an NCCL collective",
+  table.add({"no-overlap", "", "Assume that GPUs compute nothing during an NCCL collective",
              runtime::switch_on(options.no_overlap)});
   table.add({"dead-ranks", "N[,N]", "Remove N ranks, chosen at random, with their nodes, and plan for the others",
              counts(options.dead_ranks), "none"});
-  table.add({"draw", "N", "Random seed of --slow-ranks, --slow-links, --jitter and --dead-ranks",
+  table.add({"draw", "N", "Random seed for --slow-ranks, --slow-links, --jitter and --dead-ranks",
              runtime::whole(options.draw, 0)});
   table.add({"scale", "N[,N]",
-             "Find the best plan for each of these numbers of ranks, in place of --world, and its bottleneck",
+             "Find the best plan and the bottleneck for each of these numbers of ranks (instead of --world)",
              rank_numbers(options.scale), "none"});
   table.concern("Search");
   table.add({"best", "N",
              "Number of plans to show; plans that differ in one flag and take the same time share a row",
              runtime::whole(options.best, 1, 1000)});
   table.add({"simulations", "N",
-             "Largest number of simulations per search, most promising first; 0: until no better plan can be "
-             "missed. With --scale the default is 8",
+             "Largest number of simulations per search, most promising first; 0: simulate until no remaining plan "
+             "can be better. With --scale the default is 8",
              runtime::whole(options.simulations, 0)});
-  table.add({"exhaustive", "", "Simulate every plan that fits, even if a bound rules it out",
+  table.add({"exhaustive", "", "Simulate every plan that fits, even if a bound rules the plan out",
              runtime::switch_on(options.exhaustive)});
   table.add(
       {"no-simulation", "",
        "Rank plans by estimates, without simulation: exact memory, rough times, seconds for thousands of ranks",
        runtime::switch_on(options.no_simulation)});
   table.add({"rows", "all|distinct|auto",
-             "Rows to simulate: all, or distinct: one of each kind, with small errors if others use other nodes; "
-             "auto: distinct from 256 ranks on",
+             "Rows to simulate: all; distinct: one row per kind, with small errors if equal rows use different "
+             "nodes; auto: distinct from 256 ranks on",
              all_or_distinct(options.all_rows)});
-  table.add({"jobs", "N", "Simulations at a time; 0: one per core", runtime::whole(options.jobs, 0, 1024)});
+  table.add(
+      {"jobs", "N", "Number of concurrent simulations; 0: one per core", runtime::whole(options.jobs, 0, 1024)});
   table.concern("Output");
   table.add({"write-config", "FILE", "Write the best plan for ranvier-train --config",
              runtime::text(options.write_config), "none"});
   table.add({"write-trace", "FILE",
-             "Write the simulated steps of the best plan for Perfetto, Chrome or ranvier-report --timeline; "
-             "further cases go to FILE with .2 before .json, and so on",
+             "Write the simulated steps of the best plan for Perfetto, Chrome or ranvier-report --timeline; the "
+             "second scenario goes to FILE with .2 before .json, and so on",
              runtime::text(options.write_trace), "none"});
   table.add({"json", "", "Print JSON instead of tables", runtime::switch_on(options.json)});
   table.add({"plot", "FILE.svg", "Write a plot of the tables", runtime::text(options.plot), "none"});

@@ -14,14 +14,15 @@ namespace ranvier::apps {
 void declare_info(runtime::OptionTable& table, InfoRequest& info) {
   table.concern("Program");
   table.add({"help", "[HEADING]",
-             "Print the usual flags, all flags, or those under one heading, as in --help tiers",
+             "Print the usual flags, all flags (--help all), or the flags under one heading, as in --help tiers",
              runtime::help_of(info.help, info.concern)});
   table.add({"version", "", "Print the version", runtime::switch_on(info.version)});
   table.add(
       {"completion", "bash|zsh", "Print a completion script for this shell",
        runtime::choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
        "none"});
-  table.add({"man", "", "Print a manual page, as for man -l -", runtime::switch_on(info.man)});
+  table.add({"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -",
+             runtime::switch_on(info.man)});
 }
 
 bool is_info_request(std::string_view name) {
@@ -45,7 +46,7 @@ std::string help_text(const Manual& manual, std::string_view concern) {
   if (!manual.about.empty())
     for (const std::string& line : runtime::wrapped(manual.about, width)) text += line + '\n';
   if (!manual.status_1.empty())
-    text += fmt::format("\nExit status: 0 done, 1 {}, 64 a flag, and others as in --man.\n", manual.status_1);
+    text += fmt::format("\nExit status: 0 done, 1 {}, 64 invalid flag; --man lists the others.\n", manual.status_1);
   text += runtime::help_text(manual.options, concern);
   text.pop_back();  // answers have no final newline
   return text;

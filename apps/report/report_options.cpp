@@ -91,7 +91,7 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
          options.names.size(), options.runs.size(), options.runs.size() == 1 ? "" : "s");
   const bool also_page = table.given("output") && !(options.csv.empty() && options.timeline.empty());
   if (also_page || (!options.csv.empty() && !options.timeline.empty()))
-    fail(ErrorCode::usage, "{} {} and {} exclude each other; use one of them", target_of(options).first,
+    fail(ErrorCode::usage, "{} {} and {} cannot be combined; remove one of the flags", target_of(options).first,
          target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
   if (!options.timeline.empty() && options.runs.size() != 1)
     fail(ErrorCode::usage, "--timeline {} takes one run, not {}", options.timeline, options.runs.size());

@@ -41,14 +41,13 @@ OptionTable declare(TokenizeOptions& options) {
              "vocab.bpe, vocab.txt, .tiktoken)",
              tokenizer(options.tokenizer), "none"});
   table.add({"end-of-text", "WHERE",
-             "Position of the end-of-text token (<|endoftext|>, </s>): between documents, after each, or none; "
-             "single if the tokenizer's template has it",
+             "Position of the end-of-text token (<|endoftext|>, </s>): between documents, after each, or none; not "
+             "repeated if the tokenizer's template adds one, too",
              runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
                                                               {"after-each", EndOfText::after_each},
                                                               {"none", EndOfText::none}})});
   declare_special_tokens(table, options.specials);
-  table.add({"spelled-specials", "AS",
-             "Older name: token means --special-tokens tokenizer, text means --special-tokens none",
+  table.add({"spelled-specials", "AS", "Older name of --special-tokens: token means tokenizer, text means none",
              runtime::choice<SpecialTokenPolicy>(
                  options.specials, {{"text", SpecialTokenPolicy::none}, {"token", SpecialTokenPolicy::tokenizer}}),
              "as --special-tokens"});
@@ -61,8 +60,10 @@ OptionTable declare(TokenizeOptions& options) {
                  options.format, {{"llmc", TokenOutputFormat::llmc}, {"megatron", TokenOutputFormat::megatron}})});
   table.add({"overwrite", "", "Replace existing token files", runtime::switch_on(options.overwrite)});
   table.concern("Run");
-  table.add({"threads", "N", "Encoding threads; 0: one per core", runtime::whole(options.threads, 0, 1024)});
-  table.add({"checkpoint", "SIZE", "Text between the points from which an interrupted run continues",
+  table.add(
+      {"threads", "N", "Number of threads that encode; 0: one per core", runtime::whole(options.threads, 0, 1024)});
+  table.add({"checkpoint", "SIZE",
+             "Amount of text between two checkpoints; an interrupted run continues from the last one",
              runtime::bytes(options.checkpoint_bytes)});
   declare_info(table, options.info);
   return table;
@@ -71,13 +72,12 @@ OptionTable declare(TokenizeOptions& options) {
 }  // namespace
 
 void declare_special_tokens(OptionTable& table, SpecialTokenPolicy& field) {
-  table.add(
-      {"special-tokens", "NAME",
-       "Special tokens (<s>, <|user|>): tokenizer, in text and around texts as in transformers; text, only around; "
-       "none, neither",
-       runtime::choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
-                                                   {"text", SpecialTokenPolicy::text},
-                                                   {"none", SpecialTokenPolicy::none}})});
+  table.add({"special-tokens", "NAME",
+             "Special tokens (<s>, <|user|>): tokenizer: in texts and around texts, as transformers does; text: "
+             "only around texts; none: nowhere",
+             runtime::choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
+                                                         {"text", SpecialTokenPolicy::text},
+                                                         {"none", SpecialTokenPolicy::none}})});
 }
 
 std::string tokenizer_path(const std::string& tokenizer) {
@@ -107,15 +107,14 @@ TokenizeOptions parse_tokenize_options(int argc, const char* const* argv) {
 
 Manual tokenize_manual() {
   TokenizeOptions options;
-  return {
-      .program = "ranvier-tokenize",
-      .summary = "converts text to token files; a text file or a line of JSON lines (.jsonl) is one document",
-      .forms = {{"ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]", ""}},
-      .about =
-          "Files keep the given order; text files of a folder are sorted by path. Files may be compressed (gzip, "
-          "zstd). Start an interrupted run again to continue it.",
-      .options = declare(options).facts(),
-      .arguments = runtime::PathKind::any};
+  return {.program = "ranvier-tokenize",
+          .summary = "converts text to token files; a text file or a line of JSON lines (.jsonl) is one document",
+          .forms = {{"ranvier-tokenize FILE|FOLDER... --tokenizer PATH --output FILE [OPTION...]", ""}},
+          .about =
+              "Files keep the given order; text files of a folder are sorted by path. Files may be compressed "
+              "(gzip, zstd). To continue an interrupted run, repeat the command.",
+          .options = declare(options).facts(),
+          .arguments = runtime::PathKind::any};
 }
 
 std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options) {

@@ -383,7 +383,7 @@ TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") 
   refused(small_job({"--slow-node", "2"}), "such as 3:1.5");
   refused(small_job({"--slow-node", "1:0.5"}), "1 or more");
   refused(small_job({"--bandwidth-times", "0"}), "factors above 0");
-  refused(small_job({"--jitter", "0"}), "shares above 0, such as 0.1");
+  refused(small_job({"--jitter", "0"}), "above 0, such as 0.1");
   refused(small_job({"--no-overlap"}), "profile test-cpu is for CPUs; remove --no-overlap");
   refused(small_job({"--threads", "2"}), "measured with 1 thread; remove --threads");
   refused(small_job({"--device", "cuda"}), "remove --device");

@@ -122,7 +122,7 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   };
   CHECK(says(refused("stesp = 4\n"), "unknown key 'stesp' in"));
   CHECK(says(refused("stesp = 4\n"), "did you mean steps?"));
-  CHECK(says(refused("--steps = 4\n"), "keys have no dashes before them: write steps = …"));
+  CHECK(says(refused("--steps = 4\n"), "use steps = …"));
   CHECK(says(refused("config = other.conf\n"), "cannot be nested"));
   CHECK(says(refused("steps 4\n"), "key = value"));
   CHECK(says(refused("# none\nsteps = 4\n %invalid_line% # nor here\n"),

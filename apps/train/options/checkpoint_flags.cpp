@@ -71,7 +71,7 @@ void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
   table.concern("Stopping and resuming");
   table.add({"checkpoint", "DIR", "Directory for checkpoints, shared by all ranks", text(options.folder)});
   table.add({"checkpoint-every", "STEPS|TIME",
-             "Interval between checkpoints, as in 500 or 30m; another one at the end of the run",
+             "Interval between checkpoints, as in 500 (steps) or 30m; the run also ends with a checkpoint",
              steps_or_time(options), "30m"});
   table.add({"checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)});
   table.add({"checkpoint-archive-every", "STEPS",
@@ -79,19 +79,19 @@ void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
              "replaces them; 0 archives none",
              whole(options.archive_every, 0)});
   table.add({"checkpoint-rate", "SIZE",
-             "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; steps wait for states "
-             "that are not copied yet",
+             "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; the optimizer waits "
+             "for states that are not yet copied",
              runtime::bytes(options.bytes_per_second), "unlimited"});
   table.add({"resume", "auto|none|PATH",
-             "Resume from a checkpoint: auto: the newest complete one in --checkpoint, or from scratch if there is "
-             "none; or the one at PATH",
+             "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
+             "exists; PATH: resume from this checkpoint; none: start from scratch",
              text(options.resume)});
   table.add({"resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
              flag_list(options.resume_with)});
   table.add({"time-limit", "TIME",
              "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
              runtime::duration(options.time_limit)});
-  table.add({"stop-before", "TIME", "Stop this long before --time-limit, so that the run can be resumed",
+  table.add({"stop-before", "TIME", "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
              runtime::duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
 }
 

@@ -112,9 +112,9 @@ void check_eval_only(const TrainOptions& options) {
 void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer) {
   table.concern("Data");
   table.add({"data", "PATH",
-             "Training data: text or JSON lines (.jsonl), plain or compressed (gzip, zstd), a folder of them, or a "
-             "token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: CIFAR-10 or CIFAR-100 binary files, a "
-             "folder of them, or synthetic",
+             "Training data: text or JSON lines (.jsonl), plain or compressed (gzip, zstd), a folder of such "
+             "files, or a token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: a CIFAR-10 or CIFAR-100 "
+             "binary file, a folder of such files, or synthetic",
              text(data.data)});
   table.add({"tokenizer", "bytes|none|PATH",
              "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
@@ -132,53 +132,55 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
   declare_special_tokens(table, data.specials);
   table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
   table.add({"prompt-field", "NAME",
-             "JSON lines: field with the prompt; --json-field holds its completion; several as A,B, joined by line "
-             "breaks. Prompts have no loss, and samples are packed as with --documents mask",
+             "JSON lines: field with the prompt, or several fields (A,B), joined by line breaks; --json-field has "
+             "the completion. Prompts have no loss, and samples are packed as with --documents mask",
              text(data.prompt_field), "none"});
   table.add({"label-field", "NAME",
              "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
              "each sample is one padded text",
              text(data.label_field), "none"});
-  table.add(
-      {"documents", "NAME",
-       "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with positions "
-       "from zero, and predict nothing across its end; pad (BERT, RoBERTa): padded samples of their own",
-       choice<Documents>(data.documents,
-                         {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
-       "join, or mask with --prompt-field"});
+  table.add({"documents", "NAME",
+             "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with "
+             "positions from zero, and predict nothing across the document's end; pad (BERT, RoBERTa): one "
+             "document per padded sample",
+             choice<Documents>(data.documents,
+                               {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
+             "join, or mask with --prompt-field"});
   table.add({"document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
              document_end(data.document_end), "the --tokenizer's end of text"});
-  table.add(
-      {"mlm-probability", "FRACTION",
-       "Fraction of tokens that BERT and RoBERTa predict: 80% of them are masked, 10% replaced, 10% unchanged",
-       share(data.mlm_probability)});
+  table.add({"mlm-probability", "FRACTION",
+             "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
+             "token, 10 % a random token, 10 % stay unchanged",
+             share(data.mlm_probability)});
   table.add({"mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
              token_or_auto(data.mask_token), "auto"});
   table.add(
-      {"shuffle", "on|off", "Train on samples in random order, a new one for each epoch", toggle(data.shuffle)});
+      {"shuffle", "on|off", "Train on samples in random order, different in each epoch", toggle(data.shuffle)});
   table.add({"augment", "on|off",
              "Image models: train on random crops with a border of 4 black pixels, half of them mirrored; "
              "validation images stay unchanged",
              toggle(data.augment)});
   table.add({"validation-split", "FRACTION",
-             "Fraction of the data, at their end, for validation instead of training",
+             "Fraction of the data, taken from the end, for validation instead of training",
              real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
   table.add({"eval-every", "STEPS", "Validate every N steps; 0 disables", whole(trainer.eval_every, 0),
              "0, or at the end with --validation-split or --hellaswag"});
   table.add({"eval-samples", "N", "Validate on the first N samples of the validation part; 0: on all",
              whole(data.eval_samples, 0)});
-  table.add({"eval-only", "",
-             "Evaluate the weights of --init-from and end: on all data, or on the part of --validation-split",
-             switch_on(data.eval_only)});
+  table.add(
+      {"eval-only", "",
+       "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",
+       switch_on(data.eval_only)});
   table.add({"hellaswag", "FILE",
              "File of multiple-choice questions in llm.c's format, answered at each validation",
              text(data.hellaswag)});
   table.add({"sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
              whole(trainer.sample.every, 0)});
-  table.add({"sample-prompt", "TEXT", "Prompt of the generated text", text(data.sample_prompt),
-             "the end-of-text token, or a newline for bytes"});
-  table.add({"sample-tokens", "N", "Number of tokens to generate", whole(trainer.sample.tokens, 1, most)});
+  table.add({"sample-prompt", "TEXT", "Prompt of the texts that --sample-every generates", text(data.sample_prompt),
+             "the BOS or end-of-text token; with --tokenizer bytes a newline"});
+  table.add({"sample-tokens", "N", "Tokens of each text that --sample-every generates",
+             whole(trainer.sample.tokens, 1, most)});
 }
 
 namespace {

@@ -94,8 +94,7 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
        whole(trainer.chunks_per_rank, 1, max_chunks)});
   table.add({"pipeline-limit", "N",
-             "Most microbatches in flight, per model chunk if there are several; 0: the default, or all with "
-             "gpipe, or the schedule's needs with chunks",
+             "Largest number of microbatches in flight, per model chunk if there are several; 0 uses the default",
              whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b, gpipe; with deferred weight gradients zero-bubble, or zb-h1 "
@@ -108,20 +107,19 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
   table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
              switch_on(trainer.defer_weights)});
   table.add({"deferred-limit", "N",
-             "Most microbatches with deferred weight gradients at a time, per model chunk; each needs memory; 0 "
-             "defers none. auto: s + 1 on stage s, from 0; s + 2 with several chunks; 1 with --recompute",
+             "Largest number of microbatches with deferred weight gradients, per model chunk; each needs memory; 0 "
+             "defers none; auto: s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
              deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
              "Layers per stage, embedding and head included; with several chunks per rank, per model chunk in the "
              "order of layers; auto balances computation",
              layers_per_stage(trainer.layers_per_stage), "auto"});
   table.add({"rebalance", "",
-             fmt::format("Time the layers for {} steps and print the --layers-per-stage that would be faster",
-                         rebalance_steps),
+             fmt::format("Measure the layers for {} steps and print a faster --layers-per-stage", rebalance_steps),
              rebalance(trainer.rebalance_steps)});
   table.add({"recompute", "N",
              "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
-             "with the least memory",
+             "that needs the least memory",
              recompute(trainer.recompute, trainer.recompute_auto)});
   using Saved = std::optional<models::SavedActivations>;
   table.add({"saved-activations", "NAME",

@@ -16,7 +16,7 @@ void declare_planning(runtime::OptionTable& table, RunOptions& run) {
              runtime::choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
   table.add({"profile", "NAME|FILE",
              "Machine profile for predictions: a file of `ranvier-bench profile --write-profile FILE`, or the name "
-             "of a shipped one; none uses no profile",
+             "of a shipped profile; none disables predictions",
              std::move(profile), "RANVIER_PROFILE, or the file that `ranvier-bench profile` left for this host"});
 }
 

@@ -103,31 +103,32 @@ void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, Shard
                  ", or a letter for each: N (none), I (group), G (all rows)",
              sharding(trainer.sharding)});
   table.add({"shard-trained", "NAME",
-             "Sharding of the trained part of a partly frozen model; --shard is then for frozen parameters only",
+             "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",
              trained_sharding(trainer.trained_sharding), "same as --shard"});
-  table.add({"group-size", "N", "Rows per group (letter I of --shard); divides --g-data",
+  table.add({"group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
              whole(trainer.group_size, 0, most), "the rows on one node"});
   table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
-             whole(shard.node_size, 0, most), "0, or 8 with --world, all of them if fewer"});
+             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"});
   table.add({"links", "FILE",
-             "JSON file of measured latencies and bandwidths, for the choice of collective algorithms",
+             "JSON file with measured latencies and bandwidths (ranvier-bench --write-links), for the choice of "
+             "collective algorithms",
              text(shard.links)});
   for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
                                           {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
                                           {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
     table.add({to_string(collective), "NAME",
-               fmt::format("Algorithm of the {}: auto (the fastest on these links){}", to_string(collective),
+               fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
                            algorithm_names(collective)),
                algorithm(*field, collective)});
   }
   table.add({"prefetch", "N",
-             "Units (layers) whose parameters are gathered ahead of use; 0 disables prefetching; auto: 2, or fewer "
-             "if --device-memory is short",
+             "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
+             "--device-memory is short",
              prefetch(shard.prefetch)});
-  table.add(
-      {"reuse", "on|off",
-       "Keep gathered parameters until their buffer is needed; off: gather before every use, as in the papers",
-       toggle(trainer.reuse)});
+  table.add({"reuse", "on|off",
+             "Keep gathered parameters until another unit needs the buffer; off: gather before every use, as ZeRO "
+             "and MiCS do",
+             toggle(trainer.reuse)});
 }
 
 void resolve_sharding(TrainOptions& options, bool imagined) {

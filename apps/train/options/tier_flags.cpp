@@ -118,13 +118,13 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
   table.concern("Memory tiers");
   table.add({"offload", "NAME",
-             "Preset of the tiers below: none, myelin, zero-offload, infinity-cpu, infinity-nvme",
+             "Set all …-tier flags at once: none, myelin, zero-offload, infinity-cpu, infinity-nvme",
              all_tiers(tiers, offload)});
   table.add({"optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme", tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)});
   table.add({"parameter-tier-trained", "NAME",
-             "Tier of the trained parameters of a partly frozen model: device, host or nvme",
+             "With frozen parameters: tier of the trained ones: device, host or nvme",
              trained_tier(tiers.trained_parameters), "same as --parameter-tier"});
   table.add(
       {"gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme", tier(tiers.gradients)});
@@ -148,7 +148,7 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
   table.add(
       {"optimizer-commit", "NAME",
        "For states off the device: wait for the global gradient norm, or flip: update spare copies meanwhile, and "
-       "use them if nothing was clipped or skipped (doubles the optimizer states' tier memory)",
+       "commit the copies if nothing was clipped or skipped (doubles the memory of optimizer states in the tier)",
        choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 

@@ -156,8 +156,8 @@ OptionTable declare(Asked& asked) {
   table.add({"layers", "L", "Number of transformer blocks", size(model_options, Size::layers)});
   table.add({"hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
              size(model_options, Size::hidden)});
-  table.add({"heads", "H", "Number of attention heads; divides --hidden unless --head-size is given",
-             size(model_options, Size::heads), "as many as leave 64 channels or more per head, or the preset's"});
+  table.add({"heads", "H", "Number of attention heads; must divide --hidden unless --head-size is given",
+             size(model_options, Size::heads), "the preset's, else the most with at least 64 channels each"});
   table.add({"kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
              size(model_options, Size::kv_heads, 0), "0, or the preset's"});
   table.add({"head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
@@ -178,23 +178,25 @@ OptionTable declare(Asked& asked) {
   table.add({"classes", "N",
              "Number of classes, for image models and text classification (--label-field); 0 trains BERT and "
              "RoBERTa to fill masks",
-             size(model_options, Size::classes, 0), "the labels' number, or the preset's"});
+             size(model_options, Size::classes, 0), "the number of labels, or the preset's"});
   table.add({"dropout", "RATE", "Dropout rate", dropout(model_options)});
   declare_tuning(table, model_options);
 
   table.concern("Grid");
   table.add({"g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
              whole(trainer.grid.g_inter, 1, most)});
-  table.add({"g-data", "N", "Number of data-parallel rows; --g-inter times --g-data is the number of ranks",
+  table.add({"g-data", "N",
+             "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
              number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
 
   declare_sharding(table, trainer, shard);
 
   table.concern("Batch");
-  table.add({"batch-size", "N", "Samples per step over all ranks (global batch size); a multiple of --g-data",
-             whole(trainer.batch_size, 1, most), "16, or the next multiple of --g-data"});
+  table.add({"batch-size", "N",
+             "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
+             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"});
   table.add({"microbatch-size", "N", "Samples per microbatch", whole(trainer.microbatch_size, 1, most),
-             "4, or a row's share of the batch if that is less"});
+             "4, at most --batch-size / --g-data"});
   declare_pipeline(table, trainer);
 
   declare_data(table, data, trainer);
@@ -223,23 +225,23 @@ OptionTable declare(Asked& asked) {
        choice<BadAction>(
            bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
   table.add({"bad-steps-limit", "N", "Bad steps in a row that end the job", whole(bad.limit, 1)});
-  table.add(
-      {"spike-factor", "X",
-       fmt::format("A loss above X times the median of the last {} steps is a loss spike; 0 disables the test",
-                   actors::RecentMedian::window),
-       spike_factor(bad.spike_factor)});
+  table.add({"spike-factor", "X",
+             fmt::format("A loss above X times the median of the last {} steps is a loss spike, handled by "
+                         "--bad-steps; 0 disables the test",
+                         actors::RecentMedian::window),
+             spike_factor(bad.spike_factor)});
   table.add({"check-every", "STEPS",
              "Compare replicas of all states every N steps, at the end and before checkpoints; on a mismatch stop, "
              "or roll back if --bad-steps is rollback; 0 disables",
              whole(trainer.check_every, 0)});
-  table.add({"seed", "N", "Random seed of weights, dropout and sample order", whole(trainer.seed, 0)});
+  table.add({"seed", "N", "Random seed for weights, dropout and sample order", whole(trainer.seed, 0)});
 
   table.concern("Precision");
   table.add({"precision", "TYPE", "Type of activations, messages and working weights: fp32, bf16 or fp16",
              choice<runtime::DType>(
                  trainer.precision.compute,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
-             fmt::format("{}; the checkpoint's in a run that resumes", default_precision_text)});
+             fmt::format("{}; a resumed run: the checkpoint's", default_precision_text)});
   table.add({"gradient-dtype", "TYPE", "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
   table.add({"loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
@@ -257,13 +259,13 @@ OptionTable declare(Asked& asked) {
                                                                   {"direct", PointToPoint::direct}})});
   table.add({"collectives", "MODE",
              "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible. NCCL also runs "
-             "an algorithm that --all-reduce and the like name",
+             "the algorithms of --all-gather, --reduce-scatter and --all-reduce",
              choice<CollectiveBackend>(device_options.collectives, {{"auto", CollectiveBackend::automatic},
                                                                     {"nccl", CollectiveBackend::nccl},
                                                                     {"plans", CollectiveBackend::plans}})});
   table.add({"products", "MODE",
              "Matrix multiplications on a GPU in half precision: measured: benchmark cuBLASLt's algorithms before "
-             "the first step; first: use its first proposal, the same in every run",
+             "the first step; first: use cuBLASLt's first proposal, the same in every run",
              choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
   table.add({"products-file", "FILE",
              "File that keeps the choices of --products measured and --attention auto, so that later runs have the "
@@ -281,18 +283,19 @@ OptionTable declare(Asked& asked) {
              choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
   table.add({"cuda-graphs", "on|off", "Replay the kernel launches of a block as one CUDA graph; same bits",
              choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
-  table.add({"device-memory", "SIZE", "Largest device memory that a rank may plan, as in 512MiB",
+  table.add({"device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
              bytes(device_options.memory_bytes), "the machine's", true});
   table.add({"threads",
              "N",
-             "Compute threads per rank; 0 uses a rank's share of the cores that affinity and CPU quotas allow",
+             "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
+             "of the node",
              whole(device_options.threads, 0, 4096),
              {},
              true});
 
   declare_tiers(table, trainer.tiers, offload);
   table.add({"tile", "N",
-             "Tiles per large matrix, gathered and released one after another; divides --hidden and --ffn-size",
+             "Tiles per large matrix, gathered and released one after another; must divide --hidden and --ffn-size",
              size(model_options, models::Size::tile)});
 
   declare_checkpoints(table, checkpoint);
@@ -304,10 +307,11 @@ OptionTable declare(Asked& asked) {
   table.add({"init-from", "PATH",
              "Initial weights: a safetensors file, or a folder with config.json and tokenizer (Hugging Face)",
              text(run.init_from)});
-  table.add(
-      {"ignore-tensors", "REGEX", "Skip tensors of --init-from whose name matches", text(run.ignored_tensors)});
+  table.add({"ignore-tensors", "REGEX", "Skip tensors of --init-from whose name contains a match",
+             text(run.ignored_tensors)});
   table.add({"init-adapter", "FOLDER",
-             "Initial adapter, as PEFT or --save wrote it; sets --lora-rank and the other LoRA flags",
+             "Folder of the initial adapter, written by PEFT or --save; --lora-rank and the other --lora flags are "
+             "read from this folder",
              text(run.init_adapter)});
   table.add({"save", "PATH",
              "Write the final weights to this safetensors file or folder; a folder also gets config.json and the "
@@ -317,7 +321,7 @@ OptionTable declare(Asked& asked) {
              "Also write weights every N steps, to folders SAVE/weights-00000500; 0 disables",
              whole(run.save_every, 0)});
   table.add({"save-file-size", "SIZE",
-             "Largest file of --save in a folder; larger models become several files with an index",
+             "Largest weights file of --save FOLDER; larger models are split into several files with an index",
              bytes(run.save_file_bytes)});
   table.add({"overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
@@ -327,7 +331,12 @@ OptionTable declare(Asked& asked) {
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
              switch_on(run.separate_ranks)});
-  table.add({"config", "FILE", "Read options from lines of key = value; flags win", text(run.config), {}, true});
+  table.add({"config",
+             "FILE",
+             "Read options from lines of key = value; flags have precedence",
+             text(run.config),
+             {},
+             true});
   table.add({"dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)});
   table.add({"world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most), "the job's"});
   declare_info(table, run.info);

@@ -47,20 +47,22 @@ OptionBinding modules(std::vector<std::string>& field) {
 
 void declare_tuning(OptionTable& table, ModelOptions& model) {
   table.add({"train", "REGEX",
-             "Train only the parameters whose name matches; freeze the others (no gradients, no optimizer states)",
+             "Train only the parameters whose Hugging Face name contains a match; freeze the others (no gradients, "
+             "no optimizer states)",
              text(model.train), "all"});
-  table.add({"freeze", "REGEX", "Freeze the parameters whose name matches", text(model.freeze), "none"});
+  table.add({"freeze", "REGEX", "Freeze the parameters whose Hugging Face name contains a match",
+             text(model.freeze), "none"});
   table.add({"lora-rank", "R", "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables them",
              whole(model.lora.rank, 0, models::max_lora_rank)});
   table.add({"lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
              real(model.lora.alpha, 0, 1e6)});
   table.add({"lora-dropout", "RATE", "Dropout rate of the adapters' input", real(model.lora.dropout, 0, 1)});
-  table.add({"lora-targets", "NAMES", "Modules that get adapters, by the last parts of their names",
+  table.add({"lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
              targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"});
-  table.add(
-      {"lora-whole", "NAMES",
-       "Modules of a classification head to train completely and save with the adapters (PEFT's modules_to_save)",
-       modules(model.lora.whole), "none; for classification heads classifier, for BERT classifier,pooler"});
+  table.add({"lora-whole", "NAMES",
+             "With --lora-rank: modules of a classification head to train in full and save with the adapters "
+             "(PEFT's modules_to_save)",
+             modules(model.lora.whole), "none; with --label-field classifier, for BERT classifier,pooler"});
 }
 
 void resolve_tuning(TrainOptions& options, const OptionTable& table) {
@@ -76,7 +78,7 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
            "--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
            run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
            stored.whole.empty() ? std::string()
-                                : fmt::format(", and trains {} completely", fmt::join(stored.whole, ",")));
+                                : fmt::format(", and trains {} in full", fmt::join(stored.whole, ",")));
     if (table.given("lora-alpha")) lora.alpha = asked.alpha;
     if (table.given("lora-dropout")) lora.dropout = asked.dropout;
   }
