@@ -125,8 +125,7 @@ void require_classes(const Links& links, std::span<const int> node_of, std::stri
   const auto require = [&](const char* of_class, const Link& link, const std::string& why) {
     if (link.measured()) return;
     fail(ErrorCode::usage,
-         "{}: link class '{}' is missing, but {}; measure with ranvier-bench --write-links on the same "
-         "nodes",
+         "{}: no entry for links of class '{}', but {}; run ranvier-bench --write-links FILE on the job's nodes",
          source, of_class, why);
   };
   if (shared) require("intra_node", links.intra_node, "ranks of this run share a node");

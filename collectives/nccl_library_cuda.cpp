@@ -69,7 +69,9 @@ class OpenedNccl final : public NcclLibrary {
   template <typename Function>
   static Function find(const char* name) {
     void* const found = dlsym(library(), name);
-    if (found == nullptr) fail(ErrorCode::device, "the NCCL library has no {}: {}", name, dlerror());
+    if (found == nullptr)
+      fail(ErrorCode::device, "the NCCL library has no function {}: {}; install the NCCL version of this build",
+           name, dlerror());
     return reinterpret_cast<Function>(found);
   }
 

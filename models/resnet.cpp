@@ -51,7 +51,7 @@ std::optional<std::string> size_problem(const ResnetOptions& options, const Resn
     if (value < 1 || value > most) return fmt::format("{} is out of range: {}; use 1 to {}", name, value, most);
   constexpr std::int64_t max_channels = 1 << 24;
   if (std::int64_t{options.channels} * std::max(options.width, ResnetOptions::expansion) * 8 > max_channels)
-    return fmt::format("{} {} and {} {} need more than {} channels; decrease one of them", names.channels,
+    return fmt::format("{} {} and {} {} need more than {} channels; decrease one of the two", names.channels,
                        options.channels, names.width, options.width, max_channels);
   return std::nullopt;
 }

@@ -60,9 +60,8 @@ UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
   const auto frozen = std::find_if_not(all.begin(), all.end(), is_trained);
   if (frozen != all.end()) {
     fail(ErrorCode::usage,
-         "--train and --freeze have {} trained and {} frozen, but both belong to unit '{}'; match all of its names "
-         "or "
-         "none, as '^h\\.(10|11)\\.' does",
+         "--train and --freeze split unit '{2}': {0} is trained, {1} is frozen; make the patterns match all names "
+         "of the unit or none, for example '^h\\.(10|11)\\.'",
          first->name, frozen->name, unit.name);
   }
   return unit;
@@ -87,10 +86,10 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
   }
   if (missing.empty() && !lora.targets.empty()) return;
   if (!lora.origin.empty())
-    fail(ErrorCode::usage, "{}: {} has no matrix '{}' for adapters; use the weights of their base model",
+    fail(ErrorCode::usage, "{}: {} has no matrix '{}' for adapters; use the weights of the adapter's base model",
          lora.origin, architecture.name, fmt::join(missing, "' or '"));
-  fail(ErrorCode::usage, "--lora-targets {}: {} has no such matrix for adapters; use {}", fmt::join(missing, ","),
-       architecture.name, fmt::join(modules, ", "));
+  fail(ErrorCode::usage, "--lora-targets {}: {} has no such matrix for adapters; use one of {}",
+       fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
 }
 
 void expect_whole(const Architecture& architecture, const LoraOptions& lora, bool tells_classes) {
@@ -121,13 +120,13 @@ void expect_whole(const Architecture& architecture, const LoraOptions& lora, boo
                                                 : lora.origin + ": its 'modules_to_save'";
   const std::string names = fmt::format("'{}'", fmt::join(missing, "' or '"));
   if (!tells_classes)
-    fail(ErrorCode::usage, "{}: {} has no classification head with {} to train fully; {}", given, architecture.name,
-         names,
-         lora.origin.empty() ? "remove the flag, or use BERT or RoBERTa with --label-field"
+    fail(ErrorCode::usage, "{}: {} has no classification head with {} to train in full; {}", given,
+         architecture.name, names,
+         lora.origin.empty() ? "remove --lora-whole, or use BERT or RoBERTa with --label-field"
                              : "use BERT or RoBERTa with --label-field, or an adapter without such modules");
   fail(ErrorCode::usage,
-       "{}: the classification head of {} has no module {} to train fully; use "
-       "classifier, or with BERT pooler",
+       "{}: the classification head of {} has no module {} to train in full; use --lora-whole classifier, or for "
+       "BERT classifier,pooler",
        given, architecture.name, names);
 }
 
@@ -139,7 +138,7 @@ void expect_trained(const Architecture& architecture, const Tuning& tuning) {
       }))
     fail(ErrorCode::usage,
          "--freeze matches no parameter of '{}' (it has {}, the same in each layer); use an expression that "
-         "matches some, or remove the flag",
+         "matches some, or remove --freeze",
          architecture.name, fmt::join(names_to_match(architecture), ", "));
   if (std::any_of(units.begin(), units.end(), [](const UnitSpec& unit) { return unit.trained; })) return;
   fail(ErrorCode::usage,

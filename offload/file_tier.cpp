@@ -91,8 +91,8 @@ Store FileTier::State::make_store(const std::filesystem::path& directory, std::u
   if (opened.error == ENOSPC || opened.error == EDQUOT)
     refuse_space(directory, bytes, system->free_bytes(directory));
   if (opened.error != 0)
-    fail(ErrorCode::io, "{}: cannot {} it: {}; use --nvme with a writable folder", path.string(), opened.failed,
-         std::strerror(opened.error));
+    fail(ErrorCode::io, "cannot {1} {0}: {2}; use --nvme with a folder that is writable and has space",
+         path.string(), opened.failed, std::strerror(opened.error));
   return store;
 }
 

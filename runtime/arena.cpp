@@ -213,8 +213,7 @@ std::string remedy(const MemoryPlan& plan, DeviceKind device) {
   const auto bytes = [&](const Share& part) { return plan.bytes(MemorySpace::device, part.kind); };
   const Share& largest = *std::max_element(std::begin(parts), std::end(parts),
                                            [&](const Share& a, const Share& b) { return bytes(a) < bytes(b); });
-  return fmt::format("{} of it are {}, which {} would lower", format_bytes(bytes(largest)), largest.name,
-                     largest.flags);
+  return fmt::format("{} are {}; use {}", format_bytes(bytes(largest)), largest.name, largest.flags);
 }
 
 }  // namespace
@@ -224,9 +223,8 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
   if (needed > free)
     fail(ErrorCode::memory,
-         "the plan needs {} of device memory and {} of the budget of {} is free\n{}give more with --device-memory, "
-         "or "
-         "plan for less; {}",
+         "the plan needs {} of device memory, but {} of the budget of {} is free\n{}raise --device-memory, or "
+         "reduce the plan: {}",
          format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table(),
          remedy(plan, device.kind()));
 

@@ -146,13 +146,13 @@ void AtomicFile::keep(int error) {
   kept += fmt::format(".{}.whole", ::getpid());
   if (::rename(partial_.c_str(), kept.c_str()) != 0) kept = partial_;
   ::close(std::exchange(file_, -1));
-  fail(ErrorCode::io, "{}: cannot replace it: {}; the new file is complete in {}: move it to its destination",
+  fail(ErrorCode::io, "cannot replace {0}: {1}; the new content is complete in {2}; rename {2} to {0}",
        path_.string(), std::strerror(error), kept.string());
 }
 
 void AtomicFile::refuse(const char* what, std::size_t offset) const {
-  fail(ErrorCode::io, "{}: cannot {} it, at offset {}: {}; check the folder's space and permissions",
-       path_.string(), what, offset, std::strerror(errno));
+  fail(ErrorCode::io, "cannot {1} {0} at offset {2}: {3}; check the folder's space and permissions", path_.string(),
+       what, offset, std::strerror(errno));
 }
 
 bool is_device(const fs::path& path) {
@@ -169,11 +169,10 @@ std::size_t free_bytes_beside(const fs::path& path) {
 
 void check_writable(const fs::path& path, const char* flag) {
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::io, "{} {}: cannot be written: {}; give a path in a folder that you may write", flag,
-         path.string(), why);
+    fail(ErrorCode::io, "{} {} cannot be written: {}; use a path in a writable folder", flag, path.string(), why);
   };
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) refuse("it is a folder");
+  if (fs::is_directory(path, ignored)) refuse("is a folder");
   if (fs::exists(path, ignored) && ::access(path.c_str(), W_OK) != 0) refuse(std::strerror(errno));
   if (is_device(path)) return;
   // Only creating a file proves that it is possible: permissions do not show read-only or full disks.

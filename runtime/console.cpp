@@ -34,9 +34,9 @@ ssize_t StandardOutput::write(void* self, const char* data, std::size_t bytes) {
     const auto lines = static_cast<std::size_t>(std::count(data + written, data + bytes, '\n'));
     output.lost_lines_ += std::max<std::size_t>(1, lines);
     if (std::exchange(output.reason_, error) == 0)
-      print_stderr(
-          fmt::format("ranvier: warning: the standard output: {}: lines are lost from here on; the run continues\n",
-                      std::strerror(error)));
+      print_stderr(fmt::format(
+          "ranvier: warning: cannot write standard output: {}; further lines are lost, the run continues\n",
+          std::strerror(error)));
   }
   return static_cast<ssize_t>(bytes);
 }

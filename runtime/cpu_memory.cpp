@@ -79,8 +79,8 @@ Buffer CpuMemory::allocate(std::size_t bytes, MemorySpace space) {
     if (used > budget_ || bytes > budget_ - used) {
       used_->fetch_sub(bytes);
       fail(ErrorCode::memory,
-           "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use: "
-           "raise --device-memory, or plan for less",
+           "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
+           "--device-memory, or use flags that --dry-run lists",
            format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
     }
   }

@@ -41,18 +41,18 @@ const char* remedy(cudaError_t result) {
       return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute "
              "capability>";
     case cudaErrorMemoryAllocation:
-      return "; another process may use this GPU; plan for less, or decrease --device-memory";
+      return "; another process may use this GPU; lower --device-memory";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
-      return "; CUDA_LAUNCH_BLOCKING=1 shows the call that started it, compute-sanitizer the kernel";
+      return "; CUDA_LAUNCH_BLOCKING=1 shows the failed call, compute-sanitizer the kernel";
     case cudaErrorECCUncorrectable:
     case cudaErrorHardwareStackError:
     case cudaErrorNvlinkUncorrectable:
-      return "; the GPU itself has failed: take this machine out of the job";
+      return "; the GPU has failed: remove this machine from the job";
     case cudaErrorDevicesUnavailable:
-      return "; another process has this GPU for itself: see its compute mode in nvidia-smi";
+      return "; another process uses this GPU exclusively: check the compute mode with nvidia-smi";
     case cudaErrorLaunchTimeout:
       return "; a kernel ran for too long on a GPU that drives a display";
     default:
@@ -232,9 +232,8 @@ class CudaStream final : public Stream {
 
   void launch(Work) override {
     fail(ErrorCode::internal,
-         "stream {} of {}: work of the host's is queued, and a GPU runs none; what did this has no "
-         "CUDA kernel yet, so run it with --device cpu",
-         name_, device_.description());
+         "stream {} of {}: host work is queued on a GPU: the operation has no CUDA kernel; use --device cpu", name_,
+         device_.description());
   }
 
   void repeat(std::span<const std::uint64_t> key, const std::function<void()>& queue) override {
@@ -382,8 +381,8 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   const std::size_t used = used_bytes();
   if (used > budget_ || bytes > budget_ - used) {
     fail(ErrorCode::memory,
-         "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use: "
-         "raise --device-memory, or plan for less",
+         "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
+         "--device-memory, or use flags that --dry-run lists",
          format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
   }
   const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0; };
@@ -398,9 +397,8 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
     std::size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
     fail(ErrorCode::memory,
-         "{} has no room for {} ({} bytes): {} of its {} are free, and this rank uses {} of its budget of {}; who "
-         "else "
-         "uses this GPU, or lower --device-memory and plan for less",
+         "{} cannot allocate {} ({} bytes): {} of {} are free, this rank uses {} of its budget of {}; end other "
+         "processes on this GPU, or lower --device-memory",
          description_, format_bytes(bytes), bytes, format_bytes(free_bytes), format_bytes(total_bytes),
          format_bytes(used), format_bytes(budget_));
   }
@@ -442,8 +440,8 @@ Buffer CudaDevice::allocate_pinned(std::size_t bytes) {
   if (result == cudaErrorMemoryAllocation || result == cudaErrorInvalidValue) {
     cudaGetLastError();
     fail(ErrorCode::memory,
-         "the system refused {} ({} bytes) of pinned memory: pinned memory cannot be swapped out, so plan for less "
-         "of it, or let fewer ranks share this machine",
+         "the system refused {} ({} bytes) of pinned memory, which cannot be swapped out; use fewer ranks per "
+         "machine, or less host memory",
          format_bytes(bytes), bytes);
   }
   cuda::check(result, "cudaHostAlloc");
@@ -495,7 +493,7 @@ int cuda_device_count() {
   if (result == cudaSuccess && count > 0) return count;
   cudaGetLastError();
   if (result == cudaSuccess || result == cudaErrorNoDevice) {
-    fail(ErrorCode::device, "no GPU is visible to this process{}: run where there is one, or with --device cpu",
+    fail(ErrorCode::device, "no GPU is visible to this process{}; run on a machine with a GPU, or use --device cpu",
          std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? " (see CUDA_VISIBLE_DEVICES)" : "");
   }
   int of_driver = 0, of_runtime = 0;
@@ -503,14 +501,13 @@ int cuda_device_count() {
   cudaRuntimeGetVersion(&of_runtime);
   if (of_driver == 0) {
     fail(ErrorCode::device,
-         "this machine has no NVIDIA driver (libcuda.so.1 was not found): run where there is one, or with --device "
-         "cpu");
+         "this machine has no NVIDIA driver (libcuda.so.1 was not found); run on a machine with a GPU, or use "
+         "--device cpu");
   }
   if (result == cudaErrorInsufficientDriver || result == cudaErrorCompatNotSupportedOnDevice) {
     fail(ErrorCode::device,
-         "the NVIDIA driver is for CUDA {} and this build for CUDA {}: install a newer driver, or build with an "
-         "older "
-         "toolkit",
+         "the NVIDIA driver supports CUDA {}, but this build needs CUDA {}; install a newer driver, or build with "
+         "an older toolkit",
          version_text(of_driver), version_text(of_runtime));
   }
   fail(ErrorCode::device, "the NVIDIA driver (for CUDA {}) does not start: {} ({})", version_text(of_driver),

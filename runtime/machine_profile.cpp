@@ -128,7 +128,7 @@ MachineProfile read_machine_profile(const std::string& path_or_name) {
   if (!std::filesystem::exists(path_or_name)) {
     const auto names = shipped_profiles();
     const auto nearest = nearest_name(path_or_name, names);
-    fail(ErrorCode::usage, "{}: there is no such file, and no profile of that name{}: there are {}", source,
+    fail(ErrorCode::usage, "{}: neither a file nor a shipped profile{}; use one of {}", source,
          nearest ? fmt::format(", perhaps {}", *nearest) : "", fmt::join(names, ", "));
   }
   std::string text;

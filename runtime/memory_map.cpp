@@ -64,8 +64,8 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
     }
     print(mapping->path);
     print(
-        ": it cannot be read any more: it was truncated, or its disk failed; do not change files while they are "
-        "read\n");
+        ": cannot be read any more: the file was truncated, or the disk failed; do not change files that a run "
+        "reads\n");
     std::_Exit(exit_code(ErrorCode::io));
   }
   ::signal(signal, SIG_DFL);  // not a mapped file: the access is repeated and ends the process

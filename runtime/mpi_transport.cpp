@@ -157,7 +157,8 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) {
-    fail(ErrorCode::transport, "this MPI was built without MPI_THREAD_FUNNELED; use one that has it");
+    fail(ErrorCode::transport,
+         "this MPI library does not provide MPI_THREAD_FUNNELED; use an MPI library that does");
   }
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
@@ -212,10 +213,10 @@ std::optional<int> MpiSession::late() const {
 
 std::string MpiSession::whom_it_waits_for() const {
   const auto late = this->late();
-  if (rank_ == 0 && !late) return "all ranks, which have come as far";
+  if (rank_ == 0 && !late) return "all ranks, which have reached the same point";
   const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(late.value_or(0))];
   return fmt::format("{}, which {}", describe(late.value_or(0)),
-                     one.does.empty() ? "has not said what it does" : one.does);
+                     one.does.empty() ? "has not reported its work" : one.does);
 }
 
 void MpiSession::judge(Duration waited) const {
@@ -228,17 +229,15 @@ void MpiSession::judge(Duration waited) const {
   const std::string why = waiting_.why.empty() ? "" : " (" + waiting_.why + ")";
   if (lost >= 0) {
     const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(lost)];
-    fail(
-        ErrorCode::transport,
-        "{} does not answer: {} has waited for it for {:.1f} s outside of a step and has heard nothing from it for "
-        "{:.1f} s{}{}",
-        describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
-        one.does.empty() ? "" : "; the last that it said: it " + one.does);
+    fail(ErrorCode::transport,
+         "{} does not answer: {} has waited for {:.1f} s outside of a step, and for {:.1f} s without a message{}{}",
+         describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
+         one.does.empty() ? "" : "; its last report: it " + one.does);
   }
   if (rank_ == 0 && waited >= waiting_.patience && !late)
     fail(ErrorCode::transport,
-         "all ranks have come as far as {}, and MPI has not brought them together for {:.1f} s{}", describe(rank_),
-         seconds(waited), why);
+         "all ranks have reached the same point as {}, but MPI has not completed the operation for {:.1f} s{}",
+         describe(rank_), seconds(waited), why);
 }
 
 void MpiSession::wait(const std::function<bool()>& done) {
@@ -459,7 +458,8 @@ MpiTransport::MpiTransport(MpiSession& session, EventLoop& loop)
   constexpr int needed = to_mpi({Channel::user, tag_index_limit - 1});
   static_assert(needed < 1 << 23);
   if (!known || *limit < needed) {
-    fail(ErrorCode::transport, "this MPI allows message tags up to {}, and {} are needed; use another MPI",
+    fail(ErrorCode::transport,
+         "this MPI library allows message tags up to {}, but {} are needed; use another MPI library",
          known ? *limit : 0, needed);
   }
   loop.add_source(*this);

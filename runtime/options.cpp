@@ -191,7 +191,7 @@ void OptionTable::read_file(const std::string& path) {
 void OptionTable::set(std::string_view name, std::string text, std::string origin, bool wins) {
   for (auto& declared : options_) {
     if (declared.option.name != name) continue;
-    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice; remove one", origin);
+    if (declared.origin == origin) fail(ErrorCode::usage, "{} is given twice; remove one occurrence", origin);
     if (!wins && !declared.origin.empty()) return;
     declared.text = std::move(text);
     declared.origin = std::move(origin);

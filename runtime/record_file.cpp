@@ -31,7 +31,7 @@ RecordFile::RecordFile(std::string name, std::filesystem::path path, Start start
   const bool torn = start == Start::after_existing && ends_within_a_line(path_);
   const int truncates = start == Start::from_scratch ? O_TRUNC : 0;
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | truncates, 0666);
-  if (file_ < 0) fail(ErrorCode::io, "{}: {}; use a path that can be written", name_, std::strerror(errno));
+  if (file_ < 0) fail(ErrorCode::io, "{}: {}; use a writable path", name_, std::strerror(errno));
   if (torn) append("\n");
 }
 

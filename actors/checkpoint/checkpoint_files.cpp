@@ -125,13 +125,12 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   try {
     folder_->prune(options_.keep, options_.archive_every);
   } catch (const std::exception& error) {
-    return fmt::format("older ones stay: {}", error.what());
+    return fmt::format("older checkpoints remain: {}", error.what());
   }
   if (removed_ == 0) return {};
   return fmt::format(
-      "{} older ones were removed before it was written, to make room: give --checkpoint a larger disk, or keep "
-      "fewer "
-      "(--checkpoint-keep)",
+      "{} older checkpoints were removed before the write for lack of space; use a larger disk for --checkpoint, "
+      "or a smaller --checkpoint-keep",
       removed_);
 }
 

@@ -21,13 +21,14 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
       const char* const array = state_array_names[which];
       const offload::CheckpointArray* const found = reader.find(unit.name, array);
       if (found == nullptr) {
-        fail(ErrorCode::data, "checkpoint {} has no {} of '{}'; use the options of the run that wrote it", path,
-             array, unit.name);
+        fail(ErrorCode::data,
+             "checkpoint {} has no {} of '{}'; use the options of the run that wrote the checkpoint", path, array,
+             unit.name);
       }
       if (found->elements != unit.elements()) {
         fail(ErrorCode::data,
              "checkpoint {} has {} elements in {} of '{}', but the model {}; use the options of the run that wrote "
-             "it",
+             "the checkpoint",
              path, found->elements, array, unit.name, unit.elements());
       }
     }
@@ -36,10 +37,10 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
           units.begin(), units.end(), std::size_t{0},
           [](std::size_t sum, const models::UnitSpec& unit) { return sum + arrays_of(unit.trained); });
       reader.manifest().arrays.size() != wanted) {
-    fail(
-        ErrorCode::data,
-        "checkpoint {} has {} arrays, but the model {}; use the same --train and --freeze as the run that wrote it",
-        path, reader.manifest().arrays.size(), wanted);
+    fail(ErrorCode::data,
+         "checkpoint {} has {} arrays, but the model {}; use the same --train and --freeze as the run that wrote "
+         "the checkpoint",
+         path, reader.manifest().arrays.size(), wanted);
   }
 }
 

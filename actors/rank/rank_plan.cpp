@@ -231,7 +231,7 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
     std::vector<models::LayerRange> ranges;
     std::size_t begin = 0;
     for (const int layers : layers_per_stage) {
-      if (layers < 1) fail(ErrorCode::usage, "{} has a stage without layers; use 1 or more for each", flag);
+      if (layers < 1) fail(ErrorCode::usage, "{} has a stage without layers; use 1 or more layers per stage", flag);
       ranges.push_back({begin, begin + static_cast<std::size_t>(layers)});
       begin = ranges.back().end;
     }
@@ -246,8 +246,8 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
   if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > costs.size())
     fail(ErrorCode::usage,
-         "--g-inter {} with --chunks-per-rank {} needs {} model chunks, but the model has {} layers, embedding and "
-         "head included; use fewer stages or chunks",
+         "--g-inter {} with --chunks-per-rank {} needs {} model chunks, but the model has {} layers (embedding and "
+         "head included); use fewer stages or chunks",
          map.stages, map.chunks, map.slices(), costs.size());
   return balance_slices(costs, map);
 }

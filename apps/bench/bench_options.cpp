@@ -167,8 +167,8 @@ void check_profile(const BenchOptions& options, const OptionTable& table) {
   if (options.profiles()) {
     for (const char* flag : {"write-links", "links", "collectives"}) {
       if (!table.given(flag)) continue;
-      fail(ErrorCode::usage, "--{} does not apply to ranvier-bench profile, which always measures links; remove it",
-           flag);
+      fail(ErrorCode::usage,
+           "--{0} does not apply to ranvier-bench profile, which always measures links; remove --{0}", flag);
     }
     if (options.threads > 0 && options.device == DeviceFlag::cuda)
       fail(ErrorCode::usage, "--threads {} applies to CPUs, but --device is cuda; remove --threads",
@@ -205,16 +205,15 @@ BenchOptions parse_bench_options(int argc, const char* const* argv) {
   if (options.device == DeviceFlag::cuda && named_mpi != options.algorithms.end()) {
     fail(ErrorCode::usage,
          "--algorithms mpi needs memory that the host can access and cannot be combined with --device cuda; remove "
-         "one "
-         "of them");
+         "one of the flags");
   }
   if (options.device == DeviceFlag::inline_) {
     fail(ErrorCode::usage,
          "--device inline is not supported, since its computation overlaps no messages; use --device cpu or cuda");
   }
   if (!options.links.empty() && !options.write_links.empty()) {
-    fail(ErrorCode::usage, "--links {} cannot be combined with --write-links {}; remove one of them", options.links,
-         options.write_links);
+    fail(ErrorCode::usage, "--links {} cannot be combined with --write-links {}; remove one of the flags",
+         options.links, options.write_links);
   }
   for (const std::string& name : options.algorithms) {
     const auto& asked = options.collectives;

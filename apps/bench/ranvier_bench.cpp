@@ -71,14 +71,11 @@ void report(const Links& links, const std::string& path, std::size_t nodes) {
   print("intra_node", links.intra_node);
   print("inter_node", links.inter_node);
   if (!links.inter_node.measured()) {
-    fmt::print(stderr, "{}: inter_node not measured: all ranks are on one node; use several nodes to measure it\n",
-               program);
+    fmt::print(stderr, "{}: inter_node not measured: all ranks are on one node; use several nodes\n", program);
   }
   if (!links.intra_node.measured()) {
-    fmt::print(
-        stderr,
-        "{}: intra_node not measured: each of {} nodes has one rank; use more ranks per node to measure it\n",
-        program, nodes);
+    fmt::print(stderr, "{}: intra_node not measured: each of {} nodes has one rank; use more ranks per node\n",
+               program, nodes);
   }
   if (path.empty()) return;
   write(path, collectives::to_json(links));
@@ -111,7 +108,7 @@ std::string profile_path(const MpiSession& session, const BenchOptions& options)
     std::filesystem::create_directories(path.parent_path(), error);
     if (error)
       fail(ErrorCode::io,
-           "cannot create profile folder: {}: {}; use --write-profile FILE, or --write-profile - to print it",
+           "cannot create profile folder: {}: {}; use --write-profile FILE, or --write-profile - for stdout",
            path.parent_path().string(), error.message());
   } else {
     runtime::check_replaced(path, "--write-profile", options.overwrite);
@@ -145,7 +142,7 @@ void profile(apps::BenchRank& rank, const BenchOptions& options, std::span<const
     write(path, text);
     fmt::print("profile: {}\n", path);
     if (!options.write_profile.empty()) return;
-    fmt::print("ranvier-train and ranvier-plan use it without --profile\n");
+    fmt::print("ranvier-train and ranvier-plan use this profile without --profile\n");
     if (const std::string named = apps::profile_search_path().named; !named.empty())
       fmt::print("but {} is set and has precedence: {}\n", apps::profile_variable, named);
   });

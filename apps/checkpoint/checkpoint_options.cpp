@@ -87,7 +87,7 @@ CheckpointToolOptions parse_checkpoint_options(int argc, const char* const* argv
   for (const CommandForm& other : command_forms)
     for (const std::string_view flag : other.flags)
       if (table.given(flag) && std::find(form->flags.begin(), form->flags.end(), flag) == form->flags.end())
-        fail(ErrorCode::usage, "--{} applies to {}, not to {}; remove it", flag, other.name, command);
+        fail(ErrorCode::usage, "--{0} applies to {1}, not to {2}; remove --{0}", flag, other.name, command);
   if (options.command == CheckpointCommand::export_weights && options.output.empty())
     fail(ErrorCode::usage, "--output is missing; add --output FOLDER for the weights");
   if (options.command == CheckpointCommand::prune && options.keep == 0)

@@ -41,7 +41,8 @@ std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& bes
     }
     return {};
   } catch (const Error&) {
-    return fmt::format("tokenizer of the run cannot be read: {}; copy its files next to the weights\n", path);
+    return fmt::format("tokenizer of the run cannot be read: {}; copy the tokenizer's files next to the weights\n",
+                       path);
   }
 }
 
@@ -156,7 +157,7 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   if (!trains_all && !first && !from.empty())
     about_untrained = fmt::format(
         "untrained tensors are fp32 values of the checkpoint: --init-from {} of the run cannot be read or has "
-        "changed; restore it and export again to keep these tensors unchanged\n",
+        "changed; restore the initial weights and export again to keep these tensors unchanged\n",
         from);
   return fmt::format("weights of step {}: {} in {} file{}: {}\n{}{}", reader.manifest().step,
                      runtime::format_bytes(layout.bytes()), layout.files().size(),

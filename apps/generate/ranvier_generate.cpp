@@ -75,7 +75,8 @@ Model load(const GenerateOptions& options) {
   const auto stored = models::stored_model(file, options.heads > 0 ? std::optional(options.heads) : std::nullopt);
   if (!stored)
     fail(ErrorCode::data,
-         "config.json is missing next to {}, whose tensors are not GPT-2's; copy the model's config.json there",
+         "config.json is missing next to {}, whose tensors are not GPT-2's; copy the model's config.json to the "
+         "same folder",
          file.path().string());
   models::ModelSizes sizes = stored->sizes;
   if (models::fills_masks(sizes))
@@ -126,15 +127,15 @@ models::Tokenizer open_tokenizer(const GenerateOptions& options, const Model& mo
     tokenizer = models::read_tokenizer(model.folder);
   } else if (options.tokenizer.empty() && model.vocab_size > tokenizer.size()) {
     fail(ErrorCode::usage,
-         "model has {} tokens, but {} has no tokenizer; add --tokenizer PATH, or --tokenizer bytes if it was "
-         "trained "
-         "on bytes",
+         "model has {} tokens, but {} has no tokenizer; add --tokenizer PATH, or --tokenizer bytes if the model "
+         "was trained on bytes",
          model.vocab_size, model.folder.string());
   }
   // A tokenizer next to the weights may have more tokens, which are not sampled.
   const bool beside = options.tokenizer.empty() && models::has_tokenizer(model.folder);
   if (model.vocab_size < tokenizer.size() && !beside)
-    fail(ErrorCode::usage, "model has {} tokens, but the tokenizer has {}; use the --tokenizer of its training",
+    fail(ErrorCode::usage,
+         "model has {} tokens, but the tokenizer has {}; use the --tokenizer of the model's training",
          model.vocab_size, tokenizer.size());
   return tokenizer;
 }
@@ -201,8 +202,10 @@ void generate(const GenerateOptions& options) {
   sampling.tokens = std::min(tokenizer.size(), model.vocab_size);
   for (const std::int32_t token : prompt) {
     if (token >= model.vocab_size)
-      fail(ErrorCode::usage, "prompt has token {}, but the model has {}; use another prompt or --tokenizer", token,
-           model.vocab_size);
+      fail(ErrorCode::usage,
+           "prompt contains token id {}, but the model's vocabulary has {} tokens; use another prompt or "
+           "--tokenizer",
+           token, model.vocab_size);
   }
   TextOutput output;
   Drawn all;

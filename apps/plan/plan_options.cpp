@@ -274,7 +274,7 @@ constexpr int simulations_of_scale = 8;  // one simulation of thousands of ranks
 
 void check_scale(const PlanOptions& options) {
   const auto refuse = [&](const char* flag) {
-    fail(ErrorCode::usage, "--scale {} cannot be combined with {}; remove one of them",
+    fail(ErrorCode::usage, "--scale {} cannot be combined with {}; remove one of the two",
          fmt::join(options.scale, ","), flag);
   };
   for (const GivenFlag& flag : options.train)
@@ -293,7 +293,7 @@ void check_no_simulation(const PlanOptions& options, bool simulations) {
                            : options.compares()           ? "several scenarios"
                                                           : nullptr;
   if (flag != nullptr)
-    fail(ErrorCode::usage, "--no-simulation cannot be combined with {}; remove one of them", flag);
+    fail(ErrorCode::usage, "--no-simulation cannot be combined with {}; remove one of the two", flag);
 }
 
 /// Device named in the --config file. An unreadable file is refused later.
@@ -342,7 +342,7 @@ PlanOptions parse_plan_options(int argc, const char* const* argv) {
   std::erase_if(options.train, [](const GivenFlag& flag) { return flag.name == "device"; });
   if (!devices.empty()) options.train.push_back({"device", devices.back()});
   if (options.exhaustive && table.given("simulations"))
-    fail(ErrorCode::usage, "--exhaustive cannot be combined with --simulations {}; remove one of them",
+    fail(ErrorCode::usage, "--exhaustive cannot be combined with --simulations {}; remove one of the flags",
          options.simulations);
   if (options.no_simulation) check_no_simulation(options, table.given("simulations"));
   if (!options.scale.empty()) check_scale(options);

@@ -93,7 +93,7 @@ std::string write_trace(const std::string& path, std::size_t number, const Ranke
   const std::filesystem::path file = trace_path(path, number);
   how.trace = true;
   predict_on(planner, tools.predict, ranked, planner.profile(), how).write_trace(file);
-  return fmt::format("written: {}, two simulated steps of {} ranks with {}; open it in ui.perfetto.dev\n",
+  return fmt::format("written: {}, two simulated steps of {} ranks with {}; open the file in ui.perfetto.dev\n",
                      file.string(), planner.world(), ranked.candidate.text());
 }
 

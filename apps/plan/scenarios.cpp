@@ -86,7 +86,7 @@ void check_overlap(const PlanOptions& options, const MachineProfile& profile) {
          "--no-overlap applies to GPUs with NCCL, but profile {} is for CPUs; remove --no-overlap", profile.name);
   if (const std::string* backend = given_value(options, "collectives"); backend != nullptr && *backend == "plans")
     fail(ErrorCode::usage,
-         "--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of them");
+         "--no-overlap applies to NCCL and cannot be combined with --collectives plans; remove one of the flags");
 }
 
 }  // namespace
@@ -145,8 +145,8 @@ void check_links(const Planner& planner) {
   const auto require = [&](const runtime::Link& link, const char* where) {
     if (link.measured()) return;
     fail(ErrorCode::usage,
-         "--profile {} has no rates of links {}, but {} ranks are on {} nodes of {}; measure them with mpirun and "
-         "ranvier-bench profile, or change --node-size",
+         "--profile {} has no rates of links {}, but {} ranks are on {} nodes of {}; measure these links with "
+         "mpirun and ranvier-bench profile, or change --node-size",
          planner.profile().name, where, planner.world(), nodes_of(planner), planner.node_size());
   };
   if (planner.world() > 1 && planner.node_size() > 1) require(planner.profile().links.intra_node, "inside a node");

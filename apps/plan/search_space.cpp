@@ -128,7 +128,7 @@ class Enumeration {
         candidate.shard = name;
         candidate.group_size = given("group-size") ? 0 : group_size;
         if (!known.insert(meaning(sharding, rows, group_size == 0 ? rows : group_size)).second) {
-          leave_out("shardings: identical to another one for these rows and groups");
+          leave_out("shardings: identical to another sharding for these rows and groups");
           return;
         }
         offloads(candidate);
@@ -238,8 +238,8 @@ class Enumeration {
            chunks_);
     if (chunks_ > 1 && stages && *stages * chunks_ > options_->slices)
       fail(ErrorCode::usage,
-           "--g-inter {} with --chunks-per-rank {} makes {} model chunks, but the model has {} layers, including "
-           "those before and after its blocks; use fewer stages or chunks",
+           "--g-inter {} with --chunks-per-rank {} makes {} model chunks, but the model has {} layers (embedding "
+           "and head included); use fewer stages or chunks",
            *stages, chunks_, *stages * chunks_, options_->slices);
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));

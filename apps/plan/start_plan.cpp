@@ -275,8 +275,8 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   if (value_of(given, "profile") == nullptr) plan.text += fmt::format("profile: {}\n", name);
   if (!profile.gpu && !imagined && value_of(given, "threads") == nullptr && here.threads != profile.threads)
     plan.text += fmt::format(
-        "note: --profile was measured with {} threads per rank, this job has {}; measure it with this number of "
-        "ranks\n",
+        "note: --profile was measured with {} threads per rank, but this job has {}; measure a profile with this "
+        "number of ranks\n",
         profile.threads, here.threads);
   return plan;
 }

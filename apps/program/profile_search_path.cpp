@@ -68,8 +68,7 @@ fs::path profile_file(const ProfileSearchPath& places, const ProfileSubject& sub
   if (places.folder.empty())
     fail(ErrorCode::usage,
          "no folder for the profile: neither XDG_DATA_HOME nor HOME is an absolute path; use --write-profile FILE, "
-         "or "
-         "- to print it");
+         "or --write-profile - for stdout");
   return places.folder / file_name(places, subject);
 }
 

@@ -253,7 +253,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     on_all_ranks(*session, [&] {
       if (missing.empty()) return;
       std::fflush(stdout);
-      fail(ErrorCode::io, "outputs are missing: {}; free space there or use other paths, then run again",
+      fail(ErrorCode::io, "outputs are missing: {}; free space on these disks or use other paths, then run again",
            fmt::join(missing, "; "));
     });
     if (page) page->end(status == stopped_exit_code);

@@ -205,7 +205,7 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
                                   .distinct_only = usual_prediction(trainer.grid.ranks()).distinct_only,
                                   .goes_on = [until] { return std::chrono::steady_clock::now() < until; }});
   } catch (const actors::PredictionEnded&) {
-    return none(fmt::format("it takes more than {} s; use ranvier-plan", longest_prediction.count()));
+    return none(fmt::format("the prediction takes more than {} s; use ranvier-plan", longest_prediction.count()));
   } catch (const Error& error) {
     return none(error.what());
   }

@@ -150,7 +150,8 @@ std::vector<CheckpointEntry> ResumePoint::candidates() {
   if (const auto& rollback = run_.options.trainer.rollback)
     std::erase_if(whole, [&](const CheckpointEntry& entry) { return entry.step > rollback->newest_step; });
   if (whole.empty() && !automatic)
-    fail(ErrorCode::data, "--resume {} has no complete checkpoint{}; use the path of one, or of a folder of them",
+    fail(ErrorCode::data,
+         "--resume {} has no complete checkpoint{}; use the path of a complete checkpoint, or of a folder with one",
          options.resume, why_not_.empty() ? "" : " (" + why_not_ + ")");
   return whole;
 }
@@ -178,8 +179,8 @@ void ResumePoint::find() {
       if (!run_.speaks()) return;
       if (passed_over_ > 0)
         fail(ErrorCode::data,
-             "--resume auto: none of the {} checkpoints in {} is complete{}; restore one, or move them away to "
-             "start from scratch",
+             "--resume auto: none of the {} checkpoints in {} is complete{}; restore a checkpoint, or move all of "
+             "them elsewhere to start from scratch",
              passed_over_, options.folder, why_not_.empty() ? "" : " (" + why_not_ + ")");
       remarks_.push_back(fmt::format("--resume auto: no checkpoint in {}; starting from scratch", options.folder));
     });

@@ -54,8 +54,8 @@ void check_shared(const RankRun& run) {
     std::error_code unknown;
     if (!std::filesystem::exists(probe, unknown))
       fail(ErrorCode::io,
-           "--save {} is not shared: {} does not find the folder of rank 0; use one that all machines share", save,
-           describe_rank(run.options, run.session.rank()));
+           "--save {} is not shared: {} does not find the folder of rank 0; use a folder that all machines share",
+           save, describe_rank(run.options, run.session.rank()));
   });
 }
 

@@ -82,7 +82,7 @@ void expect_configuration(const TrainOptions& options) {
   if (weights.find("wte.weight") == nullptr)
     fail(ErrorCode::data,
          "config.json is missing in the folder of {}, whose tensors are not a GPT-2's; copy the model's "
-         "config.json there, or add --model with the model's family and sizes",
+         "config.json to that folder, or add --model with the model's family and sizes",
          weights.path().string());
 }
 

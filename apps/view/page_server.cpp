@@ -238,14 +238,14 @@ namespace {
 [[noreturn]] void refuse(const std::string& flag, const PageServer::Options& options,
                          const beast::error_code& error) {
   if (error == asio::error::address_in_use)
-    fail(ErrorCode::usage, "{}: port {} of {} is in use; use another one, or 0 for any free port", flag,
+    fail(ErrorCode::usage, "{}: port {} of {} is in use; use another port, or 0 for any free port", flag,
          options.port, options.address);
   if (error == asio::error::access_denied)
     fail(ErrorCode::usage, "{}: ports below 1024 need privileges; use 1024 or above, or 0 for any free port", flag);
   if (error == boost::system::errc::address_not_available)
     fail(ErrorCode::usage,
-         "{}: rank 0's machine does not have address {}; use one of its own, or 0.0.0.0:{} for all", flag,
-         options.address, options.port);
+         "{}: rank 0's machine does not have address {}; use an address of that machine, or 0.0.0.0:{} for all",
+         flag, options.address, options.port);
   fail(ErrorCode::io, "{}: cannot listen: {}", flag, error.message());
 }
 

@@ -34,7 +34,7 @@ CifarSet::CifarSet(std::vector<fs::path> files, int classes) {
            "binary version of CIFAR-10 or CIFAR-100",
            path.string(), bytes, 1 + image_bytes, 2 + image_bytes);
     if (files_.size() > 1 && labels != label_bytes_)
-      fail(ErrorCode::data, "{} belongs to CIFAR-{}, but {} to CIFAR-{}; use files of one of them",
+      fail(ErrorCode::data, "{} belongs to CIFAR-{}, but {} to CIFAR-{}; use files of one data set",
            files.front().string(), label_bytes_ == 1 ? 10 : 100, path.string(), labels == 1 ? 10 : 100);
     label_bytes_ = labels;
     const std::size_t record_bytes = labels + image_bytes;

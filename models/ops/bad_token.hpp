@@ -26,9 +26,8 @@ namespace ranvier::models {
 
 [[noreturn]] inline void fail_many_targets(std::size_t count, std::size_t sample, std::size_t most) {
   fail(ErrorCode::data,
-       "{} positions of sample {} of the microbatch have a target, of a model that was made for at most {}: give "
-       "its "
-       "layers a source with as few, or make it for as many",
+       "sample {1} of the microbatch has {0} targets, but the model was built for at most {2}; use a source with "
+       "fewer targets, or build the model for more",
        count, sample, most);
 }
 

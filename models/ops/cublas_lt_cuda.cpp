@@ -24,7 +24,9 @@ void* open_library() {
 template <typename Function>
 void find(Function& function, void* library, const char* name) {
   void* const found = dlsym(library, name);
-  if (found == nullptr) fail(ErrorCode::device, "{} is not in the cuBLASLt that was opened: {}", name, dlerror());
+  if (found == nullptr)
+    fail(ErrorCode::device, "cuBLASLt has no function {}: {}; install the cuBLAS version of this build", name,
+         dlerror());
   function = reinterpret_cast<Function>(found);
 }
 

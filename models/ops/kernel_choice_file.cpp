@@ -329,7 +329,7 @@ void KernelChoiceFile::read() {
     all_ = parse_kernel_choices({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, source);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::data)
-      fail(ErrorCode::data, "{}; it was left as it is: name another file, or delete this one to measure again",
+      fail(ErrorCode::data, "{}; the file was not changed; use another file, or delete this file to measure again",
            error.what());
     fail(error.code(), "{} cannot be read: {}", source, error.what());
   }

@@ -98,7 +98,8 @@ class NamedTokens {
 
   [[nodiscard]] std::int32_t end_of_text() const {
     if (!end_of_text_)
-      fail(ErrorCode::data, "{}: token '{}' is missing; use an encoding that has it", file_, end_of_text_spelling);
+      fail(ErrorCode::data, "{}: token '{}' is missing; use an encoding with this token", file_,
+           end_of_text_spelling);
     return *end_of_text_;
   }
 

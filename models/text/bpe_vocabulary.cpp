@@ -44,8 +44,8 @@ BpeVocabulary::BpeVocabulary(const std::string& origin, std::span<const std::str
 void BpeVocabulary::decode(std::span<const std::int32_t> tokens, std::string& to) const {
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= size())
-      fail(ErrorCode::data, "token {} is not one of the {} tokens of {}; use the tokenizer that wrote them", token,
-           size(), origin_);
+      fail(ErrorCode::data, "token {} is not one of the {} tokens of {}; use the tokenizer that wrote the tokens",
+           token, size(), origin_);
     to += bytes_of(token);
   }
 }

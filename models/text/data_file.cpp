@@ -173,7 +173,7 @@ std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextRea
   if (has_tokens(reading.format)) return DataFile{path, reading.format};
   reading.tell(path);
   ByteStream stream(path);
-  if (stream.file_bytes() == 0) return FormatError{"the file is empty", "use one with tokens or text"};
+  if (stream.file_bytes() == 0) return FormatError{"the file is empty", "use a file with tokens or text"};
   std::string content(beginning_bytes, '\0');
   content.resize(stream.read(content.data(), content.size()));
   const Compression compression = stream.compression();

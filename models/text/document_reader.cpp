@@ -157,11 +157,11 @@ std::vector<std::string> DocumentReader::remarks() const {
     remarks.push_back(
         fmt::format("{}: skipped rows with an empty field '{}': {} of {}", file, json_field_, empty_rows_, rows_));
   for (const auto& [field, rows] : unread_rows_)
-    remarks.push_back(fmt::format(
-        "{}: field '{}' of {} of {} rows has text, but is not read{}", file, field, rows, rows_,
-        prompt_fields_.empty()
-            ? ""
-            : fmt::format("; use --prompt-field {},{} to read it", fmt::join(prompt_fields_, ","), field)));
+    remarks.push_back(
+        fmt::format("{}: field '{}' of {} of {} rows has text, but is not read{}", file, field, rows, rows_,
+                    prompt_fields_.empty() ? ""
+                                           : fmt::format("; use --prompt-field {},{} to read both fields",
+                                                         fmt::join(prompt_fields_, ","), field)));
   return remarks;
 }
 

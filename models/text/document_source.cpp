@@ -17,7 +17,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
   const std::int32_t room = options_.sequence_length - options_.around.count();
   if (room < 1)
     fail(ErrorCode::usage,
-         "--sequence-length {} leaves no position besides the {} that start and end a sample; increase it",
+         "--sequence-length {} is too small: {} tokens start and end each sample; increase --sequence-length",
          options_.sequence_length, options_.around.count());
   const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
   std::int64_t filled = 0, cut = 0, empty = 0;

@@ -26,8 +26,7 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: --prompt-field {} needs JSON lines; use files whose names end in "
-           ".jsonl, or remove the flag",
+           "{}: --prompt-field {} needs JSON lines; use files whose names end in .jsonl, or remove --prompt-field",
            file.path.string(), reading.prompt_field);
     if (!file.remark.empty()) remarks_.push_back(file.remark);
     files_.push_back(file.path);
@@ -39,7 +38,7 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
          vocab_size, *most + 1);
   if (documents_.empty())
     fail(ErrorCode::data, "{}: none of {} completions fits --sequence-length {}; {}", path.string(), lost_,
-         sequence_length, lost_ > 0 ? "increase it" : "use lines with a completion");
+         sequence_length, lost_ > 0 ? "increase --sequence-length" : "use lines with a completion");
   if (cut_ > 0 || lost_ > 0)
     remarks_.push_back(fmt::format(
         "{}: of {} completions {} are truncated at --sequence-length {}, and {} skipped (prompt too long)",
@@ -65,7 +64,7 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
     }
     if (bytes_read_ > max_held_bytes)
       fail(ErrorCode::data,
-           "{}: prompts and completions exceed {} bytes, which each rank keeps in memory; use fewer",
+           "{}: prompts and completions exceed {} bytes, which each rank keeps in memory; use fewer lines",
            path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {

@@ -24,8 +24,7 @@ DataFiles labelled_files(const std::filesystem::path& path, const TextReading& r
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: --label-field {} needs JSON lines; use files whose names end in "
-           ".jsonl, or remove the flag",
+           "{}: --label-field {} needs JSON lines; use files whose names end in .jsonl, or remove --label-field",
            file.path.string(), reading.label_field);
   }
   return found;
@@ -92,7 +91,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
     : path_(path), options_(std::move(options)) {
   if (options_.sequence_length <= options_.around.count())
     fail(ErrorCode::usage,
-         "--sequence-length {} leaves no position besides the {} that start and end a sample; increase it",
+         "--sequence-length {} is too small: {} tokens start and end each sample; increase --sequence-length",
          options_.sequence_length, options_.around.count());
   DataFiles found = labelled_files(path, reading);
   left_out_ = std::move(found.left_out);
@@ -118,7 +117,7 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
     reading.tell(file.path);
     for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
     if (bytes_read_ > max_held_bytes)
-      fail(ErrorCode::data, "{}: labelled texts exceed {} bytes, which each rank keeps in memory; use fewer",
+      fail(ErrorCode::data, "{}: labelled texts exceed {} bytes, which each rank keeps in memory; use fewer texts",
            path_.string(), max_held_bytes);
     if (!encoder) {
       for (const auto& piece : pieces) {

@@ -35,7 +35,7 @@ std::vector<std::int64_t> quotas_of(const std::vector<WeightedSource>& sources) 
   for (std::size_t i = 0; i < quotas.size(); ++i)
     if (quotas[i] == 0)
       fail(ErrorCode::usage,
-           "--data: weight {} (total {}) is less than one of {} samples; increase it or remove the file",
+           "--data: weight {} (total {}) is less than one of {} samples; increase the weight or remove the file",
            sources[i].weight, sum, round_places);
   return quotas;
 }

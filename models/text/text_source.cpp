@@ -20,7 +20,7 @@ TextSource::TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSo
   samples_ = (end - begin - 1) / options_.sequence_length;
   if (samples_ < 1)
     fail(ErrorCode::data,
-         "{}: {} tokens are too few for --sequence-length {}, which needs {}; decrease it or use "
+         "{}: {} tokens are too few for --sequence-length {}, which needs {}; decrease --sequence-length or use "
          "more data",
          tokens_->path().string(), end - begin, options_.sequence_length,
          std::int64_t{options_.sequence_length} + 1);
@@ -161,7 +161,8 @@ void check_width(const TokenSequence& tokens, const std::optional<Tokenizer>& to
          file.path().string(), tokenizer->size());
   if (vocab_size > of_uint16)
     remarks.push_back(
-        fmt::format("warning: {}: uint16 tokens are below {}, but the model has {}; check that they are its tokens",
+        fmt::format("warning: {}: uint16 tokens are below {}, but the model has {}; check that the tokens are from "
+                    "the model's tokenizer",
                     file.path().string(), of_uint16, vocab_size));
 }
 

@@ -128,7 +128,7 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
       format_ != TokenFormat::automatic && format_ != TokenFormat::jsonl && file.compression == Compression::none,
       "{}: text is not a token file", path_.string());
   const auto bytes = file_.bytes();
-  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty; use one with tokens or text", path_.string());
+  if (bytes.empty()) fail(ErrorCode::data, "{}: the file is empty; use a file with tokens or text", path_.string());
   data_ = bytes.data();
   if (format_ == TokenFormat::llmc) open_llmc();
   if (format_ == TokenFormat::megatron) open_megatron();
@@ -217,7 +217,8 @@ void TokenFile::open_megatron() {
   const auto bytes = map.bytes();
   const std::string file = index_path().string();
   const auto refuse = [&](std::size_t offset, const std::string& what) {
-    fail(ErrorCode::data, "{}: incomplete Megatron index: {} at offset {}; create it again", file, what, offset);
+    fail(ErrorCode::data, "{}: incomplete Megatron index: {} at offset {}; create the index again", file, what,
+         offset);
   };
   if (bytes.size() < megatron_header_bytes) refuse(bytes.size(), "the file ends");
   if (std::memcmp(bytes.data(), megatron_magic.data(), megatron_magic.size()) != 0)
@@ -227,8 +228,9 @@ void TokenFile::open_megatron() {
   const auto code = value_at<std::uint8_t>(bytes.data() + 17, 0);
   static constexpr Type types[] = {Type::u8, Type::i8, Type::i16, Type::i32, Type::i64};
   if (code == 6 || code == 7)
-    fail(ErrorCode::data, "{}: type code {} at offset 17: the .bin has floating-point numbers, not tokens", file,
-         code);
+    fail(ErrorCode::data,
+         "{}: type code {} at offset 17 means that the .bin file holds floating-point numbers; use an integer type",
+         file, code);
   if (code == 0 || code > megatron_uint16) refuse(17, fmt::format("type code {}", code));
   type_ = code == megatron_uint16 ? Type::u16 : types[code - 1];
 

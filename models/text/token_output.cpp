@@ -34,8 +34,7 @@ fs::path with(const fs::path& name, const char* extension) {
 
 [[noreturn]] void refuse(const fs::path& name, const char* what) {
   fail(ErrorCode::io,
-       "{}: cannot {} it: {}; check the folder's space and permissions, then restart: finished files "
-       "are kept",
+       "cannot {1} {0}: {2}; check the folder's space and permissions, then restart: finished files are kept",
        name.string(), what, std::strerror(errno));
 }
 
@@ -82,7 +81,7 @@ TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) 
   tokens_file_ = open_file(tokens_partial_);
   if (!owns(tokens_file_, tokens_partial_)) {
     ::close(tokens_file_);
-    fail(ErrorCode::io, "{}: another process is writing it; wait for it or use another path",
+    fail(ErrorCode::io, "{}: another process writes this file; wait until that process ends, or use another path",
          tokens_path_.string());
   }
   try {
@@ -159,7 +158,7 @@ void TokenOutput::append(std::span<const std::int32_t> tokens) {
 void TokenOutput::end_document() {
   if (document_tokens_ > max_counted)
     fail(ErrorCode::data,
-         "{}: a document has {} tokens, more than the {} that Megatron's index can count; split it",
+         "{}: a document has {} tokens, more than the {} that Megatron's index can count; split the document",
          tokens_path_.string(), document_tokens_, max_counted);
   const auto size = static_cast<std::int32_t>(document_tokens_);
   if (sizes_file_ >= 0) write(sizes_file_, &size, sizeof size, sizes_partial_);

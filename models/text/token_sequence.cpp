@@ -120,8 +120,8 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
     const TokenFile& file = files_[f];
     if (!file.knows_documents() && !end)
       fail(ErrorCode::data,
-           "{}: --documents mask needs to know where documents end; add --document-end with the token that "
-           "ends them (GPT-2: 50256), add a --tokenizer that has one, or use --documents join",
+           "{}: --documents mask needs a token that ends documents; add --document-end TOKEN (GPT-2: 50256), add a "
+           "--tokenizer with an end-of-text token, or use --documents join",
            file.path().string());
     reading_.tell(file.path());
     const std::vector<std::int64_t> begins = file.document_begins(end.value_or(0), vocab_size);

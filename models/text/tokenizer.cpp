@@ -48,7 +48,7 @@ const TextTemplate& Tokenizer::around() const noexcept {
 std::int32_t Tokenizer::required_end_of_text() const {
   if (const auto token = end_of_text()) return *token;
   fail(ErrorCode::data,
-       "{}: the tokenizer has no end-of-text token; set eos_token in the tokenizer_config.json next to it",
+       "{}: the tokenizer has no end-of-text token; set eos_token in tokenizer_config.json in the same folder",
        pipeline_ ? pipeline_->origin : "bytes");
 }
 
@@ -102,8 +102,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
   const std::int32_t silent = vocabulary_ ? vocabulary_->end_of_text() : -1;
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= known)
-      fail(ErrorCode::data, "token {} is not one of the tokenizer's {}; use the tokenizer that wrote them", token,
-           known);
+      fail(ErrorCode::data, "token {} is not one of the tokenizer's {}; use the tokenizer that wrote the tokens",
+           token, known);
     if (pipeline_) {
       pipeline_->spelling->append(token, position, text);
     } else if (!vocabulary_) {

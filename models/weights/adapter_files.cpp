@@ -53,14 +53,15 @@ void expect_same_base(const Safetensors& file, std::span<const UnitSpec> adapter
   for (const TensorToStore& tensor : wanted) {
     const StoredTensor* const stored = file.find(tensor.name);
     if (stored == nullptr || stored->shape != tensor.shape)
-      fail(ErrorCode::data, "{}: the adapter belongs to another base model: '{}' needs shape {}, the file has {}",
+      fail(ErrorCode::data,
+           "{}: the adapter does not fit this base model: tensor '{}' needs shape {}, but the file has {}",
            file.path().string(), tensor.name, shape_text(tensor.shape),
            stored == nullptr ? "no such tensor" : "shape " + shape_text(stored->shape));
   }
   for (const StoredTensor& stored : file.tensors()) {
     const auto same = [&](const TensorToStore& tensor) { return tensor.name == stored.name; };
     if (std::none_of(wanted.begin(), wanted.end(), same))
-      fail(ErrorCode::data, "{}: the adapter belongs to another base model: this one does not have '{}'",
+      fail(ErrorCode::data, "{}: the adapter does not fit this base model, which has no tensor '{}'",
            file.path().string(), stored.name);
   }
 }

@@ -157,19 +157,18 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
            size.key, said.*size.field, file, options.*size.field);
     }
     if (heads && *heads != said.heads)
-      fail(ErrorCode::usage, "--heads {} differs from {}: {}; remove the flag", *heads, config_file, said.heads);
+      fail(ErrorCode::usage, "--heads {} differs from {}: {}; remove --heads", *heads, config_file, said.heads);
     options.heads = said.heads;
     return stored;
   }
   if (!heads)
     fail(ErrorCode::usage,
-         "{}: the number of attention heads is unknown: there is no config.json "
-         "next to it; add --heads H",
+         "{}: the number of attention heads is unknown: config.json is missing next to the weights; add --heads H",
          file);
   options.heads = *heads;
   if (size_problem(options))
     fail(ErrorCode::usage,
-         "--heads {} does not divide the {} channels of {}; use the number of heads that it was trained with",
+         "--heads {} does not divide the {} channels of {}; use the number of heads of the model's training",
          *heads, options.hidden, file);
   return stored;
 }

@@ -88,7 +88,7 @@ void read_rope(const ConfigFile& config, LlamaOptions& options) {
   const bool same_base = base == options.rope_base || !(older || config.find("rope_theta") != nullptr);
   if (!same_base || (older && scaling != options.rope_scaling))
     fail(ErrorCode::data,
-         "{}: 'rope_parameters' and '{}' have different rotary frequencies; remove the one that the weights were "
+         "{}: 'rope_parameters' and '{}' have different rotary frequencies; remove the entry that the weights were "
          "not trained with",
          config.path().string(), older ? "rope_scaling" : "rope_theta");
   options.rope_base = base;

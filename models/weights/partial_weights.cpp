@@ -323,9 +323,7 @@ void PartialWeights::keep(const fs::path& refused, int error) {
                   fmt::format("{}.whole", std::string_view(name).substr(1, name.size() - 1 - hidden_end.size()));
   if (::rename(path_.c_str(), kept.c_str()) != 0) kept = path_;
   path_.clear();
-  fail(ErrorCode::io,
-       "{}: cannot rename: {}; the new weights are complete in {}: move them to their "
-       "destination",
+  fail(ErrorCode::io, "cannot replace {0}: {1}; the new weights are complete in {2}; rename {2} to {0}",
        refused.string(), std::strerror(error), kept.string());
 }
 
@@ -352,7 +350,7 @@ int WeightWriter::open(std::size_t file) {
 }
 
 void WeightWriter::refuse(const char* what, std::size_t file) const {
-  fail(ErrorCode::io, "{}: cannot {} it: {}; check the folder's space and permissions",
+  fail(ErrorCode::io, "cannot {1} {0}: {2}; check the folder's space and permissions",
        (path_ / layout_->name(file)).string(), what, std::strerror(errno));
 }
 

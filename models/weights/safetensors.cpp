@@ -138,7 +138,7 @@ class HeaderHandler {
   [[noreturn]] void refuse(const std::string& what) const {
     const std::string where =
         entries_.empty() ? "the header" : "the header, near tensor '" + entries_.back().name + "',";
-    fail(ErrorCode::data, "{}: not a safetensors file: {} {}", file_, where, what);
+    fail(ErrorCode::data, "{}: not a safetensors file: {} {}; download or save the file again", file_, where, what);
   }
 
   const std::string& file_;
@@ -160,14 +160,14 @@ std::vector<Entry> parse_header(const std::string& file, std::string_view header
     error = boost::json::error::extra_data;
   if (!error && !header.starts_with('{')) error = boost::json::error::syntax;
   if (error)
-    fail(ErrorCode::data, "{}: not a safetensors file: {} at offset {}", file, error.message(),
-         length_bytes + parsed);
+    fail(ErrorCode::data, "{}: not a safetensors file: {} at offset {}; download or save the file again", file,
+         error.message(), length_bytes + parsed);
   return std::move(parser.handler().entries());
 }
 
 StoredTensor checked(const std::string& file, const Entry& entry, std::size_t data_begin, std::size_t data_bytes) {
   const auto refuse = [&](const std::string& what) {
-    fail(ErrorCode::data, "{}: tensor '{}' {}; download the file again", file, entry.name, what);
+    fail(ErrorCode::data, "{}: tensor '{}' {}; download or save the file again", file, entry.name, what);
   };
   if (!entry.dtype || !entry.shape || !entry.offsets) refuse("lacks its dtype, shape or data_offsets");
   if (entry.offsets->size() != 2) refuse("has data_offsets that are not two numbers");
@@ -247,7 +247,7 @@ Safetensors::Safetensors(const std::filesystem::path& path, const std::string& i
   if (!ignored.empty()) ignore(ignored);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (!by_name_.emplace(tensors_[i].name, i).second)
-      fail(ErrorCode::data, "{}: two tensors have the name '{}'; download the file again", path.string(),
+      fail(ErrorCode::data, "{}: two tensors have the name '{}'; download or save the file again", path.string(),
            tensors_[i].name);
   }
 }
@@ -266,7 +266,7 @@ void Safetensors::open_all(const std::filesystem::path& index) {
     for (const auto& tensor : tensors) {
       if (!there.contains(tensor))
         fail(ErrorCode::data,
-             "{}: the index lists tensor '{}' in {}, but the file does not have it; download both again",
+             "{}: the index lists tensor '{}' in {}, but the file lacks this tensor; download both files again",
              index.string(), tensor, name);
     }
     tensors_.erase(end, tensors_.end());
@@ -279,14 +279,19 @@ void Safetensors::open(const std::filesystem::path& path) {
   std::vector<StoredTensor> tensors;
   constexpr std::string_view pointer = "version https://git-lfs.github.com/spec/";
   if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(pointer))
-    fail(ErrorCode::data, "{}: a git-LFS pointer, not the weights; run 'git lfs pull' in its folder", file);
+    fail(ErrorCode::data, "{}: a git-LFS pointer, not the weights; run 'git lfs pull' in the folder of the file",
+         file);
   if (bytes.size() < length_bytes)
-    fail(ErrorCode::data, "{}: not a safetensors file: {} bytes, too short for a header", file, bytes.size());
+    fail(ErrorCode::data,
+         "{}: not a safetensors file: {} bytes, too short for a header; download or save the file again", file,
+         bytes.size());
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), length_bytes);
   if (header_bytes > longest_header || header_bytes > bytes.size() - length_bytes)
-    fail(ErrorCode::data, "{}: incomplete safetensors file: a header of {} bytes in a file of {}", file,
-         header_bytes, bytes.size());
+    fail(ErrorCode::data,
+         "{}: incomplete safetensors file: the header has {} bytes, but the file has {}; download or save the file "
+         "again",
+         file, header_bytes, bytes.size());
 
   const std::size_t data_begin = length_bytes + header_bytes;
   const std::size_t data_bytes = bytes.size() - data_begin;
@@ -302,13 +307,13 @@ void Safetensors::open(const std::filesystem::path& path) {
     tensor.file = files_.size() - 1;
     if (tensor.begin != expected)
       fail(ErrorCode::data,
-           "{}: tensor '{}' starts at offset {} of the data, {} the end of the previous one; download the file "
-           "again",
+           "{}: tensor '{}' starts at offset {} of the data, {} the end of the previous tensor; download or save "
+           "the file again",
            file, tensor.name, tensor.begin - data_begin, tensor.begin < expected ? "before" : "after");
     expected = tensor.end;
   }
   if (expected != bytes.size())
-    fail(ErrorCode::data, "{}: {} bytes after the last tensor; download the file again", file,
+    fail(ErrorCode::data, "{}: {} bytes after the last tensor; download or save the file again", file,
          bytes.size() - expected);
   std::move(tensors.begin(), tensors.end(), std::back_inserter(tensors_));
 }
@@ -321,7 +326,7 @@ void Safetensors::ignore(const std::string& expression) {
     return true;
   });
   if (ignored_.empty())
-    fail(ErrorCode::usage, "--ignore-tensors {} matches no tensor of {}; remove the flag", expression,
+    fail(ErrorCode::usage, "--ignore-tensors {} matches no tensor of {}; remove --ignore-tensors", expression,
          path_.string());
 }
 
@@ -358,9 +363,8 @@ std::filesystem::path find_weights(const std::filesystem::path& given, const cha
   if (is_folder ? std::filesystem::exists(given / "adapter_config.json")
                 : given.filename() == "adapter_model.safetensors")
     fail(ErrorCode::usage,
-         "{} {}: the folder has an adapter, not a model; use the model here and the adapter's folder with "
-         "--init-adapter "
-         "(ranvier-generate: --adapter)",
+         "{0} {1} has an adapter, not a model; use the model's folder with {0}, and --init-adapter {1} for the "
+         "adapter (ranvier-generate: --adapter)",
          flag, given.string());
   if (!is_folder) return given;
   fail(ErrorCode::io,

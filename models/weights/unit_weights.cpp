@@ -56,8 +56,7 @@ void check_finite(const Safetensors& file, const StoredTensor& tensor, std::size
   const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
   if (bad == values.end()) return;
   fail(ErrorCode::data,
-       "{}: tensor '{}' has {} at element {}: damaged or from a diverged run; start from other "
-       "weights",
+       "{}: tensor '{}' has {} at element {}: the file is damaged, or the run diverged; use other weights",
        file.path().string(), tensor.name, *bad, first + static_cast<std::size_t>(bad - values.begin()));
 }
 

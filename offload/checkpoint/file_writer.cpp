@@ -168,7 +168,7 @@ CheckpointFileWriter::State::Refusal CheckpointFileWriter::State::try_to_make_fi
   if (opened.error == 0) return {};
   if (opened.error == ENOSPC || opened.error == EDQUOT)
     return no_room(storage.free_bytes(path.parent_path()), opened.error);
-  return {fmt::format("{}: cannot {} it: {}", path.string(), opened.failed, std::strerror(opened.error)),
+  return {fmt::format("cannot {1} {0}: {2}", path.string(), opened.failed, std::strerror(opened.error)),
           opened.error};
 }
 

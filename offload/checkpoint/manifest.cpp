@@ -127,8 +127,8 @@ class ManifestReading {
     const std::uint64_t version = number(member(root, "version"), "version");
     if (version != Manifest::version)
       refuse(
-          "format version {} is not supported, only {}; use the program that wrote it, or a "
-          "newer one",
+          "format version {} is not supported, only {}; use the program version that wrote the checkpoint, or a "
+          "newer version",
           version, Manifest::version);
   }
 

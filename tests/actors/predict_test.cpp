@@ -387,7 +387,7 @@ TEST_CASE("a prediction that makes no sense is refused") {
   refused(ErrorCode::usage, "needs NCCL collectives",
           run(machine(), {.disturbances = {.no_overlap = true}}, options));
   refused(ErrorCode::usage, "use a number above 0", run(machine(), {.disturbances = {.slow_ranks = {0}}}, options));
-  refused(ErrorCode::usage, "link class 'intra_node' is missing", run(machine({}), {}, options));
+  refused(ErrorCode::usage, "'intra_node'", run(machine({}), {}, options));
   runtime::MachineProfile gpu = machine();
   gpu.gpu = true;
   refused(ErrorCode::usage, "describes a GPU, but the job is planned for CPUs", run(gpu, {}, options));

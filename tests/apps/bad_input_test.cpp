@@ -141,10 +141,9 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
   const std::string link = R"({"latency_seconds": 1e-6, "bytes_per_second": 6e9, "node_bytes_per_second": 6e9})";
   check_links_refused("{intra", {"is not JSON"});
   check_links_refused(R"({"inter_node": )" + link + "}",
-                      {"link class 'intra_node' is missing", "ranvier-bench --write-links"});
+                      {"links of class 'intra_node'", "ranvier-bench --write-links"});
   const std::string inside = folder.write("inside.json", R"({"intra_node": )" + link + "}").string();
-  check_refused(2, {"--links", inside, "--node-size", "1"},
-                {"--links " + inside, "link class 'inter_node' is missing"});
+  check_refused(2, {"--links", inside, "--node-size", "1"}, {"--links " + inside, "links of class 'inter_node'"});
   check_links_refused(R"({"intra_node": {"latency_seconds": 0}, "inter_node": )" + link + "}",
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }
@@ -320,7 +319,7 @@ TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table 
   const Outcome outcome = run(2, small_run(text, {"--device-memory", "100KiB"}), limit);
   ::check_refused(outcome, {});
   for (const auto* word : {"parameters", "activations", "total", "--device-memory",
-                           "of it are optimizer states, which --optimizer-tier host"}) {
+                           "are optimizer states; use --optimizer-tier host"}) {
     INFO(word);
     CHECK(outcome.output.find(word) != std::string::npos);
   }

@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "without a file to write a profile goes where other p
   const std::string left = outcome.output.substr(begin, outcome.output.find('\n', begin) - begin);
   CHECK(left.ends_with("-cpu-1-thread.json"));
   CHECK(ranvier::runtime::read_machine_profile(left).threads == 1);
-  CHECK(contains(outcome.output, "use it without --profile"));
+  CHECK(contains(outcome.output, "without --profile"));
   const Outcome printed = run(1, {"profile", "--seconds", "0.1", "--write-profile", "-"}, limit);
   CHECK(printed.status == 0);
   CHECK(contains(printed.output, "\"peak_flops_per_second\""));

@@ -157,7 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "the tokenizer goes along while it can be read, and i
   CHECK_FALSE(has_all(run_tool({"export", path, "-o", out}).text, {"copy"}));
   CHECK(folder.read("model/tokenizer.json") == tokenizer.tokenizer_json());
   fs::remove_all(folder.path() / "tokenizer");
-  CHECK(has_all(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"copy its files next to the weights"}));
+  CHECK(has_all(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"copy the tokenizer's files"}));
 }
 
 TEST_CASE_FIXTURE(Fixture, "two checkpoints are equal to the bit, or differ in tensors by so much") {

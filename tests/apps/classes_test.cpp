@@ -183,7 +183,7 @@ TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refus
     more.insert(more.begin(), {"--model", "bert"});
     return start(1, more);
   };
-  refused(bert({"--documents", "mask"}), 64, "--documents has no use with --label-field kind");
+  refused(bert({"--documents", "mask"}), 64, "--documents has no effect with --label-field kind");
   refused(bert({"--lora-rank", "2", "--lora-whole", "score"}), 64, "has no module 'score'");
   refused(bert({"--classes", "2"}), 64, "--classes 2 is too small: field 'kind'");
   refused(bert({"--sample-every", "1"}), 64, "--sample-every 1 needs a causal language model");

@@ -78,7 +78,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   refused_train({"--model", "bert", "--ffn-size", "100", "--tile", "8"},
                 "--tile 8 does not divide --ffn-size 100; use a divisor such as 4");
   refused_train({"--model", "bert", "--kv-heads", "2"},
-                "--kv-heads 2: --model bert has no such size; remove the flag");
+                "--kv-heads 2: --model bert has no such size; remove --kv-heads");
   refused_train({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
 }
 
@@ -93,9 +93,9 @@ TEST_CASE("validation has both a share of the data and a time") {
 
 TEST_CASE("an evaluation alone needs weights, and what only training reads or writes is a misunderstanding") {
   refused_train({"--eval-only"}, "--eval-only needs weights; add --init-from");
-  refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s has no use with --eval-only");
+  refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s has no effect with --eval-only");
   refused_train({"--eval-only", "--init-from", "w", "--sample-every", "5"},
-                "--sample-every 5 has no use with --eval-only");
+                "--sample-every 5 has no effect with --eval-only");
 }
 
 TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
@@ -107,7 +107,8 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
   CHECK(both.data.validation_split == 0.1);
   CHECK(parse_train({"--data", "a", "--hellaswag", "q.bin", "--eval-every", "9", "--validation-split", "0"})
             .trainer.eval_every == 9);
-  refused_train({"--hellaswag", "q.bin", "--eval-every", "0"}, "--hellaswag q.bin has no use with --eval-every 0");
+  refused_train({"--hellaswag", "q.bin", "--eval-every", "0"},
+                "--hellaswag q.bin has no effect with --eval-every 0");
 }
 
 TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are understood") {
@@ -138,12 +139,13 @@ TEST_CASE("documents are joined or masked, and always masked where they are answ
   CHECK(parse_train({"--data", "a.txt", "--documents", "pad", "--model", "bert"}).data.documents ==
         models::Documents::pad);
   refused_train({"--documents", "pad"}, "--documents pad is for BERT and RoBERTa, but --model is gpt");
-  refused_train({"--documents", "pad", "--prompt-field", "q"}, "--documents pad has no use with --prompt-field q");
+  refused_train({"--documents", "pad", "--prompt-field", "q"},
+                "--documents pad has no effect with --prompt-field q");
   refused_train({"--documents", "join", "--prompt-field", "q"}, "--documents join with --prompt-field q");
   refused_train({"--tokenizer", "none", "--prompt-field", "q"},
                 "--tokenizer none cannot read the text of --prompt-field q");
   refused_train({"--prompt-field", "text"}, "--prompt-field text and --json-field text");
-  refused_train({"--document-end", "7"}, "--document-end 7 has no use with --documents join");
+  refused_train({"--document-end", "7"}, "--document-end 7 has no effect with --documents join");
   refused_train({"--documents", "mask", "--document-end", "7"}, "--document-end 7 is for token files");
   refused_train({"--document-end", "-1", "--documents", "mask"}, "--document-end");
 }

@@ -149,7 +149,7 @@ TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are 
                 {"tokens.bin: end-of-document token 99", "--document-end"});
   check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "use --documents mask"});
   check_refused({"--documents", "mask", "--document-end", "0"},
-                {"--document-end 0 is for token files", "remove it"});
+                {"--document-end 0 is for token files", "remove --document-end"});
   check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
 }
 
@@ -162,5 +162,5 @@ TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files w
                 {"--documents join", "--prompt-field ask"});
   folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");
   check_refused({"--data", file("long.jsonl"), "--prompt-field", "ask", "--json-field", "say"},
-                {"long.jsonl: none of 1 completions fits --sequence-length 16", "increase it"});
+                {"long.jsonl: none of 1 completions fits --sequence-length 16", "increase --sequence-length"});
 }

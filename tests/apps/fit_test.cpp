@@ -51,7 +51,7 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
   const FitResult exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
   CHECK(says(exactly, "fits"));
-  CHECK_FALSE(says(exactly, "makes it fit"));
+  CHECK_FALSE(says(exactly, "the job fit"));
   const FitResult short_of_one = job.in({.device_bytes = job.device_bytes() - 1, .may_change_prefetch = false});
   CHECK_FALSE(short_of_one.fits);
   CHECK(says(short_of_one, "does not fit"));
@@ -68,7 +68,7 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
   const std::size_t capacity = job.device_bytes() * 3 / 5;
   const FitResult verdict = job.in({.device_bytes = capacity});
   CHECK_FALSE(verdict.fits);
-  CHECK(says(verdict, "any one of these makes it fit"));
+  CHECK(says(verdict, "each of these makes the job fit"));
   REQUIRE(says(verdict, "--shard zero3"));
   job.options.sharding = collectives::parse_sharding("zero3");
   CHECK(job.in({.device_bytes = capacity}).fits);
@@ -94,7 +94,7 @@ TEST_CASE("weights that --save writes need their disk, beside states in files wh
   const FitResult full = job.in({.save_bytes = 3 * MiB, .saved_bytes = 5 * MiB});
   CHECK_FALSE(full.fits);
   CHECK(says(full, "free 2.0 MiB more on the disk of --save"));
-  CHECK_FALSE(says(full, "it fit"));  // no flag makes weights smaller
+  CHECK_FALSE(says(full, "the job fit "));  // no flag makes weights smaller
   CHECK(says(job.in({.saved_bytes = 5 * MiB}), "(available unknown)"));
 
   job.options.tiers.optimizer = actors::TierKind::nvme;

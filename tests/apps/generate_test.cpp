@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(Fixture, "what ranvier-generate cannot do it says in one line"
   CHECK(help.text == generate("--help").text);
   CHECK(has(error("--weights " + file("nothing.safetensors")), "nothing.safetensors"));
   CHECK(has(error("--weights " + folder.path().string()), "has no model.safetensors"));
-  CHECK(has(error("--weights " + model + " --heads 4"), "remove the flag"));
+  CHECK(has(error("--weights " + model + " --heads 4"), "remove --heads"));
   CHECK(has(error("--weights " + model + " --top-p 0"), "--top-p 0"));
   std::filesystem::copy(model + "/model.safetensors", file("alone.safetensors"));
   CHECK(has(error("--weights " + file("alone.safetensors")), "add --heads"));

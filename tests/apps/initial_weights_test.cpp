@@ -135,12 +135,12 @@ TEST_CASE_FIXTURE(Fixture, "a folder that has no model is refused with what is t
   folder.write("adapter/adapter_model.safetensors", "");
   for (const char* const name : {"adapter", "adapter/adapter_model.safetensors"}) {
     CHECK(from(name).code() == ErrorCode::usage);
-    CHECK(says(from(name), path(name) + ": the folder has an adapter"));
+    CHECK(says(from(name), path(name) + " has an adapter"));
     CHECK(says(from(name), "--init-adapter"));
   }
   folder.write("clone/model.safetensors",
                "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n");
-  CHECK(says(from("clone"), "clone/model.safetensors: it is git-LFS's pointer"));
+  CHECK(says(from("clone"), "clone/model.safetensors: a git-LFS pointer"));
   CHECK(says(from("clone"), "git lfs pull"));
 
   write_model(folder, "llama",
@@ -149,7 +149,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder that has no model is refused with what is t
   const TrainOptions options = parse({"--init-from", path("llama"), "--data", "a.bin"});
   const auto missing = error_of([&] { static_cast<void>(make_job(options)); });
   CHECK(says(missing, "config.json is missing in the folder of " + path("llama/model.safetensors")));
-  CHECK(says(missing, "copy the model's config.json there"));
+  CHECK(says(missing, "copy the model's config.json"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their config.json") {

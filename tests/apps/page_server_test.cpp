@@ -205,7 +205,7 @@ TEST_CASE("a page's server that cannot listen says why, and what to do") {
     CHECK(error.code() == ErrorCode::usage);
     return std::string(error.what());
   };
-  CHECK(refusal({.port = first.port()}).find("is in use; use another one, or 0") != std::string::npos);
+  CHECK(refusal({.port = first.port()}).find("is in use; use another port, or 0") != std::string::npos);
   CHECK(refusal({.address = "192.0.2.7", .port = 8080}).find("does not have address 192.0.2.7") !=
         std::string::npos);
   CHECK(refusal({.address = "nowhere"}).find("--serve X: not an IP address: nowhere") != std::string::npos);

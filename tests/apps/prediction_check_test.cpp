@@ -166,5 +166,5 @@ TEST_CASE("a profile of another kind of device is refused before anything is tra
   CHECK(tests::says(error, "--profile h100-sxm describes GPUs"));
   options.run.profile = "nowhere.json";
   CHECK(tests::says(tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); }),
-                    "there is no such file"));
+                    "--profile nowhere.json: neither a file"));
 }

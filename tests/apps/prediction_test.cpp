@@ -113,8 +113,7 @@ TEST_CASE_FIXTURE(
   CHECK(has(named, "\nprofile: RANVIER_PROFILE=" + profile));
   // A training does not end for what it was not told to read.
   const std::string lost = predicted({{"RANVIER_PROFILE", "nowhere.json"}, {"XDG_DATA_HOME", data}});
-  CHECK(
-      has(lost, "no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: there is no such file"));
+  CHECK(has(lost, "no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: neither a file"));
   const std::string gpu = folder.write("gpu.json", to_json(plan_profile(true))).string();
   CHECK(has(predicted({{"RANVIER_PROFILE", gpu}}), "describes GPUs, but this run computes on a CPU"));
 }
@@ -133,5 +132,5 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be predicted is said in a line, and cost
   CHECK(has(linkless.output, "no prediction from profile 'test-cpu': "));
   const Outcome absent = run(2, small_run(text, {"--profile", "nowhere.json", "--g-data", "2"}), 60s);
   CHECK(absent.status == 64);
-  CHECK(has(absent.output, "--profile nowhere.json: there is no such file"));
+  CHECK(has(absent.output, "--profile nowhere.json: neither a file"));
 }

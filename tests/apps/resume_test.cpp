@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up,
   Flags again = two;
   again.insert(again.end(), {"--resume", "auto"});
   check_refused(65, 2, with_checkpoints(again),
-                {"none of the 1 checkpoints in " + checkpoints + " is complete", "move them away"});
+                {"none of the 1 checkpoints in " + checkpoints + " is complete", "from scratch"});
   check_refused(64, 2, with_checkpoints(two), {"--checkpoint " + checkpoints + " has checkpoints", "step 6"});
   CHECK(names() == before);
 

@@ -285,7 +285,7 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be tokenized is refused by one message t
   refused("a.txt --output out --tokenizer gpt2:nowhere", "nowhere: not found");
   refused("a.txt none.txt --output out" + with, "none.txt: cannot be read: No such file");
   refused("empty.txt --output out" + with, "no text in input: empty.txt");
-  refused("a.txt --output none/out" + with, "none/out.bin.partial: cannot create it");
+  refused("a.txt --output none/out" + with, "none/out.bin.partial: No such file");
   refused("a.txt --output out --output-format arrow" + with, "one of llmc, megatron");
   refused("a.txt --output out --outptu-format llmc" + with, "did you mean --output-format?");
   CHECK(!fs::exists(folder.path() / "out.bin"));

@@ -266,13 +266,13 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
 
 TEST_CASE("a file of measured products is for runs that measure") {
   refused_train({"--products-file", "p.json", "--precision", "bf16"},
-                "--products-file p.json has no use without a GPU");
+                "--products-file p.json has no effect without a GPU");
   if constexpr (runtime::with_cuda) {
     CHECK(parse_train({"--data", "a", "--device", "cuda", "--precision", "bf16", "--products-file", "p.json"})
               .device.products_file == "p.json");
     refused_train({"--device", "cuda", "--products-file", "p.json"}, "in fp32, which is never measured");
     refused_train({"--device", "cuda", "--products-file", "p.json", "--precision", "fp16", "--products", "first"},
-                  "--products-file p.json has no use with --products first");
+                  "--products-file p.json has no effect with --products first");
   }
 }
 
@@ -320,7 +320,7 @@ TEST_CASE("precision, gradients and loss scale fit together") {
   CHECK(half.model.gpt().precision.compute == DType::bf16);
   CHECK(parse_train({"--data", "a", "--precision", "bf16"}).trainer.precision.gradient == DType::f32);
   refused_train({"--gradient-dtype", "half"}, "--precision bf16 or fp16");
-  refused_train({"--loss-scale", "8"}, "no use in fp32");
+  refused_train({"--loss-scale", "8"}, "no effect in fp32");
 }
 
 TEST_CASE("bad steps end the job unless they are to be skipped or rolled back") {
@@ -359,7 +359,7 @@ TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it
   refused_train({"--time-limit", "3m", "--stop-before", "3m"},
                 "--stop-before 3m is not shorter than --time-limit 3m");
   refused_train({"--eval-only", "--init-from", "w", "--checkpoint", "c"},
-                "--checkpoint c has no use with --eval-only");
+                "--checkpoint c has no effect with --eval-only");
   const auto notes = parse_train({"--data", "a", "--checkpoint-keep", "5", "--stop-before", "3m"}).notes;
   CHECK(std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
     return note.find("--checkpoint-keep 5 has no effect without --checkpoint") != std::string::npos;
@@ -454,7 +454,7 @@ TEST_CASE("adapters come from their flags or from a folder, and what contradicts
   CHECK(stored.model.lora.dropout == 0);
   CHECK(stored.model.lora.targets == std::vector<std::string>{"k_proj"});
   refused_train({"--init-adapter", adapter.c_str(), "--lora-rank", "4"}, "has rank 16 and targets k_proj");
-  refused_train({"--lora-rank", "4", "--train", "norm"}, "--train has no use with --lora-rank 4");
+  refused_train({"--lora-rank", "4", "--train", "norm"}, "--train has no effect with --lora-rank 4");
   refused_train({"--lora-rank", "4", "--save", "weights.safetensors"}, "--save weights.safetensors is a file");
   refused_train({"--lora-rank", "4", "--lora-alpha", "0"}, "--lora-alpha 0");
   refused_train({"--lora-targets", "q_proj,,v_proj"}, "names separated by commas");

@@ -28,9 +28,10 @@ std::size_t count(std::string_view text, std::string_view words) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a machine without a GPU, a driver or a new enough one is told apart, with a remedy") {
-  for (const auto& [gpu, says] : {std::pair{"no-gpu", "no GPU is visible to this process"},
-                                  {"no-driver", "this machine has no NVIDIA driver"},
-                                  {"old-driver", "the NVIDIA driver is for CUDA 11.8 and this build for CUDA"}}) {
+  for (const auto& [gpu, says] :
+       {std::pair{"no-gpu", "no GPU is visible to this process"},
+        {"no-driver", "this machine has no NVIDIA driver"},
+        {"old-driver", "the NVIDIA driver supports CUDA 11.8, but this build needs CUDA"}}) {
     CAPTURE(gpu);
     const Outcome outcome = train(2, gpu, {"--g-inter", "2"});
     INFO(outcome.output);
@@ -52,7 +53,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the
   INFO(outcome.output);
   CHECK(outcome.status == 71);
   CHECK(count(outcome.output, "--device-memory") >= 1);
-  CHECK(count(outcome.output, "of it are optimizer states, which --optimizer-tier host") == 1);
+  CHECK(count(outcome.output, "are optimizer states; use --optimizer-tier host") == 1);
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -144,8 +144,7 @@ TEST_CASE_FIXTURE(Fixture,
   const auto data = open_text_data(plain);
   CHECK(inputs(*data.training, 0, 3) == Tokens{2, 1, 3, 2, 2, 3, 2, 3, 3});
   plain.sequence_length = 2;
-  CHECK(
-      says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "--sequence-length 2 leaves no position"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "--sequence-length 2 is too small"));
   plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
   plain.sequence_length = 3;
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "empty"));

@@ -111,7 +111,7 @@ TEST_CASE(
   const std::string empty = path.string() + ": skipped rows with an empty field 'a': 1 of 3";
   CHECK(open_text_data(options).origins[0].remarks ==
         Remarks{empty, path.string() + ": field 'input' of 2 of 3 rows has text, but is not read; use "
-                                       "--prompt-field q,input to read it"});
+                                       "--prompt-field q,input to read both fields"});
   options.prompt_field = "q,input";
   const auto data = open_text_data(options);
   CHECK(data.origins[0].remarks == Remarks{empty});

@@ -180,7 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "a file that has everything is not written again") {
 
 TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as it is") {
   refused("", ErrorCode::data, "not JSON");
-  refused("weights, perhaps", ErrorCode::data, "delete this one to measure again");
+  refused("weights, perhaps", ErrorCode::data, "delete this file to measure again");
   refused("[]", ErrorCode::data, "no object where one belongs");
   refused("{}", ErrorCode::data, "lacks 'ranvier_products'");
   refused(R"({"ranvier_products": 3, "measured": []})", ErrorCode::data,

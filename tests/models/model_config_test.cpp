@@ -95,7 +95,7 @@ TEST_CASE("rotary frequencies are read as older and newer versions of transforme
 TEST_CASE("rotary frequencies that a config.json gives twice, or by layer type, are refused") {
   const std::string newer = R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"})";
   refused(config("llama", newer + R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})"),
-          {path, "'rope_parameters' and 'rope_scaling'", "remove the one"});
+          {path, "'rope_parameters' and 'rope_scaling'", "remove the entry"});
   refused(config("llama", newer + R"(, "rope_theta": 10000.0)"), {"'rope_parameters' and 'rope_theta'"});
   refused(config("qwen3", R"("rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "default"}})"),
           {"'rope_parameters'", "all layers"});

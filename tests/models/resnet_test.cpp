@@ -168,7 +168,7 @@ TEST_CASE("frozen running statistics are used in training, and nobody writes the
   const auto halves =
       tests::error_of([&] { static_cast<void>(make_resnet(options, make_tuning("", "running_mean"))); });
   CHECK(halves.code() == ErrorCode::usage);
-  CHECK(tests::says(halves, "match both or none"));
+  CHECK(tests::says(halves, "match both names or none"));
 }
 
 TEST_CASE(

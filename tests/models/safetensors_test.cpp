@@ -209,8 +209,9 @@ TEST_CASE("damaged headers are refused with file, tensor and place") {
 TEST_CASE("a header longer than the file, and a file without one, are refused") {
   const TemporaryFolder folder;
   CHECK(says(refusal(folder, ""), "too short"));
-  CHECK(says(refusal(folder, std::string(8, '\xff')), "in a file of 8"));
-  CHECK(says(refusal(folder, std::string("\x03\0\0\0\0\0\0\0{}", 10)), "header of 3 bytes in a file of 10"));
+  CHECK(says(refusal(folder, std::string(8, '\xff')), "but the file has 8"));
+  CHECK(says(refusal(folder, std::string("\x03\0\0\0\0\0\0\0{}", 10)),
+             "the header has 3 bytes, but the file has 10"));
   CHECK(error_of([&] { Safetensors file(folder.path()); }).code() == ErrorCode::io);
   CHECK(error_of([&] { Safetensors file(folder.path() / "none"); }).code() == ErrorCode::io);
 }

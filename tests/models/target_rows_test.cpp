@@ -100,7 +100,6 @@ TEST_CASE("a sample with more targets than there is room for fails the stream, w
       choose_rows(stream, shape, at(places), at(chosen), at(std::as_const(targets)));
       at.fetch();
     };
-    CHECK_THROWS_WITH_AS(choose(), doctest::Contains("4 positions of sample 1 of the microbatch have a target"),
-                         Error);
+    CHECK_THROWS_WITH_AS(choose(), doctest::Contains("sample 1 of the microbatch has 4 targets"), Error);
   });
 }

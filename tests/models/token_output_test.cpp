@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs that cannot be are refused with the reason")
   CHECK(says(error_of([&] { TokenOutput(options(TokenOutputFormat::llmc)).commit(); }), "has no tokens"));
   const TokenOutput one(options(TokenOutputFormat::llmc));
   CHECK(says(error_of([&] { TokenOutput other(options(TokenOutputFormat::llmc)); }),
-             "another process is writing it"));
+             "another process writes this file"));
   auto nowhere = options(TokenOutputFormat::llmc);
   nowhere.path = folder.path() / "none" / "out";
   CHECK(error_of([&] { TokenOutput output(nowhere); }).code() == ErrorCode::io);

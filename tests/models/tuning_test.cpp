@@ -127,7 +127,7 @@ TEST_CASE("what nothing is left of to train, and a unit of which only a part is,
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::usage);
     const std::string part = error.what();
-    for (const char* word : {"--freeze", "scale.weight trained", "scale.bias frozen", "belong to unit"}) {
+    for (const char* word : {"--freeze", "scale.weight is trained", "scale.bias is frozen", "split unit 'scale'"}) {
       CAPTURE(word);
       CHECK(part.find(word) != std::string::npos);
     }

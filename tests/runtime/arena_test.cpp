@@ -113,7 +113,7 @@ TEST_CASE("a plan beyond the budget is refused with its table and what would hel
                            "--recompute", "--pipeline-limit", "--precision"}) {
     CHECK(says(error, part));
   }
-  CHECK(std::string(error.what()).starts_with("the plan needs 4.0 MiB of device memory and 3.0 MiB"));
+  CHECK(std::string(error.what()).starts_with("the plan needs 4.0 MiB of device memory, but 3.0 MiB"));
   CHECK(device->used_bytes() == 0);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("what would help is said of the largest part of a plan") {
     plan.add({kind, MemorySpace::device, "more", std::size_t{1} << 20, 1});
     plan.add({MemoryKind::optimizer, MemorySpace::host, "elsewhere", std::size_t{9} << 20, 1});
     const Error error = error_of([&] { const Arena arena(*device, plan); });
-    CHECK(says(error, "2.0 MiB of it are "));
+    CHECK(says(error, "2.0 MiB are "));
     CHECK(says(error, flag));
     CHECK_FALSE(std::string(error.what()).find("--attention") != std::string::npos);  // of a GPU
   }

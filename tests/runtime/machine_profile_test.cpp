@@ -168,7 +168,7 @@ TEST_CASE("values of a profile that make no sense are refused by name") {
 TEST_CASE("a profile that is not there is refused with the names of those that ship") {
   const auto error = error_of([] { (void)read_machine_profile("a100-40-p4d"); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(says(error, "--profile a100-40-p4d: there is no such file"));
+  CHECK(says(error, "--profile a100-40-p4d: neither a file nor a shipped profile"));
   CHECK(says(error, "perhaps a100-40g-p4d"));
   CHECK(says(error, "h200-sxm"));
   CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "--profile /tmp: cannot be read"));

@@ -26,10 +26,10 @@ bool DiskRetry::operator()(const std::filesystem::path& path, int error) {
     waiting_since_ = now;
     runtime::print_stderr(
         fmt::format("ranvier: warning: cannot write {}: {}; {} {}, {} are free; {} within {:g} s (--timeout), or "
-                    "it is not saved\n",
+                    "the file is not saved\n",
                     path.string(), std::strerror(error), what_, runtime::format_bytes(bytes_),
                     runtime::format_bytes(runtime::free_bytes_beside(path)),
-                    error == ENOSPC || error == EDQUOT ? "free space" : "fix it",
+                    error == ENOSPC || error == EDQUOT ? "free space" : "fix the cause",
                     std::chrono::duration<double>(patience_).count()));
   }
   if (now - *waiting_since_ >= patience_) return false;

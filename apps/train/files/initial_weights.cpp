@@ -45,13 +45,13 @@ void adopt_family(TrainOptions& options, const OptionTable& table, const models:
   // A Mistral without a window is a LLaMA; adopt_sizes() compares windows.
   const auto kind = [](std::string_view name) { return name == "mistral" ? std::string_view("llama") : name; };
   if (table.given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
-    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}; remove the flag",
+    fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}; remove --model",
          model.name, options.run.init_from, family);
   models::ModelSizes sizes = stored;
   if (const float rate = models::dropout_of(model.sizes);
       rate != 0 && table.given("dropout") && models::find_dropout(sizes) == nullptr)
     fail(ErrorCode::usage,
-         "--dropout {} has no use: the model of --init-from {} is a {} without dropout; remove the flag", rate,
+         "--dropout {} has no effect: the model of --init-from {} is a {} without dropout; remove --dropout", rate,
          options.run.init_from, family);
   if (!model.is_preset() && family != "gpt2") model.name = family;
   if (model.sizes.index() == stored.index()) return;
@@ -72,7 +72,7 @@ void check_blocks(const TrainOptions& options, const OptionTable& table, models:
   const auto* const there = models::find_blocks(stored);
   const bool is_asked = options.model.is_preset() || table.given("blocks");
   if (wanted == nullptr || there == nullptr || !is_asked || *wanted == *there) return;
-  fail(ErrorCode::usage, "--blocks {} do not match --init-from {}, which has {}; remove the flag",
+  fail(ErrorCode::usage, "--blocks {} do not match --init-from {}, which has {}; remove --blocks",
        fmt::join(*wanted, ","), options.run.init_from, fmt::join(*there, ","));
 }
 

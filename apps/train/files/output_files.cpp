@@ -233,8 +233,9 @@ void check_space(const std::string& save, std::size_t bytes) {
   const std::size_t free = runtime::free_bytes_beside(path);
   if (bytes <= free) return;
   std::error_code unknown;
-  const std::string beside = fs::exists(path, unknown) ? ", next to the weights that they replace," : "";
-  fail(ErrorCode::io, "--save {} needs {} at the end{} but {} are free in {}; free {} or use another disk", save,
+  const std::string beside = fs::exists(path, unknown) ? ", next to the weights that they replace" : "";
+  fail(ErrorCode::io,
+       "--save {0} needs {1} at the end{2}, but {4} has only {3} available; free {5} or use another disk", save,
        runtime::format_bytes(bytes), beside, runtime::format_bytes(free), place_of(path).parent_path().string(),
        runtime::format_bytes(bytes - free));
 }

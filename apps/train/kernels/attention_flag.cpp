@@ -17,7 +17,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
   const bool half = options.trainer.precision.compute != runtime::DType::f32;
   const auto of_model = models::attention_shape(options.model.sizes);
   if (!of_model && options.device.attention == AttentionKernels::cudnn)
-    fail(ErrorCode::usage, "--attention cudnn has no use: --model {} has no attention; remove it",
+    fail(ErrorCode::usage, "--attention cudnn has no effect: --model {} has no attention; remove --attention",
          options.model.name);
   if (!of_model) return AttentionKernels::own;
   models::AttentionShape shape = *of_model;
@@ -62,7 +62,7 @@ AttentionKernels attention_kernels(const TrainOptions& options, bool library_is_
   if (options.device.fast_attention_backward && kernels == AttentionKernels::own)
     fail(ErrorCode::usage,
          "--attention-backward fast needs cuDNN, but this run uses the deterministic built-in kernels; remove "
-         "it or add --attention cudnn");
+         "--attention-backward or add --attention cudnn");
   return kernels;
 }
 

@@ -75,7 +75,7 @@ void check_collectives(const TrainOptions& options) {
   if (options.device.collectives != CollectiveBackend::nccl) return;
   if (!runtime::with_nccl)
     fail(ErrorCode::usage,
-         "--collectives nccl needs NCCL, which this build lacks; install it and build with -DRANVIER_CUDA=ON");
+         "--collectives nccl needs NCCL, which this build lacks; install NCCL and build with -DRANVIER_CUDA=ON");
   if (options.device.device != DeviceFlag::cuda)
     fail(ErrorCode::usage, "--collectives nccl needs GPUs; add --device cuda or use --collectives plans");
   if (const auto found = obstacle(options)) refuse(*found);
@@ -104,7 +104,7 @@ std::string nccl_memory_line(std::size_t taken_bytes) {
       fmt::format("NCCL: {} of device memory outside the budget", runtime::format_bytes(taken_bytes));
   if (taken_bytes > runtime::cuda_reserve_bytes) {
     line += fmt::format(
-        "; warning: only {} are reserved for it and the driver; if memory runs out, lower --device-memory or "
+        "; warning: only {} are reserved for NCCL and the driver; if memory runs out, lower --device-memory or "
         "NCCL's buffers (NCCL_MAX_CTAS, NCCL_BUFFSIZE)",
         runtime::format_bytes(runtime::cuda_reserve_bytes));
   }

@@ -96,15 +96,17 @@ void check_eval_only(const TrainOptions& options) {
   const RunOptions& run = options.run;
   if (run.init_from.empty()) fail(ErrorCode::usage, "--eval-only needs weights; add --init-from PATH");
   if (!run.save.empty())
-    fail(ErrorCode::usage, "--save {} has no use with --eval-only, which changes no weights; remove it", run.save);
+    fail(ErrorCode::usage, "--save {} has no effect with --eval-only, which changes no weights; remove --save",
+         run.save);
   for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
                                     {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
     if (!value.empty())
-      fail(ErrorCode::usage, "{} {} has no use with --eval-only, which trains no steps; remove it", flag, value);
+      fail(ErrorCode::usage, "{0} {1} has no effect with --eval-only, which trains no steps; remove {0}", flag,
+           value);
   }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {} has no use with --eval-only, which trains no steps; remove it",
-         every);
+    fail(ErrorCode::usage,
+         "--sample-every {} has no effect with --eval-only, which trains no steps; remove --sample-every", every);
 }
 
 }  // namespace
@@ -189,7 +191,7 @@ namespace {
 void resolve_labelled(TrainOptions& options, const OptionTable& table) {
   DataOptions& data = options.data;
   if (!data.prompt_field.empty())
-    fail(ErrorCode::usage, "--label-field {} and --prompt-field {} exclude each other; remove one",
+    fail(ErrorCode::usage, "--label-field {} and --prompt-field {} cannot be combined; remove one of the flags",
          data.label_field, data.prompt_field);
   if (data.label_field == data.json_field)
     fail(ErrorCode::usage, "--label-field {} and --json-field {} are the same field; use different fields",
@@ -197,7 +199,7 @@ void resolve_labelled(TrainOptions& options, const OptionTable& table) {
   for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
     if (table.given(flag))
       fail(ErrorCode::usage,
-           "--{} has no use with --label-field {}, where each sample is one padded text; remove it", flag,
+           "--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
            data.label_field);
   if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
     fail(ErrorCode::usage,
@@ -237,17 +239,17 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
            data.prompt_field);
     if (data.documents == Documents::pad)
       fail(ErrorCode::usage,
-           "--documents pad has no use with --prompt-field {}, which packs samples; remove --documents",
+           "--documents pad has no effect with --prompt-field {}, which packs samples; remove --documents",
            data.prompt_field);
     data.documents = Documents::mask;
   }
   if (!data.label_field.empty()) resolve_labelled(options, table);
   if (data.document_end && data.documents == Documents::join)
-    fail(ErrorCode::usage, "--document-end {} has no use with --documents join; use --documents mask",
+    fail(ErrorCode::usage, "--document-end {} has no effect with --documents join; use --documents mask",
          *data.document_end);
   if (data.document_end && !data.data.empty() && !tokens)
     fail(ErrorCode::usage,
-         "--document-end {} is for token files, but --data is text with known document ends; remove it",
+         "--document-end {} is for token files, but --data is text with known document ends; remove --document-end",
          *data.document_end);
   const bool own = !model.is_preset() && !table.given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
@@ -282,7 +284,8 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
     resolve_images(options, table);
   } else {
     if (options.data.augment)
-      fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove it", options.model.name);
+      fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove --augment",
+           options.model.name);
     resolve_text(options, table);
   }
   DataOptions& data = options.data;
@@ -292,7 +295,7 @@ void resolve_data(TrainOptions& options, const OptionTable& table) {
   const bool asks = !data.hellaswag.empty();
   if (asks && !table.given("eval-every")) eval_every = at_the_end;
   if (asks && eval_every == 0)
-    fail(ErrorCode::usage, "--hellaswag {} has no use with --eval-every 0; remove --eval-every", data.hellaswag);
+    fail(ErrorCode::usage, "--hellaswag {} has no effect with --eval-every 0; remove --eval-every", data.hellaswag);
   const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
   if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
     if (table.given("validation-split"))
@@ -326,8 +329,8 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
   const std::string& adapter = options.run.init_adapter;
   if (data.eval_only && (adapter.empty() || models::read_adapter_config(adapter).whole.empty()))
     fail(ErrorCode::usage,
-         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train one "
-         "first",
+         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train a "
+         "classifier first",
          field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
   if (!data.data.empty()) {
     const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
@@ -347,10 +350,11 @@ void check_purpose(const TrainOptions& options) {
   if (models::tells_classes(model.sizes)) {
     if (const std::int64_t every = options.trainer.sample.every; every > 0)
       fail(ErrorCode::usage,
-           "--sample-every {} needs a causal language model, but --model {} classifies; remove it", every,
-           model.name);
+           "--sample-every {} needs a causal language model, but --model {} classifies; remove --sample-every",
+           every, model.name);
     if (!options.data.hellaswag.empty())
-      fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} classifies; remove it",
+      fail(ErrorCode::usage,
+           "--hellaswag {} needs a causal language model, but --model {} classifies; remove --hellaswag",
            options.data.hellaswag, model.name);
     return;
   }
@@ -361,13 +365,16 @@ void check_purpose(const TrainOptions& options) {
     return;
   }
   if (const std::int64_t every = options.trainer.sample.every; every > 0)
-    fail(ErrorCode::usage, "--sample-every {} needs a causal language model, but --model {} fills masks; remove it",
+    fail(ErrorCode::usage,
+         "--sample-every {} needs a causal language model, but --model {} fills masks; remove --sample-every",
          every, model.name);
   if (!options.data.hellaswag.empty())
-    fail(ErrorCode::usage, "--hellaswag {} needs a causal language model, but --model {} fills masks; remove it",
+    fail(ErrorCode::usage,
+         "--hellaswag {} needs a causal language model, but --model {} fills masks; remove --hellaswag",
          options.data.hellaswag, model.name);
   if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
-    fail(ErrorCode::usage, "--prompt-field {} needs a causal language model, but --model {} fills masks; remove it",
+    fail(ErrorCode::usage,
+         "--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",
          prompts, model.name);
   const int vocab_size = model.size(models::Size::vocab_size);
   if (options.data.mask_token && *options.data.mask_token >= vocab_size)

@@ -56,7 +56,8 @@ void resolve_images(TrainOptions& options, const runtime::OptionTable& table) {
        {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
         "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
     if (table.given(flag))
-      fail(ErrorCode::usage, "--{} is for text, but --model {} reads images; remove it", flag, options.model.name);
+      fail(ErrorCode::usage, "--{0} is for text, but --model {1} reads images; remove --{0}", flag,
+           options.model.name);
   }
   options.data.tokenizer = Tokenizer::none;
 }

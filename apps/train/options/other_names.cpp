@@ -8,7 +8,7 @@ namespace ranvier::apps {
 namespace {
 
 constexpr std::string_view no_epochs =
-    "steps are counted instead of epochs: use --steps; the startup output prints how many epochs those are";
+    "training length is set in steps, not epochs: use --steps; the startup output prints the number of epochs";
 constexpr std::string_view no_tensor_parallelism =
     "tensor parallelism is not supported: use --g-inter for pipeline stages, or --tile for large matrices";
 constexpr std::string_view no_sequence_parallelism =

@@ -171,7 +171,7 @@ void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoi
     fail(ErrorCode::usage,
          "--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
   if (!files && !tiers.files.directories.empty())
-    fail(ErrorCode::usage, "--nvme {} has no use without states in files; add --optimizer-tier nvme",
+    fail(ErrorCode::usage, "--nvme {} has no effect without states in files; add --optimizer-tier nvme",
          paths_text(tiers.files.directories));
 }
 

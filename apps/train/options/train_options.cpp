@@ -101,7 +101,7 @@ OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
 void expect_sizes_of_model(const ModelOptions& model) {
   for (const auto& [which, flag] : models::named_sizes())
     if (const auto other = model.other_sizes.find(which); other != model.other_sizes.end())
-      fail(ErrorCode::usage, "--{} {}: --model {} has no such size; remove the flag, or use --model {}", flag,
+      fail(ErrorCode::usage, "--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag,
            other->second, model.name, families_with(which));
 }
 
@@ -406,8 +406,8 @@ void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table)
   }
   if (std::int64_t{g_inter} * g_data == ranks) return;
   const auto wanted = std::int64_t{g_inter} * g_data;
-  fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but there {}; {}", g_inter, g_data, wanted,
-       ranks == 1 ? "is 1" : fmt::format("are {}", ranks),
+  fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but the job {}; {}", g_inter, g_data, wanted,
+       ranks == 1 ? "has 1" : fmt::format("has {}", ranks),
        table.given("world") ? fmt::format("use --world {}", wanted)
                             : fmt::format("use mpirun -n {} or another grid", wanted));
 }
@@ -468,8 +468,8 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
   precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
   if (!table.given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
   if (!fp16 && loss_scale.scale != 1)
-    fail(ErrorCode::usage, "--loss-scale {} has no use in {}; remove it or use --precision fp16", loss_scale.scale,
-         to_string(precision.compute));
+    fail(ErrorCode::usage, "--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16",
+         loss_scale.scale, to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
   if (reason.empty() || table.given("precision")) return;
@@ -480,7 +480,8 @@ void resolve_precision(TrainOptions& options, bool half_gradients, const std::st
 void check_products(const DeviceOptions& device, const models::Precision& precision) {
   if (device.products_file.empty()) return;
   const auto refuse = [&](const char* why) {
-    fail(ErrorCode::usage, "--products-file {} has no use {}, or remove it", device.products_file, why);
+    fail(ErrorCode::usage, "--products-file {} has no effect {}, or remove --products-file", device.products_file,
+         why);
   };
   if (device.device != DeviceFlag::cuda) refuse("without a GPU; add --device cuda");
   if (precision.compute == runtime::DType::f32)

@@ -96,8 +96,9 @@ void resolve_tuning(TrainOptions& options, const OptionTable& table) {
     fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);
   for (const char* flag : {"train", "freeze"}) {
     if (table.given(flag))
-      fail(ErrorCode::usage, "--{} has no use with --lora-rank {}, which trains only adapters; remove one of them",
-           flag, lora.rank);
+      fail(ErrorCode::usage,
+           "--{} has no effect with --lora-rank {}, which trains only adapters; remove one of the flags", flag,
+           lora.rank);
   }
   if (run.save.empty()) return;
   const std::filesystem::path save = run.save;

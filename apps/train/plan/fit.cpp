@@ -162,7 +162,7 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     const auto needs = trial.needs(changed);
     if (needs && fit(*needs, capacity)) alone += line(flags_of(std::span(&change, 1)), *needs);
   }
-  if (!alone.empty()) return "any one of these makes it fit (each was planned):\n" + alone;
+  if (!alone.empty()) return "each of these makes the job fit (planned one by one):\n" + alone;
   // No single change is enough: accumulate changes that reduce memory.
   TrainerOptions changed = options;
   std::vector<Remedy> made;
@@ -175,11 +175,12 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     least = needs;
     changed = next;
     made.push_back(change);
-    if (fit(*least, capacity)) return "these together make it fit (planned):\n" + line(flags_of(made), *least);
+    if (fit(*least, capacity)) return "these together make the job fit (planned):\n" + line(flags_of(made), *least);
   }
-  if (!least || made.empty()) return fmt::format("no tried flag reduces its memory; use {}\n", rather);
-  return fmt::format("with {} it still does not fit ({} per rank on the device, {} of memory per node); use {}\n",
-                     flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
+  if (!least || made.empty()) return fmt::format("no tried flag reduces the memory enough; use {}\n", rather);
+  return fmt::format(
+      "with {} the job still does not fit ({} per rank on the device, {} of memory per node); use {}\n",
+      flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) 
   for (const std::int32_t token : sample.prompt) {
     if (known > 0 && token >= known)
       fail(ErrorCode::usage,
-           "--sample-prompt '{}' has token {}, but the model has {} tokens; use a larger --vocab-size or another "
-           "prompt",
+           "--sample-prompt '{}' contains token id {}, but the model's vocabulary has {} tokens; use a larger "
+           "--vocab-size or another prompt",
            prompt, token, known);
   }
   sample.sampling.seed = options.trainer.seed;

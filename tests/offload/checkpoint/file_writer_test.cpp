@@ -164,12 +164,11 @@ TEST_CASE("a disk that is full, or a call that fails, is told with the file and 
     int error;
     const char* words;
   };
-  for (const Case& each :
-       {Case{"open", EACCES, "/part/file: cannot open it: Permission denied"},
-        Case{"allocate", ENOSPC, "/part/file: it needs 1.0 MiB and 3.0 MiB are free: remove what"},
-        Case{"allocate", EIO, "/part/file: cannot allocate space for it: Input/output error"},
-        Case{"sync", EIO, "/part/file: cannot sync to disk: Input/output error"},
-        Case{"close", EDQUOT, "/part/file: cannot sync to disk: Disk quota exceeded"}}) {
+  for (const Case& each : {Case{"open", EACCES, "cannot open /part/file: Permission denied"},
+                           Case{"allocate", ENOSPC, "/part/file: not enough space: 1.0 MiB needed, 3.0 MiB free"},
+                           Case{"allocate", EIO, "cannot allocate space for /part/file: Input/output error"},
+                           Case{"sync", EIO, "/part/file: cannot sync to disk: Input/output error"},
+                           Case{"close", EDQUOT, "/part/file: cannot sync to disk: Disk quota exceeded"}}) {
     MemoryStorage storage;
     storage.faults.free_bytes = 3 * mib;
     REQUIRE(storage.make_folder("/part") == 0);
