@@ -190,7 +190,7 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anyt
   folder.write("links.json",
                R"({"inter_node": {"latency_seconds": 0, "bytes_per_second": 1, "node_bytes_per_second": 1}})");
   check_refused(2, {"--collectives", "all-gather", "--links", path},
-                "--links " + path + ": lacks the class 'intra_node', and ranks of this run share a node");
+                "--links " + path + ": no entry for links of class 'intra_node'");
   const Outcome differing = Job(std::vector<Flags>{{"--seconds", "1"}, {"--seconds", "2"}}).wait(limit);
   CHECK(differing.status == 64);
   CHECK(contains(differing.output, "options differ between ranks"));

@@ -111,7 +111,7 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
   refused(
       run(1, {"--init-from", file("tuned"), "--data", file("other.jsonl"), "--label-field", "kind", "--steps", "1"},
           limit),
-      65, "the label 'wild' is none of the model's 3 classes, 'low', 'mid', 'top'");
+      65, "label 'wild' is not one of the model's 3 classes, 'low', 'mid', 'top'");
   refused(run(1, {"--init-from", file("tuned"), "--data", data, "--tokenizer", "bytes", "--steps", "1"}, limit), 64,
           "--label-field is missing");
 }

@@ -90,9 +90,8 @@ TEST_CASE_FIXTURE(Masked, "documents of a BERT are kept apart or padded, and tra
       const Outcome outcome = start(ranks, flags, data);
       INFO(outcome.output);
       REQUIRE(outcome.status == 0);
-      CHECK(has(outcome,
-                "% of all positions are padding; cut into several samples, for --sequence-length 16: 20 of 90 "
-                "documents") == (documents[0] == 'p'));
+      CHECK(has(outcome, "% of all positions are padding; split at --sequence-length 16: 20 of 90 documents") ==
+            (documents[0] == 'p'));
       CHECK(has(outcome, "masked per sample: 15% of its tokens, at most 2") == (documents[0] == 'p'));
       auto result = metric(metrics, "loss");
       result.push_back(metric(metrics, "validation_loss").back());

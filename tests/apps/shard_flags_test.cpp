@@ -102,7 +102,8 @@ TEST_CASE("what is trained lives where --parameter-tier says, unless --parameter
   CHECK(apart.parameters_leave());
   CHECK_FALSE(tiers({}).parameters_leave());
   CHECK(resolved_map(parse({"--data", "a"}))["parameter-tier-trained"] == "same");
-  refused({"--train", "ln_f", "--parameter-tier-trained", "nvme"}, "--parameter-tier-trained nvme needs --nvme");
+  refused({"--train", "ln_f", "--parameter-tier-trained", "nvme"},
+          "--parameter-tier-trained nvme needs directories");
   refused({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "or same");
 }
 

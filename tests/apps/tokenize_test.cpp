@@ -206,8 +206,9 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
   folder.write("bad.jsonl", lines + "oops\n");
   const std::string with = " --output out --tokenizer " + tokenizer;
   refused("a.jsonl bad.jsonl" + with, "bad.jsonl: line 5: not JSON");
-  refused("body.jsonl" + with,
-          "body.jsonl: line 1: no field 'text'; it has 'body': name the one with the text by --json-field");
+  refused(
+      "body.jsonl" + with,
+      "body.jsonl: line 1: field 'text' is missing, found 'body'; name the field of the text with --json-field");
 }
 
 TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on with between two documents") {

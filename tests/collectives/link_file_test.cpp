@@ -75,9 +75,10 @@ TEST_CASE("a class that there are no links of may be left out, and is written so
     CHECK(says(error, "ranvier-bench --write-links"));
     return error;
   };
-  CHECK(says(refused(one_node, {0, 0, 1, 1}),
-             "--links cluster.json: lacks the class 'inter_node', and the ranks of this run are on 2 nodes"));
-  CHECK(says(refused(one_rank_each, {0, 1, 2, 2}), "lacks the class 'intra_node', and ranks of this run share"));
+  CHECK(says(
+      refused(one_node, {0, 0, 1, 1}),
+      "--links cluster.json: no entry for links of class 'inter_node', but the ranks of this run are on 2 nodes"));
+  CHECK(says(refused(one_rank_each, {0, 1, 2, 2}), "no entry for links of class 'intra_node'"));
 }
 
 TEST_CASE("a links file that is malformed says how") {

@@ -143,7 +143,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   CHECK(data_files_in(folder.path() / "cloned", {}).left_out.size() == 1);
   folder.write("nano/input.txt", "text");
   folder.write("nano/train.bin", "\x01\0\x02\0\x03\0"sv);
-  refuses("nano", "train.bin: a .bin with tokens, next to text; name their format by --token-format");
+  refuses("nano", "train.bin: a .bin with tokens, next to text; name their format with --token-format");
   CHECK(data_files_in(folder.path() / "nano", {.format = TokenFormat::text}).files.size() == 1);
   // Not a PDF next to its text, nor a file next to what it was converted to.
   folder.write("papers/a.pdf", "%PDF-1.7" + std::string(500, ' '));

@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(Fixture, "a chat is refused with what is read instead, and wit
   }
   refused(R"({"conversations": [{"from": "human", "value": "Hi"}]})",
           R"(map(.from + ": " + .value + "\n") | add) + "gpt: "), completion: $all[.].value}')");
-  refused(R"({"messages": 3})", "no field 'text'; it has 'messages'");
+  refused(R"({"messages": 3})", "field 'text' is missing, found 'messages'");
 }
 
 TEST_CASE_FIXTURE(Fixture, "a reader goes on where another was") {

@@ -91,11 +91,9 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(data.origins.size() == 1);
   CHECK(data.origins[0].samples == 6);
   REQUIRE(data.origins[0].remarks.size() == 2);
-  CHECK(
-      data.origins[0].remarks[0].ends_with("lines.jsonl: left out, for their field 'text' is empty: 1 of 5 rows"));
+  CHECK(data.origins[0].remarks[0].ends_with("lines.jsonl: skipped rows with an empty field 'text': 1 of 5"));
   CHECK(data.origins[0].remarks[1].ends_with(
-      "lines.jsonl: 16.7% of all positions are padding; cut into several samples, for --sequence-length 5: 1 of 4 "
-      "documents"));
+      "lines.jsonl: 16.7% of all positions are padding; split at --sequence-length 5: 1 of 4 documents"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "documents of a token file that begin and end as samples do are not framed twice") {

@@ -200,5 +200,5 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   options.head_size = 2;
   CHECK_THROWS_WITH_AS(
       static_cast<void>(make_llama(options)),
-      "tile 4 does not divide the 10 channels of queries, keys and values: choose a divisor such as 2", Error);
+      "tile 4 does not divide the 10 channels of queries, keys and values; use a divisor such as 2", Error);
 }

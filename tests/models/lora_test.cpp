@@ -251,10 +251,10 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
       [&] { static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(ranvier::tests::says(error, "--lora-targets c_attn"));
-  CHECK(ranvier::tests::says(error, "choose from down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
+  CHECK(ranvier::tests::says(error, "use one of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
   for (const auto& [origin, words] :
        {std::pair{"", "--lora-rank: models of the family wide-resnet do not support adapters"},
-        {"a/adapter_config.json", "a/adapter_config.json: a model of the family"}}) {
+        {"a/adapter_config.json", "a/adapter_config.json: models of the family"}}) {
     const auto none = ranvier::tests::error_of(
         [&] { static_cast<void>(make_model(ResnetOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
     CHECK(ranvier::tests::says(none, words));
@@ -262,11 +262,11 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
   const auto of_bert = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(small_bert(), lora({.targets = {"q_proj", "dense"}}))); });
   CHECK(ranvier::tests::says(of_bert, "--lora-targets q_proj"));
-  CHECK(ranvier::tests::says(of_bert, "choose from dense, key, query, value"));
+  CHECK(ranvier::tests::says(of_bert, "use one of dense, key, query, value"));
   const auto of_gpt = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(small_gpt(), lora({.targets = {"c_attn", "q_proj"}}))); });
   CHECK(ranvier::tests::says(of_gpt, "--lora-targets q_proj"));
-  CHECK(ranvier::tests::says(of_gpt, "choose from c_attn, c_fc, c_proj"));
+  CHECK(ranvier::tests::says(of_gpt, "use one of c_attn, c_fc, c_proj"));
   const auto other = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
   CHECK(ranvier::tests::says(other, "a.json: llama"));
@@ -390,7 +390,7 @@ TEST_CASE("an adapter of another base is refused as such, by the first tensor th
   const std::string last = "model.layers." + std::to_string(shallow.layers) + ".self_attn.q_proj.lora_A.weight";
   CHECK(tests::says(refusal(deep, shallow), "does not fit this base model, which has no tensor"));
   CHECK(tests::says(refusal(deep, shallow), last));
-  CHECK(tests::says(refusal(shallow, deep), last + "' has shape"));
+  CHECK(tests::says(refusal(shallow, deep), last + "' needs shape"));
   CHECK(tests::says(refusal(shallow, deep), "the file has no such tensor"));
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("tensors of names that are ignored are as if they were not there") {
   };
   CHECK(says(refusal("lm_head"), "--ignore-tensors lm_head: " + path.string() + " matches no tensor"));
   CHECK(says(refusal("h.(0"),
-             "--ignore-tensors h.(0 is no regular expression: missing closing parenthesis at its character 5"));
+             "--ignore-tensors h.(0 is not a regular expression: missing closing parenthesis at character 5"));
   CHECK(refusal("[").code() == ErrorCode::usage);
 }
 

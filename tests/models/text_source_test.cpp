@@ -275,7 +275,7 @@ TEST_CASE(
     static_cast<void>(
         open_text_data({.path = folder.path() / "texts", .json_field = "body", .sequence_length = 4}));
   });
-  CHECK(says(field, "a.jsonl.gz: line 1: no field 'body'; it has 'text'"));
+  CHECK(says(field, "a.jsonl.gz: line 1: field 'body' is missing, found 'text'"));
 }
 
 // So much text takes half a minute where a sanitizer watches.

@@ -248,7 +248,7 @@ TEST_CASE("tensors that the model does not use are refused by name, unless they 
     check_weights(
         counted(folder, {{"wte.weight", DType::f32, {1}}, {"a", DType::f32, {1}}, {"b", DType::f32, {1}}}), units);
   });
-  CHECK(says(several, "tensor 'a' and 1 more are no part of this model"));
+  CHECK(says(several, "tensor 'a' and 1 more are not part of this model"));
 }
 
 TEST_CASE("what a BERT has beside its masked language model needs no unit, and its norms have older names, too") {

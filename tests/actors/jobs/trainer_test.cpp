@@ -166,13 +166,13 @@ TEST_CASE("fp16 that overflows at the smallest loss scale ends the run") {
   options.precision = gpt.precision;
   options.loss_scale = {.scale = 1, .dynamic = true};
   options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
-  CHECK_THROWS_WITH_AS(run_simulated(gpt, options, 1), doctest::Contains("step 2: the gradient's norm"), Error);
+  CHECK_THROWS_WITH_AS(run_simulated(gpt, options, 1), doctest::Contains("step 2: gradient norm is "), Error);
 }
 
 TEST_CASE("gradients that are not finite end a run that has no loss scale") {
   auto options = small_run();
   options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
-  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: the gradient's norm"),
+  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: gradient norm is "),
                        Error);
 }
 

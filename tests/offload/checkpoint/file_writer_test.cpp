@@ -212,7 +212,8 @@ TEST_CASE("who insists is asked whether to try again to make a file, and only th
   storage.faults.free_bytes = 0;
   writer.insist(
       [&](const std::filesystem::path&, int) { return errors.size() > 4 ? false : (errors.push_back(0), true); });
-  CHECK(write_file(loop, writer, "/next", content, mib).close.starts_with("/next: it needs 1.0 MiB and 0 B free"));
+  CHECK(write_file(loop, writer, "/next", content, mib)
+            .close.starts_with("/next: not enough space: 1.0 MiB needed, 0 B free"));
   CHECK(errors.size() == 5);
 }
 
@@ -229,7 +230,7 @@ TEST_CASE("a real disk that has too little space is known as the file is made") 
     });
   });
   loop.run();
-  CHECK_MESSAGE(opening.find("/file: it needs 1.0 PiB and ") != std::string::npos, opening);
+  CHECK_MESSAGE(opening.find("/file: not enough space: 1.0 PiB needed, ") != std::string::npos, opening);
   CHECK(closing == opening);
   CHECK(std::filesystem::is_empty(folder.path()));
 }

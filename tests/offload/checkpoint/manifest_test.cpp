@@ -106,10 +106,9 @@ TEST_CASE("a manifest that does not describe a whole checkpoint is refused with 
   check([](Manifest& m) { m.pieces[0].file = 3; }, "file of a segment is out of range: 3 of 3");
   check([](Manifest& m) { m.pieces.erase(m.pieces.begin()); }, "elements 0 to 2000 of weights of h.0 are missing");
   check([](Manifest& m) { m.pieces[1].count = 999; }, "elements 2999 to 3000 of weights of h.0 are missing");
-  check([](Manifest& m) { m.pieces[1].begin = 1999; }, "elements 1999 to 2000 of weights of h.0 are there twice");
+  check([](Manifest& m) { m.pieces[1].begin = 1999; }, "elements 1999 to 2000 of weights of h.0 are listed twice");
   check([](Manifest& m) { m.pieces[1].count = 1001; }, "has 3000 elements, but segments reach 3001");
-  check([](Manifest& m) { m.pieces[1].count = 0; },
-        "a piece of weights of h.0 has 0 elements; 1 to 524288 are possible");
+  check([](Manifest& m) { m.pieces[1].count = 0; }, "a segment of weights of h.0 has 0 elements, not 1 to 524288");
   check([](Manifest& m) { m.pieces[1].count = 524289; }, "has 524289 elements");
   check([](Manifest& m) { m.pieces[1].begin = std::uint64_t{1} << 61; },
         "the start of a segment 2305843009213693952 is");
@@ -140,7 +139,7 @@ TEST_CASE("a manifest of another make is refused with what is wrong") {
   check(replaced(text, "\"step\"", "\"Step\""), "'step' is missing");
   check(replaced(text, "\"training\":{", "\"training\":[],\"more\":{"), "'training' is not an object");
   check(replaced(text, "\"pieces\":[", "\"pieces\":3,\"more\":["), "'pieces' is not a list");
-  check(replaced(text, "[0,1,2000,", "[0,1,1.5,2000,"), "item 1 of 'pieces' has not 6 parts");
+  check(replaced(text, "[0,1,2000,", "[0,1,1.5,2000,"), "item 1 of 'pieces' does not have 6 parts");
   check(replaced(text, ",2000,1000,", ",2000,1e3,"), "is not an integer");
   check(replaced(text, "fedcba9876543210", "Fedcba9876543210"), "is not a checksum of 16 digits");
   check(replaced(text, "bf16", "fp17"), "m of h.0 \"ü\" has elements of unknown type fp17");

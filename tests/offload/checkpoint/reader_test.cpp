@@ -312,7 +312,7 @@ TEST_CASE("what a checkpoint lacks is refused with what was asked for") {
   CHECK(reader.find("h.1", "weights") == nullptr);
   CHECK(says(error_of([&] { reader.read("h.1", "weights", 0, values); }), "weights of h.1 is missing"));
   CHECK(says(error_of([&] { reader.read("ln", "weights", 1, values); }),
-             "/run/step-00000500: weights of ln has 10 elements, and 1 to 11 were requested"));
+             "/run/step-00000500: weights of ln has 10 elements, but 1 to 11 were requested"));
   CHECK(says(error_of([&] { reader.read("ln", "weights", ~std::uint64_t{0} - 4, values); }), "were requested"));
   CHECK(says(error_of([&] { CheckpointReader("/run/step-00000400", {}, *storage); }),
              "manifest.json; use a complete checkpoint"));
