@@ -35,7 +35,7 @@ class AsioLoop final : public EventLoop {
   /// called again afterwards.
   void run();
 
-  /// Number of iterations of the loop. It grows several times per second while no handler blocks. Any thread.
+  /// Number of loop iterations; grows several times per second while no handler blocks. Callable from any thread.
   [[nodiscard]] std::uint64_t heartbeat() const noexcept;
 
  private:

@@ -11,7 +11,7 @@ using Duration = std::chrono::nanoseconds;
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Time since the clock was made; it never decreases. Any thread.
+  /// Time since the clock was made; it never decreases. Callable from any thread.
   [[nodiscard]] virtual Duration now() const = 0;
 };
 

@@ -21,7 +21,7 @@ struct Share {
 [[nodiscard]] Share share_of(std::size_t items, int thread, int threads, std::size_t grain = 1);
 
 /// Sets how long a worker thread spins before it sleeps, for pools made afterwards (default 50 µs). 0 suits several
-/// programs that share few cores. Pools with more threads than available cores never spin. Any thread.
+/// programs that share few cores. Pools with more threads than available cores never spin. Callable from any thread.
 void set_pool_spin_time(std::chrono::nanoseconds time) noexcept;
 
 class ComputePool {

@@ -1,4 +1,4 @@
-// The process's standard output and error, written so that no print ends a run. Any thread unless stated otherwise.
+// Standard output and error; a failed print never ends a run. Callable from any thread unless stated otherwise.
 #pragma once
 
 #include <cstddef>

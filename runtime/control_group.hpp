@@ -1,4 +1,4 @@
-// Control groups of this process (containers, jobs of a scheduler), from its own up to the machine's. Any thread.
+// Control groups (cgroups) of this process, from its own up to the machine's. Callable from any thread.
 #pragma once
 
 #include <filesystem>

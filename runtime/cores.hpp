@@ -1,5 +1,5 @@
-// Number of processor cores that a process may use: its affinity mask (mpirun, Slurm, taskset), cut by the CPU quota of
-// its control groups (containers). Any thread.
+// Number of processor cores that a process may use: its affinity mask (mpirun, Slurm, taskset), limited by the CPU
+// quota of its cgroups (containers). Callable from any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Memory of a CPU device: mapped directly from the system, counted against a budget. Any thread.
+// Allocates memory of a CPU device with mmap and counts it against a budget. Thread-safe.
 #pragma once
 
 #include "runtime/device.hpp"

@@ -1,5 +1,5 @@
 // Properties of a GPU, read from its driver before a device is made. Declared in every build and defined if with_cuda
-// is true (cuda_build.hpp). Any thread.
+// is true (cuda_build.hpp). Callable from any thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // GPU memory outside the budget of a `cuda` device (device.hpp). Declared in every build and defined if with_cuda is
-// true (cuda_build.hpp). Any thread unless stated otherwise.
+// true (cuda_build.hpp). Callable from any thread unless stated otherwise.
 #pragma once
 
 #include "runtime/device.hpp"

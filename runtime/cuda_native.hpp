@@ -29,7 +29,7 @@ struct Properties {
 };
 [[nodiscard]] const Properties& properties(const Device& device);
 
-/// Throws ErrorCode::device (ErrorCode::memory if out of memory) with the call, the GPU and a remedy. Any thread.
+/// Throws ErrorCode::device (or ErrorCode::memory) with the call, the GPU and a remedy. Callable from any thread.
 void check(cudaError_t result, const char* call);
 
 /// Checks a launch: throws if the GPU refuses the grid or the shared memory size. It does not wait; errors while the

@@ -1,5 +1,5 @@
 // Error: exception with a code, so that callers need not parse text. Its message names the problem, the place and the
-// remedy. Any thread.
+// remedy. Callable from any thread.
 //
 //   fail(ErrorCode::usage, "--batch-size {} does not divide by --g-data {}: choose a multiple", batch, data);
 #pragma once

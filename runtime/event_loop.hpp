@@ -4,8 +4,8 @@
 // Implementations: AsioLoop (real time, one per process), Simulation and VirtualCluster (virtual time, one loop per
 // rank). Actors use only this interface.
 //
-// A loop also records its rank's pending local work (pending_work.hpp). after_work() and ends() register the handler
-// that waits for it, so the watchdog can name every wait.
+// A loop also records its rank's pending local work (pending_work.hpp): after_work() and ends() register the waiting
+// handler, so the watchdog can name every wait.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -30,7 +30,7 @@ class PollSource {
 /// now(): time since the loop was made.
 class EventLoop : public Clock {
  public:
-  /// Queues `handler`. Handlers posted by one thread run in the order of the posts. Any thread.
+  /// Queues `handler`. Handlers posted by one thread run in the order of the posts. Callable from any thread.
   virtual void post(Handler handler) = 0;
 
   /// Queues `handler` once, after `delay`. In virtual time, a delay of 0 means after all other events of the current
@@ -41,7 +41,7 @@ class EventLoop : public Clock {
   /// only.
   virtual void add_source(PollSource& source) = 0;
 
-  /// Makes run() return, or throw `error` if there is one. Any thread.
+  /// Makes run() return, or throw `error` if there is one. Callable from any thread.
   virtual void stop(std::exception_ptr error = nullptr) = 0;
 
   /// Queues `handler` once the work queued on `stream` so far is done. Loop thread only.

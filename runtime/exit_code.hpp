@@ -1,5 +1,5 @@
-// Exit statuses, the same in all programs, for schedulers and scripts that restart a job. Numbers follow sysexits.h
-// if it has a matching meaning. Any thread.
+// Exit statuses, the same in all programs, for schedulers and scripts that restart a job. Numbers follow sysexits.h if
+// it has a matching meaning. Callable from any thread.
 #pragma once
 
 #include "runtime/error.hpp"

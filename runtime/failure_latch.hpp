@@ -1,5 +1,5 @@
-// Latch for the first exception of work on a device. Afterwards the device runs no work, since later results may
-// depend on the failed one. Any thread.
+// Latch for the first exception of work on a device. Afterwards the device runs no work, since later results may depend
+// on the failed one. Callable from any thread.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// JSON parser that accepts only a complete text. Any thread.
+// JSON parser that accepts only a complete text. Callable from any thread.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -1,4 +1,4 @@
-// Rules for the cost of work (work_cost.hpp), so that rates mean the same for all kinds. Any thread.
+// Rules for the cost of work (work_cost.hpp), so that rates mean the same for all kinds. Callable from any thread.
 //
 //   bytes  read and written, each array once, arrays changed in place twice; without workspaces and without
 //          gaps inside an array. For host_copy: bytes over the link, once

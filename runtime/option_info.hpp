@@ -1,5 +1,5 @@
 // Descriptions of options as plain data: the common source of help texts, completion scripts and manual pages. Pure
-// functions; any thread.
+// functions, callable from any thread.
 #pragma once
 
 #include <string>

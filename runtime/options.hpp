@@ -1,7 +1,7 @@
-// Options of a program, each declared once and bound to a field of a struct. A table of them reads the command line
-// and a config file (`key = value` lines, `#` comments; flags win) and writes help and values as text. Options are
-// read in the order of declaration, so a preset can set later ones. All errors are ErrorCode::usage with flag, value
-// and remedy. Bound fields outlive the table. One thread at a time.
+// Options of a program, each declared once and bound to a field of a struct. The table reads the command line and a
+// config file (`key = value` lines, `#` comments; flags have precedence) and writes help and values as text. Options
+// are read in the order of declaration, so a preset can set later ones. All errors are ErrorCode::usage with flag,
+// value and remedy. Bound fields outlive the table. One thread at a time.
 //
 //   OptionTable table;
 //   table.add({.name = "steps", .placeholder = "N", .help = "Steps", .binding = whole(options.steps, 1)});

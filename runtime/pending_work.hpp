@@ -1,6 +1,6 @@
-// Registry of a rank's unfinished local work: on streams, in files, on host threads, each with the handler that waits
-// for it. The watchdog reads from it which local work a rank waits for, since when, and whether it progresses. Every
-// EventLoop has one.
+// Registry of a rank's unfinished local work: on streams, in files, on host threads. Each entry names the handler that
+// waits for it. The watchdog reads from it which local work a rank waits for, since when, and whether it progresses.
+// Every EventLoop has one.
 #pragma once
 
 #include "runtime/clock.hpp"
@@ -20,9 +20,9 @@ using Handler = std::function<void()>;
 class ProgressSource {
  public:
   virtual ~ProgressSource() = default;
-  /// Current location, for users: "stream 'compute'", "a read of 1 MiB at offset 4096 of FILE". Any thread.
+  /// Current location, for users: "stream 'compute'", "a read of 1 MiB of FILE". Callable from any thread.
   [[nodiscard]] virtual std::string place() const = 0;
-  /// Number of completed pieces of work or requests; grows with any progress. Any thread.
+  /// Number of completed pieces of work or requests; grows with any progress. Callable from any thread.
   [[nodiscard]] virtual std::uint64_t done() const noexcept = 0;
 };
 

@@ -1,5 +1,5 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). A
-// number depends only on its key and counter, so the result is the same for every grid and thread. Any thread.
+// number depends only on its key and counter, not on grid or thread. Callable from any thread.
 #pragma once
 
 #include <array>

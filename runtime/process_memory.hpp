@@ -1,4 +1,4 @@
-// Memory of this process, as reported by the operating system. Any thread.
+// Memory of this process, as reported by the operating system. Callable from any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Ranges and marks on the time line of an attached profiler, such as Nsight Systems (NVTX, domain "ranvier").
-// Without a profiler each call is one comparison. Any thread.
+// Ranges and marks on the time line of an attached profiler, such as Nsight Systems (NVTX, domain "ranvier"). Without a
+// profiler each call is one comparison. Callable from any thread.
 #pragma once
 
 #include <cstdint>

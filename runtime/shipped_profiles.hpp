@@ -1,4 +1,4 @@
-// Files of runtime/profiles/, compiled in by CMake. Any thread.
+// Files of runtime/profiles/, compiled in by CMake. Callable from any thread.
 #pragma once
 
 #include <span>

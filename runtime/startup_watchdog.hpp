@@ -47,7 +47,7 @@ class StartupWatchdog {
   /// Stops watching until the next does().
   void rests();
 
-  // Any thread.
+  // Callable from any thread.
   /// Reports progress: one piece of work is done.
   void moved();
   /// Number of calls of about() so far.

@@ -114,7 +114,7 @@ class Event {
   virtual void record(StreamView stream) = 0;
 
   /// Whether the last recorded work is done; true if nothing was recorded. After a failure of the device events are
-  /// still reached, so that no caller waits forever. Any thread.
+  /// still reached, so that no caller waits forever. Callable from any thread.
   [[nodiscard]] virtual bool reached() const = 0;
 };
 

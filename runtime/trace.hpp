@@ -1,6 +1,6 @@
-// Trace: named spans of one rank in a ring buffer, written as Chrome/Perfetto JSON on request. The watchdog prints
-// its tail. It also adds up the time per kind of span, for the shares in the final summary. Any thread; recording
-// takes a short lock.
+// Trace: named spans of one rank in a ring buffer, written as Chrome/Perfetto JSON on request. The watchdog prints its
+// tail. It also adds up the time per kind of span, for the shares in the final summary. Callable from any thread;
+// recording takes a short lock.
 //
 // An attached profiler shows the same names (profiler_ranges.hpp): a range where the work was queued, from begin() to
 // end(), and a mark at the end of each add().
@@ -59,7 +59,7 @@ class Trace {
   /// Stores the last `capacity` spans; times count from the construction. The clock outlives it.
   Trace(int rank, const Clock& clock, std::size_t capacity = 1 << 16);
 
-  /// Time of the trace's clock, for add(). Any thread.
+  /// Time of the trace's clock, for add(). Callable from any thread.
   [[nodiscard]] Duration now() const { return clock_->now(); }
 
   /// Sets the step or later activity of all spans recorded from now on.

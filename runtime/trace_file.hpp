@@ -1,4 +1,4 @@
-// Writes the trace events of several ranks (Trace::chrome_events()) to one file for Chrome or Perfetto. Any thread.
+// Writes trace events of several ranks to one file for Chrome or Perfetto. Callable from any thread.
 #pragma once
 
 #include "runtime/atomic_file.hpp"

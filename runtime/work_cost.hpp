@@ -1,5 +1,5 @@
 // Cost of work on a stream as data, stated at its launch. Devices that compute ignore it; on the phantom device
-// (phantom_device.hpp) work takes the time that a CostModel returns for it. Any thread.
+// (phantom_device.hpp) work takes the time that a CostModel returns for it. Callable from any thread.
 #pragma once
 
 #include "runtime/clock.hpp"

@@ -1,5 +1,5 @@
-// XXH3 with 64 bits (https://xxhash.com): checksum against accidental damage, at memory speed. Not cryptographic.
-// Same value on every processor. Any thread.
+// XXH3 with 64 bits (https://xxhash.com): checksum against accidental damage, at memory speed. Not cryptographic. Same
+// value on every processor. Callable from any thread.
 #pragma once
 
 #include <cstddef>

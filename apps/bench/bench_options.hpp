@@ -1,4 +1,4 @@
-// Options of ranvier-bench. Pure; any thread.
+// Options of ranvier-bench. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/device_flag.hpp"

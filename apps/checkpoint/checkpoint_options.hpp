@@ -1,4 +1,4 @@
-// Options of ranvier-checkpoint. Pure; any thread.
+// Options of ranvier-checkpoint. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"

@@ -1,4 +1,4 @@
-// One run of ranvier-checkpoint as a function. Any thread; blocks.
+// One run of ranvier-checkpoint as a function. Callable from any thread; blocks.
 #pragma once
 
 #include "apps/checkpoint/checkpoint_options.hpp"

@@ -1,4 +1,4 @@
-// Comparison of two checkpoints. Any thread; blocks.
+// Comparison of two checkpoints. Callable from any thread; blocks.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Lists, shows, verifies and prunes checkpoints. Any thread; all functions block.
+// Lists, shows, verifies and prunes checkpoints. Callable from any thread; all functions block.
 #pragma once
 
 #include <cstdint>

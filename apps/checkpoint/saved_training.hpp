@@ -1,4 +1,4 @@
-// Finds a checkpoint by path and reads its run and model. Any thread.
+// Finds a checkpoint by path and reads its run and model. Callable from any thread.
 #pragma once
 
 #include "models/layer.hpp"

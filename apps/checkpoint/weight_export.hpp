@@ -1,4 +1,4 @@
-// Exports weights of a checkpoint in Hugging Face's formats. Any thread; blocks.
+// Exports weights of a checkpoint in Hugging Face's formats. Callable from any thread; blocks.
 #pragma once
 
 #include <cstdint>

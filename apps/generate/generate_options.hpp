@@ -1,4 +1,5 @@
-// Options of ranvier-generate from flags and a config file, checked as far as possible without weights. Any thread.
+// Options of ranvier-generate from flags and a config file, checked as far as possible without weights. Callable from
+// any thread.
 #pragma once
 
 #include "apps/program/device_flag.hpp"
@@ -36,7 +37,7 @@ struct GenerateOptions {
   InfoRequest info;
 };
 
-/// Throws ErrorCode::usage with flag, value and remedy. With an inquiry, skips the checks.
+/// Throws ErrorCode::usage with flag, value and remedy. With an info request (--help), skips the checks.
 [[nodiscard]] GenerateOptions parse_generate_options(int argc, const char* const* argv);
 
 /// Prompt from the flag, a file or stdin, without a final newline. Throws ErrorCode::io with the flag if the prompt is

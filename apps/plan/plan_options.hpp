@@ -1,4 +1,5 @@
-// Options of ranvier-plan: its own flags, and flags of ranvier-train, which fix values of the search. Pure; any thread.
+// Options of ranvier-plan: its own flags, and flags of ranvier-train, which fix values of the search. Pure functions,
+// callable from any thread.
 #pragma once
 
 #include "apps/program/profile_search_path.hpp"

@@ -1,4 +1,4 @@
-// Output of ranvier-plan: tables, JSON, a config file for ranvier-train. Pure functions; any thread.
+// Output of ranvier-plan: tables, JSON, a config file for ranvier-train. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/plan/plot.hpp"

@@ -1,5 +1,5 @@
 // Plans a candidate on the machines of a profile: options by the flag parser of ranvier-train, memory by its rank
-// planner. Any thread, one at a time.
+// planner. Callable from any thread, one at a time.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

@@ -1,4 +1,5 @@
-// Bar plot as an SVG file for light and dark pages, with a transparent background. Pure functions; any thread.
+// Bar plot as an SVG file for light and dark pages, with a transparent background. Pure functions, callable from any
+// thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Ranking of candidates on one profile: plans them, prunes by lower bounds, simulates the rest. One thread calls;
-// simulations run on several threads.
+// Ranks candidate configurations (grid, sharding, tiers) for the machines of one profile: plans the candidates, prunes
+// by lower bounds, simulates the rest. One thread calls; simulations run on several threads.
 #pragma once
 
 #include "actors/predict/prediction.hpp"
@@ -15,7 +15,7 @@
 
 namespace ranvier::apps {
 
-/// actors::predict() or a test's replacement. Any thread, several at a time.
+/// actors::predict() or a test's replacement. Callable from any thread, several at a time.
 using Predictor = std::function<actors::Prediction(const models::Architecture&, const models::SampleSource&,
                                                    const actors::TrainerOptions&, const runtime::MachineProfile&,
                                                    const actors::PredictionOptions&)>;

@@ -1,4 +1,5 @@
-// The rows of a ranking: candidates that differ in one flag and take the same time share one. Pure; any thread.
+// The rows of a ranking: candidates that differ in one flag and take the same time share one. Pure functions, callable
+// from any thread.
 //
 //   2 × 32, zero1, 4 per microbatch, 1f1b
 //   same time with --recompute off|auto

@@ -1,4 +1,5 @@
-// "What if" scenarios that are compared side by side. Pure except for reading profiles; any thread.
+// "What if" scenarios that are compared side by side. Functions are pure, except that some read profiles; callable from
+// any thread.
 #pragma once
 
 #include "actors/predict/prediction.hpp"

@@ -1,5 +1,5 @@
 // Search space of ranvier-plan. A candidate is a set of values for flags of ranvier-train. Given flags have one value.
-// Pure; any thread.
+// Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,4 +1,4 @@
-// Shell completion scripts for flags, their values and paths. Pure; any thread.
+// Shell completion scripts for flags, their values and paths. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"

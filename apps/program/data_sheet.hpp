@@ -1,4 +1,4 @@
-// Peak dense rates from NVIDIA's data sheets, by the driver's GPU name; the reference of MFU. Any thread.
+// Peak dense rates from NVIDIA's data sheets, by the driver's GPU name; the reference of MFU. Callable from any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"

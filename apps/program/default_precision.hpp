@@ -1,4 +1,4 @@
-// Default of --precision. Any thread.
+// Default of --precision. Callable from any thread.
 #pragma once
 
 #include "apps/program/device_flag.hpp"

@@ -1,4 +1,4 @@
-// Flag --device of all computing programs: "cpu", "inline", "cuda" or "cuda:N". Any thread.
+// Flag --device of all computing programs: "cpu", "inline", "cuda" or "cuda:N". Callable from any thread.
 #pragma once
 
 #include "runtime/device.hpp"

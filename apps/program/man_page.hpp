@@ -1,4 +1,4 @@
-// Manual page of a program. Pure; any thread.
+// Manual page of a program. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"

@@ -1,8 +1,9 @@
-// Description of a program as data, the source of help text, manual page and completion scripts. Pure; any thread.
+// Description of a program as data, the source of help text, manual page and completion scripts. Pure functions,
+// callable from any thread.
 //
-//   declare_info(table, options.inquiry);              // the last concern of every program's table
+//   declare_info(table, options.info);                 // the last concern of every program's table
 //   …
-//   if (options.inquiry.any()) fmt::print("{}\n", answer(options.inquiry, plan_manual()));
+//   if (options.info.any()) fmt::print("{}\n", answer(options.info, plan_manual()));
 #pragma once
 
 #include "runtime/options.hpp"

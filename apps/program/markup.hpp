@@ -1,4 +1,4 @@
-// Escapes text for HTML and SVG. Pure; any thread.
+// Escapes text for HTML and SVG. Pure functions, callable from any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Prints the error that ends a program. Any thread.
+// Prints the error that ends a program. Callable from any thread.
 #pragma once
 
 #include "runtime/console.hpp"

@@ -1,4 +1,4 @@
-// Text table whose columns are as wide as their widest cells. Pure; any thread.
+// Text table whose columns are as wide as their widest cells. Pure functions, callable from any thread.
 //
 //   TextTable table({{"stage"}, {"layers", true}});
 //   table.add({"0", "embedding … h.1"});

@@ -1,4 +1,4 @@
-// Text of --version. Pure; any thread.
+// Text of --version. Pure functions, callable from any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Draws curves over steps as SVG; the page supplies the styles. Pure; any thread.
+// Draws curves over steps as SVG; the page supplies the styles. Pure functions, callable from any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Flags of ranvier-report. Pure; any thread.
+// Flags of ranvier-report. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"

@@ -1,4 +1,5 @@
-// Builds one self-contained HTML page of runs: summary side by side, plots, configurations. Pure; any thread.
+// Builds one self-contained HTML page of runs: summary side by side, plots, configurations. Pure functions, callable
+// from any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"

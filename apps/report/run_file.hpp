@@ -1,4 +1,4 @@
-// Reads a run's --metrics and --trace files. Any thread.
+// Reads a run's --metrics and --trace files. Callable from any thread.
 #pragma once
 
 #include "apps/view/history.hpp"

@@ -1,4 +1,4 @@
-// Draws one step of all ranks as an SVG timeline, one row per rank. Pure; any thread.
+// Draws one step of all ranks as an SVG timeline, one row per rank. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"

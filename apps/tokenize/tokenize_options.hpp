@@ -1,4 +1,4 @@
-// Options of ranvier-tokenize. Pure; any thread.
+// Options of ranvier-tokenize. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/manual.hpp"

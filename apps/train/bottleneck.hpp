@@ -1,4 +1,4 @@
-// Bottleneck of a run in one line, with flags that may help. Pure; any thread.
+// Bottleneck of a run in one line, with flags that may help. Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"

@@ -37,7 +37,7 @@ struct PredictionCheck {
                                                const runtime::MachineProfile& profile,
                                                const std::vector<RankTotals>& ranks);
 
-/// Compares a given prediction. Needs at least one measured step. Pure; any thread.
+/// Compares a given prediction. Needs at least one measured step. Pure functions, callable from any thread.
 [[nodiscard]] PredictionCheck compare(const actors::Prediction& prediction, const runtime::GridShape& grid,
                                       const runtime::MachineProfile& profile, const std::vector<RankTotals>& ranks);
 

@@ -1,4 +1,4 @@
-// References that all parts of a run share on one rank; the referenced objects outlive them.
+// References that all objects of a run share on one rank; the referenced objects outlive the run.
 #pragma once
 
 #include "apps/train/job.hpp"

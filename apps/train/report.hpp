@@ -1,4 +1,4 @@
-// Tables of the startup output and the final summary. Pure; any thread.
+// Tables of the startup output and the final summary. Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

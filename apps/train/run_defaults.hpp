@@ -1,5 +1,5 @@
-// Values of a training run's flags that are not given: its checkpoint's if it resumes, otherwise the default of its
-// device (apps/program/default_precision.hpp). Decided before the other flags are resolved. Any thread.
+// Chooses values for flags that the user did not give: the checkpoint's on resume, otherwise the device's default
+// (apps/program/default_precision.hpp). Called before the other flags are resolved. Callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

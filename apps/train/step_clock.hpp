@@ -1,4 +1,4 @@
-// Durations of recent steps and remaining time of the current one. Any thread.
+// Durations of recent steps and remaining time of the current one. Callable from any thread.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Medians of a rank's time and traffic per step. They exclude evaluations, checkpoints and text samples, which only
-// some steps have. The first step is not counted: no optimizer update precedes it. Loop thread only.
+// Medians of a rank's time and traffic per step, without evaluations, checkpoints and generated texts, which only some
+// steps have. The first step is not counted: no optimizer update precedes it. Loop thread only.
 #pragma once
 
 #include "actors/watch/recent_median.hpp"

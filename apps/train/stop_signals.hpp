@@ -24,13 +24,15 @@ class StopSignals {
  public:
   struct Options {
     std::function<std::string(int rank)> describe;  ///< text for a rank: "rank 0 (stage 0, row 0)"; any thread
-    /// Current blocking work, as in "loads its states, for 1.2 s"; empty or null if none is known. Any thread.
+    /// Current blocking work, as in "loads its states, for 1.2 s"; empty or null if none is known. Callable from any
+    /// thread.
     std::function<std::string()> blocked = nullptr;
     runtime::Duration same_request = std::chrono::seconds(1);  ///< later signals count as a second one
     /// Time without a response after which the event loop counts as blocked.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
     std::function<void(const std::string& text)> print;  ///< prints text; any thread
-    /// Called when a stop is requested: cause "SIGTERM at rank 0 (stage 0, row 0)", and the expected end. Any thread.
+    /// Called when a stop is requested: cause "SIGTERM at rank 0 (stage 0, row 0)", and the expected end. Callable from
+    /// any thread.
     std::function<void(const std::string& cause, const std::string& expected)> stopping = {};
     std::function<void(int status)> end;  ///< ends the process; any thread
   };
@@ -55,7 +57,7 @@ class StopSignals {
   /// Uses `listener` until detach(). Passes on a pending stop. All ranks call it, on the loop thread.
   void attach(Listener listener);
   void detach();
-  /// Whether this rank ever got a stop signal. Any thread.
+  /// Whether this rank ever got a stop signal. Callable from any thread.
   [[nodiscard]] bool asked() const noexcept { return asked_ != 0; }
 
  private:

@@ -1,4 +1,4 @@
-// Builds the job of ranvier-train from its flags: model, samples, tokenizer, files. Any thread.
+// Builds the job of ranvier-train from its flags: model, samples, tokenizer, files. Callable from any thread.
 #pragma once
 
 #include "apps/train/job.hpp"

@@ -1,5 +1,5 @@
-// State of a running job for the live page: records so far and activity of ranks, as JSON and for Prometheus. Any
-// thread. Calls may block on a mutex that slow readers hold, so the loop must report through another thread.
+// State of a running job for the live page: records so far and activity of ranks, as JSON and for Prometheus. Callable
+// from any thread. Calls may block on a mutex that slow readers hold, so the loop must report through another thread.
 #pragma once
 
 #include "apps/view/history.hpp"

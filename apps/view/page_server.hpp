@@ -49,7 +49,7 @@ class PageServer {
   PageServer& operator=(const PageServer&) = delete;
 
   [[nodiscard]] std::uint16_t port() const noexcept;
-  // Any thread.
+  // Callable from any thread.
   /// Calls `answer` again for all deferred requests.
   void wake();
   /// Deferred requests and responses not yet received by clients.

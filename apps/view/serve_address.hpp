@@ -1,4 +1,4 @@
-// Address of --serve, and access control of its requests. Any thread.
+// Address of --serve, and access control of its requests. Callable from any thread.
 #pragma once
 
 #include "apps/view/live_run.hpp"

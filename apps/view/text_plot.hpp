@@ -1,4 +1,4 @@
-// Plots a metric for a terminal in braille characters of 2 × 4 dots. Pure; any thread.
+// Plots a metric for a terminal in braille characters of 2 × 4 dots. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/view/series.hpp"

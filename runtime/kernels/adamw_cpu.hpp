@@ -1,4 +1,4 @@
-// AdamW on host arrays, on the calling thread. Any thread.
+// AdamW on host arrays, on the calling thread. Callable from any thread.
 #pragma once
 
 #include "runtime/kernels/adamw.hpp"

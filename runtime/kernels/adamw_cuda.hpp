@@ -1,4 +1,4 @@
-// GPU kernel of adamw.hpp. The caller has checked the arguments. Loop thread only.
+// GPU kernel for the AdamW step of adamw.hpp; arguments are checked by the caller. Loop thread only.
 #pragma once
 
 #include "runtime/kernels/adamw.hpp"

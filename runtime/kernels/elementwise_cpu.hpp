@@ -1,5 +1,5 @@
-// Elementwise arithmetic on host arrays, on the calling thread, for the kernels of CPU devices. Arrays of one call
-// are identical or do not overlap; any alignment; n = 0 is allowed. Any thread.
+// Elementwise arithmetic on host arrays, on the calling thread, for the kernels of CPU devices. Arrays of one call are
+// identical or do not overlap; any alignment; n = 0 is allowed. Callable from any thread.
 #pragma once
 
 #include "runtime/dtype.hpp"

@@ -1,4 +1,4 @@
-// GPU kernels of elementwise.hpp. The caller has checked the arguments, and n > 0. Loop thread only.
+// GPU kernels for elementwise.hpp; arguments are checked by the caller, and n > 0. Loop thread only.
 #pragma once
 
 #include "runtime/dtype.hpp"

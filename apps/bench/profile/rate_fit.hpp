@@ -1,4 +1,4 @@
-// Fits the rate of a kind of work to the times of a small and a large case. Pure; any thread.
+// Fits the rate of a kind of work to the times of a small and a large case. Pure functions, callable from any thread.
 #pragma once
 
 #include "runtime/machine_profile.hpp"

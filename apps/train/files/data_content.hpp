@@ -1,4 +1,4 @@
-// Fingerprint of the files of --data and --tokenizer, independent of their paths. Any thread.
+// Fingerprint of the files of --data and --tokenizer, independent of their paths. Callable from any thread.
 #pragma once
 
 #include "apps/train/job.hpp"

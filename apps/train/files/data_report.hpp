@@ -1,4 +1,4 @@
-// Startup output about the data: amount, epochs, skipped files and remarks. Pure; any thread.
+// Startup output about the data: amount, epochs, skipped files and remarks. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,5 +1,5 @@
-// Retries a save for a while if the disk is full or the folder is missing. Prints a warning once per wait. Any thread,
-// one at a time.
+// Retries a save for a while if the disk is full or the folder is missing. Prints a warning once per wait. Callable
+// from any thread, one at a time.
 #pragma once
 
 #include "runtime/clock.hpp"

@@ -17,18 +17,19 @@
 namespace ranvier::apps {
 
 /// Files whose content affects results: data, tokenizer, questions, initial adapter and initial weights. Throws as
-/// models::find_weights() does. Any thread.
+/// models::find_weights() does. Callable from any thread.
 [[nodiscard]] std::vector<std::filesystem::path> deciding_files(const TrainOptions& options, const Job& job);
 
-/// Files of --tokenizer in a fixed order; empty if it needs none. Any thread.
+/// Files of --tokenizer in a fixed order; empty if it needs none. Callable from any thread.
 [[nodiscard]] std::vector<std::filesystem::path> tokenizer_files(const TrainOptions& options);
 
 /// Hash of a file's size, its first `whole_bytes` bytes, its last 4096, and 64 blocks of 4096 spread evenly between
 /// them. Reads headers of safetensors and Megatron's indices completely. Not secure against tampering. Throws
-/// ErrorCode::io. Any thread.
+/// ErrorCode::io. Callable from any thread.
 [[nodiscard]] std::uint64_t fingerprint(const std::filesystem::path& file, std::size_t whole_bytes);
 
-/// Fingerprint of all files of these weights, independent of their paths. Throws ErrorCode::io. Any thread.
+/// Fingerprint of all files of these weights, independent of their paths. Throws ErrorCode::io. Callable from any
+/// thread.
 [[nodiscard]] std::string content_of_weights(const std::filesystem::path& weights);
 
 /// Compares the files of all ranks. All ranks call it; blocks, so call it before the loop runs. Ranks of a node that

@@ -1,5 +1,6 @@
 // Options that follow from --init-from: model family, sizes, dropout, tokenizer, and files that are saved with the
-// weights. Flags override them or are refused; adopted values are added to TrainOptions::notes. Any thread.
+// weights. Flags override them or are refused; adopted values are added to TrainOptions::notes. Callable from any
+// thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,4 +1,4 @@
-// --trace: spans of all ranks in one file for Chrome or Perfetto. Any thread.
+// --trace: spans of all ranks in one file for Chrome or Perfetto. Callable from any thread.
 #pragma once
 
 #include "runtime/clock.hpp"

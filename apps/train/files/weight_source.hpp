@@ -1,4 +1,4 @@
-// Initial weights of a run. Any thread.
+// Initial weights of a run. Callable from any thread.
 #pragma once
 
 #include "actors/rank/rank.hpp"

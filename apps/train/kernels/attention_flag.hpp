@@ -1,4 +1,5 @@
-// Attention kernels on GPUs that the options allow (models/ops/attention_choice.hpp). Pure; any thread.
+// Attention kernels on GPUs that the options allow (models/ops/attention_choice.hpp). Pure functions, callable from any
+// thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,5 +1,5 @@
-// Choice between NCCL and plans over messages for collectives on GPUs. All ranks decide from the same data, once. Pure;
-// any thread.
+// Choice between NCCL and plans over messages for collectives on GPUs. All ranks decide from the same data, once. Pure
+// functions, callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

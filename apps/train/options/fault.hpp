@@ -1,4 +1,4 @@
-// Fault injection by RANVIER_FAULT=rank:step:WHAT (apps/guides/trouble.md). Any thread.
+// Fault injection by RANVIER_FAULT=rank:step:WHAT (apps/guides/trouble.md). Callable from any thread.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"

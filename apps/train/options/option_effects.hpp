@@ -1,5 +1,5 @@
 // Effect of each option of ranvier-train on a resumed run: same bits, rounding, or other results. Every option needs an
-// entry. Pure; any thread.
+// entry. Pure functions, callable from any thread.
 #pragma once
 
 #include "runtime/options.hpp"

@@ -1,5 +1,5 @@
 // Names of ranvier-train's flags in other programs (PyTorch's and Hugging Face's trainers, Megatron-LM, DeepSpeed,
-// nanoGPT), for messages about unknown flags. Pure; any thread.
+// nanoGPT), for messages about unknown flags. Pure functions, callable from any thread.
 #pragma once
 
 #include <optional>

@@ -159,7 +159,7 @@ struct RunDefaults {
 };
 
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
-/// remedy. With Request::inquiry nothing else is resolved or checked.
+/// remedy. With Request::info nothing else is resolved or checked.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
                                                const RunDefaults& defaults = {});
 

@@ -1,5 +1,5 @@
 // Given flags that have no effect on this run, for notes in the startup output. Contradicting flags are errors instead
-// (parse_train_options()). Pure; any thread.
+// (parse_train_options()). Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,5 +1,6 @@
 // Fit check of a planned job: memory and disk space needed and available, largest kind of memory, and flags that would
-// make the job fit. Each suggested flag is planned, not estimated. Pure; any thread; deterministic.
+// make the job fit. Each suggested flag is planned, not estimated. Pure, deterministic functions, callable from any
+// thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

@@ -1,5 +1,5 @@
-// Memory of a job summed over all ranks, by kind and tier, compared with Myelin's formula (§V-B). The ranks need not
-// exist. Pure; any thread.
+// Planned memory of all ranks together, by kind of state and tier, next to the formula of Myelin §V-B. Works for a
+// cluster that is not available (--dry-run --world). Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

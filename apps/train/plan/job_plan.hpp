@@ -22,7 +22,7 @@ struct JobPlan {
 [[nodiscard]] JobPlan plan_job(const RankRun& run);
 
 /// Plan of one rank per stage; plans of a column are identical. Throws ErrorCode::usage like plan_rank(). The
-/// architecture outlives the plans. Pure; any thread.
+/// architecture outlives the plans. Pure functions, callable from any thread.
 [[nodiscard]] std::vector<actors::RankPlan> plan_stages(const models::Architecture& architecture,
                                                         const models::SampleBytes& sample,
                                                         const actors::TrainerOptions& options);
@@ -34,7 +34,7 @@ struct JobPlan {
 [[nodiscard]] std::string saved_activations_text(std::span<const actors::RankPlan* const> stages);
 
 /// GPU memory of a rank besides the planned arrays; nullopt for other devices. `direct`: messages need no staging
-/// unless NCCL requires it. Pure; any thread.
+/// unless NCCL requires it. Pure functions, callable from any thread.
 [[nodiscard]] std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct);
 
 }  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-// Node of each rank of a run. Pure; any thread; the same on all ranks.
+// Node of each rank of a run. Pure functions with the same result on all ranks, callable from any thread.
 #pragma once
 
 #include "apps/train/options/train_options.hpp"

@@ -1,5 +1,5 @@
 // Flags that reduce a job's memory and are not set yet: one list for the fit check (fit.hpp) and for the check of host
-// memory (host_memory.hpp). Pure; any thread.
+// memory (host_memory.hpp). Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"

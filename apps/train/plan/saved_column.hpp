@@ -1,5 +1,5 @@
 // Node layout and algorithms of a column, as saved in a checkpoint. With the flags they fix the order of sums over
-// rows, and so the bits of the results. Pure; any thread.
+// rows, and so the bits of the results. Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

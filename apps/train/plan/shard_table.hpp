@@ -1,4 +1,4 @@
-// Cost of the chosen sharding compared with all named ones, for --dry-run. Pure; any thread.
+// Cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"

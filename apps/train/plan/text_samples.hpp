@@ -1,4 +1,4 @@
-// Settings for text that the model generates during training. Pure; any thread.
+// Settings for text that the model generates during training. Pure functions, callable from any thread.
 #pragma once
 
 #include "actors/rank/sample_options.hpp"
