@@ -361,10 +361,9 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) {
 
 Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
   if (bytes == 0) return {};
-  expect(
-      closed_.count(space) == 0,
-      "{} ({} bytes) of {} memory are asked for in the middle of a run, which plans and takes it before it begins",
-      format_bytes(bytes), bytes, to_string(space));
+  expect(closed_.count(space) == 0,
+         "{} ({} bytes) of {} memory requested during a run, which allocates all memory before the first step",
+         format_bytes(bytes), bytes, to_string(space));
   failure_.rethrow_if_set();
   make_current();
   switch (space) {

@@ -67,7 +67,7 @@ std::optional<MemoryLimit> of_group(const fs::path& folder, const std::string& n
   const std::size_t usage = number_in(folder / files.usage).value_or(0);
   const std::size_t taken = usage - std::min(usage, cached);
   return MemoryLimit{*limit - std::min(*limit, taken),
-                     fmt::format("the control group {} may have {} ({}), of which {} are taken", name,
+                     fmt::format("the control group {} may have {} ({}), of which {} are in use", name,
                                  format_bytes(*limit), files.limit, format_bytes(taken))};
 }
 

@@ -197,8 +197,8 @@ class PhantomStream final : public Stream {
 
   void launch(Work) override {
     fail(ErrorCode::internal,
-         "stream '{}' of a phantom device has work without a cost, and so no time that it takes: launch it with a "
-         "WorkCost",
+         "stream '{}' of a phantom device has work without a cost, so its duration is unknown; launch the work "
+         "with a WorkCost",
          name_);
   }
   void launch(const WorkCost& cost, Work) override;
@@ -389,14 +389,14 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
   if (bytes == 0) return {};
   const bool counts = space == MemorySpace::device;
   if (counts && (*used_ > options_.budget_bytes || bytes > options_.budget_bytes - *used_))
-    fail(ErrorCode::memory, "{} ({} bytes) of device memory were asked for with {} of the budget of {} in use",
+    fail(ErrorCode::memory, "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use",
          format_bytes(bytes), bytes, format_bytes(*used_), format_bytes(options_.budget_bytes));
   Buffer buffer;
   if (counts && options_.apart) {
     constexpr std::size_t page_bytes = 4096;
     const std::size_t rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
     if (rounded > PhantomSpace::unreachable_bytes - next_)
-      fail(ErrorCode::memory, "{} more of device memory were asked for, and a phantom device has {} of addresses",
+      fail(ErrorCode::memory, "{} of device memory requested, but a phantom device has {} of addresses",
            format_bytes(bytes), format_bytes(PhantomSpace::unreachable_bytes));
     *used_ += bytes;
     buffer = Buffer(space_.unreachable() + next_, bytes,

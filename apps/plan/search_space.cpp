@@ -206,7 +206,9 @@ class Enumeration {
     } else if (options_->nccl) {
       // Predictions of other algorithms with NCCL do not model how they slow down other traffic.
       names.emplace_back("hierarchical");
-      leave_out("algorithms: with NCCL only its own and hierarchical are compared (all with --collectives plans)");
+      leave_out(
+          "algorithms: with NCCL, only NCCL's algorithm and hierarchical are compared (all with --collectives "
+          "plans)");
     } else {
       for (const Collective collective : collectives_with_flags) {
         for (const auto& each : collectives::algorithms(collective)) {
@@ -230,7 +232,7 @@ class Enumeration {
            *stages, world, *stages);
     if (stages && rows && *rows != 0 && *stages * *rows != world)
       fail(ErrorCode::usage,
-           "--g-inter {} x --g-data {} is a grid of {} ranks, but there are {}; use other numbers, or {} ranks",
+           "--g-inter {} x --g-data {} is a grid of {} ranks, but the job has {}; use other numbers, or {} ranks",
            *stages, *rows, *stages * *rows, world, *stages * *rows);
     if (chunks_ > 1 && (world == 1 || stages == 1))
       fail(ErrorCode::usage,

@@ -105,12 +105,12 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
       return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
-      return write(plain(http::status::bad_request, "this is no HTTP request\n"), false);
+      return write(plain(http::status::bad_request, "not an HTTP request\n"), false);
     if (error) return;  // disconnected or too slow
     const auto& request = parser->get();
     const bool reads = request.method() == http::verb::get || request.method() == http::verb::head;
     if (!reads)
-      return write(plain(http::status::method_not_allowed, "the page only answers GET and HEAD\n"), false);
+      return write(plain(http::status::method_not_allowed, "method not allowed; use GET or HEAD\n"), false);
     if (request.has_content_length() || request.chunked()) {
       if (parser->content_length_remaining().value_or(1) > 0)
         return write(plain(http::status::payload_too_large, "the page takes no content\n"), false);
@@ -135,9 +135,9 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
       given = plain(http::status::internal_server_error, failure.what());
     }
     if (!given.body && may_wait) return wait();
-    if (!given.body) given = plain(http::status::service_unavailable, "there is no answer yet\n");
+    if (!given.body) given = plain(http::status::service_unavailable, "no data yet; try again\n");
     if (state.unsent + given.body->size() > state.options.unsent_bytes)
-      given = plain(http::status::service_unavailable, "too much is asked for at a time\n");
+      given = plain(http::status::service_unavailable, "too many responses are pending; try again\n");
     write(std::move(given), request.keep_alive());
   }
 

@@ -19,7 +19,7 @@ ImageData open_image_data(const ImageDataOptions& options) {
     set = std::make_shared<const CifarSet>(data.files, options.classes);
   }
   if (set->size() != options.image_size)
-    fail(ErrorCode::usage, "--data {} has images {} pixels wide, but the model takes {}; use --image-size {}",
+    fail(ErrorCode::usage, "--data {} has images {} pixels wide, but the model needs {}; use --image-size {}",
          options.path, set->size(), options.image_size, set->size());
   data.images = set->images();
   const auto kept =

@@ -158,7 +158,7 @@ class Reader {
       Choices list{{text(one, "gpu"), number(one, library, most)}, {}};
       for (const json::value& line : array(one, choices)) add(object_of(line), list.choices);
       if (text(one, "checksum") != checksum_of(list))
-        refuse(fmt::format("is damaged: the checksum of what it has of {} does not fit", list.of.gpu));
+        refuse(fmt::format("is damaged: the checksum of the entries of {} does not match", list.of.gpu));
       const auto not_before = [](const auto& a, const auto& b) { return key_of(a) >= key_of(b); };
       if (std::adjacent_find(list.choices.begin(), list.choices.end(), not_before) != list.choices.end())
         refuse(fmt::format("has {} of {} out of order", choices, list.of.gpu));

@@ -143,10 +143,11 @@ void warn(const LibraryProduct& p, const std::string& failure) {
   static std::atomic<int> warnings{0};
   const int before = warnings++;
   if (before >= max_warnings) return;
-  runtime::print_stderr(fmt::format(
-      "ranvier: warning: product of {} × {} × {} in {}: {}; another algorithm or our own kernel computes it{}\n",
-      p.m, p.n, p.k, to_string(p.dtype), failure,
-      before + 1 < max_warnings ? "" : "; further warnings of this kind are not printed"));
+  runtime::print_stderr(
+      fmt::format("ranvier: warning: product of {} × {} × {} in {}: {}; another algorithm or a built-in kernel is "
+                  "used instead{}\n",
+                  p.m, p.n, p.k, to_string(p.dtype), failure,
+                  before + 1 < max_warnings ? "" : "; further warnings of this kind are not printed"));
 }
 
 bool is_captured(cudaStream_t queue) {

@@ -130,7 +130,7 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   constexpr std::size_t most = 65535;
   const std::size_t blocks = ceil_divide(n, per_block);
   if (blocks > most) {
-    fail(ErrorCode::usage, "a kernel takes {} rows at most on a GPU, not {}: use a shorter --sequence-length",
+    fail(ErrorCode::usage, "a GPU kernel supports at most {} rows, not {}; use a smaller --sequence-length",
          most * per_block, n);
   }
   return static_cast<unsigned>(blocks);

@@ -208,10 +208,10 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
   }
   std::string damaged = text;
   damaged.replace(text.find("fedcba"), 6, "fedcbb");
-  refused(damaged, ErrorCode::data, "is damaged: the checksum of what it has of NVIDIA H200 does not fit");
+  refused(damaged, ErrorCode::data, "is damaged: the checksum of the entries of NVIDIA H200 does not match");
   damaged = text;
   damaged.replace(text.find("\"by\": \"ranvier\""), 15, "\"by\": \"cudnn\"");
-  refused(damaged, ErrorCode::data, "is damaged: the checksum of what it has of NVIDIA H200 does not fit");
+  refused(damaged, ErrorCode::data, "is damaged: the checksum of the entries of NVIDIA H200 does not match");
 }
 
 TEST_CASE("a file that cannot be made is said before anything is measured") {

@@ -177,7 +177,7 @@ std::string advice(const TrainerOptions& options, const RemedyTrial& trial, cons
     made.push_back(change);
     if (fit(*least, capacity)) return "these together make the job fit (planned):\n" + line(flags_of(made), *least);
   }
-  if (!least || made.empty()) return fmt::format("no tried flag reduces the memory enough; use {}\n", rather);
+  if (!least || made.empty()) return fmt::format("no tried flag reduces the memory; use {}\n", rather);
   return fmt::format(
       "with {} the job still does not fit ({} per rank on the device, {} of memory per node); use {}\n",
       flags_of(made), format_bytes(least->device), format_bytes(least->host), rather);
