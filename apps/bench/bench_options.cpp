@@ -134,11 +134,11 @@ OptionTable declare(BenchOptions& options) {
   table.add({"links", "FILE", "Links file for predicted durations", runtime::text(options.links),
              "the links that --write-links measures, or none"});
   table.concern("Profile");
-  table.add({"write-profile", "FILE",
-             "File for the profile (--profile of other programs); - prints to stdout. The default is found without "
-             "--profile: a file per host, device kind and threads in $XDG_DATA_HOME/ranvier/profiles "
-             "(~/.local/share/ranvier/profiles)",
-             runtime::text(options.write_profile), "that file"});
+  table.add(
+      {"write-profile", "FILE",
+       "File for the profile; - prints to stdout. The default is a file per host, device kind and threads in "
+       "$XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), read by ranvier-train and ranvier-plan",
+       runtime::text(options.write_profile), "that file"});
   table.add({"name", "TEXT", "Name of the profile", runtime::text(options.profile_name), "the device's"});
   table.add({"threads", "N",
              "Threads per rank on a CPU; 0: the available cores, divided among the ranks of the node",

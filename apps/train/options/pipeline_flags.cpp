@@ -107,8 +107,8 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
   table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
              switch_on(trainer.defer_weights)});
   table.add({"deferred-limit", "N",
-             "Largest number of microbatches with deferred weight gradients, per model chunk; each needs memory; 0 "
-             "defers none; auto: s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
+             "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
+             "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
              deferred_limit(trainer.deferred_limit)});
   table.add({"layers-per-stage", "N,N,…",
              "Layers per stage, embedding and head included; with several chunks per rank, per model chunk in the "

@@ -147,8 +147,8 @@ void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload)
                  tiers.step, {{"device", actors::StepLocation::device}, {"host", actors::StepLocation::host}})});
   table.add(
       {"optimizer-commit", "NAME",
-       "For states off the device: wait for the global gradient norm, or flip: update spare copies meanwhile, and "
-       "commit the copies if nothing was clipped or skipped (doubles the memory of optimizer states in the tier)",
+       "For states off the device: wait for the global gradient norm, or flip: update spare copies first, and "
+       "commit them if the step is neither clipped nor skipped (doubles the tier's memory)",
        choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
 }
 

@@ -179,7 +179,8 @@ OptionTable declare(Asked& asked) {
              "Number of classes, for image models and text classification (--label-field); 0 trains BERT and "
              "RoBERTa to fill masks",
              size(model_options, Size::classes, 0), "the number of labels, or the preset's"});
-  table.add({"dropout", "RATE", "Dropout rate", dropout(model_options)});
+  table.add({"dropout", "RATE", "Dropout rate", dropout(model_options),
+             "0, or the rate in the config.json of --init-from"});
   declare_tuning(table, model_options);
 
   table.concern("Grid");

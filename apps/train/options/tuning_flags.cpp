@@ -52,7 +52,8 @@ void declare_tuning(OptionTable& table, ModelOptions& model) {
              text(model.train), "all"});
   table.add({"freeze", "REGEX", "Freeze the parameters whose Hugging Face name contains a match",
              text(model.freeze), "none"});
-  table.add({"lora-rank", "R", "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables them",
+  table.add({"lora-rank", "R",
+             "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables adapters",
              whole(model.lora.rank, 0, models::max_lora_rank)});
   table.add({"lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
              real(model.lora.alpha, 0, 1e6)});
