@@ -37,7 +37,7 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
   const auto flags = error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
   CHECK(flags.code() == ErrorCode::usage);
-  CHECK(says(flags, "candidates can run: --group-size 3 does not divide the 4 ranks of a column"));
+  CHECK(says(flags, "candidates can run: --group-size 3 must divide --g-data 4"));
   PlanTools tools = invented_tools();
   tools.read_profile = [](const std::string& name) {
     auto profile = tests::plan_profile(false);
@@ -67,7 +67,7 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
   CHECK(cases.status == 0);
   CHECK(has(cases.text, "test-little           nothing fits: a node's memory is too small: "));
   CHECK(has(cases.text, "1 dead, 2 ranks left  none of "));
-  CHECK(has(cases.text, "--group-size 4 does not divide the 2 ranks of a column"));
+  CHECK(has(cases.text, "--group-size 4 must divide --g-data 2"));
   CHECK(
       has(run({"test-cpu"}, {"--dead-ranks", "1", "--g-inter", "4"}).text, "--g-inter 4 does not divide 2 ranks"));
   const auto json = boost::json::parse(run({"test-cpu", "test-little"}, {"--json"}).text);

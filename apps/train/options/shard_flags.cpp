@@ -136,7 +136,7 @@ void resolve_sharding(TrainOptions& options, bool imagined) {
   auto& shard = options.shard;
   const int rows = trainer.grid.g_data;
   if (trainer.group_size > 0 && rows % trainer.group_size != 0)
-    fail(ErrorCode::usage, "--group-size {} does not divide --g-data {}; use one of {}", trainer.group_size, rows,
+    fail(ErrorCode::usage, "--group-size {} must divide --g-data {}; use one of {}", trainer.group_size, rows,
          fmt::join(divisors(rows), ", "));
   if (shard.prefetch) trainer.prefetch = *shard.prefetch;
   if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
