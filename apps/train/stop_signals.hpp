@@ -23,18 +23,18 @@ namespace ranvier::apps {
 class StopSignals {
  public:
   struct Options {
-    std::function<std::string(int rank)> describe;  ///< text for a rank: "rank 0 (stage 0, row 0)"; any thread
+    std::function<std::string(int rank)> describe;  ///< text for a rank: "rank 0 (…)"; callable from any thread
     /// Current blocking work, as in "loads its states, for 1.2 s"; empty or null if none is known. Callable from any
     /// thread.
     std::function<std::string()> blocked = nullptr;
     runtime::Duration same_request = std::chrono::seconds(1);  ///< later signals count as a second one
     /// Time without a response after which the event loop counts as blocked.
     runtime::Duration loop_answers_within = std::chrono::seconds(2);
-    std::function<void(const std::string& text)> print;  ///< prints text; any thread
+    std::function<void(const std::string& text)> print;  ///< prints text; callable from any thread
     /// Called when a stop is requested: cause "SIGTERM at rank 0 (stage 0, row 0)", and the expected end. Callable from
     /// any thread.
     std::function<void(const std::string& cause, const std::string& expected)> stopping = {};
-    std::function<void(int status)> end;  ///< ends the process; any thread
+    std::function<void(int status)> end;  ///< ends the process; callable from any thread
   };
 
   /// Interface of a training run. Its event loop is running.
@@ -42,10 +42,10 @@ class StopSignals {
     runtime::EventLoop* loop = nullptr;
     runtime::Transport* transport = nullptr;
     std::function<void()> request_stop;       ///< loop thread
-    std::function<std::string()> expected;    ///< expected end of the run and what it saves; any thread
+    std::function<std::string()> expected;    ///< expected end of the run and its saves; callable from any thread
     std::function<std::string()> waits_for;   ///< pending wait, as in "has nothing to do"; loop thread
     std::function<std::string()> report;      ///< lines about all actors; loop thread
-    std::function<std::string()> last_spans;  ///< last trace spans, for a blocked loop; any thread
+    std::function<std::string()> last_spans;  ///< last trace spans, for a blocked loop; callable from any thread
   };
 
   /// Installs the handlers; the destructor restores the previous ones. One object at a time.
