@@ -156,7 +156,7 @@ TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are 
   const Communicator::Operand overlapping{memory, 40, 10, 9};
   CHECK_THROWS_WITH_AS(
       (void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&overlapping, 1}, DType::f32),
-      doctest::Contains("runs of 10 elements, 9 apart"), ranvier::Error);
+      doctest::Contains("invalid runs: 10 elements, stride 9"), ranvier::Error);
 }
 
 TEST_CASE("a version is written as people do") {

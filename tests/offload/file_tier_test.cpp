@@ -303,7 +303,7 @@ TEST_CASE("a disk that really has too little space is refused") {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
   tier.reserve(MemoryKind::optimizer, "states", std::size_t{1} << 50);
-  CHECK(says(error_of([&] { tier.start(); }), "needs 1.0 PiB"));
+  CHECK(says(error_of([&] { tier.start(); }), "1.0 PiB needed"));
 }
 
 TEST_CASE("folders that are missing, are files, or take no folder are refused by name") {
