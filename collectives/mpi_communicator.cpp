@@ -1,5 +1,6 @@
 #include "collectives/mpi_communicator.hpp"
 
+#include "collectives/algorithms.hpp"
 #include "runtime/error.hpp"
 
 #include <utility>
@@ -24,7 +25,7 @@ MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoo
 void MpiCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                           std::string what, runtime::Handler done) {
   if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
-    fail(ErrorCode::usage, "{}: MPI cannot add {}; use ring or fp32", what, to_string(dtype));
+    fail(ErrorCode::usage, "{}: MPI cannot add {}; use --{} ring", what, to_string(dtype), to_string(collective));
   }
   const int ranks = team_.topology.ranks();
   std::size_t left = 0;

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 using namespace ranvier;
@@ -92,7 +93,8 @@ TEST_CASE("values out of range or of another kind are refused with flag, value a
     CAPTURE(value);
     const auto error = refusal({"--steps", value});
     CHECK(error.code() == ErrorCode::usage);
-    CHECK(says(error, fmt::format("--steps is invalid: {}; use a whole number from 1 to 100", value)));
+    const std::string_view printed = *value == '\0' ? "''" : value;
+    CHECK(says(error, fmt::format("--steps is invalid: {}; use a whole number from 1 to 100", printed)));
   }
   for (const char* value : {"-0.1", "1", "nan", "inf", "x"}) {
     CAPTURE(value);
