@@ -241,7 +241,7 @@ TEST_CASE("what is no such file, and what the model does not take, is refused wi
   std::ofstream(path, std::ios::binary) << std::string(3075, 'x');
   refused(cifar(path), ErrorCode::data, "3075 bytes are not records of 3073 or 3074");
   std::ofstream(path, std::ios::binary | std::ios::trunc) << "";
-  refused(cifar(path), ErrorCode::data, "its 0 bytes");
+  refused(cifar(path), ErrorCode::data, ": 0 bytes are not records of 3073 or 3074");
   write_records(path, 0, 8);
   ImageDataOptions options = cifar(path);
   options.classes = 7;

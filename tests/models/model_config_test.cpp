@@ -139,7 +139,7 @@ TEST_CASE("what would be computed otherwise is refused by its key") {
   refused(config("qwen3", R"("use_sliding_window": true,
                              "layer_types": ["full_attention", "sliding_attention", "full_attention"])"),
           {"'layer_types'"});
-  refused(config("llama", R"("head_dim": 7)"), {path, "7 channels", "'head_dim'"});
+  refused(config("llama", R"("head_dim": 7)"), {path, "even number of channels per head: 7", "'head_dim'"});
   refused(R"({"model_type": "llama", "num_hidden_layers": 3})", {"'hidden_size' is missing"});
   refused(R"({"model_type": "llama", "num_hidden_layers": 0})", {"'num_hidden_layers' is 0"});
 }

@@ -71,7 +71,7 @@ TEST_CASE("a config.json of no residual network is refused with the key") {
   refused(with("[3, 4, 6, 0]"), "'blocks'");
   refused(with("\"all\""), "'blocks'");
   refused(with("[3, 4, 6, 3]", "-1"), "'width_factor'");
-  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' 2000000");
+  refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is out of range: 2000000");
 }
 
 TEST_CASE("weights with torchvision's names show their sizes, and counts of batches are left over") {

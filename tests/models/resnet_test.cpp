@@ -255,9 +255,10 @@ TEST_CASE("sizes that make no residual network are refused by name") {
     return size_problem(options).value_or("");
   };
   CHECK(problem([](ResnetOptions&) {}).empty());
-  CHECK(problem([](ResnetOptions& options) { options.blocks[2] = 0; }).find("blocks 3,4,0,3") == 0);
-  CHECK(problem([](ResnetOptions& options) { options.width = 0; }).find("width 0") == 0);
-  CHECK(problem([](ResnetOptions& options) { options.classes = -1; }).find("classes -1") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.blocks[2] = 0; }).find("blocks is out of range: 3,4,0,3") ==
+        0);
+  CHECK(problem([](ResnetOptions& options) { options.width = 0; }).find("width is out of range: 0") == 0);
+  CHECK(problem([](ResnetOptions& options) { options.classes = -1; }).find("classes is out of range: -1") == 0);
   CHECK(problem([](ResnetOptions& options) { options.channels = 1 << 20; }).find("channels 1048576 and width 2") ==
         0);
 }

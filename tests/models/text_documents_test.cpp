@@ -121,7 +121,8 @@ TEST_CASE("in token files without an index documents end with a token, which has
   CHECK(says(refused(), "tokens: end-of-document token 8 is missing in 10 tokens of 2 files"));
   options.document_end.reset();
   CHECK(says(refused(), "a.bin: --documents mask"));
-  CHECK(says(refused(), "--document-end 50256"));
+  CHECK(says(refused(), "add --document-end with the token"));
+  CHECK(says(refused(), "50256"));
 }
 
 TEST_CASE("what a tokenizer makes of text ends with its end of text, which belongs to the document before") {

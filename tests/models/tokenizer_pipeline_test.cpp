@@ -330,10 +330,10 @@ TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not i
   CHECK(says(with([](Parts& p) { p.decoder = R"({"type": "CTC"})"; }), "'decoder' has unsupported type 'CTC'"));
   CHECK(says(with([](Parts& p) { p.model_options = R"("dropout": 0.1, )"; }), "'model.dropout' is set"));
   CHECK(says(with([](Parts& p) { p.merges.emplace_back("q", "q"); }),
-             "'model.merges[8]' joins 'q' and 'q', and 'qq'"));
+             "'model.merges[8]' joins 'q' and 'q', but 'qq' is not a token"));
   CHECK(says(with([](Parts& p) { p.added = R"({"id": 99999999, "content": "x"})"; }), "'added_tokens[0].id'"));
-  CHECK(
-      says(with([](Parts& p) { p.added = R"({"id": 3, "content": "new"})"; }), "'added_tokens[0].id' is 3, which"));
+  CHECK(says(with([](Parts& p) { p.added = R"({"id": 3, "content": "new"})"; }),
+             "'added_tokens[0].id' is 3, already the number of"));
   Parts no_end = parts;
   no_end.added.clear();
   no_end.pieces.pop_back();
