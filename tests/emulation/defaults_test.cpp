@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint unl
     const Outcome resumed = run_from(folder, second, {"--resume", "auto"});
     INFO(resumed.output);
     CHECK(resumed.status == 0);
-    CHECK(has(resumed.output, std::string("precision: ") + precision + " (that of " + folder + "/step-00000002"));
+    CHECK(has(resumed.output, std::string("precision: ") + precision + " (from " + folder + "/step-00000002"));
     CHECK(has(resumed.output, "step 4/4"));
     CHECK_FALSE(has(resumed.output, "--precision fp32 (was"));
     const Outcome named = run_from(folder, second, {"--resume", folder, "--steps", "6", "--precision", "fp16"});

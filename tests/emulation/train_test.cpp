@@ -135,12 +135,12 @@ TEST_CASE_FIXTURE(Fixture,
   measured.insert(measured.end(), {"--device", "cuda", "--products", "measured", "--products-file", products});
   const Result first = train(2, measured);
   check_close(first, train(2, flags), 3e-3);
-  CHECK(first.output.find("products: 0 as in " + products) != std::string::npos);
-  CHECK(first.output.find(" passes; 0 as in " + products) != std::string::npos);
+  CHECK(first.output.find("products: 0 from " + products) != std::string::npos);
+  CHECK(first.output.find(" passes; 0 from " + products) != std::string::npos);
   const std::string remembered = read_file(products);
   const Result second = train(2, measured);
   CHECK(second == first);
-  const std::string known = " as in " + products + ", 0 measured\n";
+  const std::string known = " from " + products + ", 0 measured\n";
   const std::size_t of_products = second.output.find(known);
   REQUIRE(of_products != std::string::npos);
   CHECK(second.output.find(known, of_products + 1) != std::string::npos);  // of attention
