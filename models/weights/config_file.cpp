@@ -119,7 +119,7 @@ void ConfigFile::require_unquantized() const {
 }
 
 void ConfigFile::refuse(std::string_view key, const std::string& computed) const {
-  fail(ErrorCode::data, "{}: unsupported '{}': {}; only {} is supported, so use other weights", path_.string(), key,
+  fail(ErrorCode::data, "{}: unsupported '{}': {} (supported: {}); use other weights", path_.string(), key,
        shown(find(key)), computed);
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason
   refused({"--collectives", "all-gather", "--links", "a.json", "--write-links", "b.json"},
           "--links a.json cannot be combined with --write-links b.json");
   refused({"--collectives", "all-gather", "--links", "/nowhere/links.json"},
-          "--links /nowhere/links.json: cannot be");
+          "--links /nowhere/links.json: cannot read");
 }
 
 TEST_CASE("profiles have flags of their own, and none of those of links and collectives") {

@@ -116,5 +116,5 @@ TEST_CASE("a training may go on with what is trained shared out otherwise, withi
   CHECK(changes[0].effect == OptionEffect::rounding);
   const auto lines = accept_changes(changes, {}, "c/step-00000004");
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0] == "--shard-trained zero1 (was ddp): the same training within rounding");
+  CHECK(lines[0] == "--shard-trained zero1 (was ddp): results stay the same within rounding");
 }

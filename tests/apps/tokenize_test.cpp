@@ -230,7 +230,7 @@ TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or 
   const std::string with = " --output out --tokenizer " + tokenizer;
   folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
   refused("a.npy" + with, "a.npy: a NumPy array (.npy): ");
-  refused("a.npy" + with, "or --input-format text");
+  refused("a.npy" + with, "use --input-format text");
   folder.write("tokens.bin", std::string(100, '\1'));
   refused("tokens.bin" + with, "--input-format text if tokens.bin is text");
   folder.write("d/a.txt", "the world \xe4");

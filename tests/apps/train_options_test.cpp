@@ -96,7 +96,7 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
       parse_train({"--data", "a", "--g-inter", "4", "--g-data", "1", "--chunks-per-rank", "2"}).trainer;
   CHECK(chunks.chunks_per_rank == 2);
   CHECK(chunks.pipeline_limit == 0);
-  refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank: '0'");
+  refused_train({"--chunks-per-rank", "0"}, "--chunks-per-rank is invalid: 0;");
   refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
   refused_train({"--g-inter", "2", "--g-data", "3"},
                 "--g-inter 2 x --g-data 3 needs 6 ranks, but the job has 4; use mpirun -n 6");
@@ -277,14 +277,14 @@ TEST_CASE("a file of measured products is for runs that measure") {
 }
 
 TEST_CASE("rates outside their ranges are refused") {
-  refused_train({"--dropout", "1"}, "--dropout: '1'");
-  refused_train({"--learning-rate", "-1"}, "--learning-rate: '-1'");
+  refused_train({"--dropout", "1"}, "--dropout is invalid: 1;");
+  refused_train({"--learning-rate", "-1"}, "--learning-rate is invalid: -1;");
   refused_train({"--learning-rate", "1e400"},
                 "--learning-rate is invalid: 1e400; use a number that is not out of range");
-  refused_train({"--beta2", "1"}, "--beta2: '1'");
-  refused_train({"--clip", "nan"}, "--clip: 'nan'");
+  refused_train({"--beta2", "1"}, "--beta2 is invalid: 1;");
+  refused_train({"--clip", "nan"}, "--clip is invalid: nan;");
   refused_train({"--timeout", "0"}, "--timeout 0");
-  refused_train({"--validation-split", "1"}, "--validation-split: '1'");
+  refused_train({"--validation-split", "1"}, "--validation-split is invalid: 1;");
   refused_train({"--min-learning-rate", "1", "--learning-rate", "0.1"}, "is above --learning-rate 0.1");
   CHECK(parse_train({"--hidden", "64"}).model.gpt().heads == 1);
   CHECK(parse_train({"--hidden", "200"}).model.gpt().heads == 2);
