@@ -327,6 +327,6 @@ TEST_CASE("a reduction holds no state of the training: every batch begins anew")
   CHECK(std::string(part.name()) == "gradients");
   CHECK(part.state().empty());
   CHECK(part.scalars().empty());
-  CHECK_THROWS_WITH_AS(part.read_state({}, 0, {}, nullptr), doctest::Contains("gradients holds no state"),
-                       ranvier::Error);
+  CHECK_THROWS_WITH_AS(part.read_state({}, 0, {}, nullptr),
+                       doctest::Contains("actor gradients has no state to read"), ranvier::Error);
 }

@@ -227,7 +227,7 @@ TEST_CASE("what cannot be had with chunks is refused, and says what can") {
   CHECK(problem(chunked(2, 2)) == "none");
   CHECK(problem(chunked(2, 4)) == "none");
   says(chunked(1, 2), "remove --chunks-per-rank");
-  says(chunked(2, 0), "--chunks-per-rank 0");
+  says(chunked(2, 0), "--chunks-per-rank is too small: 0");
   says(chunked(3, 3), "9 model chunks, but the model has 8 layers");
   CHECK(problem(chunked(2, 2, Policy::zero_bubble)) == "none");
   says(chunked(2, 2, Policy::zb_h1), "does not work with --policy zb-h1");
