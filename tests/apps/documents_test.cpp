@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
 
 TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are none, are refused") {
   check_refused({"--data", tokens, "--documents", "mask"},
-                {"tokens.bin: --documents mask", "--document-end 50256", "--documents join"});
+                {"tokens.bin: --documents mask", "--document-end", "50256", "--documents join"});
   check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
                 {"tokens.bin: end-of-document token 99", "--document-end"});
   check_refused({"--data", tokens, "--document-end", "0"}, {"--document-end 0", "use --documents mask"});

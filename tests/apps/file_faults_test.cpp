@@ -324,7 +324,7 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
     CHECK(outcome.status == (capacity ? 75 : 74));
     CHECK((outcome.output.find("error: outputs are missing: checkpoint of step ") != std::string::npos) ==
           !capacity);
-    CHECK(outcome.output.find("No space left on device: the last checkpoint of this run takes ") !=
+    CHECK(outcome.output.find("No space left on device; the last checkpoint of this run takes ") !=
           std::string::npos);
     CHECK((outcome.output.find("warning: checkpoint failed: ") != std::string::npos) == !capacity);
     fs::remove(filler);
