@@ -89,7 +89,7 @@ TEST_CASE("profiles have flags of their own, and none of those of links and coll
   CHECK(options.nvme == std::vector<std::filesystem::path>{"/a", "/b"});
   CHECK_FALSE(parse({}).profiles());
   CHECK(options_hash(parse({"profile"})) != options_hash(parse({})));
-  refused({"profil"}, "unknown command: 'profil'; use ranvier-bench profile");
+  refused({"profil"}, "unknown command: 'profil';");
   refused({"profile", "profile"}, "unknown command: 'profile profile'");
   for (const char* flag : {"--write-profile", "--name", "--threads", "--nvme"})
     refused({flag, "3"}, "use ranvier-bench profile --");
