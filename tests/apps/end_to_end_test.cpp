@@ -406,7 +406,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   CHECK(outcome.status == 0);
   CHECK(outcome.output.find("data: 1 file, 1 document, ") != std::string::npos);
   CHECK(outcome.output.find("validation loss") != std::string::npos);
-  CHECK(outcome.output.find(" a token, ") != std::string::npos);
+  CHECK(outcome.output.find(" per token, ") != std::string::npos);
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
   // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
