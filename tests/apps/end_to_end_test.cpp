@@ -370,7 +370,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flag
   INFO(outcome.output);
   CHECK(outcome.status == 1);
   CHECK(outcome.output.find("does not fit") != std::string::npos);
-  CHECK(outcome.output.find("makes the job fit") != std::string::npos);
+  CHECK(outcome.output.find("these together make ") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "ranks with different memory gather equally far ahead, as far as the smallest allows") {

@@ -61,7 +61,7 @@ TEST_CASE("a group is the rows on one node, or a divisor of them all") {
   CHECK(group_of({}, uneven) == 2);
   CHECK(group_of({"--group-size", "6"}, six_on_two) == 6);
   refused({"--group-size", "3"}, "--group-size 3 must divide --g-data 4; use one of 1, 2, 4");
-  refused({"--group-size", "-1"}, "--group-size: '-1'");
+  refused({"--group-size", "-1"}, "--group-size is invalid: -1;");
 }
 
 TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained does and a part of the model is") {

@@ -100,7 +100,7 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
   refused_train({"--g-inter", "3"}, "--g-inter 3 does not divide the number of ranks, 4");
   refused_train({"--g-inter", "2", "--g-data", "3"},
                 "--g-inter 2 x --g-data 3 needs 6 ranks, but the job has 4; use mpirun -n 6");
-  refused_train({"--g-inter", "0"}, "--g-inter: '0'");
+  refused_train({"--g-inter", "0"}, "--g-inter is invalid: 0;");
   refused_train({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
 }
 
