@@ -181,7 +181,8 @@ TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole,
     CHECK(says(error, "index.json: "));
     message = error.what();
   }
-  const std::size_t at = message.find(" complete in ") + 12;
+  constexpr std::string_view before = " complete in ";
+  const std::size_t at = message.find(before) + before.size();
   const fs::path kept = message.substr(at, message.find("; rename ") - at);
   model = kept;
   CHECK(names() == Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
