@@ -111,7 +111,7 @@ void count_one_way(Count& count, const Topology& topology, std::string_view name
   }
   if (name == "hierarchical") return across_then_inside(topology, piece, doubling);
   if (name == "h-ring" || name == "torus" || name == "ho-ring") return across_then_inside(topology, piece, ring);
-  fail(ErrorCode::internal, "unknown traffic of algorithm '{}'", name);
+  fail(ErrorCode::internal, "traffic of algorithm '{}' is not defined; add it to collectives/traffic.cpp", name);
 }
 
 }  // namespace

@@ -255,8 +255,8 @@ VirtualCluster::State::~State() = default;
 
 void VirtualCluster::State::deliver(int to, const Route& route, Flow& flow, Send send, Receive receive) {
   if (send.pending.bytes != receive.pending.bytes)
-    fail(ErrorCode::transport, "rank {}: receive from rank {}, {}, {} bytes: the message had {} bytes", to,
-         route.from, to_string(route.tag), receive.pending.bytes, send.pending.bytes);
+    fail(ErrorCode::transport, "rank {}: receive from rank {}, {}: the message has {} bytes instead of {}", to,
+         route.from, to_string(route.tag), send.pending.bytes, receive.pending.bytes);
   Duration arrival = send.arrival;
   if (!send.eager) {
     // The sender first sends a request, which takes one latency.

@@ -305,9 +305,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   check_precision(architecture, options.precision);
   if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
     fail(ErrorCode::usage,
-         "--defer-weights does not work with --policy {}, which has a fixed order; use --policy zero-bubble, or "
-         "zb-h1 "
-         "for a fixed order",
+         "--policy {} cannot defer weight gradients (--defer-weights); use --policy zero-bubble or zb-h1",
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());

@@ -130,7 +130,7 @@ std::vector<CheckpointEntry> ResumePoint::candidates() {
   if (!path.has_filename()) path = path.parent_path();  // path "DIR/step-00000500/"
   if (!automatic && !fs::is_directory(path))
     fail(ErrorCode::data,
-         "--resume {} {}; use the folder of a checkpoint, such as DIR/step-00000500, or the DIR of --checkpoint",
+         "--resume {} {}; use the DIR of --checkpoint, or one checkpoint in it, such as DIR/step-00000500",
          options.resume, fs::exists(path) ? "is not a folder" : "does not exist");
   if (!automatic && fs::exists(path / offload::Manifest::file_name)) return {{.path = path, .whole = true}};
   std::vector<CheckpointEntry> whole;

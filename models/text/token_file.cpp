@@ -217,7 +217,7 @@ void TokenFile::open_megatron() {
   const auto bytes = map.bytes();
   const std::string file = index_path().string();
   const auto refuse = [&](std::size_t offset, const std::string& what) {
-    fail(ErrorCode::data, "{}: incomplete Megatron index: {} at offset {}; create the index again", file, what,
+    fail(ErrorCode::data, "{}: invalid Megatron index: {} at offset {}; create the index again", file, what,
          offset);
   };
   if (bytes.size() < megatron_header_bytes) refuse(bytes.size(), "the file ends");

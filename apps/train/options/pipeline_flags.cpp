@@ -97,8 +97,8 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
              "Largest number of microbatches in flight, per model chunk if there are several; 0 uses the default",
              whole(trainer.pipeline_limit, 0, most), "g-inter"});
   table.add({"policy", "NAME",
-             "Pipeline schedule: message-driven, 1f1b, gpipe; with deferred weight gradients zero-bubble, or zb-h1 "
-             "(fixed order)",
+             "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
+             "(zb-h1 in a fixed order)",
              choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
                                              {"1f1b", Policy::one_f_one_b},
                                              {"gpipe", Policy::gpipe},

@@ -99,8 +99,9 @@ std::vector<int> divisors(int whole) {
 void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
   table.concern("Sharding");
   table.add({"shard", "NAME",
-             "Sharding of parameters, gradients and optimizer states over rows: " + shard_names() +
-                 ", or a letter for each: N (none), I (group), G (all rows)",
+             "Scopes of parameters, gradients and optimizer states: three letters such as IIG (N: not sharded, I: "
+             "over a group, G: over all rows), or a name: " +
+                 shard_names(),
              sharding(trainer.sharding)});
   table.add({"shard-trained", "NAME",
              "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",

@@ -232,8 +232,8 @@ OptionTable declare(Asked& asked) {
                          actors::RecentMedian::window),
              spike_factor(bad.spike_factor)});
   table.add({"check-every", "STEPS",
-             "Compare replicas of all states every N steps, at the end and before checkpoints; on a mismatch stop, "
-             "or roll back if --bad-steps is rollback; 0 disables",
+             "Every N steps, before checkpoints and at the end, compare the replicas of all states; on a mismatch, "
+             "the job stops, or rolls back with --bad-steps rollback; 0 disables",
              whole(trainer.check_every, 0)});
   table.add({"seed", "N", "Random seed for weights, dropout and sample order", whole(trainer.seed, 0)});
 
@@ -319,7 +319,8 @@ OptionTable declare(Asked& asked) {
              "tokenizer",
              text(run.save)});
   table.add({"save-every", "STEPS",
-             "Also write weights every N steps, to folders SAVE/weights-00000500; 0 disables",
+             "Write weights every N steps, not only at the end, to SAVE/weights-STEP (such as weights-00000500); 0 "
+             "disables",
              whole(run.save_every, 0)});
   table.add({"save-file-size", "SIZE",
              "Largest weights file of --save FOLDER; larger models are split into several files with an index",
@@ -327,7 +328,7 @@ OptionTable declare(Asked& asked) {
   table.add({"overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
-  table.add({"timeout", "SECONDS", "Seconds without progress or a response after which the job ends",
+  table.add({"timeout", "SECONDS", "End the job if a rank makes no progress or does not respond for this many seconds",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",

@@ -224,5 +224,5 @@ TEST_CASE("weight gradients of a fixed order of passes do not wait by flag") {
   auto options = piped(2, Policy::gpipe);
   options.defer_weights = true;
   CHECK_THROWS_WITH_AS((void)activations(architecture, options, 0),
-                       doctest::Contains("--defer-weights does not work with --policy gpipe"), Error);
+                       doctest::Contains("--policy gpipe cannot defer weight gradients (--defer-weights)"), Error);
 }
