@@ -440,7 +440,8 @@ struct MpiTransport::State {
       fail(ErrorCode::transport, "{}: {}", describe_operation(pending), describe_mpi(message.code));
     }
     if (pending.receives && message.received != pending.bytes) {
-      fail(ErrorCode::transport, "{}: the message has {} bytes instead of {}", describe_operation(pending), message.received, pending.bytes);
+      fail(ErrorCode::transport, "{}: the message has {} bytes instead of {}", describe_operation(pending),
+           message.received, pending.bytes);
     }
   }
 };

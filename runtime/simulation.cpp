@@ -259,8 +259,8 @@ void Simulation::State::match(const Route& route) {
     Receive receive = std::move(flow.receives.front());
     flow.receives.pop_front();
     if (send->pending.bytes != receive.pending.bytes) {
-      fail(ErrorCode::transport, "rank {}: receive from rank {}, {}: the message has {} bytes instead of {}", route.to,
-           route.from, to_string(route.tag), send->pending.bytes, receive.pending.bytes);
+      fail(ErrorCode::transport, "rank {}: receive from rank {}, {}: the message has {} bytes instead of {}",
+           route.to, route.from, to_string(route.tag), send->pending.bytes, receive.pending.bytes);
     }
     read_bytes(*send, route.from);
     const std::byte* next = send->bytes.data();

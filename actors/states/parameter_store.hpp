@@ -1,6 +1,6 @@
-// Provides complete, up-to-date parameters to passes. Sharded units are gathered into device buffers ahead of their
-// access and released afterwards (ZeRO-Infinity §6.2, §7.1; MiCS §4); offloaded ones are fetched first
-// (parameter_records.hpp). A pass announces its accesses, which fixes each unit's buffer (BufferSchedule). Gathers:
+// Provides complete, up-to-date parameters to passes. A pass announces in advance which units it will access; this
+// determines each unit's buffer (BufferSchedule). Offloaded shards are fetched (parameter_records.hpp); units are
+// gathered into their buffers, accessed and released (ZeRO-Infinity §6.2, §7.1; MiCS §4). Units are gathered by:
 //
 //   collectives   if all rows of the column have the same order: hop by hop, units of a step as one operation
 //   pulls         if messages decide the order, so that rows differ (piece_pulls.hpp)

@@ -183,8 +183,10 @@ OptionTable declare(PlanOptions& options) {
              "Largest number of simulations per search, most promising first; 0: simulate until no remaining plan "
              "can be better. With --scale the default is 8",
              runtime::whole(options.simulations, 0)});
-  table.add({"exhaustive", "", "Simulate every plan that fits, even if a bound rules the plan out",
-             runtime::switch_on(options.exhaustive)});
+  table.add(
+      {"exhaustive", "",
+       "Simulate every candidate that fits, even if its lower bound on step time rules it out of the printed plans",
+       runtime::switch_on(options.exhaustive)});
   table.add(
       {"no-simulation", "",
        "Rank plans by estimates, without simulation: exact memory, rough times, seconds for thousands of ranks",

@@ -1,5 +1,5 @@
-// Search path of machine profiles without --profile: `ranvier-bench profile` writes there, other programs read there.
-// One file per host, kind of device and, for CPUs, threads per rank: `node1-cpu-2-threads.json`.
+// Where programs look for machine profiles if --profile is not given; `ranvier-bench profile` writes them there. One
+// file per host, kind of device and, for CPUs, threads per rank: `node1-cpu-2-threads.json`.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Mask of a block of the CPU's attention: which queries attend to which keys. Above the diagonal, work is skipped in
-// steps (Units::stair). Blocks without visible keys are skipped completely.
+// Mask of one block of attention scores on the CPU: which queries attend to which keys. On the diagonal, work for
+// invisible keys is skipped in steps of Units::stair keys. Blocks without visible keys are skipped completely.
 #pragma once
 
 #include "models/ops/attention_math.hpp"
@@ -13,7 +13,7 @@
 
 namespace ranvier::models::blockwise {
 
-/// Returns `otherwise` (such as -∞) if the query precedes the key. Row and column count from the diagonal.
+/// Returns `otherwise` (such as -∞) if the query (column + lane) precedes the key (row). Both count from the diagonal.
 inline Floats below_diagonal(Floats value, std::size_t row, std::size_t column, float otherwise) {
   return lane_numbers() + static_cast<std::int32_t>(column) >= static_cast<std::int32_t>(row)
              ? value
@@ -35,7 +35,7 @@ struct Mask {
     }
   }
 
-  /// Values of key `row` and queries starting at `column` of the block, or `otherwise` for invisible keys.
+  /// Returns the scores of key `row` and the queries starting at `column`, or `otherwise` if the key is invisible.
   [[nodiscard]] Floats apply(Floats value, std::size_t row, std::size_t column, float otherwise) const {
     if (kind == Kind::none) return value;
     if (kind == Kind::diagonal) return below_diagonal(value, row, column, otherwise);
@@ -63,8 +63,8 @@ inline void put_ranges(const VisibleKeys& visible, const Workspace& w, std::size
   std::fill(w.end_keys + queries, w.end_keys + block, std::numeric_limits<std::int32_t>::max());
 }
 
-/// Calls work(first, count) for each step of a diagonal block. Rows first … first+count-1 need columns starting at
-/// `first`.
+/// Calls work(first, count) for each step of a diagonal block. Keys first … first+count-1 are visible only to queries
+/// starting at `first`.
 template <typename Units, typename Work>
 void for_each_stair(std::size_t keys, const Work& work) {
   constexpr std::size_t stair = Units::stair;

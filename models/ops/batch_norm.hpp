@@ -1,9 +1,9 @@
-// Batch normalization (Ioffe and Szegedy 2015) per channel, with the operations that follow it in residual networks: y
-// = relu((x - mean) · rstd · weight + bias + addend). Addend and ReLU are optional. Mean and variance are computed from
-// the rows, or fixed. NaN stays NaN.
+// Batch normalization (Ioffe and Szegedy 2015) per channel, with the operations that follow it in residual networks:
+// y = relu((x - mean) · rstd · weight + bias + addend). Addend and ReLU are optional. Mean and variance are fixed, or
+// computed from all positions. NaN stays NaN.
 //
-// Letters: N rows (of all samples of a microbatch), C channels. Arrays are [N, C] of the run's dtype, weight and bias
-// [C] of the same, statistics [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
+// Letters: N positions (pixels of all samples of a microbatch), C channels. Arrays are [N, C] of the run's dtype, weight
+// and bias [C] of the same, statistics [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
 #pragma once
 
 #include "models/ops/backends.hpp"
@@ -15,7 +15,7 @@
 namespace ranvier::models {
 
 struct BatchNormShape {
-  std::size_t rows = 0;      ///< N
+  std::size_t rows = 0;      ///< N, positions
   std::size_t channels = 0;  ///< C
   float epsilon = 1e-5f;
 };
@@ -23,8 +23,8 @@ struct BatchNormShape {
 /// Workspace of the functions that take one.
 [[nodiscard]] std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape);
 
-/// Computes the statistics of the rows of x. Sums run over fixed blocks of rows, then over the blocks in order, in
-/// double: the same for any number of threads. A second pass sums squared differences from the mean.
+/// Computes the statistics of x. Sums run over fixed blocks of positions, then over the blocks in order, in double:
+/// the same for any number of threads. A second pass sums squared differences from the mean.
 void batch_norm_statistics(runtime::StreamView stream, const BatchNormShape& shape, runtime::DType dtype,
                            float* statistics, const void* x, std::byte* workspace);
 /// Converts given mean[C] and variance[C], in the run's dtype.
@@ -65,7 +65,7 @@ OnCuda<decltype(batch_norm_forward)> batch_norm_forward_cuda;
 OnCpu<decltype(batch_norm_backward)> batch_norm_backward_cpu;
 OnCuda<decltype(batch_norm_backward)> batch_norm_backward_cuda;
 
-/// Rows summed in float before the sum continues in double.
+/// Positions summed in float before the sum continues in double.
 inline constexpr std::size_t batch_norm_block_rows = 64;
 
 }  // namespace ranvier::models

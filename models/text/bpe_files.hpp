@@ -2,8 +2,8 @@
 //
 //   encoder.json + vocab.bpe    OpenAI's: tokens by name, merges by line; vocab.json + merges.txt are the same
 //   tokenizer.json              Hugging Face's, of a byte-level BPE that splits text as GPT-2 does
-//   *.tiktoken                  tokens of up to 256 bytes in base64 with their ranks; <|endoftext|> is the first
-//                               number without one
+//   *.tiktoken                  tokens of up to 256 bytes in base64 with their numbers; <|endoftext|> gets the first
+//                               unused number
 //
 // Any thread.
 #pragma once

@@ -4,7 +4,7 @@
 //   megatron   NAME.bin with uint16 or int32 tokens as Megatron chooses, and NAME.idx with the documents
 //
 // Until commit(), data is in *.partial files and NAME stays unchanged. checkpoint() syncs the data and records it in
-// NAME.bin.progress, for a later output with the same name and job. One thread; a second process is refused.
+// NAME.bin.progress, for a later run with the same inputs and options. One thread; a second process is refused.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct TokenOutputOptions {
   std::filesystem::path path;  ///< NAME, with or without its extension
   TokenOutputFormat format = TokenOutputFormat::llmc;
   std::int32_t vocab_size = 1;
-  std::uint64_t job = 0;  ///< hash of the inputs and options
+  std::uint64_t job = 0;  ///< hash of the inputs and options; a run resumes only if it is equal
 };
 
 /// NAME.bin of the NAME in TokenOutputOptions.

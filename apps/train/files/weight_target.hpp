@@ -24,12 +24,12 @@ class WeightTarget final : public actors::CheckpointTarget {
     runtime::AtomicFile::Retry last_retry;  ///< replaces `retry` for the last save of a run
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;
     bool adapters = false;                                 ///< write only adapters, with PEFT's names
-    std::shared_ptr<const models::Safetensors> untrained;  ///< Job::untrained
+    std::shared_ptr<const models::Safetensors> untrained;  ///< as Job::untrained
     std::function<std::filesystem::path(std::int64_t step)> place;
     std::function<std::filesystem::path(std::int64_t step)> partial;  ///< models::partial_path() of `place`
   };
 
-  /// All but `options` outlive it.
+  /// All arguments except `options` must outlive the target.
   WeightTarget(runtime::EventLoop& loop, runtime::Device& host, const actors::UnitStates& units, Options options);
   ~WeightTarget() override;
 
@@ -52,7 +52,7 @@ class WeightTarget final : public actors::CheckpointTarget {
   std::optional<models::PartialWeights> partial_;  // on rank 0
   std::optional<models::WeightWriter> writer_;
   std::string failure_;     // first error of this rank
-  BackgroundWriter files_;  // declared last: its work ends before the members that it uses
+  BackgroundWriter files_;  // destroyed first: its thread uses the other members
 };
 
 }  // namespace ranvier::apps

@@ -117,11 +117,12 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 
 void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
   table.concern("Memory tiers");
-  table.add({"offload", "NAME",
-             "Set all tier flags (--optimizer-tier and others) at once. myelin: optimizer states to host memory; "
-             "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
-             "activation checkpoints to host memory, the rest to files (--nvme)",
-             all_tiers(tiers, offload)});
+  table.add(
+      {"offload", "NAME",
+       "Set all tier flags (--optimizer-tier and others) at once. myelin: optimizer states to host memory; "
+       "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
+       "activation checkpoints to host memory, the rest to files (--nvme)",
+       all_tiers(tiers, offload)});
   table.add({"optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme", tier(tiers.optimizer)});
   table.add({"parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
              tier(tiers.parameters)});

@@ -254,7 +254,8 @@ OptionTable declare(Asked& asked) {
              "loop's thread, for tests",
              device_flag(device_options.device, device_options.gpu)});
   table.add({"p2p", "MODE",
-             "Messages from and to GPU memory: staged through pinned memory, direct (CUDA-aware MPI), or auto",
+             "Messages from and to GPU memory: staged through pinned memory; direct (CUDA-aware MPI); auto: direct "
+             "if MPI is CUDA-aware on every rank, but staged if NCCL and pipeline stages are combined",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
@@ -328,7 +329,8 @@ OptionTable declare(Asked& asked) {
   table.add({"overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
-  table.add({"timeout", "SECONDS", "End the job if a rank makes no progress or does not respond for this many seconds",
+  table.add({"timeout", "SECONDS",
+             "End the job if a rank makes no progress or does not respond for this many seconds",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",

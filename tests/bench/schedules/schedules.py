@@ -236,9 +236,9 @@ def main():
     undisturbed = select(cases, disturbance, (0, 0))
     if undisturbed:
         text += ["## Idle time over computing, undisturbed", "",
-                 "Input gradients are sent before weight gradients are computed. So 1F1B idles for two thirds of (p",
-                 "- 1) / m, and interleaved 1F1B for that share divided by the chunks. With deferred weight",
-                 "gradients, a pipeline idles half as long.", "",
+                 "Input gradients are sent before weight gradients are computed. Divided by its computing time,",
+                 "the idle time of 1F1B is 2 (p - 1) / 3m with p stages and m microbatches. With v chunks per rank,",
+                 "it is 2 (p - 1) / 3vm. Deferred weight gradients halve it.", "",
                  *bubbles(undisturbed), ""]
     text += ["## All shares, one model chunk per rank", "", *all_shares(whole, policies), ""]
     arguments.output.mkdir(parents=True, exist_ok=True)
