@@ -17,8 +17,8 @@ namespace ranvier::apps {
 
 /// One line of a ranking: candidates that count as one plan.
 struct PlanRow {
-  std::vector<std::size_t>
-      members;  ///< indices into the found candidates: the line's representative, then the others, fastest first
+  /// Indices into the found candidates: the line's representative, then the others, fastest first.
+  std::vector<std::size_t> members;
   double seconds = 0;  ///< step time of the fastest
 };
 

@@ -2,8 +2,8 @@
 // y = relu((x - mean) · rstd · weight + bias + addend). Addend and ReLU are optional. Mean and variance are fixed, or
 // computed from all positions. NaN stays NaN.
 //
-// Letters: N positions (pixels of all samples of a microbatch), C channels. Arrays are [N, C] of the run's dtype, weight
-// and bias [C] of the same, statistics [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
+// Letters: N positions (pixels of all samples of a microbatch), C channels. Arrays are [N, C] of the run's dtype,
+// weight and bias [C]; statistics are [3, C] float: mean, variance (over N, not N - 1), rstd = 1/√(variance + eps).
 #pragma once
 
 #include "models/ops/backends.hpp"

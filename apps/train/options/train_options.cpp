@@ -330,7 +330,9 @@ OptionTable declare(Asked& asked) {
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
              switch_on(run.overwrite)});
   table.add({"timeout", "SECONDS",
-             "End the job if a rank makes no progress or does not respond for this many seconds",
+             "End the job if a rank makes no progress or does not respond for this many seconds (longer while it "
+             "accesses "
+             "files)",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
