@@ -331,8 +331,7 @@ OptionTable declare(Asked& asked) {
              switch_on(run.overwrite)});
   table.add({"timeout", "SECONDS",
              "End the job if a rank makes no progress or does not respond for this many seconds (longer while it "
-             "accesses "
-             "files)",
+             "accesses files)",
              real(run.timeout_seconds, 0, 1e6)});
   table.add({"separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
