@@ -1,5 +1,5 @@
-// Counts launches, collectives and messages of a rank at a batch's end, from accumulated gradients to refreshed
-// parameters. Each costs latency, so launches must not grow with the ranks of a column. Pure data; any thread.
+// Counts a rank's kernel launches, collectives and messages between the last backward pass of a batch and the first pass
+// of the next. Each costs latency; the number of launches must not depend on the ranks of a column. Any thread.
 #pragma once
 
 #include "actors/states/model_share.hpp"

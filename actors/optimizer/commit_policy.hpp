@@ -1,7 +1,7 @@
-// Decides when buckets are updated and committed. Private to Optimizer. Loop thread only. One class each:
-//
-//   at once   every step is applied: update each chunk as soon as it is reduced
-//   wait      prefetch states and wait for the agreement; then update from the front, so that the next batch can start
+// Decides when optimizer buckets are updated, and when the update takes effect: ranks must first agree that the step is
+// neither dropped nor clipped. Private to Optimizer. Loop thread only. One class each:
+//   at once   every step takes effect: update each gradient chunk as soon as it is reduced
+//   wait      prefetch states, wait for the agreement, then update the first layers first: the next batch needs them
 //   flip      update chunks into spare copies as they are reduced, as if nothing were clipped; the agreement commits or
 //             drops them
 #pragma once

@@ -414,7 +414,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
       partner = plan.pipeline[static_cast<std::size_t>(s)];
     }
     if (uses > 2) {
-      fail(ErrorCode::usage, "unit '{}' is tied in more than two layers; tie at most two", unit.spec->name);
+      fail(ErrorCode::usage, "unit '{}' is shared by more than two layers; share it between two", unit.spec->name);
     }
     partners.push_back(partner);
   }

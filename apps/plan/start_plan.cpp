@@ -142,8 +142,8 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);
   if (const auto why = none_runs(ranking))
     fail(ErrorCode::usage, "--plan auto: {}; use other values or fewer flags, or remove --plan", *why);
-  fail(ErrorCode::memory, "--plan auto: none of {} candidates fits {} ranks in simulation; {}", ranking.candidates,
-       context.world, remedies);
+  fail(ErrorCode::memory, "--plan auto: none of {} simulated candidates fits the memory of {} ranks; {}",
+       ranking.candidates, context.world, remedies);
 }
 
 std::string lines_of(const Ranking& ranking, const ReportContext& context, const std::vector<FlagChange>& changes,

@@ -1,5 +1,5 @@
-// Finds tokens that are matched in text before words are cut: the longest match first, from left to right, like the
-// tokenizers package. Data only; any thread.
+// Finds added tokens such as <|endoftext|> in text before it is split into words: the longest match first, from left to
+// right, like Hugging Face's tokenizers. Data only; any thread.
 #pragma once
 
 #include "models/text/special_token_policy.hpp"

@@ -1,5 +1,5 @@
-// Finds the data files of a folder and its subfolders, in the order of their paths, and the skipped files. Any
-// thread.
+// Lists the data files of a folder and its subfolders, sorted by path, and the files that are skipped. Callable from
+// any thread.
 #pragma once
 
 #include "models/text/data_file.hpp"

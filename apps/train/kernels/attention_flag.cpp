@@ -32,7 +32,7 @@ AttentionKernels asked_kernels(const TrainOptions& options, bool library_is_buil
       fail(ErrorCode::usage, "--attention cudnn has no kernels for fp32; use --precision bf16, {}", rather);
     if (drops)
       fail(ErrorCode::usage,
-           "--attention cudnn would drop other weights than the built-in kernels; use --dropout 0, {}", rather);
+           "--attention cudnn uses other dropout masks than the built-in kernels; use --dropout 0, {}", rather);
     if (masks)
       fail(ErrorCode::usage,
            "--attention cudnn has no kernels for document masks (--documents mask or pad, --prompt-field, "

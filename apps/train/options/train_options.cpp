@@ -260,8 +260,8 @@ OptionTable declare(Asked& asked) {
                                                                   {"staged", PointToPoint::staged},
                                                                   {"direct", PointToPoint::direct}})});
   table.add({"collectives", "MODE",
-             "Backend of collectives on GPUs: nccl, plans (over messages), auto: nccl if possible. NCCL also runs "
-             "the algorithms of --all-gather, --reduce-scatter and --all-reduce",
+             "Backend of collectives on GPUs: nccl, plans (Ranvier's own, over MPI), or auto (nccl if possible); "
+             "--all-gather, --reduce-scatter and --all-reduce apply to both",
              choice<CollectiveBackend>(device_options.collectives, {{"auto", CollectiveBackend::automatic},
                                                                     {"nccl", CollectiveBackend::nccl},
                                                                     {"plans", CollectiveBackend::plans}})});
