@@ -1,5 +1,5 @@
-// Counts a rank's kernel launches, collectives and messages between the last backward pass of a batch and the first pass
-// of the next. Each costs latency; the number of launches must not depend on the ranks of a column. Any thread.
+// Counts a rank's kernel launches, collectives and messages between the last backward pass of a batch and the first
+// pass of the next. Each costs latency; the number of launches must not depend on the ranks of a column. Any thread.
 #pragma once
 
 #include "actors/states/model_share.hpp"

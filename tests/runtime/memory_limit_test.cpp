@@ -45,7 +45,7 @@ TEST_CASE_FIXTURE(Machine, "a control group of version 2 limits memory, and so d
   add("sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file " + std::to_string(20 * MiB) + "\nactive_file 0\n");
   const auto limit = memory_limit(folder.path());
   CHECK(limit.bytes == 70 * MiB);
-  CHECK(limit.reason == "the control group /jobs may have 100.0 MiB (memory.max), of which 30.0 MiB are taken");
+  CHECK(limit.reason == "the control group /jobs may have 100.0 MiB (memory.max), of which 30.0 MiB are in use");
 }
 
 TEST_CASE_FIXTURE(Machine,

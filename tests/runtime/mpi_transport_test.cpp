@@ -176,7 +176,7 @@ TEST_CASE("a message longer or shorter than its receive names peer, tag and both
         CAPTURE(message);
         CHECK(contains(message,
                        fmt::format("rank {}: receive from rank {}, user 77, {} bytes", me, previous, asked)));
-        CHECK(contains(message, fmt::format("message had {} bytes", sent)));
+        CHECK(contains(message, fmt::format("message has {} bytes", sent)));
         mpi_session().barrier();
       }
     }
