@@ -121,7 +121,7 @@ TEST_CASE("in token files without an index documents end with a token, which has
   CHECK(says(refused(), "tokens: end-of-document token 8 is missing in 10 tokens of 2 files"));
   options.document_end.reset();
   CHECK(says(refused(), "a.bin: --documents mask"));
-  CHECK(says(refused(), "add --document-end with the token"));
+  CHECK(says(refused(), "add --document-end TOKEN"));
   CHECK(says(refused(), "50256"));
 }
 
