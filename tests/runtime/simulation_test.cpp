@@ -159,7 +159,8 @@ TEST_CASE("a message of another length than its receive names both lengths, peer
   simulation.transport(0).send(1, tag(9), from, nothing);
   simulation.transport(1).receive(0, tag(9), Bytes(to).first(4), nothing);
   const auto message = message_of([&] { simulation.run(); });
-  for (const char* part : {"rank 1", "from rank 0", "user 9", "8 bytes instead of 4"}) CHECK(contains(message, part));
+  for (const char* part : {"rank 1", "from rank 0", "user 9", "8 bytes instead of 4"})
+    CHECK(contains(message, part));
 }
 
 TEST_CASE("a deadlock lists who waits for whom, also while timers go on") {
