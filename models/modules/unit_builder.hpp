@@ -1,11 +1,11 @@
 // Assigns the parameters of a layer's modules to its units.
 //
 //   UnitBuilder builder;
-//   const std::size_t group = builder.add_unit("model.layers.0");
-//   const ParameterRef weight = builder.add(group, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
+//   const std::size_t unit = builder.add_unit("model.layers.0");
+//   const ParameterRef weight = builder.add(unit, {"model.layers.0.mlp.up_proj.weight", {F, C}, normal, true});
 //   units_ = std::move(builder).units();
 //
-// Frozen parameters of a group form their own unit "model.layers.0.frozen", unless the complete group is frozen.
+// If only some parameters of a unit are frozen, these form a unit of their own, "model.layers.0.frozen".
 #pragma once
 
 #include "models/layer.hpp"

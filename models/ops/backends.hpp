@@ -1,8 +1,8 @@
-// An operation and its kernels share one signature, written once in the operation's header:
+// The signature of an operation is written once, in its header; the declarations of its kernels follow from it:
 //
-//   void gelu_forward(StreamView stream, …);           // checks arguments, then calls one of
-//   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // same, with a ComputePool& instead of the stream
-//   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // in builds with CUDA
+//   void gelu_forward(StreamView stream, …);           // checks arguments, then calls one of the two kernels
+//   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // declares a function with a ComputePool& for the stream
+//   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // declares a function; only in builds with CUDA
 //
 // CPU kernels run on the thread that executes the stream's work, and block until the result is written. GPU kernels are
 // called on the loop thread and return at once.
