@@ -8,7 +8,8 @@
 #   ranvier_nvtx   NVTX's headers, if found
 #
 # Programs open cuBLASLt, NCCL and cuDNN at run time. CMake searches libraries in the toolkit, the system, and the
-# nvidia-* packages of the Python environment of -DRANVIER_PYTHON=... (default python3).
+# nvidia-* packages of the Python environment of -DRANVIER_PYTHON=... (default python3). Headers of cudnn-frontend are
+# searched in build/cudnn-frontend (cmake/install_dependencies.sh --cuda) and -DRANVIER_CUDNN_FRONTEND_INCLUDE=....
 set(RANVIER_CUDA AUTO CACHE STRING "The CUDA device: ON, OFF, or AUTO for where it can be built")
 set_property(CACHE RANVIER_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(RANVIER_PYTHON python3 CACHE STRING "Python whose nvidia-* packages may bring cuBLAS, cuDNN and NCCL")

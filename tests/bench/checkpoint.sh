@@ -6,7 +6,6 @@
 #                             [--only 6x384|gpt2-small] [--python PYTHON] [-- FLAGS OF ranvier-train]
 
 # One JSON line per model, medians over rounds:
-#
 #   seconds, with_checkpoints  mean step of a run without and with checkpoints, without the first step
 #   checkpoint_…               size, and time until it is complete
 #   waited_seconds             optimizer stall per checkpoint; `waited_of_a_step`: as a share of a step
@@ -29,6 +28,7 @@ names=("6x384" "gpt2-small")
 models=("--layers 6 --hidden 384 --heads 6 --vocab-size 50257 --batch-size 32 --microbatch-size 4"
         "--model gpt2-small --batch-size 16 --microbatch-size 4")
 for i in "${!names[@]}"; do [[ -z $only || ${names[$i]} == "$only" ]] || unset "names[$i]"; done
+[ "${#names[@]}" -gt 0 ] || { echo "checkpoint.sh: --only $only matches no model; use 6x384 or gpt2-small" >&2; exit 2; }
 train() {  # <model> <metrics> <flags…>
   # shellcheck disable=SC2086  # a model is words
   mpirun --oversubscribe --bind-to none -n 2 "$build/apps/ranvier-train" --data "$folder/tokens.bin" --tokenizer none \
@@ -61,6 +61,7 @@ write_rate() {  # {"bench": "fio write", …} of the fastest engine, on new file
     if ((rate > best)); then best=$rate fastest=$engine; fi
   done
   rm -f "$checkpoints/fio"
+  ((best > 0)) || { echo "checkpoint.sh: fio wrote with no engine" >&2; return 1; }
   printf '{"bench": "fio write", "engine": "%s", "mb_per_second": %d}\n' "$fastest" "$best"
 }
 
@@ -101,7 +102,7 @@ for ((round = 0; round < rounds; ++round)); do
     # No step is left to train.
     touch_memory "$(tail -n 1 "$folder/resident-with-$i" | awk '{ printf "%d", 2 * $1 }')"
     train "${models[$i]}" "$folder/loaded" --resume "$checkpoints" --shard zero3
-    figures number "$folder/log" "resum(ed|ing)" s >>"$folder/load-$i"
+    figures number "$folder/log" "resumed from" s >>"$folder/load-$i"
     if command -v fio >/dev/null; then
       newest=$(find "$checkpoints" -maxdepth 1 -name 'step-*' | sort | tail -n 1)
       read_rates "$newest"/rank-*.data >>"$folder/reads-$i"
@@ -126,7 +127,7 @@ for i in "${!names[@]}"; do
              if (fio_rate > 0 && load > 0) printf ", \"fio_read\": \"%s\", \"fio_read_mb_per_second\": %d, \"load_of_fio\": %.3f", fio, fio_rate, bytes / 1e6 / load / fio_rate
              print "}" }'
 done
-command -v fio >/dev/null && write_rate
+if command -v fio >/dev/null; then write_rate; fi
 "$build/tests/bench/checkpoint_files_bench" "$checkpoints" 1024 "$rounds" | tail -n 3
 if [ -n "$python" ]; then
   "$python" tests/bench/pytorch_checkpoint.py --directory "$checkpoints" --mib "$(($(sort -n "$folder"/bytes-[01] | tail -1) / 1048576))"

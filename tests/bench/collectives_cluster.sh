@@ -6,7 +6,6 @@
 #                                      [--cluster tests/cluster/run.sh]
 
 # All algorithms of a case and size take turns in one job. Cases:
-#
 #   shared link       one link of the rate per host, shared by its ranks; messages in collective chunks, as in training.
 #                     Other collectives than all-gather only here
 #   own links whole   two links of the rate per rank, one inside its host and one to the other; both take equal time.
@@ -51,6 +50,7 @@ bench() {  # <case> <baseline> <flags of run.sh> <flags of ranvier-bench>
       return name == "own links whole" ? 3 : 2
     }
     function summary(   a, seconds, allowed) {
+      if (base == "") { print "collectives_cluster.sh: ranvier-bench printed no " baseline >"/dev/stderr"; failed = 1; exit 1 }
       for (a = 1; a <= count; ++a) {
         printf "{\"bench\": \"collectives\", \"case\": \"%s\", \"mbit\": %s, \"collective\": \"%s\", \"bytes\": %d, \"algorithm\": \"%s\", \"seconds\": %.4f", name, rate, operation, size, algorithm[a], took[a]
         if (algorithm[a] != "mpi") {
@@ -63,6 +63,7 @@ bench() {  # <case> <baseline> <flags of run.sh> <flags of ranvier-bench>
       }
       printf "{\"bench\": \"cost model\", \"case\": \"%s\", \"collective\": \"%s\", \"bytes\": %d, \"chosen\": \"%s\", \"fastest\": \"%s\", \"fastest_over_chosen\": %.3f}\n", name, operation, size, algorithm[chosen], algorithm[fastest], took[fastest] / took[chosen]
       count = 0
+      base = ""
     }
     !/^\{/ || /"links":/ { next }
     {

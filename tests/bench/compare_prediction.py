@@ -26,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 
+import figures
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 CORES = os.cpu_count() or 1
@@ -134,9 +136,9 @@ class Measurements:
             for kind, work in kinds.items():
                 times = work.pop("crowding", profile.get("crowding", 1))
                 shapes = profile.get("products", {}).get(dtype, []) if kind == "product" else []
-                for figures in [work, *shapes]:
-                    for name in {"flops_per_second", "bytes_per_second"} & figures.keys():
-                        figures[name] /= times
+                for rate in [work, *shapes]:
+                    for name in {"flops_per_second", "bytes_per_second"} & rate.keys():
+                        rate[name] /= times
         profile.pop("crowding", None)
         with open(path, "w", encoding="utf-8") as file:
             json.dump(profile, file)
@@ -153,8 +155,7 @@ class Measurements:
         run([*start, os.path.join(self.build, "apps/ranvier-train"), "--data", os.path.join(self.folder, "text"),
              *shape_of(flags), *flags.format(folder=self.folder).split(), "--steps", str(steps), "--validation-split",
              "0", "--metrics", metrics, "--trace", trace, "--overwrite"], env=environment)
-        with open(metrics, encoding="utf-8") as lines:
-            seconds = [line["seconds"] for line in map(json.loads, lines) if "seconds" in line][2:]
+        seconds = figures.values(metrics, "seconds")[2:]
         self.seconds.setdefault(name, []).append(seconds)
         with open(self.record, "a", encoding="utf-8") as record:
             record.write(json.dumps({"case": name, "seconds": seconds}) + "\n")

@@ -7,7 +7,7 @@ usage: figures.py values FILE KEY [SELECT]     KEY of every JSON line that SELEC
        figures.py amounts FILE LABEL           sum of the bytes at the end of lines that have the label
        figures.py traffic FILE SHARD           bytes between nodes per step, from the sharding table of --dry-run
 
-SELECT is a key that a line has (`checkpoint`) or a value (`bench=fio read`). KIND is a key of `memory`, or `device`
+SELECT is a key that a line has (`checkpoint`) or a value (`bench=file tier read`). KIND is a key of `memory`, or `device`
 for all kinds on the device; default: all kinds but `nvme`. COLUMN and LABEL are regular expressions. NUMBER: only this
 row. A missing figure ends the program with status 1 and a message.
 """
@@ -58,7 +58,11 @@ def values(path, key, select="step"):
 
 
 def planned_bytes(path, kinds=()):
-    memory = values(path, "memory")[0]
+    return sum_of(values(path, "memory")[0], kinds, path)
+
+
+def sum_of(memory, kinds, path):
+    """Bytes of these kinds in a step's `memory`."""
     if list(kinds) == ["device"]:
         kinds = [kind for kind in memory if kind not in OFF_DEVICE]
     kinds = kinds or [kind for kind in memory if kind != "nvme"]
@@ -96,8 +100,8 @@ def column(text, name):
 
 
 def number(text, label, unit):
-    found = [match[1] for line in text.splitlines() if re.search(label, line)
-             for match in re.finditer(rf"(\d+(?:\.\d+)?) ?{re.escape(unit)}(?!\w)", line)]
+    lines = [line for line in text.splitlines() if re.search(label, line)]
+    found = re.findall(rf"(\d+(?:\.\d+)?) ?{re.escape(unit)}(?!\w)", lines[-1]) if lines else []
     if not found:
         raise Missing(f"no line with '{label}' has a number of {unit}")
     return float(found[-1])
@@ -112,12 +116,12 @@ def amounts(text, label):
 
 
 def bytes_between_nodes(text, shard):
-    """A row has three amounts that a rank holds and their sum, three sent between nodes, three inside nodes."""
+    """A row ends with three amounts sent between nodes, three inside nodes, and the papers' sum."""
     for line in text.splitlines():
         if re.match(rf"[*\s]\s*{re.escape(shard)}\s", line):
             row = re.findall(AMOUNT + "|(–)", line)
-            if len(row) >= 10:
-                return sum(float(count) * UNITS[unit] for count, unit, none in row[4:7] if not none)
+            if len(row) >= 11:
+                return sum(float(count) * UNITS[unit] for count, unit, none in row[-7:-4] if not none)
     raise Missing(f"no table has a row of {shard} with the bytes that it sends")
 
 

@@ -122,7 +122,7 @@ class Outcome:
     @property
     def device_bytes(self):
         """Planned bytes on the device."""
-        return sum(bytes_ for kind, bytes_ in self.lines[0]["memory"].items() if kind not in figures.OFF_DEVICE)
+        return figures.sum_of(self.lines[0]["memory"], ["device"], "metrics")
 
 
 @dataclass
@@ -194,8 +194,10 @@ def train(trainer, model, folder, limit=None, more=(), **flags):
                 process.kill()
                 log, _ = process.communicate()
             log += f"\nended after {limit} s, its limit"
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
-    lines = [line for line in lines if "step" in line and "seconds" in line]
+    try:
+        lines = figures.records(metrics)
+    except figures.Missing:
+        lines = []
     return Outcome(lines, log, process.returncode, time.monotonic() - begin, watch.above)
 
 

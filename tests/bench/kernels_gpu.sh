@@ -49,7 +49,7 @@ awk -v model="$model" -v layers="$layers" -v most="$most" '
   word("bench") == "operation" && word("model") == model { us[word("operation")] = field("us"); share[word("operation")] = field("share_of_copy") field("share_of_matmul") }
   END {
     for (i = 1; i <= wishes; ++i) {
-      if (!(source[i] in us)) { print "ops_bench_cuda has no case \"" source[i] "\" of " model > "/dev/stderr"; exit 1 }
+      if (us[source[i]] == "" || share[source[i]] == "") { print "ops_bench_cuda printed no time or share of \"" source[i] "\" for " model > "/dev/stderr"; exit 1 }
       say(wanted[i], times[i] * us[source[i]], share[source[i]])
     }
     for (shown = 0; shown < most && shown < count; ++shown) {

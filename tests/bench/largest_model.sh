@@ -39,9 +39,11 @@ fits() {  # <n> <a case's flags>: --dry-run ends with 1 if the job does not fit
   return "$status"
 }
 
+found=
 for case in "${cases[@]}"; do
   name=${case%%|*} words=${case#*|}
   [[ $name == *$only* ]] || continue
+  found=yes
   [[ $words == *nvme* ]] && words="$words --nvme $nvme"
   best=0
   for ((n = 1; n <= most; ++n)); do
@@ -64,3 +66,4 @@ for case in "${cases[@]}"; do
     printf "\"device_bytes\": %.0f, \"host_bytes\": %.0f, \"nvme_bytes\": %.0f, \"step_seconds\": %.2f}\n", device, host, nvme, s }'
   rm -f "$folder/metrics"
 done
+[ -n "$found" ] || { echo "largest_model.sh: --only $only matches no placement" >&2; exit 2; }

@@ -40,15 +40,14 @@ look() {  # <process of the run>: polls the page until it is gone; writes a line
     sleep 0.1
     port=$(sed -n 's|.*http://127\.0\.0\.1:\([0-9]*\)/.*|\1|p' "$folder/log")
   done
-  local thread=none name
+  local thread=none name cpu
   for name in $(grep -lsx page /proc/[0-9]*/task/[0-9]*/comm); do
     ! grep -qsaF "$folder/with" "${name%/task/*}/cmdline" || thread=${name%/comm}
   done
   while get "$port" /status 2>/dev/null | grep -q '"step"'; do
     get "$port" /ranks 2>/dev/null | grep -c '"rank' || true
     get "$port" "/series?first=1&last=$steps&points=600" 2>/dev/null | grep -c '"loss"' || true
-    [ ! -r "$thread/schedstat" ] ||
-      echo "$(cut -d ' ' -f 1 "$thread/schedstat") $(date +%s%N)" 2>/dev/null >>"$folder/thread"
+    if cpu=$(cut -d ' ' -f 1 "$thread/schedstat" 2>/dev/null); then echo "$cpu $(date +%s%N)" >>"$folder/thread"; fi
     sleep "$interval"
   done >>"$folder/answers"
   awk 'NR == 1 { cpu = $1; time = $2 } END { print ($1 - cpu) / ($2 - time) }' "$folder/thread" >>"$folder/shares"
@@ -61,7 +60,6 @@ seconds_of() {  # <metrics>: median step, without the first two
 
 train "$folder/warm" || { cat "$folder/log" >&2; exit 1; }
 for ((round = 0; round < rounds; ++round)); do
-  : >"$folder/log"
   train "$folder/without" || { cat "$folder/log" >&2; exit 1; }
   : >"$folder/log"
   train "$folder/with" --serve 0 &

@@ -15,16 +15,16 @@ import sys
 from gpu_training import MODELS, options_of, print_figure
 
 
-def line_of(log, *labels):
+def line_of(log, label):
     """The line that describes a choice at startup: text, not a figure; None on a CPU."""
-    return next((line for line in log.splitlines() if line.startswith(labels)), None)
+    return next((line for line in log.splitlines() if line.startswith(label)), None)
 
 
 def evaluate(model, done):
     return {"tflops": round(done.steady("tokens_per_second") * model.flops_per_token * 1e-12, 1),
             "planned_bytes": done.device_bytes, "first_loss": done.lines[0]["loss"], "last_loss": done.lines[-1]["loss"],
             "attention": line_of(done.log, "attention:"),
-            "products": line_of(done.log, "products:", "matrix multiplications:")}
+            "products": line_of(done.log, "products:")}
 
 
 def main():

@@ -41,7 +41,7 @@ for ranks in 1 2; do
   value loss "$folder/fp32.$ranks" >"$folder/losses.$ranks"
 done
 same=$(cmp -s "$folder/losses.1" "$folder/losses.2" && echo true || echo false)
-figures column "$folder/2.log" "wait(ed|ing)" >"$folder/waiting"
+figures column "$folder/2.log" waiting >"$folder/waiting"
 figures column "$folder/2.log" sending >"$folder/sending"
 paste "$folder/waiting" "$folder/sending" |
   awk -v one="$one" -v two="$two" -v tokens=$((batch * length)) -v same="$same" -v p2p="$p2p" '
@@ -50,4 +50,6 @@ paste "$folder/waiting" "$folder/sending" |
     printf "\"seconds_two_ranks\": %.4f, \"lost\": %.3f, \"fp32_same\": %s", two, 1 - one / two, same
   }
   { printf ", \"rank_%d\": {\"waited\": %.3f, \"sending\": %.3f}", NR - 1, $1, $2 }
-  END { print "}" }'
+  END {
+    if (NR != 2) { print "stages_on_one_gpu.sh: the table has " NR " ranks, not 2" >"/dev/stderr"; exit 1 }
+    print "}" }'

@@ -23,8 +23,8 @@ write_rate=$(median "$folder/disk.write")
 cases=(
   "device|"
   "optimizer on host|--optimizer-tier host"
-  "optimizer on host, stepped there|--optimizer-tier host --optimizer-step host"
   "optimizer in files|--optimizer-tier nvme"
+  "optimizer on host, stepped there|--optimizer-tier host --optimizer-step host"
   "parameters on host|--parameter-tier host --optimizer-tier host"
   "parameters in files|--parameter-tier nvme --optimizer-tier nvme"
   "gradients on host|--gradient-tier host --optimizer-tier host"
@@ -38,6 +38,7 @@ cases=(
 for i in "${!cases[@]}"; do
   [[ $i == 0 || ${cases[$i]%%|*} == *"$only"* ]] || unset "cases[$i]"
 done
+[ -z "$only" ] || [ "${#cases[@]}" -gt 1 ] || { echo "tiers.sh: --only $only matches no placement" >&2; exit 2; }
 for ((round = 0; round < rounds; ++round)); do
   for i in "${!cases[@]}"; do
     words=${cases[$i]#*|}
@@ -54,14 +55,18 @@ for ((round = 0; round < rounds; ++round)); do
   done
 done
 device=$(median "$folder/0")
-host=0
+host=
 for i in "${!cases[@]}"; do
   seconds=$(median "$folder/$i")
-  [[ ${cases[$i]} == *files* ]] || host=$seconds
+  case ${cases[$i]%%|*} in
+    *" on host") host=$seconds kind=${cases[$i]%% on host*} ;;
+    *" in files") [ "${kind:-}" = "${cases[$i]%% in files*}" ] || host= ;;
+  esac
   same=$(cmp -s "$folder/0.losses" "$folder/$i.losses" && echo true || echo false)
   awk -v name="${cases[$i]%%|*}" -v same="$same" -v s="$seconds" -v d="$device" -v h="$host" -v bytes="$(cat "$folder/$i.nvme")" \
     -v read="$read_rate" -v write="$write_rate" 'BEGIN {
     printf "{\"bench\": \"tiers\", \"placement\": \"%s\", \"seconds\": %.3f, \"over_device\": %.3f, \"losses_same\": %s", name, s, s / d, same
-    if (bytes > 0) printf ", \"over_host\": %.3f, \"file_bytes\": %.0f, \"disk_seconds\": %.3f", s / h, bytes, bytes / 1e6 * (1 / read + 1 / write)
+    if (bytes > 0 && h > 0) printf ", \"over_host\": %.3f", s / h
+    if (bytes > 0) printf ", \"file_bytes\": %.0f, \"disk_seconds\": %.3f", bytes, bytes / 1e6 * (1 / read + 1 / write)
     print "}" }'
 done

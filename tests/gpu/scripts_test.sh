@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Tests the scripts of this folder without a GPU, in seconds: syntax, errors, run.sh over stand-ins for the programs, and
-# the summary of recorded figures. rehearse.sh tests complete stages; tests/bench/scripts_test.sh tests the
-# scripts of tests/bench.
+# Tests the scripts of this folder without a GPU: syntax, errors, run.sh over stand-ins, and the summary of recorded
+# figures. rehearse.sh tests complete stages, and tests/bench/scripts_test.sh the scripts of tests/bench.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)

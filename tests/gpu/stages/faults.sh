@@ -28,7 +28,7 @@ gpus=$(nvidia-smi -L | grep -c GPU)
   RANVIER_FAULT=1:2:throw expect 70 "rank 1" 2 cuda --g-inter 2 --steps 4 $common_flags
   RANVIER_FAULT=1:2:hang expect 76 "rank 1" 2 cuda --g-inter 2 --steps 4 $common_flags
   sizes=(--layers 96 --hidden 12288 --heads 96)
-  expect 71 "error" 1 cuda --steps 2 $common_flags
+  expect 71 "device memory" 1 cuda --steps 2 $common_flags
 }
 
 # A rank is killed: the other one ends, too.

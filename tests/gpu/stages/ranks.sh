@@ -16,10 +16,9 @@ for ranks in 1 4; do
   mpirun -n "$ranks" --oversubscribe --bind-to none "$build/apps/ranvier-train" --data "$folder/text" "${grid[@]}" \
     --steps 4 --precision fp32 --device cuda:0 "${ways[@]}" $common_flags --metrics "$folder/$ranks" | tail -2
 done
-for ranks in 1 4; do python3 tests/bench/figures.py values "$folder/$ranks" loss >"$folder/$ranks.losses"; done
 seconds=$(python3 tests/bench/figures.py values "$folder/4" seconds | tail -1)
-paste "$folder/1.losses" "$folder/4.losses" | awk -v seconds="$seconds" '
-  { d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
-  END { printf "{\"bench\": \"ranks_on_one_gpu\", \"grid\": \"2 x 2, zero3\", \"seconds_a_step\": %s, ", seconds
-        printf "\"losses_differ_by\": %.6f}\n", worst
-        exit !(NR == 4 && worst <= 0.002) }'
+source tests/gpu/stages/losses.sh
+status=0
+worst=$(difference "$folder/1" "$folder/4" 4) || status=$?
+echo "{\"bench\": \"ranks_on_one_gpu\", \"grid\": \"2 x 2, zero3\", \"seconds_a_step\": $seconds, \"losses_differ_by\": $worst}"
+exit $status

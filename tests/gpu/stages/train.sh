@@ -8,13 +8,12 @@ if [ -n "$tiny" ]; then
   sizes=(--layers 2 --hidden 64 --heads 1 --sequence-length 32 --batch-size 4)
 fi
 
-losses() { python3 tests/bench/figures.py values "$1" loss >"$1.losses"; }
+source tests/gpu/stages/losses.sh
 close_losses() {  # <metrics> <metrics> <steps> <what>
-  losses "$1"
-  losses "$2"
-  paste "$1.losses" "$2.losses" |
-    awk -v steps="$3" -v what="$4" '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
-      END { printf "%s differ by %.6f at most\n", what, worst; exit !(NR == steps && worst < 0.002) }'
+  local worst status=0
+  worst=$(difference "$1" "$2" "$3") || status=$?
+  echo "$4 differ by $worst at most"
+  return $status
 }
 
 cat README.md ./*/*.cpp >"$folder/text"
@@ -27,7 +26,8 @@ for device in cpu cuda; do
   "$build/apps/ranvier-generate" --weights "$folder/weights" --prompt 'The ' --tokens "$tokens" --temperature 0 \
     --device "$device" >"$folder/text.$device"
 done
-cmp "$folder/text.cpu" "$folder/text.cuda" && echo "$tokens tokens are the same"
+cmp "$folder/text.cpu" "$folder/text.cuda"
+echo "$tokens tokens are the same"
 if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
   echo "-- 20 steps on two GPUs by plans, by plans that NCCL sends, and by NCCL's own collectives"
   for way in "plans ring" "nccl ring" "nccl auto"; do
@@ -37,7 +37,8 @@ if [ "$(nvidia-smi -L | grep -c GPU)" -ge 2 ]; then
       --metrics "$folder/$carrier.$algorithm" | tail -3
     losses "$folder/$carrier.$algorithm"
   done
-  cmp "$folder/plans.ring.losses" "$folder/nccl.ring.losses" && echo "plans give the same losses by NCCL"
+  cmp "$folder/plans.ring.losses" "$folder/nccl.ring.losses"
+  echo "plans give the same losses by NCCL"
   close_losses "$folder/plans.ring" "$folder/nccl.auto" 20 "those of NCCL itself"
 fi
 [ -n "$torch_python" ] || exit 0
