@@ -38,7 +38,7 @@ build/release/apps/ranvier-generate --weights "$out" --prompt '// The ' --tokens
 build/release/apps/ranvier-report "$out" -o "$out/report.html" --title Quickstart --overwrite >/dev/null
 cat <<END
 
-Done. The loss decreased from $(loss 1) to $(loss '$') in $steps steps; uniformly random bytes have 5.545.
+Done. The loss decreased from $(loss 1) to $(loss '$') in $steps steps; guessing all 256 bytes with equal probability has 5.545.
   weights   $out/model.safetensors, with config.json (the names and layouts of Hugging Face's GPT-2)
   metrics   $out/metrics.jsonl
   report    $out/report.html (open it in a browser)

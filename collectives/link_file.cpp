@@ -68,8 +68,8 @@ class Reader {
       const auto number = value->to_number<double>(error);
       const bool latency = field == &Link::latency_seconds;
       if (error || !std::isfinite(number) || number < 0 || (number == 0 && !latency)) {
-        refuse(fmt::format("has a '{}' in '{}' that is not a number {}", name, of_class,
-                           latency ? "of at least 0" : "above 0"));
+        refuse(fmt::format("has a '{}' in '{}' that is not {}", name, of_class,
+                           latency ? "a number of at least 0" : "a number above 0"));
       }
       result.*field = number;
     }

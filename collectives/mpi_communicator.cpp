@@ -25,7 +25,8 @@ MpiCommunicator::MpiCommunicator(runtime::MpiSession& session, runtime::EventLoo
 void MpiCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
                           std::string what, runtime::Handler done) {
   if (collective != Collective::all_gather && !runtime::MpiCollectives::adds(dtype)) {
-    fail(ErrorCode::usage, "{}: MPI cannot add {}; use --{} ring", what, to_string(dtype), to_string(collective));
+    fail(ErrorCode::usage, "{}: MPI cannot add {}; use fp32, or an algorithm other than mpi", what,
+         to_string(dtype));
   }
   const int ranks = team_.topology.ranks();
   std::size_t left = 0;

@@ -180,7 +180,7 @@ std::vector<NcclStep> hierarchical_stages(Collective collective, const Topology&
 std::vector<NcclStep> plan_stages(const Topology& topology, std::span<const Operand> parts,
                                   const PartSchedules& schedules, int depth, std::byte* staging,
                                   runtime::DType dtype) {
-  expect(parts.size() == schedules.size(), "{} parts of a collective have scripts of {}", parts.size(),
+  expect(parts.size() == schedules.size(), "a collective has {} parts, but schedules for {}", parts.size(),
          schedules.size());
   expect(depth > 0, "a collective needs at least one chunk in flight, not {}", depth);
   std::vector<NcclStep> stages;

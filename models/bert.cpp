@@ -92,7 +92,7 @@ Architecture make_bert(const BertOptions& options, const Tuning& tuning) {
   expect_sizes(options);
   expect(options.targets == 0 || !options.classifies(), "a classified sample has no targets: {}", options.targets);
   expect(options.targets >= 0 && options.targets <= options.sequence_length,
-         "more targets than positions: {} of {}", options.targets, options.sequence_length);
+         "targets are out of range: {} for {} positions", options.targets, options.sequence_length);
   Architecture model;
   model.name =
       fmt::format("{} {} × {}, {} heads", bert_family(options), options.layers, options.hidden, options.heads);

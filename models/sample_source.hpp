@@ -30,7 +30,7 @@ class SampleSource {
   /// Elements of a sample that may have a loss.
   [[nodiscard]] virtual std::int64_t losses_per_sample() const = 0;
   /// Elements with a loss in `count` samples starting at `first`. The loss is the mean over such elements in the global
-  /// batch. All ranks ask for complete batches, so nothing is read.
+  /// batch. Must not read samples: every rank calls it for complete batches.
   [[nodiscard]] virtual std::int64_t losses(std::int64_t first, std::int64_t count) const;
 
   /// Write `count` samples starting at number `first`, in order. Any thread, several at a time.
@@ -41,7 +41,7 @@ class SampleSource {
   [[nodiscard]] virtual std::size_t document_positions() const { return 0; }
   /// Writes for each position of these samples the first position of its document: int32 [count, T].
   virtual void read_document_starts(std::int64_t first, int count, std::int32_t* to) const;
-  /// Writes these, then each position within its document, then the end of the document (one after its last
+  /// Writes document starts, then each position within its document, then the end of the document (one after its last
   /// position): int32 [3, count, T].
   void read_documents(std::int64_t first, int count, std::byte* to) const;
   static constexpr std::size_t document_arrays = 3;

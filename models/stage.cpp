@@ -81,8 +81,8 @@ Stage::Stage(const Architecture& architecture, const StageOptions& options, runt
                      static_cast<std::size_t>(checkpoint_places()));
   add_scratch(&Stage::recompute_, MemoryKind::activations, "recomputed segment", sizes().area, least.area, 1);
   if (defers()) {
-    deferred_ = add(MemoryKind::activations, MemorySpace::device, "kept for weight gradients that wait",
-                    sizes().deferred, static_cast<std::size_t>(deferred_slots()));
+    deferred_ = add(MemoryKind::activations, MemorySpace::device, "deferred weight gradients", sizes().deferred,
+                    static_cast<std::size_t>(deferred_slots()));
   } else {
     add_scratch(&Stage::deferred_, MemoryKind::activations, "kept for weight gradients", sizes().deferred,
                 least.deferred, 1);

@@ -38,7 +38,7 @@ class Stage : public StageLayout {
     int positions = 0;  ///< positions per sample, without training; 0: as planned
     EvalOutputs details;
     bool documents = false;  ///< whether the microbatch's documents are in this stage's memory
-    // Where weight gradients wait:
+    // With deferred weight gradients:
     int deferred_slot = 0;
     bool keeps_segment = false;  ///< whether the forward pass stores its last segment there, too
   };
@@ -59,7 +59,7 @@ class Stage : public StageLayout {
   [[nodiscard]] const double& loss(int sample_slot) const;    ///< pinned; valid once the forward pass is done
   /// Correct predictions of a microbatch without training; valid like loss(); 0 if they are not counted.
   [[nodiscard]] double correct(int sample_slot) const;
-  /// One of the checkpoint_places(), for any checkpoint; complete pages.
+  /// One of the checkpoint_places(), for any checkpoint; page-aligned, a multiple of the page size.
   [[nodiscard]] std::span<std::byte> checkpoint_place(int place) const;
 
   /// Queues a step. Uses the parameters and gradients of the step's units, reading their pointers before it returns.
@@ -68,9 +68,10 @@ class Stage : public StageLayout {
            const StepArrays& arrays);
 
  private:
-  /// Whether the stage writes its input gradient: all stages but the first, even if no rank waits for it.
+  /// Whether the stage writes its input gradient, even if no rank waits for it: not on the first stage, and only if the
+  /// backward pass reaches the stage's first layer.
   [[nodiscard]] bool writes_input_gradient() const noexcept { return !first() && first_backward_layer() == 0; }
-  /// Memory of a step's saved data: the slot, the recompute area, or its segment in a deferred slot.
+  /// Memory of a step's saved data: the slot, the recompute buffer, or its segment in a deferred slot.
   [[nodiscard]] std::byte* kept(const PassStep& step, const Microbatch& microbatch) const;
   [[nodiscard]] bool in_deferred_place(const PassStep& step, const Microbatch& microbatch) const;
   /// `kept`: saved data of that layer.

@@ -1,11 +1,10 @@
-// Layout of a pipeline stage before it has memory: its layers, units, phases of calls, and the offset of every array
-// of a microbatch. Pure data; any thread.
-//
-// - Slot: memory of a microbatch in flight. With recomputation, it stores segment inputs (*checkpoints*) only, and a
-//   buffer shared by all slots receives the recomputed segment (Myelin §V-A). Checkpoints may be offloaded.
-// - Deferred slot: data of deferred weight gradients, until they are computed.
-//
-// Backward passes end at the model's first layer with trained units. Earlier layers save nothing.
+// Layout of a pipeline stage before it has memory: layers, units, phases and array offsets. Pure data; any thread.
+// - Slot: memory of a microbatch in flight: saved data and output of every layer. With recomputation only outputs of
+//   segments; a buffer shared by all slots receives the recomputed segment (Myelin §V-A).
+// - Checkpoint: output of a segment that the stage's next segment reads in its backward pass. May be offloaded.
+// - Deferred slot: data that deferred weight gradients need. Until they are computed, the microbatch keeps its slot.
+// Backward passes end at the model's first layer with trained units. Earlier layers save nothing; earlier stages have
+// no backward steps.
 #pragma once
 
 #include "models/architecture.hpp"

@@ -125,9 +125,9 @@ void expect_whole(const Architecture& architecture, const LoraOptions& lora, boo
          lora.origin.empty() ? "remove --lora-whole, or use BERT or RoBERTa with --label-field"
                              : "use BERT or RoBERTa with --label-field, or an adapter without such modules");
   fail(ErrorCode::usage,
-       "{}: the classification head of {} has no module {} to train in full; use --lora-whole classifier, or for "
-       "BERT classifier,pooler",
-       given, architecture.name, names);
+       "{}: the classification head of {} has no module {} to train in full; use {} classifier, or for BERT "
+       "classifier,pooler",
+       given, architecture.name, names, lora.origin.empty() ? "--lora-whole" : "an adapter with modules_to_save");
 }
 
 void expect_trained(const Architecture& architecture, const Tuning& tuning) {

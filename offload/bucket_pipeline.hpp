@@ -1,11 +1,10 @@
 // Runs the optimizer's step bucket by bucket (Myelin §V-C). A bucket whose gradient is reduced passes through fetch →
 // compute → store and refresh, while other buckets are in other stages. The caller implements the stages.
-//
 //   pipeline.begin([](bool committed) { … });    // once per step
 //   pipeline.ready(bucket);                      // once per bucket, when its gradient is reduced
 //   pipeline.resolve(true);                      // if a step needs a global decision
-//
-// Number buckets in the order in which they become ready: fetches follow that order. Loop thread only.
+// Buckets are fetched in the order of their numbers, ahead of their gradients, while slots are free: number them in the
+// order in which they become ready. Readiness must not depend on this pipeline, or it deadlocks. Loop thread only.
 #pragma once
 
 #include "runtime/event_loop.hpp"
@@ -61,7 +60,7 @@ class BucketPipeline {
   void begin(std::function<void(bool counted)> done);
 
   /// Reports that the gradient of `bucket` is reduced. Once per bucket and step, in any order, before or after the
-  /// decision.
+  /// decision. Required for every bucket even if the step is not committed: `done` waits for all of them.
   void ready(std::size_t bucket);
 
   /// Reports whether the step is committed; once per step, unless `commit_mode` is `always`. A step that is not

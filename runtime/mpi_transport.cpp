@@ -230,7 +230,8 @@ void MpiSession::judge(Duration waited) const {
   if (lost >= 0) {
     const MpiHeartbeat::PeerStatus& one = heartbeat_->peers()[static_cast<std::size_t>(lost)];
     fail(ErrorCode::transport,
-         "{} does not answer: {} has waited for {:.1f} s outside of a step, and for {:.1f} s without a message{}{}",
+         "{} does not answer: {} has waited for it for {:.1f} s outside of a step; no message from it for {:.1f} "
+         "s{}{}",
          describe(lost), describe(rank_), seconds(waited), seconds(one.silent), why,
          one.does.empty() ? "" : "; its last report: it " + one.does);
   }

@@ -90,7 +90,7 @@ void Checkpointer::take(int series, std::int64_t step) { begin(static_cast<std::
 
 void Checkpointer::begin(std::size_t number, std::int64_t step) {
   // Rank 0 requests a checkpoint only after all ranks have finished the previous one.
-  expect(!current_, "checkpoint of step {} starts before the end of that of step {}", step,
+  expect(!current_, "checkpoint of step {} starts before checkpoint {} has ended", step,
          current_ ? current_->step : 0);
   Series& series = series_[number];
   series.step = step;

@@ -1,5 +1,6 @@
 // Counts a rank's kernel launches, collectives and messages between the last backward pass of a batch and the first
-// pass of the next. Each costs latency; the number of launches must not depend on the ranks of a column. Any thread.
+// pass of the next; each costs latency. A bucket is one operation of each kind for any number of ranks; additions and
+// messages grow with the steps of its collective. Any thread.
 #pragma once
 
 #include "actors/states/model_share.hpp"

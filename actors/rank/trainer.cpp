@@ -352,8 +352,9 @@ void Trainer::checked(const ReplicaReport& report) {
   if (follows == BadStepOptions::Action::stop) {
     fail(ErrorCode::numeric,
          "step {}: replica mismatch: {}; test the memory and processors of these machines, then resume from a "
-         "checkpoint, or use --bad-steps rollback",
-         step_, describe(report.damage.front(), options_.grid));
+         "checkpoint{}",
+         step_, describe(report.damage.front(), options_.grid),
+         options_.bad_steps.action == BadStepOptions::Action::rollback ? "" : ", or use --bad-steps rollback");
   }
   roll_back(step_ - 1);
   finish();

@@ -17,7 +17,7 @@ namespace ranvier::apps {
 
 struct BenchOptions {
   std::vector<std::string> words;  ///< "profile", or none
-  std::string write_profile;       ///< path; "-": stdout; empty: the search path (program/profile_search_path.hpp)
+  std::string write_profile;       ///< path; "-": stdout; empty: this host's file (profile_file())
   std::string profile_name;        ///< name of the profile; empty: the device's name
   int threads = 0;                 ///< threads per CPU rank; 0: the rank's share of its machine's cores
   std::vector<std::filesystem::path> nvme;

@@ -172,7 +172,8 @@ Verification verify_checkpoints(const fs::path& path, int threads) {
       result.text += fmt::format("{}: {}\n", (checkpoint / damage.file).string(), damage.what);
     result.text += damages.empty() ? fmt::format("{}: intact: {} in {:.1f} s\n", checkpoint.string(),
                                                  runtime::format_bytes(bytes_in(checkpoint)), seconds)
-                                   : fmt::format("{}: damaged in {} places\n", checkpoint.string(), damages.size());
+                                   : fmt::format("{}: damaged in {} place{}\n", checkpoint.string(), damages.size(),
+                                                 damages.size() > 1 ? "s" : "");
     result.fine = result.fine && damages.empty();
   }
   return result;

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t piece_elements = std::size_t{1} << 20;
 
 /// Adds the tokenizer's files; returns a note if they cannot be read.
-std::string add_tokenizer(const std::string& tokenizer, models::FilesBeside& beside) {
+std::string add_tokenizer(const std::string& tokenizer, models::CompanionFiles& beside) {
   const std::string path = tokenizer_path(tokenizer);
   if (path.empty()) return {};
   try {
@@ -134,7 +134,7 @@ std::string export_weights(const fs::path& given, const ExportOptions& options) 
   if (lora != nullptr) merge.emplace(*lora, model->config.sizes, adapters, read);
   const std::vector<models::UnitSpec> units = models::base_units(model->units);
 
-  models::FilesBeside beside{{"config.json", model->config.text}};
+  models::CompanionFiles beside{{"config.json", model->config.text}};
   const std::string about_tokenizer = add_tokenizer(option_of_run(reader.manifest(), "tokenizer"), beside);
   const bool trains_all = std::ranges::all_of(units, &models::UnitSpec::trained);
   const auto first = trains_all ? std::nullopt : first_weights_of(reader.manifest());

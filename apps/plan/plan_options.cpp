@@ -193,7 +193,7 @@ OptionTable declare(PlanOptions& options) {
        runtime::switch_on(options.no_simulation)});
   table.add({"rows", "all|distinct|auto",
              "Rows to simulate: all; distinct: one row per kind, with small errors if equal rows use different "
-             "nodes; auto: distinct from 256 ranks on",
+             "nodes; auto: distinct from 256 ranks on; without NCCL, all rows are simulated",
              all_or_distinct(options.all_rows)});
   table.add(
       {"jobs", "N", "Number of concurrent simulations; 0: one per core", runtime::whole(options.jobs, 0, 1024)});

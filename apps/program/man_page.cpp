@@ -83,7 +83,7 @@ std::string man_page(const Manual& manual) {
       {exit_code(ErrorCode::internal), "internal error: report it"},
       {exit_code(ErrorCode::memory), "not enough memory"},
       {exit_code(ErrorCode::device), "device failure: resume with --resume auto, if necessary on other nodes"},
-      {exit_code(ErrorCode::numeric), "non-finite values or loss spikes"},
+      {exit_code(ErrorCode::numeric), "non-finite values, loss spikes or a replica mismatch"},
       {exit_code(ErrorCode::io), "file that cannot be opened, read or written"},
       {stopped_exit_code, "stopped before the last step: resume with --resume auto"},
       {exit_code(ErrorCode::transport), "failure of a peer or message: resume with --resume auto"},

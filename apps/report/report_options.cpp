@@ -94,7 +94,8 @@ ReportOptions parse_report_options(int argc, const char* const* argv) {
     fail(ErrorCode::usage, "{} {} and {} cannot be combined; remove one of the flags", target_of(options).first,
          target_of(options).second, also_page ? "--output " + options.output : "--timeline " + options.timeline);
   if (!options.timeline.empty() && options.runs.size() != 1)
-    fail(ErrorCode::usage, "--timeline {} takes one run, not {}", options.timeline, options.runs.size());
+    fail(ErrorCode::usage, "--timeline {} takes one run, not {}; name only one", options.timeline,
+         options.runs.size());
   return options;
 }
 

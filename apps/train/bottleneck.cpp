@@ -86,8 +86,8 @@ std::string of_disk(const Shares& shares) {
          "transfers)";
 }
 
-/// Whether another split of the layers would balance the stages better. A layer's time is its stage's computing time,
-/// divided by floating-point operations.
+/// Whether another split of the layers would balance the stages better. A stage's computing time is divided among its
+/// layers in proportion to their floating-point operations.
 bool another_split_helps(const Shares& shares, const actors::TrainerOptions& options,
                          const models::Architecture& architecture) {
   const actors::SliceMap map = actors::slice_map(options);

@@ -21,7 +21,7 @@ struct Bubble {
 /// "14.3% with 4 microbatches".
 [[nodiscard]] std::string bubble_text(const actors::TrainerOptions& options);
 
-/// "bottleneck: computing, …"; empty if no rank has trained. Fractions of time are means over ranks.
+/// "bottleneck: computing, …"; empty if any rank has not trained. Fractions of time are means over ranks.
 [[nodiscard]] std::string bottleneck_line(const std::vector<RankTotals>& ranks,
                                           const actors::TrainerOptions& options,
                                           const models::Architecture& architecture);

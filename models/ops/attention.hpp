@@ -19,7 +19,7 @@ namespace ranvier::models {
 enum class AttentionKernels {
   own,
   measured,  ///< cuDNN's if they were measured to be faster
-  cudnn,     ///< cuDNN's if it has one
+  cudnn,     ///< cuDNN's for passes met by measure_attention(), if it has one
 };
 
 enum class AttentionPass {

@@ -68,7 +68,8 @@ struct MeasuredAttention {
 
 /// Runs `work`, which queues attention passes on `stream` of a GPU, and chooses for each new pass. A choice in `known`
 /// is used if it is from the same GPU and cuDNN version and still works. Otherwise cuDNN's kernel is planned and
-/// compiled. With AttentionKernels::measured it is then timed against our own. Blocks.
+/// compiled. With AttentionKernels::measured it is then timed against our own. Passes that `work` did not
+/// queue use our own kernels, also with AttentionKernels::cudnn. Blocks.
 [[nodiscard]] MeasuredAttention measure_attention(runtime::StreamView stream, const std::function<void()>& work,
                                                   const AttentionChoices& known = {});
 

@@ -4,8 +4,8 @@
 //   OnCpu<decltype(gelu_forward)> gelu_forward_cpu;    // declares a function with a ComputePool& for the stream
 //   OnCuda<decltype(gelu_forward)> gelu_forward_cuda;  // declares a function; only in builds with CUDA
 //
-// CPU kernels run on the thread that executes the stream's work, and block until the result is written. GPU kernels are
-// called on the loop thread and return at once.
+// Operations and GPU kernels are called on the loop thread; GPU kernels return at once. CPU kernels run on the thread
+// that executes the stream's work, and block until the result is written.
 #pragma once
 
 #include "runtime/stream.hpp"

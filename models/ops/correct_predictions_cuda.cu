@@ -44,7 +44,7 @@ void count_correct_cuda(runtime::StreamView stream, const CrossEntropyShape& sha
                         double* correct, const void* logits, const std::int32_t* targets) {
   cuda::with_type(dtype, [&](auto type) {
     using T = decltype(type);
-    runtime::cuda::launch("count_hits", runtime::cuda::native(stream), {1, threads}, correct_kernel<T>, shape,
+    runtime::cuda::launch("count_correct", runtime::cuda::native(stream), {1, threads}, correct_kernel<T>, shape,
                           correct, static_cast<const T*>(logits), targets);
   });
 }

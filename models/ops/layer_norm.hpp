@@ -26,7 +26,7 @@ struct LayerNormForward {
   const void* weight = nullptr;
   const void* bias = nullptr;
   const void* branch = nullptr;  ///< if given, x + branch is rounded, stored and normalized
-  void* sum = nullptr;           ///< destination of x + branch; null: the branch
+  void* sum = nullptr;           ///< destination of x + branch, required with a branch; may be the branch
 };
 void layer_norm_forward(runtime::StreamView stream, const LayerNormShape& shape, runtime::DType dtype,
                         const LayerNormForward& arrays);

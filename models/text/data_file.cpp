@@ -181,7 +181,7 @@ std::variant<DataFile, FormatError> look_at(const fs::path& given, const TextRea
   if (content.empty()) return FormatError{"the compressed file is empty", "use a file with text"};
   if (reading.format == TokenFormat::text) return DataFile{path, TokenFormat::text, compression};
 
-  const std::string anyway = fmt::format("; or use {} text to read any bytes unchanged", reading.format_flag);
+  const std::string anyway = fmt::format(", or use {} text to read any bytes unchanged", reading.format_flag);
   if (compressed && (is_llmc(content) || plain_name(path).extension() == ".bin"))
     return FormatError{"compressed tokens", "decompress them: token files are memory-mapped" + anyway, true};
   if (automatic && !compressed && (is_llmc(content) || path.extension() == ".bin"))
@@ -212,7 +212,7 @@ DataFile recognise(const fs::path& path, const TextReading& reading) {
   auto seen = look_at(path, reading);
   if (auto* const file = std::get_if<DataFile>(&seen)) return std::move(*file);
   const auto& [what, remedy, is_data] = std::get<FormatError>(seen);
-  fail(ErrorCode::data, "{}: {}: {}", path.string(), what, remedy);
+  fail(ErrorCode::data, "{}: {}; {}", path.string(), what, remedy);
 }
 
 }  // namespace ranvier::models

@@ -55,9 +55,10 @@ struct FormatError {
   bool data = false;   ///< whether the remedy converts it to data, unlike files that folders happen to contain
 };
 
-/// Recognises a file. A requested format is taken for granted except for its compression; reading detects a wrong
-/// one. `automatic` recognises llm.c's magic, a Megatron .bin or .idx with its counterpart, a .bin next to a meta.pkl
-/// (nanoGPT), and JSON lines by name or first line. Everything else is text.
+/// Recognizes a file. A requested format is taken for granted except for its compression; reading detects a wrong
+/// one. `automatic` recognizes llm.c's magic, a .bin next to a meta.pkl (nanoGPT), and JSON lines by name or first
+/// line. It also recognizes a Megatron .bin or .idx with its counterpart, or their common path without extension.
+/// Everything else is text.
 /// Refuses other .bin files, known foreign formats, JSON that is not JSON lines, .csv and .tsv, and mostly binary
 /// files. If UTF-8 is needed, also refuses text that starts in another encoding. Throws ErrorCode::io if the file
 /// cannot be read.

@@ -28,7 +28,7 @@ constexpr auto export_tokens =
 constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto extract = "extract its text first"sv;
-constexpr auto weights = "weights are not data; convert them to safetensors and use --init-from"sv;
+constexpr auto weights = "convert them to safetensors and use them with --init-from, not as data"sv;
 constexpr auto no_text = "use files of text or tokens"sv;
 
 struct Signature {
@@ -87,7 +87,7 @@ constexpr ForeignFormat zip{"a zip archive", unpack};
 constexpr ForeignFormat numpy_archive{"NumPy arrays (.npz)", export_tokens};
 constexpr ForeignFormat torch_archive{"a PyTorch file (.pt)", weights};
 constexpr ForeignFormat pickle{"a Python pickle", export_lines};
-constexpr ForeignFormat safetensors{"weights in safetensors", "weights are not data; use them with --init-from"};
+constexpr ForeignFormat safetensors{"weights in safetensors", "use them with --init-from, not as data"};
 
 /// By the name of the first member.
 const ForeignFormat& kind_of_zip(std::string_view beginning) {

@@ -41,8 +41,8 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
          sequence_length, lost_ > 0 ? "increase --sequence-length" : "use lines with a completion");
   if (cut_ > 0 || lost_ > 0)
     remarks_.push_back(fmt::format(
-        "{}: of {} completions {} are truncated at --sequence-length {}, and {} skipped (prompt too long)",
-        path.string(), documents() + lost_, cut_, sequence_length, lost_));
+        "{}: {} of {} completions are truncated at --sequence-length {}, and {} skipped (prompt too long)",
+        path.string(), cut_, documents() + lost_, sequence_length, lost_));
   pack();
 }
 

@@ -1,7 +1,7 @@
 // Mixes samples of several sources by weight. A sample's source follows from its number, so it is the same on any
 // grid. A round has 2^16 positions; source s gets q_s of them, its rounded fraction of the weights. Sample n is
 // position p = n mod 2^16 of round r = n / 2^16. If p is the k-th position (from 0) of source s, it is that source's
-// sample r·q_s + k. So each source keeps its own order.
+// sample r·q_s + k. So each source keeps its own order and repeats no sample within one of its epochs.
 //
 // Shuffled: positions are drawn once by counter from the seed. In file order: a position goes to the source furthest
 // behind its fraction (the first of equals). Any thread.

@@ -135,7 +135,7 @@ Model parse(const FileText& file) {
         }
       }
       if (piece.text.empty() || first_stray_byte(piece.text, 0) < piece.text.size() || !std::isfinite(piece.score))
-        root.refuse("a piece without text or score");
+        root.refuse("a piece with empty text, text that is not UTF-8, or a score that is not finite");
       if (piece.text.size() > longest_piece) root.refuse("a piece that is too long");
       if (piece.kind == Kind::unused) root.refuse("a piece of the unsupported type UNUSED");
       if (model.pieces.size() == max_pieces) root.refuse("too many pieces");

@@ -34,7 +34,8 @@ fs::path with(const fs::path& name, const char* extension) {
 
 [[noreturn]] void refuse(const fs::path& name, const char* what) {
   fail(ErrorCode::io,
-       "cannot {1} {0}: {2}; check the folder's space and permissions, then restart: finished files are kept",
+       "cannot {1} {0}: {2}; check the folder's space and permissions, then restart: progress that was saved is "
+       "kept",
        name.string(), what, std::strerror(errno));
 }
 

@@ -43,9 +43,8 @@ void TokenSequence::hold(std::size_t bytes) {
   held_bytes_ += bytes;
   if (held_bytes_ <= max_held_bytes) return;
   fail(ErrorCode::data,
-       "{}: text to encode exceeds {} bytes, which each rank keeps in memory; use ranvier-tokenize to "
-       "write "
-       "a token file",
+       "{}: text for a tokenizer, compressed or in JSON lines exceeds {} bytes, which each rank keeps in memory; "
+       "use ranvier-tokenize to write a token file",
        path_.string(), max_held_bytes);
 }
 
@@ -131,7 +130,7 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
   }
   if (!known)
     fail(ErrorCode::data,
-         "{}: end-of-document token {} is missing in {} tokens of {} file{}; use another "
+         "{}: end-of-document token {} separates none of {} tokens in {} file{}; use another "
          "--document-end, or --documents join",
          path_.string(), *end, tokens(), unknown_files, unknown_files == 1 ? "" : "s");
   documents_ = std::ssize(begins_);

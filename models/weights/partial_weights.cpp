@@ -94,9 +94,9 @@ std::vector<std::byte> exactly(runtime::DType dtype, std::span<const float> valu
   });
 }
 
-/// Tokenizer and configuration files of the model in `folder`, except files in `beside`. Empty if no model is stored
+/// Tokenizer and configuration files of the model in `folder`, except `files`. Empty if no model is stored
 /// there.
-std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& beside) {
+std::vector<fs::path> companions(const fs::path& folder, const CompanionFiles& files) {
   std::error_code unknown;
   if (!fs::exists(folder / WeightLayout::single_name, unknown) &&
       !fs::exists(folder / WeightLayout::index_name, unknown))
@@ -105,7 +105,7 @@ std::vector<fs::path> companions(const fs::path& folder, const FilesBeside& besi
   for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end; entry.increment(unknown)) {
     const std::string name = entry->path().filename().string();
     if ((is_tokenizer_file(name) || name == "config.json" || name == "generation_config.json") &&
-        !beside.contains(name))
+        !files.contains(name))
       found.push_back(entry->path());
   }
   return found;
@@ -227,9 +227,9 @@ void PartialWeights::sync() const {
   sync_path(path_, O_RDONLY | O_DIRECTORY);
 }
 
-void PartialWeights::write_beside(const fs::path& folder, const FilesBeside& beside) const {
+void PartialWeights::write_companions(const fs::path& folder, const CompanionFiles& files) const {
   try {
-    for (const auto& [name, content] : beside) {
+    for (const auto& [name, content] : files) {
       runtime::AtomicFile file(folder / name, retry_);
       file.append(content.data(), content.size());
       file.commit();
@@ -241,12 +241,12 @@ void PartialWeights::write_beside(const fs::path& folder, const FilesBeside& bes
   }
 }
 
-void PartialWeights::commit(const FilesBeside& beside) {
+void PartialWeights::commit(const CompanionFiles& files) {
   std::error_code unknown;
   const bool is_new = kind_ == Kind::folder && !fs::is_directory(place_, unknown);
   if (is_new) {
-    if (layout_->files().size() > 1) write_beside(path_, {{WeightLayout::index_name, layout_->index()}});
-    write_beside(path_, beside);
+    if (layout_->files().size() > 1) write_companions(path_, {{WeightLayout::index_name, layout_->index()}});
+    write_companions(path_, files);
     sync();
     if (::rename(path_.c_str(), place_.c_str()) == 0) {
       path_.clear();
@@ -260,15 +260,15 @@ void PartialWeights::commit(const FilesBeside& beside) {
   const fs::path folder = kind_ == Kind::folder ? place_ : parent_of(place_);
   if (kind_ == Kind::file) {
     rename_all({{layout_->name(0), place_}});
-    write_beside(folder, beside);
+    write_companions(folder, files);
   } else {
-    const std::vector<fs::path> outdated = companions(place_, beside);
+    const std::vector<fs::path> outdated = companions(place_, files);
     const std::vector<fs::path> replaced = replace_weights();
     sync_path(folder, O_RDONLY | O_DIRECTORY);
     std::error_code ignored;
     for (const auto& paths : {replaced, outdated})
       for (const fs::path& path : paths) fs::remove(path, ignored);
-    write_beside(folder, beside);
+    write_companions(folder, files);
   }
   sync_path(folder, O_RDONLY | O_DIRECTORY);
 }
@@ -294,7 +294,7 @@ std::vector<fs::path> PartialWeights::replace_weights() {
   };
   std::string stem = "model";
   for (int i = 2; taken(stem); ++i) stem = fmt::format("model.{}", i);
-  write_beside(path_, {{WeightLayout::index_name, layout_->index(stem)}});
+  write_companions(path_, {{WeightLayout::index_name, layout_->index(stem)}});
   std::vector<std::pair<std::string, fs::path>> names;
   for (std::size_t file = 0; file < files; ++file)
     names.emplace_back(layout_->name(file), place_ / layout_->name(file, stem));
@@ -323,8 +323,9 @@ void PartialWeights::keep(const fs::path& refused, int error) {
                   fmt::format("{}.whole", std::string_view(name).substr(1, name.size() - 1 - hidden_end.size()));
   if (::rename(path_.c_str(), kept.c_str()) != 0) kept = path_;
   path_.clear();
-  fail(ErrorCode::io, "cannot replace {0}: {1}; the new weights are complete in {2}; rename {2} to {0}",
-       refused.string(), std::strerror(error), kept.string());
+  fail(ErrorCode::io,
+       "cannot rename the new weights to {}: {}; they are complete in {}; move them from there to {}",
+       refused.string(), std::strerror(error), kept.string(), place_.string());
 }
 
 WeightWriter::WeightWriter(const WeightLayout& layout, fs::path path, runtime::AtomicFile::Retry retry)

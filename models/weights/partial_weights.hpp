@@ -21,7 +21,7 @@
 namespace ranvier::models {
 
 /// Small files written next to the weights: names and contents.
-using FilesBeside = std::map<std::string, std::string>;
+using CompanionFiles = std::map<std::string, std::string>;
 
 /// The hidden folder in `parent`. `job`: 16 hexadecimal digits, unique per job.
 [[nodiscard]] std::filesystem::path partial_path(const std::filesystem::path& parent, const std::string& name,
@@ -50,9 +50,9 @@ class PartialWeights {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Syncs the files and renames them. In an existing folder: new files under unused names, then the file that
-  /// readers open first, then removal of replaced files, then `beside`. A new folder is renamed when it is complete.
+  /// readers open first, then removal of replaced files, then `files`. A new folder is renamed when it is complete.
   /// Throws ErrorCode::io; if complete weights cannot be renamed, they are kept, and the message names their folder.
-  void commit(const FilesBeside& beside = {});
+  void commit(const CompanionFiles& files = {});
 
   /// Removes leftovers of killed processes in `folder`: folders .NAME.JOB.partial without a locked file. The
   /// constructor does so in its own folder.
@@ -64,7 +64,7 @@ class PartialWeights {
   [[nodiscard]] bool may_retry(int error) const;
   [[noreturn]] void refuse(const char* what, const std::filesystem::path& path, int error) const;
   void sync() const;
-  void write_beside(const std::filesystem::path& folder, const FilesBeside& beside) const;
+  void write_companions(const std::filesystem::path& folder, const CompanionFiles& files) const;
   /// Moves the files into an existing folder. Returns the replaced files, in the order of removal.
   [[nodiscard]] std::vector<std::filesystem::path> replace_weights();
   /// Renames files of the hidden folder; all or none.

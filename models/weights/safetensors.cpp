@@ -81,7 +81,7 @@ class HeaderHandler {
     Entry& entry = entries_.back();
     if (key_ != "shape" && key_ != "data_offsets") refuse("has an unexpected list");
     auto& list = key_ == "shape" ? entry.shape : entry.offsets;
-    if (list) refuse("says '" + key_ + "' twice");
+    if (list) refuse("has '" + key_ + "' twice");
     list_ = &list.emplace();
     return true;
   }
@@ -363,9 +363,9 @@ std::filesystem::path find_weights(const std::filesystem::path& given, const cha
   if (is_folder ? std::filesystem::exists(given / "adapter_config.json")
                 : given.filename() == "adapter_model.safetensors")
     fail(ErrorCode::usage,
-         "{0} {1} has an adapter, not a model; use the model's folder with {0}, and --init-adapter {1} for the "
+         "{0} {1} has an adapter, not a model; use the model's folder with {0}, and --init-adapter {2} for the "
          "adapter (ranvier-generate: --adapter)",
-         flag, given.string());
+         flag, given.string(), (is_folder ? given : "." / given.parent_path()).lexically_normal().string());
   if (!is_folder) return given;
   fail(ErrorCode::io,
        "{} {}: the folder has no model.safetensors and no model.safetensors.index.json; use the folder of a model",

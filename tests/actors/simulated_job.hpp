@@ -50,7 +50,7 @@ class RandomTokens final : public models::SampleSource {
 struct JobResult {
   std::vector<actors::StepResult> steps;              ///< of rank 0
   std::vector<double> evaluations;                    ///< of rank 0
-  std::vector<double> correct;                        ///< of rank 0: EvaluationResult::correct
+  std::vector<double> correct;                        ///< EvaluationResult::correct of rank 0
   std::vector<double> accuracies;                     ///< of rank 0
   std::vector<std::vector<std::int32_t>> texts;       ///< samples
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit

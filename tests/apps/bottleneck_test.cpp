@@ -72,7 +72,7 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   CHECK(run.says("--rebalance"));
   CHECK(!run.says("--g-inter"));
   run.architecture = Run::gpt(2);  // a block for each stage
-  CHECK(run.says("a smaller --g-inter"));
+  CHECK(run.says("use a smaller --g-inter; no other --layers-per-stage is faster"));
   CHECK(!run.says("--rebalance"));
   for (auto& rank : run.ranks) rank.forward = 5;
   CHECK(run.says("bottleneck: computing, 95%"));

@@ -113,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and told
   const auto damaged = run_tool({"verify", dir.string()});
   INFO(damaged.text);
   CHECK(damaged.status == 65);
-  CHECK(has_all(damaged.text, {fine + ": intact", "rank-0001.data: ", path + ": damaged in 1 places"}));
+  CHECK(has_all(damaged.text, {fine + ": intact", "rank-0001.data: ", path + ": damaged in 1 place\n"}));
   fs::resize_file(fs::path(path) / "rank-0001.data", 10);
   CHECK(run_tool({"verify", path}).status == 65);
   fs::remove(fs::path(path) / "manifest.json");

@@ -99,7 +99,8 @@ TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same
   options.device.point_to_point = PointToPoint::direct;
   const auto choice = choose_collectives(options, every_rank_its_own(4));
   CHECK(!choice.nccl);
-  CHECK(choice.line.find("since --p2p direct with --g-inter 2") != std::string::npos);
+  CHECK(choice.line.find("since --p2p direct with --g-inter 2 lets MPI access GPUs during NCCL collectives") !=
+        std::string::npos);
   options.trainer.grid = {1, 4};  // no messages between stages
   CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
 }
@@ -116,12 +117,14 @@ TEST_CASE("flags about collectives that cannot be are refused before anything st
   CHECK(refused({"--collectives", "mpi"}, 1).find("--collectives") != std::string::npos);
   CHECK(refused({"--collectives", "plans"}, 1).empty());
   if constexpr (runtime::with_nccl) {
-    CHECK(refused({"--collectives", "nccl"}, 1).find("--device cuda") != std::string::npos);
+    CHECK(refused({"--collectives", "nccl"}, 1).find("--collectives nccl needs GPUs; add --device cuda") !=
+          std::string::npos);
     CHECK(refused({"--collectives", "nccl", "--device", "cuda"}, 2).empty());
     CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 4)
-              .find("--p2p staged") != std::string::npos);
+              .find("during NCCL collectives, which can deadlock") != std::string::npos);
     CHECK(refused({"--collectives", "nccl", "--device", "cuda", "--p2p", "direct", "--g-inter", "2"}, 2).empty());
   } else {
-    CHECK(refused({"--collectives", "nccl"}, 1).find("-DRANVIER_CUDA=ON") != std::string::npos);
+    CHECK(refused({"--collectives", "nccl"}, 1).find("--collectives nccl needs NCCL, which this build lacks") !=
+          std::string::npos);
   }
 }

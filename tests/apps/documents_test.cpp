@@ -157,7 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files w
   check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
                 {"lines.jsonl: line 1: field 'prompt' is missing, found 'ask', 'say'", "--prompt-field"});
   check_refused({"--data", lines, "--prompt-field", "ask"}, {"field 'text' is missing", "--json-field"});
-  check_refused({"--prompt-field", "ask"}, {"text.txt: --prompt-field", "--prompt-field ask"});
+  check_refused({"--prompt-field", "ask"}, {"text.txt: --prompt-field ask needs JSON lines"});
   check_refused({"--data", lines, "--prompt-field", "ask", "--json-field", "say", "--documents", "join"},
                 {"--documents join", "--prompt-field ask"});
   folder.write("long.jsonl", "{\"ask\": \"" + std::string(40, 'q') + "\", \"say\": \"a\"}\n");

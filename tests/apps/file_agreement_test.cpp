@@ -122,17 +122,23 @@ TEST_CASE("a file that is another on one rank is named with the rank, by the fir
   const std::string said = compare({"same.txt", "data.txt"}, agreed);
   CHECK(!agreed);
   if (rank == last)
-    CHECK(said.find("data.txt on rank " + std::to_string(last) + " (100000 bytes") != std::string::npos);
+    CHECK(said.find("input files differ between ranks: data.txt on rank " + std::to_string(last) +
+                    " (100000 bytes as on rank 0, but other content); copy the same files") != std::string::npos);
   CHECK(said.empty() == (rank != last));
   const std::string other = compare({"same.txt", "more.txt"}, agreed);
   CHECK(!agreed);
-  if (rank == 1) CHECK(other.find("more.txt on ranks 1 and 2 (11 bytes, on rank 0 10)") != std::string::npos);
+  if (rank == 1)
+    CHECK(
+        other.find("input files differ between ranks: more.txt on ranks 1 and 2 (11 bytes, on rank 0 10); copy") !=
+        std::string::npos);
   CHECK(other.empty() == (rank != 1));
   std::vector<fs::path> files{"same.txt"};
   if (rank == 1) files.emplace_back("more.txt");
   const std::string number = compare(files, agreed);
   CHECK(!agreed);
-  if (rank == 1) CHECK(number.find("number of files; 2 files here, 1 on rank 0") != std::string::npos);
+  if (rank == 1)
+    CHECK(number.find("input files differ between ranks: number of files; 2 files here, 1 on rank 0; copy") !=
+          std::string::npos);
   CHECK(number.empty() == (rank != 1));
   fs::current_path(before);
 }

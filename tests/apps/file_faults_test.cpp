@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(Fixture,
                                    "4", "--batch-size", std::to_string(microbatches), "--policy", "gpipe",
                                    "--recompute", "1", "--activation-tier", "nvme", "--nvme", disk}),
                   60s),
-              {disk, "rank 0", " free", "--nvme"});
+              {disk, "not enough space for rank 0: ", " needed, ", " free; ", "--nvme"});
   CHECK(fs::is_empty(disk));
 }
 

@@ -206,7 +206,7 @@ TEST_CASE_FIXTURE(OfWords, "what training makes of a folder with a tokenizer is 
                               60s);
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
-  CHECK(has(outcome.output, "tokenizer: " + path("model")));
+  CHECK(has(outcome.output, "tokenizer: " + path("model") + " (next to the weights)"));
   CHECK(has(outcome.output, "positions: the first 32 of the 64 in " + path("model/model.safetensors")));
   CHECK(read_file(path("tuned/tokenizer.json")) == small.tokenizer_json());
   CHECK(read_file(path("tuned/generation_config.json")) == "{\"max_length\": 7}");

@@ -113,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says ot
   CHECK(gpt.sequence_length == 64);
   CHECK(from_model({"--layers", "2", "--vocab-size", "285"}).model.gpt().layers == 2);
   refused({"--layers", "3"}, {"--layers 3 does not match --init-from", "which has 2"});
-  refused({"--heads", "2"}, {"--heads 2", "config.json"});
+  refused({"--heads", "2"}, {"--heads 2 differs from ", "config.json: 4; remove --heads"});
   refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
 }
 
@@ -197,7 +197,7 @@ TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or
   const TrainOptions beside = from_model({"--data", "a.txt"});
   CHECK(beside.data.tokenizer == Tokenizer::gpt2);
   CHECK(beside.data.gpt2 == path());
-  CHECK(notes(beside, "tokenizer: " + path()));
+  CHECK(notes(beside, "tokenizer: " + path() + " (next to the weights)"));
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
   CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
 }
@@ -301,7 +301,7 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--kv-heads", "3"}, {"--kv-heads 3", "which has 2"});
   refuses({"--classes", "3"}, {"--classes 3: --model llama has no such size", "bert, roberta"});
   refuses({"--dropout", "0.1"}, {"--dropout 0.1", "without dropout"});
-  refuses({"--heads", "2"}, {"--heads 2", "config.json"});
+  refuses({"--heads", "2"}, {"--heads 2 differs from ", "config.json: 4; remove --heads"});
   refuses({"--sequence-length", "5000"}, {"5000", "use at most 4096"});
   CHECK(taken({"--tile", "2"}).model.size(models::Size::tile) == 2);
   refuses({"--tile", "3"}, {"--tile 3 does not divide --ffn-size 40", "such as 2"});

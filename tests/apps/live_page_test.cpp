@@ -215,7 +215,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
   REQUIRE(browser.becomes_true(page_knows_the_end));
   CHECK(ending(browser).starts_with("The run was stopped: after step "));
   CHECK(ending(browser).find(" of 1000000, by SIGUSR1 at rank ") != std::string::npos);
-  CHECK(browser.value(page_shows_all) == json::value(true));  // what was heard last stays
+  CHECK(browser.value(page_shows_all) == json::value(true));  // the last data stay
   CHECK(browser.exceptions().empty());
   keep_screenshot(browser, "stopped");
 }
@@ -239,7 +239,7 @@ TEST_CASE_FIXTURE(Fixture,
   INFO(outcome.output);
   CHECK(outcome.status == 0);
   REQUIRE(browser.becomes_true(page_knows_the_end));
-  CHECK(ending(browser).starts_with("The run has finished. "));
+  CHECK(ending(browser) == "The run has finished. Below is the last data received.");
   CHECK(browser.value("document.getElementById('fact-step').textContent") == "step40 / 40");
   CHECK(browser.value("document.querySelectorAll('.evaluation').length") == 1);
   CHECK(browser.value("series.step[series.step.length - 1]") == 40);

@@ -129,7 +129,7 @@ TEST_CASE("another sequence length is another training, or another model where p
   const auto meant = change(llama, longer_llama, {"sequence-length"});
   CHECK(meant.error.empty());
   REQUIRE(meant.lines.size() == 1);
-  CHECK(contains(meant.lines[0], "--sequence-length 512 (was 256): results change"));
+  CHECK(contains(meant.lines[0], "--sequence-length 512 (was 256): results change, as --resume-with allows"));
 }
 
 TEST_CASE("a model of the same sizes that computes otherwise is another one, and the same by another name is not") {
@@ -156,7 +156,7 @@ TEST_CASE("data may lie elsewhere, and other data at the same place are refused"
   CHECK(change({}, {"--data", "moved.txt"}).error.empty());
   CHECK(contains(change({}, {"--data", "moved.txt"}, {}, "2").error, "--data moved.txt (was text.txt)"));
   const auto other = change({}, {}, {}, "2");
-  CHECK(contains(other.error, "--data text.txt (was the same path"));
+  CHECK(contains(other.error, "--data text.txt (was the same path with other content)"));
   CHECK(contains(other.error, "--resume-with data"));
   CHECK(change({}, {}, {"data"}, "2").error.empty());
   // The same files, read otherwise, are other texts.

@@ -257,7 +257,7 @@ TEST_CASE(
       CHECK(lines.at(1).find("rank ") == std::string::npos);
       CHECK(cells == std::vector<std::string>{"3", "64", "20.0%", "40.0%", "0.0%", "0.3%", "0.0%", "0.0%", "0.0%",
                                               "363.0", "MiB", "7.0", "MiB"});
-      CHECK(lines.at(6).starts_with("memory: "));
+      CHECK(lines.at(6) == "memory: largest rank of the stage");
     }
     CHECK(lines.back().starts_with("stages idle 40.0% of the time; pipeline bubble: "));
   }

@@ -75,11 +75,11 @@ std::size_t current = 0;  // of `threads`
 context::fiber* scheduler = nullptr;
 std::vector<std::byte> shared;
 std::uint32_t chance = 1;
-unsigned max_blocks_across = UINT_MAX;  // that are run
+unsigned max_blocks_across = UINT_MAX;
 
 constexpr std::size_t shared_alignment = 128;
 constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
-constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;    // of an A100; an H100 has 227 KiB
+constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;    // limit of an A100 (H100: 227 KiB)
 std::unordered_map<const void*, std::size_t> shared_bytes_allowed;  // by kernel
 
 /// Where a GPU promises nothing.

@@ -171,8 +171,8 @@ TEST_CASE("a head has less to keep and to compute the fewer positions have a tar
   CHECK(7 * few.layers.back()->flops_per_sample(7) == doctest::Approx(3 * all.layers.back()->flops_per_sample(7)));
   CHECK(few.layers.back()->flops_per_sample(2) == doctest::Approx(all.layers.back()->flops_per_sample(2)));
   options.targets = 8;
-  CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)), doctest::Contains("targets than positions: 8 of 7"),
-                       Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(make_bert(options)),
+                       doctest::Contains("targets are out of range: 8 for 7 positions"), Error);
 }
 
 TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and decay of the checkpoints") {

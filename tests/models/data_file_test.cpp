@@ -46,12 +46,12 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   std::string torch = zip_head + "m/data.pkl";
   torch[26] = 10;
   refused("a.pt", torch, "a PyTorch file (.pt): weights");
-  refused("a.docx", zip_head + "word/docu", "a zip archive: unpack it");
-  refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table: convert it: python3 -c 'import pandas");
+  refused("a.docx", zip_head + "word/docu", "a zip archive; unpack it");
+  refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table; convert it: python3 -c 'import pandas");
   refused("data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv, "datasets.load_from_disk(\"FOLDER\")");
-  refused("a.xz", "\xfd\x37zXZ\0\0\x04"sv, "compressed with xz: decompress it");
+  refused("a.xz", "\xfd\x37zXZ\0\0\x04"sv, "compressed with xz; decompress it");
   refused("a.bz2", "BZh91AY&SY\x12\x34\0"sv, "compressed with bzip2");
-  refused("a.pdf", "%PDF-1.7\n1 0 obj\n", "a PDF: extract its text");
+  refused("a.pdf", "%PDF-1.7\n1 0 obj\n", "a PDF; extract its text");
   refused("a.out",
           "\x7f"
           "ELF\x02\x01\x01\0"sv,
@@ -60,15 +60,16 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("old.pkl", "\x80\x02}q\0(X"sv, "a Python pickle");
   refused("a.png", "\x89PNG\r\n\x1a\n"sv, "an image (PNG)");
   refused("a.wav", "RIFF\x24\x08\0\0WAVEfmt "sv, "a sound (WAV)");
-  refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text: convert it: iconv -f UTF-16 -t UTF-8");
+  refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8");
   refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
-  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv, "--init-from");
+  refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv,
+          "weights in safetensors; use them with --init-from, not as data");
   refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "--hellaswag");
-  refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed: unpack it");
+  refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed; unpack it");
   std::string numbers;
   for (char token = 'a'; token <= 'z'; ++token) numbers += {token, '\0', '\x05', '\0'};
   refused("numbers.dat", numbers, "not text: 78 of the first 104 bytes are not UTF-8, the first at offset 1");
-  refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "compressed tokens: decompress them");
+  refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "compressed tokens; decompress them");
 }
 
 TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
@@ -95,13 +96,13 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines are known by their name or by their first
 TEST_CASE_FIXTURE(Fixture,
                   "JSON that is no JSON lines, and tables, are refused with the command that converts them") {
   for (const char* array : {"[{\"text\": \"one\"}]", "\xef\xbb\xbf \n[\n  {\n    \"text\": \"one\"\n  }\n]\n"}) {
-    refused("a.json", array, "a.json: a JSON array, not JSON lines: convert it: jq -c '.[]' '");
+    refused("a.json", array, "a.json: a JSON array, not JSON lines; convert it: jq -c '.[]' '");
     refused("a.txt", array, "a JSON array");
   }
   refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
   refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines: ");
   refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c . '");
-  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv): convert it and use --json-field");
+  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv); convert it and use --json-field");
   refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
   refused("a.csv.gz", gzipped("id,text\n"), "decompress it and convert it");
   for (const char* text : {"[section]\nkey = 1\n", "[{x}] is a set", "a,b\n"})
@@ -115,7 +116,7 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
       "ber dem Fluss, \xe4hnlich wie gestern";
   const auto error = error_of([&] { seen("latin.txt", latin, utf8); });
   CHECK(says(error,
-             "latin.txt: not UTF-8 (Latin-1, for instance): byte 0xf6 at offset 3: use "
+             "latin.txt: not UTF-8 (Latin-1, for instance): byte 0xf6 at offset 3; use "
              "iconv -f WINDOWS-1252 -t UTF-8 '"));
   CHECK(says(error, "--token-format text"));
   CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens

@@ -145,7 +145,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "--sequence-length 2 is too small"));
   plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
   plain.sequence_length = 3;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "empty"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "all documents are empty"));
 }
 
 TEST_CASE_FIXTURE(Fixture,

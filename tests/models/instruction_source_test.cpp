@@ -81,13 +81,13 @@ TEST_CASE("what is longer than a sample is cut, and left out where no answer is 
         Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
   REQUIRE(data.origins[0].remarks.size() == 1);
   CHECK(data.origins[0].remarks[0] == path.string() +
-                                          ": of 3 completions 1 are truncated at --sequence-length 4, "
+                                          ": 1 of 3 completions are truncated at --sequence-length 4, "
                                           "and 1 skipped (prompt too long)");
   const auto refused = [&](TextDataOptions options) {
     return error_of([&] { static_cast<void>(open_text_data(options)); });
   };
   CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
-  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines"));
+  CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines with a completion"));
   CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)), "d.txt: --prompt-field q needs JSON lines"));
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;

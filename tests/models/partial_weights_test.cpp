@@ -50,11 +50,11 @@ struct Fixture {
     CHECK(bytes == layout.value_bytes());
   }
 
-  void save(std::uint64_t max_bytes, float first, const FilesBeside& beside = {}) const {
+  void save(std::uint64_t max_bytes, float first, const CompanionFiles& files = {}) const {
     const WeightLayout layout(units, max_bytes);
     PartialWeights partial(model, Kind::folder, path, layout);
     write(layout, path, first);
-    partial.commit(beside);
+    partial.commit(files);
   }
 
   /// Of a.weight, whose values all follow from it; none: there are no weights.
@@ -178,12 +178,13 @@ TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole,
     write(layout, path, 3);
     const Error error = error_of([&] { partial.commit(); });
     CHECK(error.code() == ErrorCode::io);
-    CHECK(says(error, "index.json: "));
+    CHECK(says(error, "cannot rename the new weights to " + (model / "model.safetensors.index.json").string()));
+    CHECK(says(error, "move them from there to " + model.string()));
     message = error.what();
   }
   constexpr std::string_view before = " complete in ";
   const std::size_t at = message.find(before) + before.size();
-  const fs::path kept = message.substr(at, message.find("; rename ") - at);
+  const fs::path kept = message.substr(at, message.find("; move ") - at);
   model = kept;
   CHECK(names() == Names{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                          "model.safetensors.index.json"});

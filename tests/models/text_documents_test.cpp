@@ -118,7 +118,7 @@ TEST_CASE("in token files without an index documents end with a token, which has
   CHECK(data.origins[0].documents == 5);
   const auto refused = [&] { return error_of([&] { static_cast<void>(open_text_data(options)); }); };
   options.document_end = 8;
-  CHECK(says(refused(), "tokens: end-of-document token 8 is missing in 10 tokens of 2 files"));
+  CHECK(says(refused(), "tokens: end-of-document token 8 separates none of 10 tokens in 2 files"));
   options.document_end.reset();
   CHECK(says(refused(), "a.bin: --documents mask"));
   CHECK(says(refused(), "add --document-end TOKEN"));

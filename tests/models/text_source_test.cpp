@@ -289,7 +289,7 @@ TEST_CASE("compressed text that grows beyond what every rank would keep is refus
   const auto path = folder.write("bomb.txt.gz", bomb);
   const auto error = error_of([&] { static_cast<void>(open_text_data({.path = path, .sequence_length = 4})); });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "bomb.txt.gz: text to encode exceeds 268435456 bytes"));
+  CHECK(says(error, "bomb.txt.gz: text for a tokenizer, compressed or in JSON lines exceeds 268435456 bytes"));
   CHECK(says(error, "ranvier-tokenize"));
 }
 

@@ -333,6 +333,6 @@ TEST_CASE("calls that do not fit a step are refused") {
   pipeline.ready(0);
   CHECK_THROWS_AS(pipeline.ready(0), Error);
   CHECK_THROWS_AS(pipeline.ready(3), Error);
-  CHECK_THROWS_AS(pipeline.resolve(true), Error);  // nobody waits for one
+  CHECK_THROWS_AS(pipeline.resolve(true), Error);  // no decision is pending
   CHECK_THROWS_AS(pipeline.begin([](bool) {}), Error);
 }

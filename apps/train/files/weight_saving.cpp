@@ -34,8 +34,8 @@ WeightTarget::Options final_weights(const RankRun& run, const std::string& job, 
              : models::partial_path(place.parent_path(), place.filename().string(), job);
   WeightTarget::Options options{
       .layout = saved_layout(run.options, run.job),
-      .beside =
-          config || run.options.model.adapts() ? saved_beside(run.options, run.job, base) : models::FilesBeside(),
+      .beside = config || run.options.model.adapts() ? saved_beside(run.options, run.job, base)
+                                                     : models::CompanionFiles(),
       .retry = DiskRetry(run.timeout(), "the weights take", saved_bytes(run.options, run.job)),
       .last_retry = nullptr,
       .kind = config ? Kind::folder : Kind::file,
@@ -62,17 +62,17 @@ models::WeightLayout saved_layout(const TrainOptions& options, const Job& job) {
       job.untrained ? models::untrained_types(*job.untrained, units) : models::TensorTypes());
 }
 
-models::FilesBeside saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
+models::CompanionFiles saved_beside(const TrainOptions& options, const Job& job, const std::string& base) {
   if (options.model.adapts())
     return {
         {models::adapter_config_name, models::adapter_config_json(options.model.lora, base, options.model.sizes)}};
-  models::FilesBeside beside = job.beside_weights;
+  models::CompanionFiles beside = job.beside_weights;
   if (!job.config.empty()) beside["config.json"] = job.config;
   return beside;
 }
 
 std::uint64_t saved_bytes(const TrainOptions& options, const Job& job) {
-  const models::FilesBeside beside = saved_beside(options, job, options.run.init_from);
+  const models::CompanionFiles beside = saved_beside(options, job, options.run.init_from);
   return std::accumulate(beside.begin(), beside.end(), saved_layout(options, job).bytes(),
                          [](std::uint64_t sum, const auto& file) { return sum + file.second.size(); });
 }

@@ -19,7 +19,7 @@ class WeightTarget final : public actors::CheckpointTarget {
  public:
   struct Options {
     models::WeightLayout layout;
-    models::FilesBeside beside;
+    models::CompanionFiles beside;
     runtime::AtomicFile::Retry retry;       ///< null: every write error is final
     runtime::AtomicFile::Retry last_retry;  ///< replaces `retry` for the last save of a run
     models::PartialWeights::Kind kind = models::PartialWeights::Kind::folder;

@@ -94,8 +94,9 @@ void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
        whole(trainer.chunks_per_rank, 1, max_chunks)});
   table.add({"pipeline-limit", "N",
-             "Largest number of microbatches in flight, per model chunk if there are several; 0 uses the default",
-             whole(trainer.pipeline_limit, 0, most), "g-inter"});
+             "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
+             "--chunks-per-rank (per model chunk), otherwise --g-inter",
+             whole(trainer.pipeline_limit, 0, most)});
   table.add({"policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
              "(zb-h1 in a fixed order)",

@@ -225,7 +225,8 @@ OptionTable declare(Asked& asked) {
        "checkpoint, dropping that step's samples",
        choice<BadAction>(
            bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
-  table.add({"bad-steps-limit", "N", "Bad steps in a row that end the job", whole(bad.limit, 1)});
+  table.add(
+      {"bad-steps-limit", "N", "Maximum number of bad steps in a row; one more ends the job", whole(bad.limit, 1)});
   table.add({"spike-factor", "X",
              fmt::format("A loss above X times the median of the last {} steps is a loss spike, handled by "
                          "--bad-steps; 0 disables the test",

@@ -77,7 +77,7 @@ struct DataOptions {
   double mlm_probability = 0.15;  ///< fraction of tokens to predict, for BERT and RoBERTa
   std::optional<int> mask_token;  ///< none: the tokenizer's mask token, or 256 for bytes
   std::string hellaswag;          ///< path of a question file; empty: none
-  std::string sample_prompt;      ///< empty: the end-of-text token, or a newline if there is none
+  std::string sample_prompt;      ///< empty: the BOS or end-of-text token, or a newline if there is neither
 };
 
 /// Transfer of messages between ranks from and to GPU memory.

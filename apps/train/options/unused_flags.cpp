@@ -59,7 +59,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
        "if all states stay on the device and no parameters are gathered"},
       {one_stage && (trainer.policy == actors::Policy::one_f_one_b || actors::defers_weights(trainer.policy)),
        {"policy"},
-       "with one stage, where all schedules have the same order"},
+       "with one stage, where message-driven, 1f1b and zero-bubble schedules have the same order"},
       {one_stage, {"rebalance"}, "with one stage, which has all layers"},
       {!one_stage && trainer.steps < 2, {"rebalance"}, "with fewer than two steps, since the first one warms up"},
       {one_stage, {"defer-weights", "deferred-limit"}, "with one stage, which has no bubble to fill"},

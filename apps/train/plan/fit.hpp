@@ -20,7 +20,7 @@ struct MemoryNeeds {
   std::size_t host = 0;    ///< host memory per node
   std::size_t disk = 0;    ///< state files per node
 };
-/// `stages[s]`: plan of a rank of stage s; plans of a column are identical. `device_is_host`: as in Room.
+/// `stages[s]`: plan of a rank of stage s; plans of a column are identical. `device_is_host`: as in JobCapacity.
 [[nodiscard]] MemoryNeeds memory_needs(std::span<const actors::RankPlan* const> stages,
                                        const actors::TrainerOptions& options, bool device_is_host);
 

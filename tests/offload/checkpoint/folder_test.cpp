@@ -188,7 +188,7 @@ TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
         "wrong size: 8193 bytes");
   check([&](MemoryStorage& s) { REQUIRE(s.remove(manifest) == 0); }, "manifest.json; use a complete checkpoint");
   check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c[100] ^= 1; }); },
-        "changed after it was written");
+        "changed after it was written: checksum");
   check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.resize(100); }); },
         "no checksum at the end");
   check([&](MemoryStorage& s) { s.damage(manifest, [](std::string& c) { c.clear(); }); }, "no checksum at the end");
