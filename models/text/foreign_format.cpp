@@ -28,7 +28,7 @@ constexpr auto export_tokens =
 constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto extract = "extract its text first"sv;
-constexpr auto weights = "convert them to safetensors and use them with --init-from, not as data"sv;
+constexpr auto weights = "convert the weights to safetensors and use them with --init-from, not as data"sv;
 constexpr auto no_text = "use files of text or tokens"sv;
 
 struct Signature {

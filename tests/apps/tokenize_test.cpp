@@ -229,7 +229,7 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on
 TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or odd is said") {
   const std::string with = " --output out --tokenizer " + tokenizer;
   folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
-  refused("a.npy" + with, "a.npy: a NumPy array (.npy): ");
+  refused("a.npy" + with, "a.npy: a NumPy array (.npy); ");
   refused("a.npy" + with, "use --input-format text");
   folder.write("tokens.bin", std::string(100, '\1'));
   refused("tokens.bin" + with, "--input-format text if tokens.bin is text");

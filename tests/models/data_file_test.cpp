@@ -39,13 +39,13 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused by what they are, with what to do") {
-  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "a NumPy array (.npy): ");
+  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "a NumPy array (.npy); write text as JSON lines");
   refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "--token-format uint16");
   const std::string zip_head("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0", 30);
   refused("a.npz", zip_head + "arr_0.npy", "NumPy arrays (.npz)");
   std::string torch = zip_head + "m/data.pkl";
   torch[26] = 10;
-  refused("a.pt", torch, "a PyTorch file (.pt): weights");
+  refused("a.pt", torch, "a PyTorch file (.pt); convert the weights to safetensors and use them with --init-from");
   refused("a.docx", zip_head + "word/docu", "a zip archive; unpack it");
   refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table; convert it: python3 -c 'import pandas");
   refused("data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv, "datasets.load_from_disk(\"FOLDER\")");
@@ -100,7 +100,7 @@ TEST_CASE_FIXTURE(Fixture,
     refused("a.txt", array, "a JSON array");
   }
   refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
-  refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines: ");
+  refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines; convert it to one object per line");
   refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c . '");
   refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv); convert it and use --json-field");
   refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
