@@ -1,8 +1,8 @@
 #include "offload/bucket_layout.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
 
 #include <algorithm>
 #include <utility>

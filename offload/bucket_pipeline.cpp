@@ -1,6 +1,6 @@
 #include "offload/bucket_pipeline.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -7,7 +7,7 @@
 // order in which they become ready. Readiness must not depend on this pipeline, or it deadlocks. Loop thread only.
 #pragma once
 
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <functional>

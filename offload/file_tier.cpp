@@ -4,7 +4,7 @@
 #include "offload/job_directory.hpp"
 #include "offload/stripes.hpp"
 #include "offload/transfer_engine.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <unistd.h>
 

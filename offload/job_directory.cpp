@@ -1,7 +1,7 @@
 #include "offload/job_directory.hpp"
 
 #include "offload/host_name.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "offload/tier.hpp"
-#include "runtime/pending_work.hpp"
+#include "runtime/liveness/pending_work.hpp"
 
 #include <functional>
 #include <memory>

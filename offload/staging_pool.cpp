@@ -1,6 +1,6 @@
 #include "offload/staging_pool.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <utility>

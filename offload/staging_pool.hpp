@@ -8,8 +8,8 @@
 #pragma once
 
 #include "offload/tier.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <deque>

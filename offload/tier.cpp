@@ -1,6 +1,6 @@
 #include "offload/tier.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <utility>
 

@@ -8,8 +8,8 @@
 //   tier.fetch(states, offset, slot, [] { … });        // returns at once
 #pragma once
 
-#include "runtime/arena.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>

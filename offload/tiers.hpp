@@ -8,11 +8,11 @@
 //   tiers.fetch(moments, 0, {to_device, bytes}, [] { … });
 #pragma once
 
-#include "offload/staging_pool.hpp"
 #include "offload/nvme_tier.hpp"
+#include "offload/staging_pool.hpp"
 #include "offload/tier.hpp"
-#include "runtime/device.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <cstddef>
 #include <filesystem>

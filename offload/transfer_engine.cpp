@@ -2,7 +2,7 @@
 
 #include "offload/io_retry.hpp"
 #include "offload/tier.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <pthread.h>
 #include <signal.h>

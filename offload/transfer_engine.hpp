@@ -6,7 +6,7 @@
 #include "offload/block_checksums.hpp"
 #include "offload/io_queue.hpp"
 #include "offload/stripes.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstdint>
 #include <filesystem>

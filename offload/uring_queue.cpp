@@ -1,6 +1,6 @@
 #include "offload/io_queue.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <liburing.h>
 #include <sys/eventfd.h>

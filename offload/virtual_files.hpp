@@ -3,7 +3,7 @@
 #pragma once
 
 #include "offload/nvme_tier.hpp"
-#include "runtime/virtual_disk.hpp"
+#include "runtime/simulation/virtual_disk.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #include "runtime/option_info.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

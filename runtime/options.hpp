@@ -8,7 +8,7 @@
 //   table.parse(argc, argv);
 #pragma once
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/option_info.hpp"
 
 #include <fmt/core.h>

@@ -2,7 +2,7 @@
 // `cuda`, which says that it was skipped where no GPU is.
 #pragma once
 
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <cstddef>

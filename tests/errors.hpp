@@ -1,7 +1,7 @@
 // What was thrown by an action that must fail.
 #pragma once
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

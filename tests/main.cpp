@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/seeds.hpp"
 

@@ -1,7 +1,7 @@
 // For test programs that mpirun starts: every rank runs every test case, and all fail if one does.
 #pragma once
 
-#include "runtime/mpi_transport.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 namespace ranvier::test {
 

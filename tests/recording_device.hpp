@@ -2,8 +2,8 @@
 // that the work is done.
 #pragma once
 
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include "actors/checkpoint/scalars_json.hpp"
 #include "actors/optimizer/state_records.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/checkpoint/state_source.hpp"
-#include "models/architecture.hpp"
+#include "models/core/architecture.hpp"
 #include "offload/checkpoint/reader.hpp"
 
 namespace ranvier::actors {

@@ -1,8 +1,8 @@
 // Interface of a checkpoint's destination: checkpoint files, weights files, memory. Checkpointer calls it.
 #pragma once
 
+#include "actors/base/actor.hpp"
 #include "actors/checkpoint/state_sink.hpp"
-#include "actors/rank/actor.hpp"
 
 #include <cstddef>
 #include <cstdint>

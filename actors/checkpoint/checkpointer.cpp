@@ -1,7 +1,7 @@
 #include "actors/checkpoint/checkpointer.hpp"
 
 #include "offload/checkpoint/file_writer.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <array>

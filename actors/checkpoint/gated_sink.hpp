@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/checkpoint/state_sink.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "actors/checkpoint/scalars_json.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>

@@ -2,7 +2,7 @@
 // strings, lists as arrays. Any thread.
 #pragma once
 
-#include "actors/rank/actor.hpp"
+#include "actors/base/actor.hpp"
 
 #include <boost/json/object.hpp>
 

@@ -1,10 +1,10 @@
 #include "actors/checkpoint/snapshot.hpp"
 
 #include "offload/checkpoint/manifest.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/memory_cost.hpp"
+#include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/memory_cost.hpp"
-#include "runtime/xxh3.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/optimizer/state_records.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Interface of a checkpoint to resume from, independent of the grid that wrote it. Loop thread only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "models/layer.hpp"
+#include "actors/base/actor.hpp"
+#include "models/core/layer.hpp"
 
 #include <cstddef>
 #include <span>

@@ -3,11 +3,11 @@
 // of chunks. Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/chunk_sums.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/gradients/record_chunk_sums.hpp"
 #include "actors/gradients/tied_units.hpp"
+#include "actors/states/hop_pipeline.hpp"
 
 #include <functional>
 #include <memory>

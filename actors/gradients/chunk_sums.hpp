@@ -1,7 +1,7 @@
 // Location of a chunk's accumulated gradients during its reduction (chunk_schedule.hpp). Loop thread only.
 #pragma once
 
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 
 #include <cstddef>

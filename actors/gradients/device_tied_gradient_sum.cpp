@@ -1,6 +1,6 @@
 #include "actors/gradients/device_tied_gradient_sum.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

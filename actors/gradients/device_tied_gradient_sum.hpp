@@ -1,8 +1,8 @@
 // Sum of two tied uses on the device; the other stage's gradients arrive in several messages.
 #pragma once
 
+#include "actors/base/rank_context.hpp"
 #include "actors/gradients/tied_gradient_sum.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "actors/states/unit_states.hpp"
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 // Reduced gradients are stored here until the step is committed, or stay on the device if every step is applied.
 #pragma once
 
-#include "actors/rank/rank_context.hpp"
-#include "actors/rank/actor.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // norm has the same bits for any bucket and chunk size. Loop thread only.
 #pragma once
 
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 
 #include <cstddef>

@@ -6,10 +6,10 @@
 // With scope N on the device, layers accumulate in place and there is no microbatch_reduction.
 #pragma once
 
+#include "actors/base/actor.hpp"
 #include "actors/gradients/batch_reduction.hpp"
 #include "actors/gradients/microbatch_reduction.hpp"
 #include "actors/gradients/tied_units.hpp"
-#include "actors/rank/actor.hpp"
 
 #include <functional>
 #include <memory>

@@ -4,10 +4,10 @@
 // Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/gradient_records.hpp"
-#include "actors/states/buffer_schedule.hpp"
-#include "models/stage.hpp"
+#include "actors/schedule/buffer_schedule.hpp"
+#include "actors/states/hop_pipeline.hpp"
+#include "models/core/stage.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -1,6 +1,6 @@
 #include "actors/gradients/tied_gradient_copy.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -3,8 +3,8 @@
 // Loop thread only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 
 #include <cstddef>
 #include <deque>

@@ -2,8 +2,8 @@
 // only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "runtime/pending_work.hpp"
+#include "actors/base/actor.hpp"
+#include "runtime/liveness/pending_work.hpp"
 
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/gradients/tied_gradient_copy.hpp"
 #include "actors/gradients/tied_gradient_sum.hpp"
-#include "runtime/staged_transport.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <memory>
 #include <optional>

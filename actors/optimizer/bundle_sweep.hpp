@@ -1,7 +1,7 @@
 // A sweep over all bundles of a stage in a given order, with its progress. Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
+#include "actors/states/hop_pipeline.hpp"
 #include "actors/states/model_share.hpp"
 #include "offload/bucket_pipeline.hpp"
 

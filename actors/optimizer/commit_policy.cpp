@@ -1,6 +1,6 @@
 #include "actors/optimizer/commit_policy.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <numeric>
 #include <utility>

@@ -2,8 +2,8 @@
 // thread only.
 #pragma once
 
-#include "actors/gradients/chunk_schedule.hpp"
-#include "runtime/event_loop.hpp"
+#include "actors/schedule/chunk_schedule.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 

@@ -3,9 +3,9 @@
 // gradients in place if nothing is gathered. Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
+#include "actors/states/hop_pipeline.hpp"
 
 #include <functional>
 #include <vector>

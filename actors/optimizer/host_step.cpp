@@ -1,7 +1,7 @@
 #include "actors/optimizer/host_step.hpp"
 
 #include "actors/gradients/gradient_records.hpp"
-#include "runtime/cores.hpp"
+#include "runtime/host/cores.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "actors/optimizer/optimizer.hpp"
 
 #include "actors/optimizer/commit_policy.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <chrono>

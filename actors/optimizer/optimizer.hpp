@@ -8,13 +8,13 @@
 // still updated.
 #pragma once
 
+#include "actors/base/actor.hpp"
 #include "actors/optimizer/bucket_step.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
+#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "actors/optimizer/gradient_gather.hpp"
 #include "actors/optimizer/parameter_refresh.hpp"
-#include "actors/optimizer/copy_on_write_guard.hpp"
 #include "actors/optimizer/state_records.hpp"
-#include "actors/rank/actor.hpp"
 
 #include <cstddef>
 #include <cstdint>

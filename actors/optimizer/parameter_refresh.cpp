@@ -1,6 +1,6 @@
 #include "actors/optimizer/parameter_refresh.hpp"
 
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
 
 #include <algorithm>
 #include <memory>

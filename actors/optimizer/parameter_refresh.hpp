@@ -2,10 +2,10 @@
 // are gathered in the same order on all ranks. Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
 #include "actors/optimizer/bundle_sweep.hpp"
-#include "actors/states/parameter_store.hpp"
+#include "actors/states/hop_pipeline.hpp"
 #include "actors/states/parameter_records.hpp"
+#include "actors/states/parameter_store.hpp"
 
 #include <vector>
 

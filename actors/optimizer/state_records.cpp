@@ -1,6 +1,6 @@
 #include "actors/optimizer/state_records.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

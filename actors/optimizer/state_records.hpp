@@ -4,11 +4,11 @@
 // commit() makes it valid. Loop thread only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/states/state_place.hpp"
 #include "actors/states/state_kind.hpp"
+#include "actors/states/state_place.hpp"
 
 #include <array>
 #include <cstddef>

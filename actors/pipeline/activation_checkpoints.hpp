@@ -5,9 +5,9 @@
 // one gives up its buffer. Evaluations store nothing. Loop thread only.
 #pragma once
 
-#include "actors/pipeline/pass_resource.hpp"
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
+#include "actors/schedule/pass_resource.hpp"
 #include "actors/states/model_share.hpp"
 
 #include <cstddef>

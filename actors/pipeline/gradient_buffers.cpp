@@ -1,6 +1,6 @@
 #include "actors/pipeline/gradient_buffers.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <utility>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/gradients/gradient_sync.hpp"
-#include "actors/pipeline/pass_resource.hpp"
+#include "actors/schedule/pass_resource.hpp"
 
 #include <cstdint>
 #include <deque>

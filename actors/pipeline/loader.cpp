@@ -1,8 +1,8 @@
 #include "actors/pipeline/loader.hpp"
 
 #include "actors/states/model_share.hpp"
+#include "runtime/device/memory_cost.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/memory_cost.hpp"
 
 #include <utility>
 

@@ -3,10 +3,10 @@
 // GPU memory another stream reads into pinned memory first. Loop thread only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/pinned_pool.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
+#include "models/core/sample_source.hpp"
+#include "runtime/device/pinned_pool.hpp"
 
 #include <cstdint>
 #include <memory>

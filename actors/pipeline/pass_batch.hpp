@@ -1,7 +1,7 @@
 // Parameters of a batch's passes, and the division of a row's samples into microbatches. Any thread.
 #pragma once
 
-#include "models/stage.hpp"
+#include "models/core/stage.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -6,13 +6,13 @@
 // layer up to the end of the slice is trained, backward passes are empty and start when the activation was sent.
 #pragma once
 
-#include "actors/pipeline/slice_order.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_batch.hpp"
-#include "actors/pipeline/slice_map.hpp"
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
-#include "models/stage.hpp"
+#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_order.hpp"
+#include "models/core/stage.hpp"
 
 #include <functional>
 #include <optional>

@@ -1,6 +1,6 @@
 #include "actors/pipeline/stage_actor.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 

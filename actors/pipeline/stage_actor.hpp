@@ -7,15 +7,15 @@
 // They are chosen only if their gradient buffers are ready, so they never block other passes.
 #pragma once
 
-#include "actors/pipeline/layer_timer.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/pipeline/loader.hpp"
-#include "actors/pipeline/pass_resource.hpp"
-#include "actors/pipeline/policy.hpp"
 #include "actors/pipeline/slice_queue.hpp"
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/schedule/layer_timer.hpp"
+#include "actors/schedule/pass_resource.hpp"
+#include "actors/schedule/policy.hpp"
 #include "actors/states/model_share.hpp"
-#include "models/pass_order.hpp"
+#include "models/core/pass_order.hpp"
 
 #include <atomic>
 #include <cstdint>

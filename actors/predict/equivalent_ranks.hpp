@@ -3,7 +3,7 @@
 // there all equivalents take part (EquivalentConsensus).
 #pragma once
 
-#include "actors/rank/consensus.hpp"
+#include "actors/base/consensus.hpp"
 #include "actors/rank/trainer_options.hpp"
 
 #include <memory>

@@ -1,8 +1,8 @@
 #include "actors/predict/predicted_job.hpp"
 
 #include "offload/virtual_files.hpp"
-#include "runtime/error.hpp"
-#include "runtime/trace_file.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/trace/trace_file.hpp"
 
 #include <algorithm>
 #include <map>

@@ -2,12 +2,12 @@
 // profile. predict() runs it with the profile's costs. One thread.
 #pragma once
 
-#include "actors/predict/prediction.hpp"
 #include "actors/predict/equivalent_ranks.hpp"
+#include "actors/predict/prediction.hpp"
 #include "actors/rank/rank.hpp"
-#include "collectives/phantom_nccl.hpp"
-#include "runtime/staged_transport.hpp"
-#include "runtime/virtual_cluster.hpp"
+#include "collectives/nccl/phantom_nccl.hpp"
+#include "runtime/simulation/virtual_cluster.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <array>
 #include <functional>

@@ -8,11 +8,11 @@
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
-#include "models/architecture.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/error.hpp"
-#include "runtime/machine_profile.hpp"
+#include "models/core/architecture.hpp"
+#include "models/core/sample_source.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <cstddef>
 #include <cstdint>

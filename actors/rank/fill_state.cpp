@@ -1,6 +1,6 @@
 #include "actors/rank/fill_state.hpp"
 
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -2,7 +2,7 @@
 // training stage between steps and changes no parameters, gradients or states. Loop thread only.
 #pragma once
 
-#include "actors/rank/consensus.hpp"
+#include "actors/base/consensus.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/stage_actor.hpp"
 

@@ -1,7 +1,7 @@
 #include "actors/rank/rank.hpp"
 
 #include "actors/rank/frozen_values.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

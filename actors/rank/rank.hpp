@@ -8,12 +8,12 @@
 // actor needs its own files and a line in the constructor. Loop thread only.
 #pragma once
 
+#include "actors/base/consensus.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/checkpoint/checkpointer.hpp"
 #include "actors/checkpoint/state_source.hpp"
 #include "actors/pipeline/gradient_buffers.hpp"
-#include "actors/rank/consensus.hpp"
 #include "actors/rank/fill_state.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/trainer.hpp"
 

@@ -1,9 +1,9 @@
 #include "actors/rank/rank_plan.hpp"
 
-#include "actors/pipeline/slice_order.hpp"
-#include "actors/pipeline/slice_balance.hpp"
 #include "actors/rank/frozen_values.hpp"
-#include "runtime/error.hpp"
+#include "actors/schedule/slice_balance.hpp"
+#include "actors/schedule/slice_order.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

@@ -3,18 +3,18 @@
 #pragma once
 
 #include "actors/checkpoint/snapshot.hpp"
-#include "actors/pipeline/activation_checkpoints.hpp"
 #include "actors/gradients/gradient_sync.hpp"
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/states/parameter_store.hpp"
-#include "actors/states/parameter_records.hpp"
+#include "actors/pipeline/activation_checkpoints.hpp"
 #include "actors/pipeline/stage_actor.hpp"
 #include "actors/rank/trainer_options.hpp"
+#include "actors/replicas/replica_check.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/watch/replica_check.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/grid.hpp"
-#include "runtime/staged_transport.hpp"
+#include "actors/states/parameter_records.hpp"
+#include "actors/states/parameter_store.hpp"
+#include "models/core/sample_source.hpp"
+#include "runtime/base/grid.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <cstddef>
 #include <optional>

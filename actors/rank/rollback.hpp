@@ -1,7 +1,7 @@
 // Data that a run passes to its successor in a rollback to a checkpoint.
 #pragma once
 
-#include "models/filtered_samples.hpp"
+#include "models/core/filtered_samples.hpp"
 
 #include <cstdint>
 #include <vector>

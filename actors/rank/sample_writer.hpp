@@ -5,7 +5,7 @@
 
 #include "actors/rank/grid_pass.hpp"
 #include "actors/rank/sample_options.hpp"
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 #include "actors/rank/trainer.hpp"
 
-#include "actors/rank/exact_sum.hpp"
-#include "runtime/error.hpp"
+#include "actors/base/exact_sum.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <chrono>

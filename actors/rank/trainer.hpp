@@ -6,17 +6,17 @@
 // All ranks still agree on losses, stop requests and whether gradients are finite. Loop thread only.
 #pragma once
 
+#include "actors/base/actor.hpp"
+#include "actors/base/consensus.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/checkpoint/checkpointer.hpp"
-#include "actors/pipeline/stage_split.hpp"
-#include "actors/rank/consensus.hpp"
+#include "actors/rank/bad_steps.hpp"
 #include "actors/rank/evaluation.hpp"
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "actors/rank/sample_writer.hpp"
-#include "actors/watch/bad_steps.hpp"
-#include "actors/watch/replica_check.hpp"
-#include "models/filtered_samples.hpp"
+#include "actors/replicas/replica_check.hpp"
+#include "actors/schedule/stage_split.hpp"
+#include "models/core/filtered_samples.hpp"
 
 #include <cstdint>
 #include <functional>

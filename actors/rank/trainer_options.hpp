@@ -1,20 +1,20 @@
 // Options of training as actors read them, identical on all ranks. rank_plan.hpp derives a rank's plan from them.
 #pragma once
 
-#include "actors/exchange/algorithm_choice.hpp"
-#include "actors/pipeline/policy.hpp"
+#include "actors/rank/bad_steps.hpp"
 #include "actors/rank/learning_rate.hpp"
 #include "actors/rank/rollback.hpp"
 #include "actors/rank/sample_options.hpp"
-#include "actors/states/tier_options.hpp"
+#include "actors/schedule/policy.hpp"
+#include "actors/states/algorithm_choice.hpp"
 #include "actors/states/state_kind.hpp"
+#include "actors/states/tier_options.hpp"
 #include "actors/states/unit_shardings.hpp"
-#include "actors/watch/bad_steps.hpp"
-#include "collectives/link_file.hpp"
-#include "collectives/shard.hpp"
-#include "models/layer.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "collectives/plans/shard.hpp"
+#include "models/core/layer.hpp"
 #include "models/text/question_file.hpp"
-#include "runtime/grid.hpp"
+#include "runtime/base/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
 
 #include <cstddef>

@@ -5,14 +5,14 @@
 //   ParameterRecords records(context, share, plan);
 #pragma once
 
-#include "actors/exchange/column_options.hpp"
-#include "actors/gradients/chunk_schedule.hpp"
+#include "actors/schedule/chunk_schedule.hpp"
+#include "actors/states/column_options.hpp"
 #include "actors/states/tier_options.hpp"
 #include "actors/states/unit_states.hpp"
-#include "collectives/shard.hpp"
-#include "models/stage_slices.hpp"
+#include "collectives/plans/shard.hpp"
+#include "models/core/stage_slices.hpp"
 #include "offload/tiers.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/device/arena.hpp"
 
 #include <memory>
 

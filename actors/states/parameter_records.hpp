@@ -7,11 +7,11 @@
 // and stores of a unit do not overlap. Loop thread only.
 #pragma once
 
-#include "actors/rank/actor.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/actor.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_place.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/transport/transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -8,14 +8,14 @@
 // Loop thread only.
 #pragma once
 
-#include "actors/exchange/hop_pipeline.hpp"
-#include "actors/pipeline/pass_resource.hpp"
+#include "actors/schedule/buffer_schedule.hpp"
+#include "actors/schedule/pass_resource.hpp"
+#include "actors/states/hop_pipeline.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "actors/states/piece_pulls.hpp"
-#include "actors/states/buffer_schedule.hpp"
 #include "actors/states/unit_pieces.hpp"
-#include "runtime/staged_transport.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/trace/trace.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -3,11 +3,11 @@
 // there is no deadlock. Implementation of ParameterStore. Loop thread only.
 #pragma once
 
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
+#include "actors/schedule/buffer_schedule.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "actors/states/buffer_schedule.hpp"
 #include "actors/states/unit_pieces.hpp"
-#include "runtime/staged_transport.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,15 +1,15 @@
 // Sharded units of a stage, and the memory of their states per rank (PaRO Table 1); README.md has the bytes per
 // parameter. Pure data; any thread.
 //
-// Each kind of state is sharded at its own scope (collectives/shard.hpp). Frozen units have parameters only, at a
+// Each kind of state is sharded at its own scope (collectives/plans/shard.hpp). Frozen units have parameters only, at a
 // separate scope (PaRO §3.2). ZeRO++ keeps a second copy of the parameters in the group. A unit has one gradient per
 // tied use.
 #pragma once
 
 #include "actors/states/unit_shardings.hpp"
-#include "collectives/shard.hpp"
+#include "collectives/plans/shard.hpp"
+#include "models/core/architecture.hpp"
 #include "offload/tiers.hpp"
-#include "models/architecture.hpp"
 
 #include <cstddef>
 #include <span>

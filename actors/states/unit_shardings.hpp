@@ -2,7 +2,7 @@
 // gradients and optimizer states belong to the trained part (PaRO §3.2, Ψ ≫ Ψ′). Pure data; any thread.
 #pragma once
 
-#include "collectives/shard.hpp"
+#include "collectives/plans/shard.hpp"
 
 namespace ranvier::actors {
 

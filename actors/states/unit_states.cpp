@@ -1,7 +1,7 @@
 #include "actors/states/unit_states.hpp"
 
 #include "actors/states/model_share.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <string_view>

@@ -1,17 +1,17 @@
 // Model states of a rank: for each unit of its stage the shards of layers' parameters, fp32 master weights, AdamW's
-// moments, and gradients of each tied use (collectives/shard.hpp). README.md has the bytes per parameter.
+// moments, and gradients of each tied use (collectives/plans/shard.hpp). README.md has the bytes per parameter.
 //
 // In fp32 on the device, the layers' parameters are the master weights, at the coarser of both scopes. Offloaded
 // parameters (parameter_records.hpp) are always separate. Frozen units have parameters only.
 #pragma once
 
-#include "actors/gradients/chunk_schedule.hpp"
+#include "actors/schedule/bucket_partition.hpp"
+#include "actors/schedule/chunk_schedule.hpp"
 #include "actors/states/sharded_unit.hpp"
 #include "actors/states/tier_options.hpp"
-#include "actors/states/bucket_partition.hpp"
-#include "collectives/shard.hpp"
-#include "models/stage.hpp"
-#include "runtime/arena.hpp"
+#include "collectives/plans/shard.hpp"
+#include "models/core/stage.hpp"
+#include "runtime/device/arena.hpp"
 #include "runtime/kernels/adamw.hpp"
 
 #include <cstddef>

@@ -4,15 +4,15 @@
 #pragma once
 
 #include "actors/checkpoint/checkpointer.hpp"
-#include "actors/watch/flops_ceiling.hpp"
+#include "actors/rank/bad_steps.hpp"
+#include "actors/rank/recent_median.hpp"
 #include "actors/rank/trainer.hpp"
-#include "actors/watch/bad_steps.hpp"
-#include "actors/watch/replica_check.hpp"
-#include "actors/watch/recent_median.hpp"
+#include "actors/replicas/replica_check.hpp"
+#include "actors/watch/flops_ceiling.hpp"
 #include "actors/watch/stragglers.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/event_loop.hpp"
-#include "runtime/record_file.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/files/record_file.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -2,7 +2,7 @@
 // work progresses item by item; a kernel or file request that hangs does not. Loop thread only.
 #pragma once
 
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 #include "actors/watch/stragglers.hpp"
 
-#include "actors/pipeline/stage_split.hpp"
-#include "runtime/error.hpp"
+#include "actors/schedule/stage_split.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // thread at a time.
 #pragma once
 
-#include "runtime/grid.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <cstdint>
 #include <string>

@@ -7,10 +7,10 @@
 //   loop         a thread sees the loop's heartbeat stop, prints a report and ends the process
 #pragma once
 
-#include "actors/rank/actor.hpp"
+#include "actors/base/actor.hpp"
 #include "actors/watch/stall_detector.hpp"
-#include "runtime/trace.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/trace/trace.hpp"
+#include "runtime/transport/transport.hpp"
 
 #include <array>
 #include <atomic>

@@ -3,9 +3,9 @@
 
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
-#include "collectives/algorithms.hpp"
-#include "collectives/link_file.hpp"
-#include "collectives/plan_choice.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "collectives/plans/plan_choice.hpp"
 
 #include <cstddef>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include "apps/bench/bench_rank.hpp"
 
-#include "collectives/tree.hpp"
-#include "runtime/cuda_build.hpp"
+#include "collectives/plans/tree.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <cstring>
 #include <numeric>

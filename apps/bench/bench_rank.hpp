@@ -3,11 +3,11 @@
 #pragma once
 
 #include "apps/program/device_flag.hpp"
-#include "collectives/executor.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/device.hpp"
-#include "runtime/mpi_transport.hpp"
-#include "runtime/staged_transport.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <chrono>
 #include <exception>

@@ -1,8 +1,8 @@
 #include "apps/bench/collective_bench.hpp"
 
-#include "collectives/cost.hpp"
-#include "collectives/mpi_communicator.hpp"
-#include "collectives/plan_communicator.hpp"
+#include "collectives/communicators/mpi_communicator.hpp"
+#include "collectives/communicators/plan_communicator.hpp"
+#include "collectives/plans/cost.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,7 +3,7 @@
 
 #include "apps/bench/bench_options.hpp"
 #include "apps/bench/bench_rank.hpp"
-#include "collectives/link_file.hpp"
+#include "collectives/plans/link_file.hpp"
 
 #include <optional>
 #include <span>

@@ -1,8 +1,8 @@
-// Measures the links of collectives/link_file.hpp through the transport of training. Loop thread only.
+// Measures the links of collectives/plans/link_file.hpp through the transport of training. Loop thread only.
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
-#include "collectives/link_file.hpp"
+#include "collectives/plans/link_file.hpp"
 
 #include <span>
 

@@ -3,13 +3,13 @@
 #include "apps/bench/bench_rank.hpp"
 #include "apps/bench/collective_bench.hpp"
 #include "apps/bench/link_bench.hpp"
-#include "apps/bench/profile/profile_bench.hpp"
+#include "apps/bench/profile_bench.hpp"
 #include "apps/program/agreement.hpp"
-#include "apps/program/profile_search_path.hpp"
 #include "apps/program/print_error.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/exit_code.hpp"
+#include "apps/program/profile_search_path.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/device/cuda_build.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <algorithm>
 #include <cstdio>

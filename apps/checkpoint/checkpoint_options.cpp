@@ -1,6 +1,6 @@
 #include "apps/checkpoint/checkpoint_options.hpp"
 
-#include "runtime/cores.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <fmt/ranges.h>
 

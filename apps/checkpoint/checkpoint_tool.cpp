@@ -3,8 +3,8 @@
 #include "apps/checkpoint/comparison.hpp"
 #include "apps/checkpoint/inspection.hpp"
 #include "apps/checkpoint/weight_export.hpp"
-#include "runtime/error.hpp"
-#include "runtime/exit_code.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/exit_code.hpp"
 
 namespace ranvier::apps {
 

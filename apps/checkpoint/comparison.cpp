@@ -3,7 +3,7 @@
 #include "apps/checkpoint/saved_training.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>

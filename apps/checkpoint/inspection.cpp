@@ -4,8 +4,8 @@
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 #include "apps/checkpoint/saved_training.hpp"
 
-#include "models/lora.hpp"
-#include "models/model.hpp"
+#include "models/core/lora.hpp"
+#include "models/families/model.hpp"
 #include "offload/checkpoint/folder.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // Finds a checkpoint by path and reads its run and model. Callable from any thread.
 #pragma once
 
-#include "models/layer.hpp"
-#include "models/tuning.hpp"
-#include "models/weights/model_config.hpp"
+#include "models/core/layer.hpp"
+#include "models/core/tuning.hpp"
+#include "models/families/model_config.hpp"
 #include "offload/checkpoint/manifest.hpp"
 
 #include <filesystem>

@@ -1,17 +1,17 @@
 #include "apps/checkpoint/weight_export.hpp"
 
 #include "apps/checkpoint/saved_training.hpp"
+#include "apps/files/file_agreement.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
-#include "apps/train/files/file_agreement.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "models/weights/adapter_files.hpp"
+#include "models/families/adapter_files.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "offload/checkpoint/reader.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/error.hpp"
-#include "runtime/memory_map.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <fmt/format.h>
 

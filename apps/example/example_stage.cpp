@@ -7,11 +7,11 @@
 // methods. Ranvier adds messages, schedules, reductions, AdamW and files.
 #include "apps/train/launch.hpp"
 #include "models/ops/matmul.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/philox.hpp"
+#include "runtime/device/memory_cost.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/memory_cost.hpp"
-#include "runtime/philox.hpp"
 
 #include <array>
 #include <cmath>

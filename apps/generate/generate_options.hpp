@@ -5,8 +5,8 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "models/generation/sampler.hpp"
-#include "models/text/special_token_policy.hpp"
-#include "runtime/dtype.hpp"
+#include "models/tokenizers/special_token_policy.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <optional>
 #include <string>

@@ -1,9 +1,9 @@
 #include "apps/plan/bound.hpp"
 
-#include "actors/exchange/algorithm_choice.hpp"
-#include "actors/exchange/volume.hpp"
-#include "collectives/nccl_steps.hpp"
-#include "runtime/phantom_device.hpp"
+#include "actors/predict/volume.hpp"
+#include "actors/states/algorithm_choice.hpp"
+#include "collectives/nccl/nccl_steps.hpp"
+#include "runtime/simulation/phantom_device.hpp"
 
 #include <fmt/ranges.h>
 

@@ -3,11 +3,11 @@
 // both with the smallest disturbance. One thread at a time.
 #pragma once
 
-#include "actors/exchange/volume.hpp"
 #include "actors/predict/prediction.hpp"
-#include "apps/plan/stage_times.hpp"
+#include "actors/predict/volume.hpp"
 #include "apps/plan/planned_candidate.hpp"
-#include "runtime/work_cost.hpp"
+#include "apps/plan/stage_times.hpp"
+#include "runtime/device/work_cost.hpp"
 
 #include <map>
 #include <string>

@@ -1,9 +1,9 @@
 #include "apps/plan/plan_options.hpp"
 
-#include "apps/train/options/other_names.hpp"
-#include "runtime/cores.hpp"
-#include "runtime/error.hpp"
-#include "runtime/machine_profile.hpp"
+#include "apps/options/other_names.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/host/cores.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <fmt/ranges.h>
 

@@ -2,8 +2,8 @@
 // callable from any thread.
 #pragma once
 
+#include "apps/options/train_options.hpp"
 #include "apps/program/profile_search_path.hpp"
-#include "apps/train/options/train_options.hpp"
 
 #include <optional>
 #include <string>

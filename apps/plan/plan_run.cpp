@@ -3,9 +3,9 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
 #include "apps/plan/scenarios.hpp"
-#include "collectives/link_file.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>

@@ -4,7 +4,7 @@
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/ranking.hpp"
 #include "apps/program/profile_search_path.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <functional>
 #include <memory>

@@ -1,14 +1,14 @@
 #include "apps/plan/planned_candidate.hpp"
 
-#include "actors/pipeline/slice_order.hpp"
+#include "actors/schedule/slice_order.hpp"
+#include "apps/files/train_job.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "apps/memory/nodes.hpp"
+#include "apps/memory/text_samples.hpp"
 #include "apps/program/default_precision.hpp"
-#include "apps/train/plan/job_plan.hpp"
-#include "apps/train/plan/nodes.hpp"
-#include "apps/train/plan/text_samples.hpp"
-#include "apps/train/train_job.hpp"
-#include "collectives/link_file.hpp"
-#include "runtime/cuda_memory.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_memory.hpp"
 
 #include <fmt/ranges.h>
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
+#include "apps/job/job.hpp"
+#include "apps/memory/fit.hpp"
+#include "apps/options/train_options.hpp"
 #include "apps/plan/search_space.hpp"
-#include "apps/train/job.hpp"
 #include "apps/train/launch.hpp"
-#include "apps/train/options/train_options.hpp"
-#include "apps/train/plan/fit.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,8 @@
 #include "apps/plan/ranking.hpp"
 
+#include "apps/memory/job_plan.hpp"
 #include "apps/plan/rows.hpp"
-#include "apps/train/plan/job_plan.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

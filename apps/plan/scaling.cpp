@@ -2,7 +2,7 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/plan/scenarios.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "apps/plan/scenarios.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/options.hpp"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/plan_options.hpp"
 #include "apps/plan/planned_candidate.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <functional>
 #include <optional>

@@ -1,8 +1,8 @@
 #include "apps/plan/search_space.hpp"
 
-#include "collectives/algorithms.hpp"
-#include "collectives/shard.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/shard.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

@@ -2,7 +2,7 @@
 // Pure functions, callable from any thread.
 #pragma once
 
-#include "apps/train/options/train_options.hpp"
+#include "apps/options/train_options.hpp"
 
 #include <cstddef>
 #include <map>

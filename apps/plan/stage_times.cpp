@@ -1,9 +1,9 @@
 #include "apps/plan/stage_times.hpp"
 
-#include "models/pass_order.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/phantom_device.hpp"
+#include "models/core/pass_order.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/simulation/phantom_device.hpp"
 
 #include <algorithm>
 #include <chrono>

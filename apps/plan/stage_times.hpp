@@ -2,9 +2,9 @@
 // work on a stream that only adds up costs. One thread at a time.
 #pragma once
 
-#include "models/architecture.hpp"
-#include "models/stage_layout.hpp"
-#include "runtime/work_cost.hpp"
+#include "models/core/architecture.hpp"
+#include "models/core/stage_layout.hpp"
+#include "runtime/device/work_cost.hpp"
 
 #include <cstddef>
 #include <map>

@@ -1,15 +1,15 @@
 #include "apps/plan/start_plan.hpp"
 
+#include "apps/job/devices.hpp"
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scenarios.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
-#include "apps/train/devices.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/cores.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/cuda_memory.hpp"
-#include "runtime/memory_limit.hpp"
+#include "runtime/device/cuda_build.hpp"
+#include "runtime/device/cuda_memory.hpp"
+#include "runtime/device/memory_limit.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>

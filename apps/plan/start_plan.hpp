@@ -2,11 +2,11 @@
 // memory. Rank 0 chooses before the first step and broadcasts the flags.
 #pragma once
 
+#include "apps/job/job.hpp"
+#include "apps/options/train_options.hpp"
 #include "apps/plan/plan_run.hpp"
-#include "apps/train/job.hpp"
 #include "apps/train/launch.hpp"
-#include "apps/train/options/train_options.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>
 #include <optional>

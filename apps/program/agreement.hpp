@@ -1,8 +1,8 @@
 // Error handling before training: an error on one rank ends all ranks with one message.
 #pragma once
 
-#include "runtime/exit_code.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>
 #include <limits>

@@ -1,7 +1,7 @@
 // Peak dense rates from NVIDIA's data sheets, by the driver's GPU name; the reference of MFU. Callable from any thread.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <map>
 #include <string_view>

@@ -1,7 +1,7 @@
 #include "apps/program/default_precision.hpp"
 
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 namespace ranvier::apps {
 

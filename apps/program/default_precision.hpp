@@ -2,9 +2,9 @@
 #pragma once
 
 #include "apps/program/device_flag.hpp"
-#include "runtime/cuda_gpu.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/device/cuda_gpu.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 #include "apps/program/device_flag.hpp"
 
-#include "runtime/cuda_build.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <fmt/core.h>
 

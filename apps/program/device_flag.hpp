@@ -1,9 +1,9 @@
 // Flag --device of all computing programs: "cpu", "inline", "cuda" or "cuda:N". Callable from any thread.
 #pragma once
 
-#include "runtime/device.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/options.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>
 #include <optional>

@@ -1,7 +1,7 @@
 // Prints the error that ends a program. Callable from any thread.
 #pragma once
 
-#include "runtime/console.hpp"
+#include "runtime/base/console.hpp"
 
 #include <fmt/format.h>
 

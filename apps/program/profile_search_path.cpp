@@ -1,6 +1,6 @@
 #include "apps/program/profile_search_path.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

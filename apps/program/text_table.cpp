@@ -1,6 +1,6 @@
 #include "apps/program/text_table.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
 #include "apps/report/timeline.hpp"
-#include "runtime/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 #include "runtime/options.hpp"
 
 #include <algorithm>

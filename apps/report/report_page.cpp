@@ -4,7 +4,7 @@
 #include "apps/program/markup.hpp"
 #include "apps/report/line_plot.hpp"
 #include "apps/report/timeline.hpp"
-#include "runtime/arena.hpp"
+#include "runtime/device/arena.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "apps/report/run_file.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

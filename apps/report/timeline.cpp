@@ -2,8 +2,8 @@
 
 #include "apps/program/markup.hpp"
 #include "apps/report/line_plot.hpp"
-#include "runtime/error.hpp"
-#include "runtime/grid.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // ranvier-tokenize: converts text files to token files for ranvier-train, llm.c or Megatron.
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
-#include "runtime/exit_code.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <unistd.h>
 

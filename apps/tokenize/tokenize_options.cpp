@@ -1,6 +1,6 @@
 #include "apps/tokenize/tokenize_options.hpp"
 
-#include "runtime/cores.hpp"
+#include "runtime/host/cores.hpp"
 
 #include <algorithm>
 #include <filesystem>

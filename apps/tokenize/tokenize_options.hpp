@@ -3,8 +3,8 @@
 
 #include "apps/program/manual.hpp"
 #include "models/text/data_file.hpp"
-#include "models/text/special_token_policy.hpp"
 #include "models/text/token_output.hpp"
+#include "models/tokenizers/special_token_policy.hpp"
 
 #include <cstddef>
 #include <string>

@@ -1,12 +1,12 @@
 #include "apps/tokenize/tokenize_run.hpp"
 
 #include "models/text/data_files.hpp"
-#include "models/text/document_frame.hpp"
 #include "models/text/document_reader.hpp"
-#include "models/text/text_encoder.hpp"
 #include "models/text/text_survey.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "runtime/atomic_file.hpp"
+#include "models/tokenizers/document_frame.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,8 +1,8 @@
 #include "apps/train/bottleneck.hpp"
 
-#include "actors/pipeline/stage_split.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "runtime/grid.hpp"
+#include "actors/schedule/stage_split.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include "actors/rank/trainer_options.hpp"
 #include "apps/train/totals.hpp"
-#include "models/architecture.hpp"
+#include "models/core/architecture.hpp"
 
 #include <string>
 #include <vector>

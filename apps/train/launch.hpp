@@ -5,8 +5,8 @@
 //   }
 #pragma once
 
-#include "apps/train/job.hpp"
-#include "apps/train/options/train_options.hpp"
+#include "apps/job/job.hpp"
+#include "apps/options/train_options.hpp"
 
 #include <functional>
 

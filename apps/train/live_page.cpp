@@ -2,7 +2,7 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/view/serve_address.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

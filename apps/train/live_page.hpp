@@ -1,9 +1,9 @@
 // Live page of --serve on rank 0: the run's state and the server that shows it, from program start to end.
 #pragma once
 
-#include "apps/train/job.hpp"
-#include "apps/train/options/train_options.hpp"
-#include "apps/train/plan/job_plan.hpp"
+#include "apps/job/job.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "apps/options/train_options.hpp"
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
 

@@ -1,9 +1,9 @@
 #include "apps/train/nccl_session.hpp"
 
+#include "apps/job/devices.hpp"
 #include "apps/program/agreement.hpp"
-#include "apps/train/devices.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/cuda_memory.hpp"
+#include "runtime/device/cuda_build.hpp"
+#include "runtime/device/cuda_memory.hpp"
 
 #include <algorithm>
 #include <cstdio>

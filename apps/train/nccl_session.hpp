@@ -2,9 +2,9 @@
 // not run.
 #pragma once
 
-#include "apps/train/kernels/collectives_choice.hpp"
-#include "apps/train/rank_run.hpp"
-#include "collectives/nccl_column.hpp"
+#include "apps/job/rank_run.hpp"
+#include "apps/options/collectives_choice.hpp"
+#include "collectives/nccl/nccl_column.hpp"
 
 #include <cstddef>
 #include <memory>

@@ -1,8 +1,8 @@
 #include "apps/train/prediction_check.hpp"
 
 #include "apps/plan/ranking.hpp"
-#include "runtime/error.hpp"
-#include "runtime/grid.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>

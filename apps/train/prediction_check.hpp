@@ -2,10 +2,10 @@
 #pragma once
 
 #include "actors/predict/prediction.hpp"
+#include "apps/job/rank_run.hpp"
 #include "apps/program/profile_search_path.hpp"
-#include "apps/train/rank_run.hpp"
 #include "apps/train/totals.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <optional>
 #include <string>

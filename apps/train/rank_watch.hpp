@@ -4,8 +4,8 @@
 #pragma once
 
 #include "apps/view/rank_summary.hpp"
-#include "runtime/event_loop.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/loop/event_loop.hpp"
+#include "runtime/transport/transport.hpp"
 
 #include <chrono>
 #include <cstdint>

@@ -1,11 +1,11 @@
 #include "apps/train/report.hpp"
 
-#include "actors/exchange/operation_count.hpp"
+#include "actors/predict/operation_count.hpp"
 #include "actors/watch/reporter.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "apps/options/tier_flags.hpp"
 #include "apps/program/text_table.hpp"
 #include "apps/train/bottleneck.hpp"
-#include "apps/train/options/tier_flags.hpp"
-#include "apps/train/plan/job_plan.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
-#include "apps/train/options/train_options.hpp"
+#include "apps/options/train_options.hpp"
 #include "apps/train/totals.hpp"
-#include "models/architecture.hpp"
+#include "models/core/architecture.hpp"
 
 #include <string>
 #include <vector>

@@ -1,15 +1,15 @@
 #include "apps/train/resume_point.hpp"
 
+#include "apps/files/data_content.hpp"
+#include "apps/files/file_agreement.hpp"
+#include "apps/options/data_flags.hpp"
+#include "apps/options/option_effects.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
-#include "apps/train/files/data_content.hpp"
-#include "apps/train/files/file_agreement.hpp"
-#include "apps/train/options/data_flags.hpp"
-#include "apps/train/options/option_effects.hpp"
-#include "models/weights/model_config.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/console.hpp"
+#include "models/families/model_config.hpp"
+#include "runtime/base/console.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <fmt/ranges.h>
 

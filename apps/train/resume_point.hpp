@@ -2,11 +2,11 @@
 // before memory is allocated. Loop thread only, before the loop runs.
 #pragma once
 
-#include "apps/train/files/metrics_file.hpp"
-#include "apps/train/rank_run.hpp"
+#include "apps/files/metrics_file.hpp"
+#include "apps/job/rank_run.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/object.hpp>
 

@@ -2,18 +2,18 @@
 // failure, so that launch() can print the error before any of it is freed. Loop thread only.
 #pragma once
 
-#include "apps/train/devices.hpp"
-#include "apps/train/job.hpp"
-#include "apps/train/kernels/peak_flops.hpp"
+#include "apps/job/devices.hpp"
+#include "apps/job/job.hpp"
+#include "apps/job/rank_run.hpp"
+#include "apps/kernels/peak_flops.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "apps/memory/saved_column.hpp"
 #include "apps/train/nccl_session.hpp"
-#include "apps/train/plan/job_plan.hpp"
-#include "apps/train/plan/saved_column.hpp"
 #include "apps/train/prediction_check.hpp"
-#include "apps/train/rank_run.hpp"
 #include "apps/train/resume_point.hpp"
 #include "apps/train/training.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <chrono>
 #include <optional>

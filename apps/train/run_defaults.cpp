@@ -3,8 +3,8 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/default_precision.hpp"
 #include "offload/checkpoint/folder.hpp"
-#include "runtime/error.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <fmt/format.h>
 

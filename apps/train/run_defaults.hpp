@@ -2,8 +2,8 @@
 // (apps/program/default_precision.hpp). Called before the other flags are resolved. Callable from any thread.
 #pragma once
 
-#include "apps/train/options/train_options.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "apps/options/train_options.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 #include "apps/train/run_summary.hpp"
 
+#include "apps/files/output_files.hpp"
 #include "apps/program/text_table.hpp"
-#include "apps/train/files/output_files.hpp"
 #include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"

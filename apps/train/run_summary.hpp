@@ -2,9 +2,9 @@
 // does not run.
 #pragma once
 
+#include "apps/job/rank_run.hpp"
 #include "apps/train/nccl_session.hpp"
 #include "apps/train/prediction_check.hpp"
-#include "apps/train/rank_run.hpp"
 #include "apps/train/training.hpp"
 
 namespace ranvier::apps {

@@ -2,10 +2,10 @@
 // steps have. The first step is not counted: no optimizer update precedes it. Loop thread only.
 #pragma once
 
-#include "actors/watch/recent_median.hpp"
+#include "actors/rank/recent_median.hpp"
 #include "offload/tiers.hpp"
-#include "runtime/clock.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include "apps/train/totals.hpp"
 
-#include "actors/exchange/gather.hpp"
-#include "runtime/process_memory.hpp"
+#include "actors/base/gather.hpp"
+#include "runtime/host/process_memory.hpp"
 
 #include <cstring>
 #include <utility>

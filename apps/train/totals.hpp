@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/rank/rank.hpp"
-#include "apps/train/rank_run.hpp"
+#include "apps/job/rank_run.hpp"
 #include "apps/train/step_meter.hpp"
 
 #include <cstddef>

@@ -2,17 +2,17 @@
 // and the choice of kernels and collectives. Loop thread only.
 #pragma once
 
-#include "actors/checkpoint/checkpoint_files.hpp"
 #include "actors/checkpoint/checkpoint_source.hpp"
+#include "actors/rank/checkpoint_files.hpp"
 #include "actors/rank/rank.hpp"
 #include "actors/watch/reporter.hpp"
 #include "actors/watch/watchdog.hpp"
-#include "apps/train/devices.hpp"
-#include "apps/train/background_writer.hpp"
-#include "apps/train/files/watched_reads.hpp"
-#include "apps/train/files/weight_saving.hpp"
+#include "apps/files/watched_reads.hpp"
+#include "apps/files/weight_saving.hpp"
+#include "apps/job/background_writer.hpp"
+#include "apps/job/devices.hpp"
+#include "apps/memory/job_plan.hpp"
 #include "apps/train/nccl_session.hpp"
-#include "apps/train/plan/job_plan.hpp"
 #include "apps/train/rank_watch.hpp"
 #include "apps/train/resume_point.hpp"
 #include "apps/train/step_clock.hpp"
@@ -20,7 +20,7 @@
 #include "apps/train/totals.hpp"
 #include "apps/view/event_file.hpp"
 #include "apps/view/series.hpp"
-#include "runtime/staged_transport.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 #include "apps/view/event_file.hpp"
 
 #include "apps/view/history.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 //   https://www.tensorflow.org/tutorials/load_data/tfrecord: the frames and the masked CRC-32C
 #pragma once
 
-#include "runtime/record_file.hpp"
+#include "runtime/files/record_file.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -4,7 +4,7 @@
 
 #include "apps/view/history.hpp"
 #include "apps/view/rank_summary.hpp"
-#include "runtime/grid.hpp"
+#include "runtime/base/grid.hpp"
 #include "runtime/options.hpp"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // hundreds of ranks at once.
 #pragma once
 
-#include "runtime/trace.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <array>
 #include <cstddef>

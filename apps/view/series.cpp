@@ -1,6 +1,6 @@
 #include "apps/view/series.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cmath>

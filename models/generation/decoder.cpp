@@ -1,10 +1,10 @@
 #include "models/generation/decoder.hpp"
 
-#include "models/memory_layout.hpp"
 #include "models/ops/embedding.hpp"
 #include "models/ops/matrix_vector.hpp"
+#include "models/ops/memory_layout.hpp"
 #include "models/ops/transpose.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

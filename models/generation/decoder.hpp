@@ -6,10 +6,10 @@
 //   logits = decoder.read({&token, 1});
 #pragma once
 
+#include "models/core/unit_source.hpp"
 #include "models/modules/norm.hpp"
 #include "models/modules/pre_norm_block.hpp"
-#include "models/unit_source.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 
 #include <cstddef>
 #include <cstdint>

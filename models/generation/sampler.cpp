@@ -1,7 +1,7 @@
 #include "models/generation/sampler.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "models/images/augment.hpp"
 
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "models/images/cifar_set.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstring>

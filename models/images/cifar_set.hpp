@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/images/image_set.hpp"
-#include "runtime/memory_map.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <filesystem>
 #include <vector>

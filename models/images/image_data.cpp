@@ -3,7 +3,7 @@
 #include "models/images/cifar_set.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cmath>
 

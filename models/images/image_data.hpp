@@ -1,7 +1,7 @@
 // Images as samples for training and validation. Any thread.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include "models/images/image_source.hpp"
 
 #include "models/images/augment.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cstring>
 #include <utility>

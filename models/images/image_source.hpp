@@ -1,8 +1,8 @@
 // Part of an image set as samples: input is the image's bytes, target is its class. Any thread.
 #pragma once
 
+#include "models/core/sample_source.hpp"
 #include "models/images/image_set.hpp"
-#include "models/sample_source.hpp"
 #include "models/text/sample_order.hpp"
 
 #include <memory>

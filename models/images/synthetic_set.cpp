@@ -1,6 +1,6 @@
 #include "models/images/synthetic_set.hpp"
 
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #include "models/modules/batch_norm.hpp"
 
 #include "models/ops/layer_norm.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

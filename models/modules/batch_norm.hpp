@@ -7,10 +7,10 @@
 // Letters: N rows of a microbatch, C channels.
 #pragma once
 
-#include "models/memory_layout.hpp"
-#include "models/ops/batch_norm.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/batch_norm.hpp"
+#include "models/ops/memory_layout.hpp"
 
 #include <cstddef>
 #include <optional>

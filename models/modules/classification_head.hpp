@@ -3,8 +3,8 @@
 // unit.
 #pragma once
 
-#include "models/layer.hpp"
-#include "models/tuning.hpp"
+#include "models/core/layer.hpp"
+#include "models/core/tuning.hpp"
 
 #include <cstddef>
 #include <cstdint>

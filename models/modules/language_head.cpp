@@ -1,12 +1,12 @@
 #include "models/modules/language_head.hpp"
 
-#include "models/memory_layout.hpp"
-#include "models/ops/target_rows.hpp"
-#include "models/ops/cross_entropy.hpp"
-#include "models/ops/matmul.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/linear.hpp"
-#include "runtime/error.hpp"
+#include "models/ops/cross_entropy.hpp"
+#include "models/ops/matmul.hpp"
+#include "models/ops/memory_layout.hpp"
+#include "models/ops/target_rows.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

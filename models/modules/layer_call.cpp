@@ -1,7 +1,7 @@
 #include "models/modules/layer_call.hpp"
 
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 
 namespace ranvier::models {
 

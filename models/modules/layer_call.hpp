@@ -1,7 +1,7 @@
 // Access to parameters, gradients and rows in a LayerCall. Any thread.
 #pragma once
 
-#include "models/layer.hpp"
+#include "models/core/layer.hpp"
 #include "models/modules/unit_builder.hpp"
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matrix_vector.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <algorithm>

@@ -2,17 +2,17 @@
 // Adjacent parameters are multiplied at once.
 //
 // Weights may be split into tiles, one per phase of a call (tiles.hpp). Biases and adapters are never split. Each
-// tensor that a run adapts has an adapter (models/lora.hpp).
+// tensor that a run adapts has an adapter (models/core/lora.hpp).
 //
 // Letters: N rows, I input channels, O output channels of all tensors together, R rank of adapters, S tiles.
 #pragma once
 
-#include "models/memory_layout.hpp"
-#include "models/ops/gelu.hpp"
-#include "models/ops/matmul.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/tiles.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/gelu.hpp"
+#include "models/ops/matmul.hpp"
+#include "models/ops/memory_layout.hpp"
 
 #include <optional>
 #include <span>

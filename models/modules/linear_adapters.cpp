@@ -1,10 +1,10 @@
 // Adapters of linear.cpp's linear maps.
-#include "models/lora.hpp"
+#include "models/core/lora.hpp"
+#include "models/modules/linear.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/matmul.hpp"
-#include "models/modules/linear.hpp"
+#include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/xxh3.hpp"
 
 #include <cmath>
 #include <cstdint>

@@ -4,9 +4,9 @@
 // Letters: N rows, C channels, F channels inside, S tiles.
 #pragma once
 
-#include "models/memory_layout.hpp"
-#include "models/ops/gelu.hpp"
 #include "models/modules/linear.hpp"
+#include "models/ops/gelu.hpp"
+#include "models/ops/memory_layout.hpp"
 
 #include <cstddef>
 #include <optional>

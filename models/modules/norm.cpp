@@ -2,7 +2,7 @@
 
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/rms_norm.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::models {

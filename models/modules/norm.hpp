@@ -3,9 +3,9 @@
 // Letters: N rows, G groups, C channels per group.
 #pragma once
 
-#include "models/memory_layout.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/unit_builder.hpp"
+#include "models/ops/memory_layout.hpp"
 
 #include <cstddef>
 #include <optional>

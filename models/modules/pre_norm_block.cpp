@@ -1,9 +1,9 @@
 #include "models/modules/pre_norm_block.hpp"
 
-#include "models/memory_layout.hpp"
 #include "models/modules/block_dropout.hpp"
 #include "models/modules/layer_call.hpp"
 #include "models/modules/tiles.hpp"
+#include "models/ops/memory_layout.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 //   std::unique_ptr<Layer> layer = make_pre_norm_block(block, std::move(builder));
 #pragma once
 
-#include "models/layer.hpp"
+#include "models/core/layer.hpp"
 #include "models/modules/decoding.hpp"
 #include "models/modules/gated_mlp.hpp"
 #include "models/modules/linear.hpp"

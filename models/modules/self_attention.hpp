@@ -3,12 +3,12 @@
 // Letters: B samples, T positions, N = B·T rows, H query heads, K key-value heads, D channels per head.
 #pragma once
 
-#include "models/memory_layout.hpp"
-#include "models/ops/attention.hpp"
-#include "models/ops/cached_attention.hpp"
-#include "models/ops/rotary.hpp"
 #include "models/modules/decoding.hpp"
 #include "models/modules/norm.hpp"
+#include "models/ops/attention.hpp"
+#include "models/ops/cached_attention.hpp"
+#include "models/ops/memory_layout.hpp"
+#include "models/ops/rotary.hpp"
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "models/modules/tiles.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 

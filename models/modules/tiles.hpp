@@ -4,7 +4,7 @@
 // thread.
 #pragma once
 
-#include "models/layer.hpp"
+#include "models/core/layer.hpp"
 
 #include <cstddef>
 #include <initializer_list>

@@ -1,10 +1,10 @@
 #include "models/modules/token_embedding.hpp"
 
-#include "models/memory_layout.hpp"
+#include "models/modules/layer_call.hpp"
 #include "models/ops/dropout.hpp"
 #include "models/ops/embedding.hpp"
-#include "models/modules/layer_call.hpp"
-#include "runtime/error.hpp"
+#include "models/ops/memory_layout.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <vector>

@@ -2,8 +2,8 @@
 // and, if given, a row of the position table. Units: token table, position table.
 #pragma once
 
+#include "models/core/tuning.hpp"
 #include "models/modules/token_table.hpp"
-#include "models/tuning.hpp"
 
 #include <memory>
 #include <optional>

@@ -2,7 +2,7 @@
 // 64, so there may be fewer tiles than requested.
 #pragma once
 
-#include "models/layer.hpp"
+#include "models/core/layer.hpp"
 
 #include <string>
 #include <vector>

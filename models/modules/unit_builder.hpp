@@ -8,8 +8,8 @@
 // If only some parameters of a unit are frozen, these form a unit of their own, "model.layers.0.frozen".
 #pragma once
 
-#include "models/layer.hpp"
-#include "models/tuning.hpp"
+#include "models/core/layer.hpp"
+#include "models/core/tuning.hpp"
 
 #include <array>
 #include <optional>

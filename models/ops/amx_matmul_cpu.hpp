@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/ops/matmul.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
 

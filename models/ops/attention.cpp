@@ -1,11 +1,11 @@
 #include "models/ops/attention.hpp"
 
 #include "models/ops/attention_cpu.hpp"
-#include "models/ops/visible_keys.hpp"
 #include "models/ops/dispatch.hpp"
 #include "models/ops/library_pieces.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "models/ops/visible_keys.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 
 #include "models/ops/backends.hpp"
 #include "models/ops/dropout.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>

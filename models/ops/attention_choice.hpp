@@ -1,6 +1,6 @@
 // Choice between our own kernels and cuDNN's attention on a GPU, per pass and shape. Their results differ in bits, so
 // rank 0 decides before the first step and all ranks adopt its choices. Declared in every build, defined if with_cuda
-// is true (runtime/cuda_build.hpp). Loop thread only.
+// is true (runtime/device/cuda_build.hpp). Loop thread only.
 //
 //   AttentionChoices chosen;
 //   if (rank == 0) chosen = measure_attention(stream, [&] { /* every operation once */ }).choices;
@@ -9,7 +9,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <compare>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
 

@@ -3,9 +3,9 @@
 #include "models/ops/attention_arrays.cuh"
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/library_attention_cuda.hpp"
-#include "runtime/cuda_native.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
-#include "runtime/error.hpp"
 
 #include <cmath>
 

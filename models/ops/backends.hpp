@@ -8,7 +8,7 @@
 // that executes the stream's work, and block until the result is written.
 #pragma once
 
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 namespace ranvier::models {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/embedding.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "models/ops/bad_token_cuda.hpp"
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 //   cuda::expect_no_bad_token(stream, TokenUse::input, [=](std::int32_t token, std::size_t index) { fail(...); });
 #pragma once
 
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>

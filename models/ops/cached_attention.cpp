@@ -1,8 +1,8 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "models/ops/visible_keys.hpp"
 #include "models/ops/dispatch.hpp"
-#include "runtime/cuda_build.hpp"
+#include "models/ops/visible_keys.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <algorithm>
 

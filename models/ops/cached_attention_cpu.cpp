@@ -1,8 +1,8 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "models/memory_layout.hpp"
+#include "models/ops/memory_layout.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 #include "models/ops/cached_attention.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
-#include "runtime/error.hpp"
 
 #include <cfloat>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "models/ops/correct_predictions.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
 namespace {

@@ -1,7 +1,7 @@
 // One block with a warp per row, because there are few rows: the samples of a microbatch.
-#include "models/ops/cuda_vector.cuh"
 #include "models/ops/correct_predictions.hpp"
-#include "runtime/cuda_native.hpp"
+#include "models/ops/cuda_vector.cuh"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {

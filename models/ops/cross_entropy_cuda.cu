@@ -5,7 +5,7 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <cfloat>

@@ -1,6 +1,6 @@
 #include "models/ops/cublas_lt_cuda.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 #include "models/ops/cudnn_attention_cuda.hpp"
 
-#include "runtime/cuda_native.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>

@@ -1,12 +1,12 @@
 // Checks of an operation before it launches, and the choice of its kernel's device.
 #pragma once
 
-#include "runtime/cuda_build.hpp"
-#include "runtime/device.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/error.hpp"
-#include "runtime/memory_cost.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 
@@ -19,7 +19,7 @@ inline void expect_kernel(runtime::DType dtype, const char* operation) {
          to_string(dtype));
 }
 
-/// Whether x_cuda computes, instead of x_cpu. Always false unless with_cuda is true (runtime/cuda_build.hpp).
+/// Whether x_cuda computes, instead of x_cpu. Always false unless with_cuda is true (runtime/device/cuda_build.hpp).
 [[nodiscard]] inline bool on_gpu(runtime::StreamView stream) {
   return stream.device().kind() == runtime::DeviceKind::cuda;
 }

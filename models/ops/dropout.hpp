@@ -3,9 +3,9 @@
 #pragma once
 
 #include "models/ops/backends.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/philox.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/philox.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>

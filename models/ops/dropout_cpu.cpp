@@ -1,7 +1,7 @@
 #include "models/ops/dropout.hpp"
 
 #include "models/ops/vector_philox.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
 

@@ -1,9 +1,9 @@
 #include "models/ops/embedding.hpp"
 
-#include "models/ops/small_task.hpp"
 #include "models/ops/bad_token.hpp"
+#include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstring>

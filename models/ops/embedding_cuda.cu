@@ -6,9 +6,9 @@
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
-#include "runtime/error.hpp"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 
 #include "models/ops/dispatch.hpp"
 #include "models/ops/fused_matmul_cuda.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 namespace ranvier::models {

@@ -1,9 +1,9 @@
 #include "models/ops/kernel_choice_file.hpp"
 
-#include "runtime/atomic_file.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
-#include "runtime/memory_map.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/files/json_text.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>

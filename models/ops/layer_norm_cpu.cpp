@@ -2,7 +2,7 @@
 
 #include "models/ops/small_task.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/norm_rows.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {

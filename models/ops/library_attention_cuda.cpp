@@ -3,8 +3,8 @@
 #include "models/ops/attention_choice.hpp"
 #include "models/ops/per_gpu_cuda.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
-#include "runtime/cuda_native.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <fmt/core.h>
 

@@ -1,7 +1,7 @@
 #include "models/ops/library_matmul.hpp"
 
 #include "models/ops/scratch.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <oneapi/dnnl/dnnl.hpp>
 

@@ -3,7 +3,7 @@
 // shape (0.5 ms) and reused.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <limits>

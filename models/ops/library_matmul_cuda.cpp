@@ -7,9 +7,9 @@
 #include "models/ops/product_choice.hpp"
 #include "models/ops/stopwatch_cuda.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
-#include "runtime/console.hpp"
-#include "runtime/cuda_native.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/console.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <fmt/core.h>
 

@@ -1,7 +1,7 @@
 #include "models/ops/matmul.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace ranvier::models {
 namespace {

@@ -10,7 +10,7 @@
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
 #include "models/ops/vector_matmul_cpu.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -4,9 +4,9 @@
 #include "models/ops/library_matmul_cuda.hpp"
 #include "models/ops/library_pieces.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
-#include "runtime/cuda_native.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
-#include "runtime/error.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "models/ops/matrix_vector.hpp"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {

@@ -1,6 +1,6 @@
 #include "models/ops/cudnn_attention_cuda.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 namespace ranvier::models::cuda {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "models/ops/backends.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 

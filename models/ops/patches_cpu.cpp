@@ -3,7 +3,7 @@
 #include "models/ops/scratch.hpp"
 #include "models/ops/transpose.hpp"
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <array>

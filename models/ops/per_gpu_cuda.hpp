@@ -4,7 +4,7 @@
 //   library->plans[product] = …;
 #pragma once
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <map>
 #include <mutex>

@@ -1,4 +1,4 @@
-// Philox (runtime/philox.hpp) and dropout decisions (dropout.hpp) in kernels. Only .cu files include this.
+// Philox (runtime/base/philox.hpp) and dropout decisions (dropout.hpp) in kernels. Only .cu files include this.
 #pragma once
 
 #include "models/ops/dropout.hpp"

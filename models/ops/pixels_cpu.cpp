@@ -1,6 +1,6 @@
 #include "models/ops/pixels.hpp"
 
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 namespace ranvier::models {
 

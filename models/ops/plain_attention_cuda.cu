@@ -4,7 +4,7 @@
 #include "models/ops/attention_arrays.cuh"
 
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <algorithm>

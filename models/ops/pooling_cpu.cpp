@@ -1,7 +1,7 @@
 #include "models/ops/pooling.hpp"
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cmath>

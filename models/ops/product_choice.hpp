@@ -9,7 +9,7 @@
 #pragma once
 
 #include "models/ops/library_matmul_cuda.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <array>
 #include <compare>

@@ -1,7 +1,7 @@
 #include "models/ops/rms_norm.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "runtime/cuda_build.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Runs a task on the pool, or on the calling thread if it has a single piece, such as a decoder's single rows.
 #pragma once
 
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <cstddef>
 

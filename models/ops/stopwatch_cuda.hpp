@@ -1,7 +1,7 @@
 // Times work on a GPU, to choose between implementations. Only _cuda.cpp files include this. Loop thread only.
 #pragma once
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <algorithm>
 #include <functional>

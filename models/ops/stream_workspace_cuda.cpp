@@ -1,6 +1,6 @@
 #include "models/ops/stream_workspace_cuda.hpp"
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <map>
 #include <mutex>

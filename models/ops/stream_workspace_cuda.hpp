@@ -1,9 +1,9 @@
 // Scratch memory of a GPU per stream, for cuBLASLt and partial sums. Allocated at a stream's first use and kept until
 // the process ends (the device's budget includes it), also for a later stream with the same CUDA handle. Functions are
-// defined if with_cuda is true (runtime/cuda_build.hpp); sizes always, for memory planning. Loop thread only.
+// defined if with_cuda is true (runtime/device/cuda_build.hpp); sizes always, for memory planning. Loop thread only.
 #pragma once
 
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 

@@ -1,7 +1,7 @@
 #include "models/ops/small_task.hpp"
 #include "models/ops/tanh.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/tanh.hpp"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {

@@ -1,7 +1,7 @@
 #include "models/ops/target_rows.hpp"
 
 #include "models/ops/dispatch.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <limits>

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "models/ops/backends.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>

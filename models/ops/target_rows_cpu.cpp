@@ -1,7 +1,7 @@
 #include "models/ops/bad_token.hpp"
-#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "runtime/compute_pool.hpp"
+#include "models/ops/target_rows.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <cstring>
 

@@ -2,10 +2,10 @@
 // threads give its first place. Rows are copied in the widest possible words.
 #include "models/ops/bad_token.hpp"
 #include "models/ops/bad_token_cuda.hpp"
-#include "models/ops/target_rows.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/cuda_vector.cuh"
-#include "runtime/cuda_native.hpp"
+#include "models/ops/target_rows.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 namespace ranvier::models {

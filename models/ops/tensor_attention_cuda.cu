@@ -6,7 +6,7 @@
 
 #include "models/ops/cuda_vector.cuh"
 #include "models/ops/tensor_tile.cuh"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <algorithm>

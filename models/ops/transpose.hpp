@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <cstddef>

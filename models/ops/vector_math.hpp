@@ -6,7 +6,7 @@
 //   });
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <bit>
 #include <cstddef>

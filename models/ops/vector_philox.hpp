@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/vector_math.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <array>
 

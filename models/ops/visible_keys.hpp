@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/ops/attention.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstddef>

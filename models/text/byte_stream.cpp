@@ -1,6 +1,6 @@
 #include "models/text/byte_stream.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

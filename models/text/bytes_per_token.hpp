@@ -1,7 +1,7 @@
 #pragma once
 
-#include "models/sample_source.hpp"
-#include "models/text/tokenizer.hpp"
+#include "models/core/sample_source.hpp"
+#include "models/tokenizers/tokenizer.hpp"
 
 #include <cstdint>
 

@@ -3,8 +3,8 @@
 #include "models/text/foreign_format.hpp"
 #include "models/text/text_survey.hpp"
 #include "models/text/token_formats.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <algorithm>
 #include <array>

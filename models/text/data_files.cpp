@@ -1,6 +1,6 @@
 #include "models/text/data_files.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

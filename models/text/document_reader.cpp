@@ -1,9 +1,9 @@
 #include "models/text/document_reader.hpp"
 
 #include "models/text/text_survey.hpp"
-#include "models/text/utf8.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
+#include "models/tokenizers/utf8.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <fmt/ranges.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/text/data_file.hpp"
-#include "models/text/word_splitter.hpp"
+#include "models/tokenizers/word_splitter.hpp"
 
 #include <boost/json/object.hpp>
 

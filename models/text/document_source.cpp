@@ -1,7 +1,7 @@
 #include "models/text/document_source.hpp"
 
 #include "models/ops/cross_entropy.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

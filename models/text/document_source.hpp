@@ -5,7 +5,7 @@
 // Padding positions attend to no other position and are attended to by none: each is its own document.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 #include "models/text/sample_order.hpp"
 #include "models/text/token_sequence.hpp"
 

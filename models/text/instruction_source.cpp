@@ -2,8 +2,8 @@
 
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/document_reader.hpp"
-#include "models/text/text_encoder.hpp"
-#include "runtime/error.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <numeric>

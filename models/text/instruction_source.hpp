@@ -7,7 +7,7 @@
 // tokens, and skipped if no completion is left.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 #include "models/text/data_files.hpp"
 #include "models/text/sample_order.hpp"
 #include "models/text/token_sequence.hpp"

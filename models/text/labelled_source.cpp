@@ -1,8 +1,8 @@
 #include "models/text/labelled_source.hpp"
 
 #include "models/text/document_reader.hpp"
-#include "models/text/text_encoder.hpp"
-#include "runtime/error.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
 

@@ -5,7 +5,7 @@
 // Labels are class names or class numbers.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 #include "models/text/data_files.hpp"
 #include "models/text/document_source.hpp"
 #include "models/text/sample_order.hpp"

@@ -6,9 +6,9 @@
 // by counter from seed, sample number and position: identical on any grid, different in each epoch.
 #pragma once
 
+#include "models/core/sample_source.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "models/text/mixed_source.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -7,7 +7,7 @@
 // behind its fraction (the first of equals). Any thread.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 
 #include <cstdint>
 #include <memory>

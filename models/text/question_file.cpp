@@ -1,6 +1,6 @@
 #include "models/text/question_file.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cstring>

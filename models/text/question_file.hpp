@@ -7,7 +7,7 @@
 // All are little-endian, numbers from 0. Any thread.
 #pragma once
 
-#include "runtime/memory_map.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <cstddef>
 #include <cstdint>

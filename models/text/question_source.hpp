@@ -4,7 +4,7 @@
 // If a completion is longer than the model's context, its first tokens are cut.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 #include "models/text/question_file.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "models/text/sample_order.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <bit>
 

@@ -3,7 +3,7 @@
 // outside the range are permuted again (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). Any thread.
 #pragma once
 
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <cstdint>
 

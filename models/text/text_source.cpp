@@ -4,8 +4,8 @@
 #include "models/text/document_source.hpp"
 #include "models/text/instruction_source.hpp"
 #include "models/text/labelled_source.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <cmath>

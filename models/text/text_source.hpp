@@ -6,7 +6,7 @@
 // contains each of its windows once.
 #pragma once
 
-#include "models/sample_source.hpp"
+#include "models/core/sample_source.hpp"
 #include "models/text/mixed_source.hpp"
 #include "models/text/sample_order.hpp"
 #include "models/text/token_sequence.hpp"

@@ -1,7 +1,7 @@
 #include "models/text/token_file.hpp"
 
 #include "models/text/token_formats.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "models/text/data_file.hpp"
-#include "runtime/memory_map.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "models/text/token_output.hpp"
 
 #include "models/text/token_formats.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,9 +1,9 @@
 #include "models/text/token_sequence.hpp"
 
-#include "models/text/text_encoder.hpp"
 #include "models/text/document_reader.hpp"
 #include "models/text/text_survey.hpp"
-#include "runtime/error.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <optional>

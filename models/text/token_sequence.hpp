@@ -2,9 +2,9 @@
 #pragma once
 
 #include "models/text/data_files.hpp"
-#include "models/text/document_frame.hpp"
 #include "models/text/token_file.hpp"
-#include "models/text/tokenizer.hpp"
+#include "models/tokenizers/document_frame.hpp"
+#include "models/tokenizers/tokenizer.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include "models/weights/config_file.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>

@@ -1,8 +1,8 @@
 #include "models/weights/partial_weights.hpp"
 
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "models/weights/weight_layout.hpp"
-#include "runtime/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,8 +1,8 @@
 #include "models/weights/safetensors.hpp"
 
-#include "models/weights/name_pattern.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
+#include "models/core/name_pattern.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>

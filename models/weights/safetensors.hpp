@@ -7,8 +7,8 @@
 // Several files with an index (model.safetensors.index.json) are read as one.
 #pragma once
 
-#include "runtime/dtype.hpp"
-#include "runtime/memory_map.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <cstddef>
 #include <filesystem>

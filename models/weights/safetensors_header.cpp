@@ -1,6 +1,6 @@
 #include "models/weights/safetensors_header.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>

@@ -1,7 +1,7 @@
 // Header of a safetensors file (safetensors.hpp): its tensors and their offsets. Any thread.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "models/weights/unit_weights.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 // regardless of tiling. Any thread.
 #pragma once
 
-#include "models/layer.hpp"
-#include "models/tensor_runs.hpp"
+#include "models/core/layer.hpp"
+#include "models/core/tensor_runs.hpp"
 #include "models/weights/safetensors.hpp"
 #include "models/weights/safetensors_header.hpp"
 

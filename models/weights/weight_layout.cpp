@@ -1,7 +1,7 @@
 #include "models/weights/weight_layout.hpp"
 
 #include "models/weights/unit_weights.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>

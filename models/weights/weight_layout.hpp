@@ -5,7 +5,7 @@
 // Files contain no gaps and padding of units. Values are fp32 unless a tensor has another type.
 #pragma once
 
-#include "models/layer.hpp"
+#include "models/core/layer.hpp"
 #include "models/weights/safetensors_header.hpp"
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 
 #include "offload/tier.hpp"
 #include "offload/transfer_engine.hpp"
-#include "runtime/error.hpp"
-#include "runtime/ordered_worker.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/ordered_worker.hpp"
 
 #include <fmt/format.h>
 

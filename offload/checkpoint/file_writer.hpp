@@ -7,8 +7,8 @@
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"
-#include "runtime/atomic_file.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/files/atomic_file.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <cstddef>
 #include <cstdint>

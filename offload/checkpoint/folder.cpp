@@ -1,7 +1,7 @@
 #include "offload/checkpoint/folder.hpp"
 
 #include "offload/host_name.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

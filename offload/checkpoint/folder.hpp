@@ -10,7 +10,7 @@
 
 #include "offload/checkpoint/manifest.hpp"
 #include "offload/checkpoint/storage.hpp"
-#include "runtime/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <cstdint>
 #include <filesystem>

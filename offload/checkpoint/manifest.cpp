@@ -1,9 +1,9 @@
 #include "offload/checkpoint/manifest.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
+#include "runtime/files/xxh3.hpp"
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>

@@ -2,7 +2,7 @@
 // ends with a checksum of all preceding bytes, to detect changes; README.md shows an example. Pure data; any thread.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <boost/json/object.hpp>
 

@@ -2,7 +2,7 @@
 
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/segment_loader.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "offload/checkpoint/segment_loader.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
 
 #include <fmt/format.h>
 

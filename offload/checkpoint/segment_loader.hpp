@@ -3,7 +3,7 @@
 
 #include "offload/checkpoint/manifest.hpp"
 #include "offload/checkpoint/storage.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <cstddef>
 #include <cstdlib>

@@ -1,13 +1,13 @@
 #include "runtime/kernels/adamw.hpp"
 
-#include "runtime/compute_pool.hpp"
-#include "runtime/cuda_build.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/device/memory_cost.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/adamw_cpu.hpp"
 #include "runtime/kernels/adamw_cuda.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
-#include "runtime/memory_cost.hpp"
 
 #include <algorithm>
 #include <array>

@@ -8,9 +8,9 @@
 // values in m and v.
 #pragma once
 
-#include "runtime/dtype.hpp"
-#include "runtime/strided_layout.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/strided_layout.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 #include <cstdint>

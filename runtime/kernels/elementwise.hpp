@@ -3,9 +3,9 @@
 // 64-byte aligned arrays or parts of them. n = 0 is allowed. Loop thread only.
 #pragma once
 
-#include "runtime/dtype.hpp"
-#include "runtime/strided_layout.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/strided_layout.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 

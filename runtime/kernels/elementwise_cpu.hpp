@@ -2,7 +2,7 @@
 // identical or do not overlap; any alignment; n = 0 is allowed. Callable from any thread.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <cstddef>
 

@@ -1,9 +1,9 @@
 // GPU kernels for elementwise.hpp; arguments are checked by the caller, and n > 0. Loop thread only.
 #pragma once
 
-#include "runtime/dtype.hpp"
-#include "runtime/strided_layout.hpp"
-#include "runtime/stream.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/strided_layout.hpp"
+#include "runtime/device/stream.hpp"
 
 #include <cstddef>
 

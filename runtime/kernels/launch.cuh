@@ -1,7 +1,7 @@
 // Kernel launches with error checks, and dynamic shared memory. Only .cu files include this. Loop thread only.
 #pragma once
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 
 #include <cstddef>
 

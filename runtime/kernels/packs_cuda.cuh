@@ -3,9 +3,9 @@
 // Only .cu files include this.
 #pragma once
 
-#include "runtime/cuda_native.hpp"
-#include "runtime/dtype.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/launch.cuh"
 
 #include <cuda_bf16.h>

@@ -2,10 +2,10 @@
 // gives them; their streams do what is queued late. And gradients that are made up, with what reductions must come to.
 #pragma once
 
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "models/pass_order.hpp"
-#include "runtime/simulation.hpp"
+#include "models/core/pass_order.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
 

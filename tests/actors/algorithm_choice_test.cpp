@@ -1,6 +1,6 @@
-#include "actors/exchange/algorithm_choice.hpp"
+#include "actors/states/algorithm_choice.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
-#include "actors/states/bucket_partition.hpp"
+#include "actors/schedule/bucket_partition.hpp"
 
-#include "collectives/shard.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/shard.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

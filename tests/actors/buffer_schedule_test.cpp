@@ -1,6 +1,6 @@
-#include "actors/states/buffer_schedule.hpp"
+#include "actors/schedule/buffer_schedule.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

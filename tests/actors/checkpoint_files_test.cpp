@@ -1,10 +1,10 @@
 // Checkpoints in files: one rank on the asynchronous CPU device, with its states in any tier, takes them and
 // another one goes on from them.
-#include "actors/checkpoint/checkpoint_files.hpp"
 #include "actors/checkpoint/checkpoint_source.hpp"
-#include "models/initialize.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/xxh3.hpp"
+#include "actors/rank/checkpoint_files.hpp"
+#include "models/core/initialize.hpp"
+#include "runtime/files/xxh3.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/lone_transport.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/far_device.hpp"

@@ -1,4 +1,4 @@
-#include "actors/gradients/chunk_schedule.hpp"
+#include "actors/schedule/chunk_schedule.hpp"
 
 #include "tests/seeds.hpp"
 

@@ -1,10 +1,10 @@
 // From when on a step counts under each commit policy: an optimizer alone on its rank, with gradients and answers that
 // are made up.
+#include "actors/base/rank_context.hpp"
 #include "actors/optimizer/optimizer.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "models/initialize.hpp"
-#include "runtime/simulation.hpp"
+#include "models/core/initialize.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
 
 #include <doctest/doctest.h>

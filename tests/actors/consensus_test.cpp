@@ -1,6 +1,6 @@
 // What all ranks agree on, and what a rank says of it meanwhile.
-#include "actors/rank/consensus.hpp"
-#include "runtime/simulation.hpp"
+#include "actors/base/consensus.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -3,10 +3,10 @@
 // which an inline device never shows, meets messages and handlers in seeded orders.
 #pragma once
 
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <deque>
 #include <memory>

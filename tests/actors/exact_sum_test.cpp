@@ -1,4 +1,4 @@
-#include "actors/rank/exact_sum.hpp"
+#include "actors/base/exact_sum.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,10 @@
 // Sums of gradients in a tier have the bits of sums on the device.
+#include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/delayed_device.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,9 +1,9 @@
 // Sums of squares of reduced gradients have the same bits however units are cut, and wherever a bucket lies.
+#include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "models/gpt.hpp"
-#include "runtime/simulation.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
 

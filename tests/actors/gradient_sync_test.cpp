@@ -2,7 +2,7 @@
 // grids, and what comes out is compared with plain sums in the order that is promised.
 #include "actors/gradients/gradient_sync.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/actors/actors_alone.hpp"
 #include "tests/seeds.hpp"
 

@@ -1,8 +1,8 @@
-#include "actors/exchange/hop_pipeline.hpp"
+#include "actors/base/rank_context.hpp"
+#include "actors/states/hop_pipeline.hpp"
 #include "actors/states/model_share.hpp"
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

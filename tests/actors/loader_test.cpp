@@ -1,9 +1,9 @@
 #include "actors/pipeline/loader.hpp"
 
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "actors/base/rank_context.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/far_device.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // For a job of one rank, which has nobody to talk to.
 #pragma once
 
-#include "runtime/error.hpp"
-#include "runtime/transport.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/transport/transport.hpp"
 
 #include <span>
 #include <vector>

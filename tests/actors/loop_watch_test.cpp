@@ -1,7 +1,7 @@
 // A loop that does not turn, in a process of its own: the watchdog ends it.
 #include "actors/watch/watchdog.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/exit_code.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/lone_transport.hpp"
 #include "tests/temporary_folder.hpp"
 

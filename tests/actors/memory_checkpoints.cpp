@@ -1,8 +1,8 @@
 #include "tests/actors/memory_checkpoints.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/error.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,11 @@
 // A bucket is one piece of work of each kind, however many ranks share the column.
-#include "actors/exchange/operation_count.hpp"
+#include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/optimizer/bucket_step.hpp"
+#include "actors/predict/operation_count.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "models/gpt.hpp"
-#include "runtime/simulation.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/simulated_job.hpp"
 
 #include <doctest/doctest.h>

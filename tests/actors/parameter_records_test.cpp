@@ -1,7 +1,7 @@
 // Where parameters live between their uses must not change a bit.
+#include "actors/base/rank_context.hpp"
 #include "actors/states/parameter_records.hpp"
-#include "runtime/asio_loop.hpp"
-#include "actors/rank/rank_context.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

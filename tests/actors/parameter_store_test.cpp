@@ -1,11 +1,11 @@
 // Parameter stores of a column alone: passes ask for units, which must be those of this batch wherever they come from.
 #include "actors/states/parameter_store.hpp"
 
+#include "actors/base/rank_context.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "models/pass_order.hpp"
-#include "runtime/simulation.hpp"
+#include "models/core/pass_order.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 

@@ -1,6 +1,6 @@
-#include "actors/pipeline/policy.hpp"
+#include "actors/schedule/policy.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

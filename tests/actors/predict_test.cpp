@@ -1,7 +1,7 @@
 // Jobs in virtual time: their times against what was worked out by hand, their messages and memory against real jobs'.
 #include "actors/predict/predicted_job.hpp"
-#include "runtime/error.hpp"
-#include "runtime/json_text.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,7 +1,7 @@
 // Real ranks, which compute and whose messages carry bytes, with the durations of a prediction: their operations are
 // the prediction's, in the same order and at the same moments.
 #include "actors/predict/predicted_job.hpp"
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/actors/timed_device.hpp"
 #include "tests/effort.hpp"

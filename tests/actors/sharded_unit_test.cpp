@@ -1,6 +1,6 @@
 #include "actors/states/sharded_unit.hpp"
 
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

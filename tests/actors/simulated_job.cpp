@@ -1,9 +1,9 @@
 #include "tests/actors/simulated_job.hpp"
 
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "models/ops/cross_entropy.hpp"
-#include "runtime/philox.hpp"
-#include "runtime/staged_transport.hpp"
+#include "runtime/base/philox.hpp"
+#include "runtime/transport/staged_transport.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/far_device.hpp"
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "actors/rank/rank.hpp"
-#include "collectives/nccl_column.hpp"
-#include "models/gpt.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
+#include "collectives/nccl/nccl_column.hpp"
+#include "models/core/sample_source.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/simulation.hpp"
 
 #include <array>
 #include <functional>

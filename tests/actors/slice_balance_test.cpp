@@ -1,6 +1,6 @@
-#include "actors/pipeline/slice_balance.hpp"
+#include "actors/schedule/slice_balance.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-#include "actors/pipeline/slice_order.hpp"
-#include "actors/pipeline/slice_map.hpp"
+#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_order.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // As small_gpt() in simulated_job.hpp, of the LLaMA family: heads that share keys, and nothing that not all of it have.
 #pragma once
 
-#include "models/llama.hpp"
+#include "models/families/llama.hpp"
 
 namespace ranvier::tests {
 

@@ -1,9 +1,9 @@
 // A stage actor alone: its neighbours, layers and resources are made up, early, late and short of places.
 #include "actors/pipeline/stage_actor.hpp"
 
-#include "runtime/simulation.hpp"
+#include "actors/base/rank_context.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/delayed_device.hpp"
-#include "actors/rank/rank_context.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/seeds.hpp"
 

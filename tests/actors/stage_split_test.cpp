@@ -1,6 +1,6 @@
 // Splits of layers into stages, against all splits there are; and what is advised where ranks or layers are slow,
 // against jobs in virtual time that take the advice.
-#include "actors/pipeline/stage_split.hpp"
+#include "actors/schedule/stage_split.hpp"
 
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"

@@ -1,6 +1,6 @@
 // models::Stage is tested here, beside the actor that drives it.
 #include "actors/rank/rank_plan.hpp"
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/actors/simulated_job.hpp"
 
 #include <doctest/doctest.h>

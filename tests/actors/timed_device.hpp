@@ -2,9 +2,9 @@
 // does on it takes the time that its costs say. Work is carried out when it is queued.
 #pragma once
 
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // Bytes over links against PaRO's Table 2, as formulas of flat rings, and MiCS §3.3's hierarchical gathers.
-#include "actors/exchange/volume.hpp"
+#include "actors/predict/volume.hpp"
 
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

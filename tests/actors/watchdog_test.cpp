@@ -1,6 +1,6 @@
 // Whom the watchdogs of a job name, in virtual time, and whom they leave alone.
 #include "actors/watch/watchdog.hpp"
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "offload/checkpoint/file_writer.hpp"
 #include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"

@@ -1,7 +1,7 @@
 // From a model to an adapter beside it, and back into whole weights: what programs write others read.
-#include "models/weights/adapter_files.hpp"
+#include "models/families/adapter_files.hpp"
 #include "models/weights/safetensors.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "apps/train/kernels/attention_flag.hpp"
+#include "apps/kernels/attention_flag.hpp"
 
 #include "tests/errors.hpp"
 

@@ -1,7 +1,7 @@
 #include "apps/bench/bench_options.hpp"
 
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,7 +1,7 @@
 // What becomes of a measurement that fails.
 #include "apps/bench/bench_rank.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/mpi_session.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // ranvier-bench as a user starts it.
-#include "collectives/link_file.hpp"
-#include "runtime/machine_profile.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/job.hpp"
 
 #include <doctest/doctest.h>

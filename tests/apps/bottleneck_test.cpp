@@ -2,7 +2,7 @@
 #include "apps/train/bottleneck.hpp"
 
 #include "apps/view/text_plot.hpp"
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include "apps/checkpoint/saved_training.hpp"
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/apps/small_training.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"

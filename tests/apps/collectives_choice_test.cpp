@@ -1,7 +1,7 @@
-#include "apps/train/kernels/collectives_choice.hpp"
+#include "apps/options/collectives_choice.hpp"
 
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "apps/train/files/data_report.hpp"
+#include "apps/files/data_report.hpp"
 
 #include "tests/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
 // Ranks that have other files than rank 0 are named, whatever the files are.
-#include "apps/train/files/file_agreement.hpp"
+#include "apps/files/file_agreement.hpp"
 
 #include "apps/program/agreement.hpp"
 #include "tests/mpi_session.hpp"

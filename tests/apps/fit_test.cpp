@@ -1,7 +1,7 @@
-#include "apps/train/plan/fit.hpp"
+#include "apps/memory/fit.hpp"
 
-#include "apps/train/plan/job_plan.hpp"
-#include "models/gpt.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

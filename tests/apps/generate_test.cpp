@@ -1,8 +1,8 @@
 // From training to text: a model is trained and saved, and ranvier-generate writes what it draws.
-#include "models/gpt.hpp"
-#include "models/initialize.hpp"
-#include "models/text/utf8.hpp"
-#include "models/weights/gpt_config.hpp"
+#include "models/core/initialize.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/gpt_config.hpp"
+#include "models/tokenizers/utf8.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"

@@ -1,7 +1,7 @@
 // A training program whose samples are never given back: what owns them hangs when it is torn down, as a device, a
 // file or a library may. It trains the model that its flags name.
 #include "apps/train/launch.hpp"
-#include "runtime/console.hpp"
+#include "runtime/base/console.hpp"
 
 #include <unistd.h>
 

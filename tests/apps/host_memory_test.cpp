@@ -1,4 +1,4 @@
-#include "apps/train/plan/host_memory.hpp"
+#include "apps/memory/host_memory.hpp"
 
 #include "tests/errors.hpp"
 

@@ -1,7 +1,7 @@
-#include "apps/train/plan/job_memory.hpp"
+#include "apps/memory/job_memory.hpp"
 
 #include "actors/states/sharded_unit.hpp"
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "apps/train/files/metrics_file.hpp"
+#include "apps/files/metrics_file.hpp"
 
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"

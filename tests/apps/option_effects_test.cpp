@@ -1,7 +1,7 @@
-#include "apps/train/options/option_effects.hpp"
+#include "apps/options/option_effects.hpp"
 
-#include "apps/train/options/train_options.hpp"
-#include "runtime/error.hpp"
+#include "apps/options/train_options.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

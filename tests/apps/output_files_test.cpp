@@ -1,6 +1,6 @@
-#include "apps/train/files/output_files.hpp"
+#include "apps/files/output_files.hpp"
 
-#include "apps/train/files/disk_retry.hpp"
+#include "apps/files/disk_retry.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

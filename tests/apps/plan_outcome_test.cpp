@@ -1,7 +1,7 @@
 // What ranvier-plan says beside its tables: what every rank does, what nothing was simulated for, and why nothing runs.
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/plan_run.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/errors.hpp"

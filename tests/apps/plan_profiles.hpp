@@ -1,8 +1,8 @@
 // Machines for tests of ranvier-plan: figures that make small jobs differ in all that a plan weighs.
 #pragma once
 
-#include "apps/train/options/train_options.hpp"
-#include "runtime/machine_profile.hpp"
+#include "apps/options/train_options.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <string>
 #include <vector>

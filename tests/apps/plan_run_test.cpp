@@ -1,10 +1,10 @@
 #include "apps/plan/plan_run.hpp"
 
+#include "apps/memory/nodes.hpp"
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
-#include "apps/train/plan/nodes.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/effort.hpp"

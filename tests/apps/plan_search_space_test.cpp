@@ -1,6 +1,6 @@
 #include "apps/plan/search_space.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 #include "apps/plan/ranking.hpp"
 
 #include "apps/plan/search.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/effort.hpp"
 

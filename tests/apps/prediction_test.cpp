@@ -1,6 +1,6 @@
 // Runs that say at their end what a profile predicted of them.
 #include "apps/program/profile_search_path.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_run.hpp"
 

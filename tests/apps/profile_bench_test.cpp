@@ -1,10 +1,10 @@
 // What ranvier-bench profile measures with: rates, costs and cases. Times are not asserted.
-#include "apps/bench/profile/cost_recorder.hpp"
-#include "apps/bench/profile/kernel_cases.hpp"
-#include "apps/bench/profile/product_cases.hpp"
-#include "apps/bench/profile/rate_fit.hpp"
+#include "apps/bench/cost_recorder.hpp"
+#include "apps/bench/kernel_cases.hpp"
+#include "apps/bench/product_cases.hpp"
+#include "apps/bench/rate_fit.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/errors.hpp"
 

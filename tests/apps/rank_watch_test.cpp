@@ -1,7 +1,7 @@
 // All ranks tell rank 0 what they do while somebody wants to know, in virtual time.
 #include "apps/train/rank_watch.hpp"
 
-#include "runtime/simulation.hpp"
+#include "runtime/simulation/simulation.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "apps/train/plan/remedies.hpp"
+#include "apps/memory/remedies.hpp"
 
 #include <doctest/doctest.h>
 

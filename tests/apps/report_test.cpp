@@ -1,8 +1,8 @@
 #include "apps/train/report.hpp"
 
-#include "actors/exchange/operation_count.hpp"
-#include "models/gpt.hpp"
+#include "actors/predict/operation_count.hpp"
 #include "apps/program/text_table.hpp"
+#include "models/families/gpt.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-#include "apps/train/plan/saved_column.hpp"
+#include "apps/memory/saved_column.hpp"
 
-#include "runtime/json_text.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <boost/json/serialize.hpp>
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // The flags that say how states are shared out, and what follows from them for the rest.
 #include "actors/rank/rank_plan.hpp"
-#include "apps/train/options/option_effects.hpp"
-#include "apps/train/options/train_options.hpp"
-#include "runtime/error.hpp"
+#include "apps/options/option_effects.hpp"
+#include "apps/options/train_options.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

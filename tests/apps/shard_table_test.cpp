@@ -1,10 +1,10 @@
-#include "apps/train/plan/job_plan.hpp"
-#include "apps/train/plan/nodes.hpp"
-#include "apps/train/plan/shard_table.hpp"
+#include "apps/memory/job_plan.hpp"
+#include "apps/memory/nodes.hpp"
+#include "apps/memory/shard_table.hpp"
 
 #include "actors/states/sharded_unit.hpp"
-#include "models/model.hpp"
-#include "runtime/arena.hpp"
+#include "models/families/model.hpp"
+#include "runtime/device/arena.hpp"
 
 #include <doctest/doctest.h>
 

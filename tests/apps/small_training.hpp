@@ -1,10 +1,10 @@
 // A checkpoint of a small GPT, as a run of ranvier-train leaves it, whose values follow from a seed.
 #pragma once
 
-#include "models/gpt.hpp"
-#include "models/weights/gpt_config.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/gpt_config.hpp"
 #include "offload/checkpoint/folder.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
 
 #include <algorithm>
 #include <cstdint>

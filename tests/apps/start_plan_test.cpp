@@ -1,6 +1,6 @@
 #include "apps/plan/start_plan.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"

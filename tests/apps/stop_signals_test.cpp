@@ -1,9 +1,9 @@
 // Signals in one process: what is asked of the loop, and what happens when it does not move.
-#include "apps/train/stop_signals.hpp"
+#include "apps/job/stop_signals.hpp"
 
 #include "apps/train/step_clock.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/simulation/simulation.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // ranvier-tokenize as a user starts it, and its options.
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
-#include "models/text/tokenizer_files.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"

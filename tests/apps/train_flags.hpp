@@ -1,8 +1,8 @@
 // Flags of ranvier-train as tests give them.
 #pragma once
 
-#include "apps/train/options/train_options.hpp"
-#include "runtime/error.hpp"
+#include "apps/options/train_options.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
-#include "apps/train/options/train_options.hpp"
+#include "apps/options/train_options.hpp"
 
-#include "apps/train/options/other_names.hpp"
-#include "apps/train/plan/nodes.hpp"
-#include "runtime/cuda_build.hpp"
+#include "apps/memory/nodes.hpp"
+#include "apps/options/other_names.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"
 #include "tests/temporary_folder.hpp"
 

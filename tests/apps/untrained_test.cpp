@@ -1,6 +1,6 @@
 // Tensors that are frozen or have no adapter, and positions after a sample's last, are saved as they were.
-#include "models/gpt.hpp"
-#include "models/weights/model_config.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/model_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/apps/generated.hpp"

@@ -1,5 +1,5 @@
 // What every program answers about itself, each in a process of its own.
-#include "runtime/cuda_build.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <sys/wait.h>
 

@@ -2,9 +2,9 @@
 // in turns. It reads 16 bytes per element and writes 12, like a step with fp32 gradients and no working copy.
 //
 //   adamw_bench [elements [repeats]]      one JSON line per case; seconds are the best of the repeats
-#include "runtime/arena.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

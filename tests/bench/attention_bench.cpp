@@ -5,8 +5,8 @@
 #include "models/ops/attention.hpp"
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/library_matmul.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <fmt/core.h>
 

@@ -8,9 +8,9 @@
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 #include "offload/io_queue.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/xxh3.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/blocks.hpp"
 
 #include <fmt/core.h>

@@ -8,11 +8,11 @@
 // rank, in turns. `over_longer`: both over the longer one alone; `after_answer_seconds`: time after the norm;
 // `tier_bytes`: tier memory per rank.
 #include "actors/rank/rank.hpp"
-#include "models/gpt.hpp"
-#include "models/pass_order.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "models/core/pass_order.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <fmt/core.h>
 

@@ -2,9 +2,9 @@
 // memory bandwidth of the elementwise kernels.
 //
 //   device_bench [threads]      one JSON line per case; the median of the rounds
-#include "runtime/arena.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/core.h>

@@ -6,10 +6,10 @@
 // One JSON line per pass. The first write allocates space on the disk and is not printed.
 #include "offload/file_tier.hpp"
 #include "offload/staging_pool.hpp"
-#include "runtime/arena.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/loop/asio_loop.hpp"
 
 #include <fmt/core.h>
 

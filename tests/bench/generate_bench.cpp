@@ -5,11 +5,11 @@
 //   generate_bench [--prompt N] [--tokens N] [model ...]
 //       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
 //       qwen3); default: 4x256x4x256 gpt2-small
-#include "models/generation/decoder_model.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/cores.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "models/families/decoder_model.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
+#include "runtime/host/cores.hpp"
 #include "runtime/options.hpp"
 
 #include <fmt/core.h>

@@ -154,9 +154,9 @@ class Watch:
         return None if self.before is None or not self.most else self.most - self.before
 
 
-STOPPED = 75  # exit status of a run that was asked to stop (runtime/exit_code.hpp)
+STOPPED = 75  # exit status of a run that was asked to stop (runtime/base/exit_code.hpp)
 DOES_NOT_FIT = 1  # exit status of --dry-run
-RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/cuda_memory.hpp)
+RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/device/cuda_memory.hpp)
 
 
 def reason_to_leave_out(trainer, model, folder, more=(), **flags):

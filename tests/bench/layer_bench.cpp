@@ -2,10 +2,10 @@
 // then each other operation. The difference is the cost of passes over memory. One JSON line per case.
 //
 //   layer_bench [threads] [operations]     the second word skips the layers and their matrix multiplications
-#include "models/bert.hpp"
-#include "models/gpt.hpp"
-#include "models/gpt_layers.hpp"
-#include "models/llama_layers.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/gpt_layers.hpp"
+#include "models/families/llama_layers.hpp"
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
@@ -13,7 +13,7 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/text/masked_source.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <fmt/core.h>

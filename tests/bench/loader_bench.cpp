@@ -11,7 +11,7 @@
 #include "models/text/text_source.hpp"
 #include "models/text/token_formats.hpp"
 #include "models/text/token_output.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

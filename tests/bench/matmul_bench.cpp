@@ -6,8 +6,8 @@
 #include "models/ops/library_matmul.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/transpose.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <fmt/core.h>
 

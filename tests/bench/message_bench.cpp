@@ -4,11 +4,11 @@
 //   mpirun -n 2 message_bench                 messages and ring all-reduces, compared with plain MPI
 //   mpirun -n 4 message_bench [policy]        on 2 cores: time that waiting ranks take from computing ones;
 //                                             policy: spin, yield, first and longest sleep in microseconds
-#include "collectives/executor.hpp"
-#include "collectives/ring.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/device.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "collectives/plans/ring.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <fmt/core.h>
 #include <mpi.h>

@@ -16,11 +16,11 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/philox.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "runtime/philox.hpp"
 
 #include <fmt/core.h>
 

@@ -3,7 +3,7 @@
 //
 // usage: pass_costs
 #include "apps/plan/stage_times.hpp"
-#include "models/model.hpp"
+#include "models/families/model.hpp"
 
 #include <fmt/format.h>
 

@@ -5,9 +5,9 @@
 //
 // Prints a JSON line.
 #include "actors/predict/predicted_job.hpp"
-#include "models/gpt.hpp"
-#include "runtime/error.hpp"
-#include "runtime/process_memory.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/host/process_memory.hpp"
 
 #include <fmt/core.h>
 

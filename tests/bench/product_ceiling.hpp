@@ -7,11 +7,11 @@
 // channels inside the MLP.
 #pragma once
 
-#include "models/model.hpp"
-#include "models/ops/library_matmul.hpp"
+#include "models/families/model.hpp"
 #include "models/modules/token_table.hpp"
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "models/ops/library_matmul.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <algorithm>
 #include <chrono>

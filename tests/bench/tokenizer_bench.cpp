@@ -5,10 +5,10 @@
 //
 // TOKENIZER: value of ranvier-train's --tokenizer. --write-tokens writes the tokens of the last file, int32, for a
 // comparison with another encoder; --write-text writes the decoded text.
-#include "models/text/text_encoder.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "models/text/word_splitter.hpp"
-#include "runtime/memory_map.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "models/tokenizers/word_splitter.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <fmt/core.h>
 

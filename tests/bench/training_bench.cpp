@@ -5,12 +5,12 @@
 //   training_bench [--case 6x384-fp32,llama-6x384-fp32,bert-6x384-bf16,gpt2-small-bf16,…] [--threads 2]
 //                  [--microbatch-size N] [--seconds 4]
 #include "actors/rank/rank.hpp"
-#include "models/initialize.hpp"
-#include "models/model.hpp"
-#include "models/sample_source.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "models/core/initialize.hpp"
+#include "models/core/sample_source.hpp"
+#include "models/families/model.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "runtime/options.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 #include "tests/bench/product_ceiling.hpp"
 
 #include <fmt/core.h>

@@ -1,7 +1,7 @@
 // The emulated cluster of run.sh: who shares memory, what crosses which link, and that nothing stays behind.
 // Exits with 77, ctest's "skipped", where the machine does not allow network namespaces.
 #include "actors/states/sharded_unit.hpp"
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -4,9 +4,9 @@
 //
 // All moves run at once. Each is checked by its receiver. Rank 0 prints one JSON line: the ranks of each node as
 // MPI sees them, and the time from the first send to the last arrival.
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,17 +1,17 @@
-#include "collectives/algorithms.hpp"
+#include "collectives/plans/algorithms.hpp"
 
 #include <doctest/doctest.h>
 
 #include <bit>
 #include <string>
 
-#include "collectives/hierarchical.hpp"
-#include "collectives/ho_ring.hpp"
-#include "collectives/recursive.hpp"
-#include "collectives/traffic.hpp"
+#include "collectives/plans/hierarchical.hpp"
+#include "collectives/plans/ho_ring.hpp"
+#include "collectives/plans/recursive.hpp"
+#include "collectives/plans/traffic.hpp"
 #include "tests/collectives/reference.hpp"
-#include "tests/seeds.hpp"
 #include "tests/errors.hpp"
+#include "tests/seeds.hpp"
 
 using namespace ranvier::collectives;
 using namespace ranvier::test;

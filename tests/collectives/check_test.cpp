@@ -1,7 +1,7 @@
-#include "collectives/plan.hpp"
-#include "collectives/ring.hpp"
-#include "collectives/tree.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/plan.hpp"
+#include "collectives/plans/ring.hpp"
+#include "collectives/plans/tree.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,13 +1,13 @@
-#include "collectives/cost.hpp"
+#include "collectives/plans/cost.hpp"
 
 #include <doctest/doctest.h>
 
-#include "collectives/algorithms.hpp"
-#include "collectives/h_ring.hpp"
-#include "collectives/hierarchical.hpp"
-#include "collectives/ho_ring.hpp"
-#include "collectives/ring.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/h_ring.hpp"
+#include "collectives/plans/hierarchical.hpp"
+#include "collectives/plans/ho_ring.hpp"
+#include "collectives/plans/ring.hpp"
+#include "runtime/base/error.hpp"
 
 using namespace ranvier::collectives;
 using doctest::Approx;

@@ -1,5 +1,5 @@
-#include "collectives/executor.hpp"
-#include "runtime/simulation.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"

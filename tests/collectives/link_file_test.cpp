@@ -1,4 +1,4 @@
-#include "collectives/link_file.hpp"
+#include "collectives/plans/link_file.hpp"
 
 #include <doctest/doctest.h>
 

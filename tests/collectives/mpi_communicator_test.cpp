@@ -1,4 +1,4 @@
-#include "collectives/mpi_communicator.hpp"
+#include "collectives/communicators/mpi_communicator.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,10 +7,10 @@
 #include <numeric>
 #include <vector>
 
-#include "collectives/plan_communicator.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "collectives/communicators/plan_communicator.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/effort.hpp"
 #include "tests/mpi_session.hpp"

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <random>
 
-#include "collectives/executor.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/mpi_transport.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/effort.hpp"
 #include "tests/mpi_session.hpp"

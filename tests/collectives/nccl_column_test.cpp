@@ -1,4 +1,4 @@
-#include "collectives/nccl_column.hpp"
+#include "collectives/nccl/nccl_column.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/collectives/nccl_job.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"

@@ -1,7 +1,7 @@
 // NCCL with one rank, from connecting to closing, beside a plan of one rank.
-#include "collectives/nccl_column.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "collectives/nccl/nccl_column.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/collectives/nccl_under_test.hpp"
 #include "tests/device_under_test.hpp"
 

@@ -1,8 +1,8 @@
 // Ranks of a column whose collectives go by an NCCL of the tests, in one process.
 #pragma once
 
-#include "collectives/nccl_column.hpp"
-#include "runtime/simulation.hpp"
+#include "collectives/nccl/nccl_column.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/nccl_world.hpp"
 
 #include <array>

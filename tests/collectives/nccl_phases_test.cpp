@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/collectives/nccl_job.hpp"
 #include "tests/seeds.hpp"
 

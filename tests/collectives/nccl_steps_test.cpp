@@ -1,8 +1,8 @@
-#include "collectives/nccl_steps.hpp"
+#include "collectives/nccl/nccl_steps.hpp"
 
-#include "collectives/executor.hpp"
-#include "collectives/nccl_library.hpp"
-#include "runtime/error.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "collectives/nccl/nccl_library.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

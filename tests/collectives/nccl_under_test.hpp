@@ -1,8 +1,8 @@
 // NCCL of one rank on the device under test: its own on `cuda`, one over host memory elsewhere.
 #pragma once
 
-#include "collectives/nccl_library.hpp"
-#include "runtime/device.hpp"
+#include "collectives/nccl/nccl_library.hpp"
+#include "runtime/device/device.hpp"
 
 #include <memory>
 #include <optional>

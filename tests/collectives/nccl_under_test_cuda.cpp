@@ -1,7 +1,7 @@
 #include "tests/collectives/nccl_under_test.hpp"
 
-#include "runtime/cuda_build.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/device_under_test.hpp"
 
 #include <utility>

@@ -8,9 +8,9 @@
 // where the ranks stand in one row.
 #pragma once
 
-#include "collectives/nccl_library.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "collectives/nccl/nccl_library.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 #include "tests/collectives/reference.hpp"
 
 #include <algorithm>

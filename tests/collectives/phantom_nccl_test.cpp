@@ -1,7 +1,7 @@
 // Collectives in virtual time: plans step by step, and NCCL's by formula, against times worked out by hand.
-#include "collectives/phantom_nccl.hpp"
-#include "collectives/ring.hpp"
-#include "runtime/error.hpp"
+#include "collectives/nccl/phantom_nccl.hpp"
+#include "collectives/plans/ring.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/plan_communicator.hpp"
+#include "collectives/communicators/plan_communicator.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/collectives/reference.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"

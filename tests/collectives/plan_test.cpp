@@ -1,5 +1,5 @@
-#include "collectives/plan.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/plan.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

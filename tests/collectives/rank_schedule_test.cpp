@@ -1,11 +1,11 @@
-#include "collectives/rank_schedule.hpp"
+#include "collectives/plans/rank_schedule.hpp"
 
 #include <doctest/doctest.h>
 
 #include <utility>
 
-#include "collectives/algorithms.hpp"
-#include "runtime/error.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "runtime/base/error.hpp"
 
 using namespace ranvier::collectives;
 

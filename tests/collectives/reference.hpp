@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithms.hpp"
-#include "collectives/tree.hpp"
-#include "runtime/dtype.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/tree.hpp"
+#include "runtime/base/dtype.hpp"
 
 namespace ranvier::test {
 

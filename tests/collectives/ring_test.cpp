@@ -1,4 +1,4 @@
-#include "collectives/ring.hpp"
+#include "collectives/plans/ring.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-#include "collectives/shard.hpp"
+#include "collectives/plans/shard.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

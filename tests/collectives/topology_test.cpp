@@ -1,4 +1,4 @@
-#include "collectives/topology.hpp"
+#include "collectives/plans/topology.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

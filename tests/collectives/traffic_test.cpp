@@ -1,9 +1,9 @@
-#include "collectives/traffic.hpp"
+#include "collectives/plans/traffic.hpp"
 
 #include <doctest/doctest.h>
 
-#include "collectives/algorithms.hpp"
-#include "collectives/ring.hpp"
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/ring.hpp"
 #include "tests/effort.hpp"
 
 using namespace ranvier::collectives;

@@ -1,4 +1,4 @@
-#include "collectives/tree.hpp"
+#include "collectives/plans/tree.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 //   heuristic    no algorithm is found, for an internal reason
 //   gpu          algorithms fail when they are run, and nothing works on the GPU from then on
 #include "models/ops/cublas_lt_cuda.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/emulation/stream.hpp"
 
 #include <cuda_bf16.h>

@@ -2,8 +2,8 @@
 // rank R of a job, EMULATED_CUDNN_VERSION=R gives that rank another one. Work with a handle that is bound to no
 // stream, to another one or to one that is gone ends the program with a line on stderr.
 #include "models/ops/cudnn_attention_cuda.hpp"
-#include "runtime/cuda_native.hpp"
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "tests/emulation/stream.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // Whole trainings on the emulated GPU, which every rank has for itself: what crosses between device and host goes
 // through pinned memory and streams as on a real one.
-#include "runtime/cuda_build.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>

@@ -2,7 +2,7 @@
 // and what has to hold. A target is `LLVMFuzzerTestOneInput`; one thread.
 #pragma once
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

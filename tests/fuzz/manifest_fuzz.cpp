@@ -1,7 +1,7 @@
 // The manifest of a checkpoint: as it is, or, if the first byte is odd, with the checksum that it needs to be read
 // further.
 #include "offload/checkpoint/manifest.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
 #include "tests/fuzz/input.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // A safetensors file, and the sizes of the model that it may hold.
-#include "models/weights/gpt_config.hpp"
+#include "models/families/gpt_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
 

@@ -1,6 +1,6 @@
 // Any bytes as text: characters, words, tokens and back.
-#include "models/text/utf8.hpp"
-#include "models/text/word_splitter.hpp"
+#include "models/tokenizers/utf8.hpp"
+#include "models/tokenizers/word_splitter.hpp"
 #include "tests/fuzz/tokenizer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 

@@ -1,9 +1,9 @@
 // What has to hold of every tokenizer that is read.
 #pragma once
 
-#include "models/text/bpe_encoder.hpp"
-#include "models/text/bpe_files.hpp"
-#include "models/text/tokenizer_files.hpp"
+#include "models/tokenizers/bpe_encoder.hpp"
+#include "models/tokenizers/bpe_files.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/fuzz/input.hpp"
 
 #include <cstdint>

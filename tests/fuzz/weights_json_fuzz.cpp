@@ -1,12 +1,12 @@
 // The JSON files beside weights, those of links, of machines and of chosen kernels. The first byte says which.
-#include "collectives/link_file.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "models/families/adapter_files.hpp"
+#include "models/families/bert_config.hpp"
+#include "models/families/gpt_config.hpp"
+#include "models/families/llama_config.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/weights/adapter_files.hpp"
-#include "models/weights/bert_config.hpp"
-#include "models/weights/gpt_config.hpp"
-#include "models/weights/llama_config.hpp"
 #include "models/weights/safetensors.hpp"
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 #include "tests/fuzz/input.hpp"
 
 using namespace ranvier;

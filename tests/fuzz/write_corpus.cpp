@@ -1,15 +1,15 @@
 // Writes what the fuzzer starts from: a few whole inputs of each target.
 //
 //   fuzz_corpus FOLDER      into FOLDER/TARGET/, which are made
+#include "models/families/adapter_files.hpp"
+#include "models/families/bert_config.hpp"
+#include "models/families/gpt_config.hpp"
+#include "models/families/llama_config.hpp"
 #include "models/ops/kernel_choice_file.hpp"
 #include "models/text/token_formats.hpp"
-#include "models/weights/adapter_files.hpp"
-#include "models/weights/bert_config.hpp"
-#include "models/weights/gpt_config.hpp"
-#include "models/weights/llama_config.hpp"
 #include "offload/checkpoint/manifest.hpp"
-#include "tests/models/small_choices.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
+#include "tests/models/small_choices.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
 #include <cstdint>

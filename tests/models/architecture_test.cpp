@@ -1,6 +1,6 @@
-#include "models/architecture.hpp"
-#include "models/gpt.hpp"
-#include "runtime/philox.hpp"
+#include "models/core/architecture.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/base/philox.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -2,8 +2,8 @@
 
 #include "models/ops/attention_cpu.hpp"
 #include "models/ops/attention_math.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"

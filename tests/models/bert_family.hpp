@@ -1,7 +1,7 @@
 // Small BERTs, for tests: one of each kind.
 #pragma once
 
-#include "models/bert.hpp"
+#include "models/families/bert.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "tests/models/model_run.hpp"
 

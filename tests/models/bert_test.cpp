@@ -1,5 +1,5 @@
-#include "models/bert.hpp"
-#include "runtime/error.hpp"
+#include "models/families/bert.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/model_checks.hpp"

@@ -1,6 +1,6 @@
 #include "models/ops/cached_attention.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"

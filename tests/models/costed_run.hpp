@@ -6,7 +6,7 @@
 //   run.check(WorkKind::activation, [&](StreamView stream) { gelu_forward(stream, DType::bf16, run[y], run[x], n); });
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 #include "tests/models/typed_array.hpp"
 #include "tests/recording_device.hpp"
 

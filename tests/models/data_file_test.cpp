@@ -1,7 +1,7 @@
 #include "models/text/data_file.hpp"
 
 #include "models/text/data_files.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/temporary_folder.hpp"

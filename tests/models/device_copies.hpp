@@ -5,7 +5,7 @@
 //   at.fetch();  // y is written, whatever the device
 #pragma once
 
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/models/typed_array.hpp"
 

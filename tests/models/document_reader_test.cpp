@@ -1,6 +1,6 @@
 #include "models/text/document_reader.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/temporary_folder.hpp"

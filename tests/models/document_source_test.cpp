@@ -4,7 +4,7 @@
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/masked_source.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

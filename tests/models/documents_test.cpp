@@ -1,7 +1,7 @@
 // Documents that lie in one sample, in whole models: each is computed as if it were alone.
-#include "models/bert.hpp"
-#include "models/gpt.hpp"
-#include "models/llama.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/llama.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/gradient_check.hpp"

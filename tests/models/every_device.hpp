@@ -2,7 +2,7 @@
 // with one thread and with more threads than divide the work evenly, at once and asynchronously.
 #pragma once
 
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 #include "tests/device_under_test.hpp"
 
 #include <doctest/doctest.h>

@@ -8,7 +8,7 @@
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/matmul.hpp"
 #include "models/ops/matrix_vector.hpp"
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/emulation/machine.hpp"
 #include "tests/models/every_device.hpp"

@@ -1,4 +1,4 @@
-#include "models/filtered_samples.hpp"
+#include "models/core/filtered_samples.hpp"
 
 #include "tests/seeds.hpp"
 

@@ -4,7 +4,7 @@
 #include "models/ops/gelu.hpp"
 #include "models/ops/layer_norm.hpp"
 #include "models/ops/library_matmul_cuda.hpp"
-#include "runtime/cuda_build.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/plain_matmul.hpp"

@@ -1,7 +1,7 @@
 #include "models/generation/generator.hpp"
 
-#include "models/generation/decoder_model.hpp"
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
+#include "models/families/decoder_model.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
-#include "models/weights/gpt_config.hpp"
+#include "models/families/gpt_config.hpp"
 
-#include "models/weights/model_config.hpp"
-#include "runtime/error.hpp"
+#include "models/families/model_config.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,6 +1,6 @@
-#include "models/generation/decoder_model.hpp"
+#include "models/families/decoder_model.hpp"
 
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/emulation/stream.hpp"
 

@@ -1,6 +1,6 @@
-#include "models/generation/decoder_model.hpp"
+#include "models/families/decoder_model.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/far_device.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/model_run.hpp"

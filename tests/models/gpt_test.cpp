@@ -1,5 +1,5 @@
-#include "models/gpt.hpp"
-#include "runtime/error.hpp"
+#include "models/families/gpt.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/model_checks.hpp"
 #include "tests/models/reference_gpt.hpp"

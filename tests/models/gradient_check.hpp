@@ -1,8 +1,8 @@
 // What tests of whole models share: devices to run them on, and how gradients are compared with a reference's.
 #pragma once
 
-#include "models/layer.hpp"
-#include "runtime/device.hpp"
+#include "models/core/layer.hpp"
+#include "runtime/device/device.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/reference_gpt.hpp"
 #include "tests/models/typed_array.hpp"

@@ -1,5 +1,5 @@
-#include "models/initialize.hpp"
-#include "runtime/compute_pool.hpp"
+#include "models/core/initialize.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,6 +1,6 @@
 #include "models/text/labelled_source.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "models/generation/decoder_model.hpp"
+#include "models/families/decoder_model.hpp"
 
 #include "tests/models/every_device.hpp"
 #include "tests/models/gradient_check.hpp"

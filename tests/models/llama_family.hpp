@@ -1,7 +1,7 @@
 // Small models of LLaMA's family, for tests: one of each kind.
 #pragma once
 
-#include "models/llama.hpp"
+#include "models/families/llama.hpp"
 
 #include <string>
 #include <utility>

@@ -1,5 +1,5 @@
-#include "models/llama.hpp"
-#include "runtime/error.hpp"
+#include "models/families/llama.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"

@@ -2,9 +2,9 @@
 #include "models/ops/matmul.hpp"
 #include "models/ops/vector_matmul_cpu.hpp"
 
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/plain_matmul.hpp"
 #include "tests/models/typed_array.hpp"

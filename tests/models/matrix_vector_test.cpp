@@ -1,6 +1,6 @@
 #include "models/ops/matrix_vector.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"

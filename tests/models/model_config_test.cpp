@@ -1,6 +1,6 @@
-#include "models/weights/model_config.hpp"
+#include "models/families/model_config.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

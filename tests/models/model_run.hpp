@@ -3,13 +3,13 @@
 // the host; a GPU gets copies of it for each call.
 #pragma once
 
-#include "models/architecture.hpp"
-#include "models/bert.hpp"
-#include "models/gpt.hpp"
-#include "models/llama.hpp"
-#include "models/resnet.hpp"
-#include "models/tensor_runs.hpp"
-#include "runtime/device.hpp"
+#include "models/core/architecture.hpp"
+#include "models/core/tensor_runs.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/gpt.hpp"
+#include "models/families/llama.hpp"
+#include "models/families/resnet.hpp"
+#include "runtime/device/device.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/reference_gpt.hpp"
 #include "tests/models/typed_array.hpp"

@@ -2,7 +2,7 @@
 
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

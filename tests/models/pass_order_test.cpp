@@ -1,6 +1,6 @@
-#include "models/pass_order.hpp"
+#include "models/core/pass_order.hpp"
 
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,10 +1,10 @@
 // What product_choice.hpp says, on a GPU.
 #include "models/ops/product_choice.hpp"
 
-#include "models/gpt.hpp"
+#include "models/core/run_layers.hpp"
+#include "models/families/gpt.hpp"
 #include "models/ops/fused_matmul.hpp"
 #include "models/ops/kernel_choice_file.hpp"
-#include "models/run_layers.hpp"
 #include "tests/models/device_copies.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/typed_array.hpp"

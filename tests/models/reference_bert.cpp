@@ -1,8 +1,8 @@
 #include "tests/models/reference_bert.hpp"
 
-#include "models/bert_layers.hpp"
-#include "models/ops/cross_entropy.hpp"
+#include "models/families/bert_layers.hpp"
 #include "models/modules/block_dropout.hpp"
+#include "models/ops/cross_entropy.hpp"
 #include "tests/models/reference_dropout.hpp"
 
 #include <cmath>

@@ -4,7 +4,7 @@
 // Letters: T positions, C channels, H heads, D channels of a head.
 #pragma once
 
-#include "models/bert.hpp"
+#include "models/families/bert.hpp"
 #include "tests/models/reference_gpt.hpp"
 
 #include <vector>

@@ -4,7 +4,7 @@
 // Letters: B samples, T positions, C channels, H heads, D = C/H, V vocabulary.
 #pragma once
 
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 
 #include <cstdint>
 #include <map>

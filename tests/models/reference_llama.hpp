@@ -4,7 +4,7 @@
 // Letters: T positions, C channels, H heads, K heads of keys and values, D channels of a head, F channels of the MLP.
 #pragma once
 
-#include "models/llama.hpp"
+#include "models/families/llama.hpp"
 #include "tests/models/reference_gpt.hpp"
 
 #include <vector>

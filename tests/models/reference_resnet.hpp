@@ -2,7 +2,7 @@
 // against which losses, activations and gradients are tested.
 #pragma once
 
-#include "models/resnet.hpp"
+#include "models/families/resnet.hpp"
 #include "tests/models/reference_gpt.hpp"
 
 #include <vector>

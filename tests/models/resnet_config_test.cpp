@@ -1,6 +1,6 @@
-#include "models/weights/resnet_config.hpp"
+#include "models/families/resnet_config.hpp"
 
-#include "models/weights/model_config.hpp"
+#include "models/families/model_config.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"

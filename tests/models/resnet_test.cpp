@@ -1,6 +1,6 @@
-#include "models/resnet.hpp"
+#include "models/families/resnet.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/model_checks.hpp"

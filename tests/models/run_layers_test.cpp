@@ -1,7 +1,7 @@
-#include "models/run_layers.hpp"
+#include "models/core/run_layers.hpp"
 
-#include "models/bert.hpp"
-#include "models/gpt.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/models/every_device.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 #include "models/weights/safetensors.hpp"
 
-#include "models/weights/name_pattern.hpp"
-#include "runtime/error.hpp"
+#include "models/core/name_pattern.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "models/weights/safetensors_header.hpp"
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 
 #include <filesystem>
 #include <fstream>

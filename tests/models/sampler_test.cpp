@@ -1,6 +1,6 @@
 #include "models/generation/sampler.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

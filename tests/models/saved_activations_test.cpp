@@ -1,6 +1,6 @@
 // Layers that save all activations compute what those that recompute some do, to the bit.
-#include "models/lora.hpp"
-#include "models/tuning.hpp"
+#include "models/core/lora.hpp"
+#include "models/core/tuning.hpp"
 #include "tests/models/bert_family.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_checks.hpp"

@@ -2,7 +2,7 @@
 // hold the fast one against: OpenAI's encoder.py said again, on characters and strings.
 #pragma once
 
-#include "models/text/utf8.hpp"
+#include "models/tokenizers/utf8.hpp"
 
 #include <fmt/core.h>
 

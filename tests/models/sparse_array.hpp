@@ -3,7 +3,7 @@
 // arrays have a little more than 2^32 of them, and an index that lost bits leads to their first ones, which are zero.
 #pragma once
 
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 #include "tests/models/typed_array.hpp"
 
 #include <doctest/doctest.h>

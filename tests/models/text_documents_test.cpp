@@ -1,8 +1,8 @@
 // Which positions of samples of text belong together, what has no loss, and how many have one.
-#include "models/filtered_samples.hpp"
+#include "models/core/filtered_samples.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -2,8 +2,8 @@
 
 #include "models/text/bytes_per_token.hpp"
 #include "models/text/mixed_source.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/sentencepiece_writer.hpp"

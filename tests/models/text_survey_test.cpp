@@ -1,6 +1,6 @@
 #include "models/text/text_survey.hpp"
 
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <doctest/doctest.h>
 

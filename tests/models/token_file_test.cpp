@@ -2,7 +2,7 @@
 
 #include "models/text/text_source.hpp"
 #include "models/text/token_sequence.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

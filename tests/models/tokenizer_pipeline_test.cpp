@@ -1,5 +1,5 @@
-#include "models/text/text_encoder.hpp"
-#include "models/text/tokenizer_files.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/sentencepiece_writer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,11 +1,11 @@
-#include "models/text/bpe_encoder.hpp"
-#include "models/text/bpe_files.hpp"
-#include "models/text/text_encoder.hpp"
-#include "models/text/tokenizer_files.hpp"
+#include "models/tokenizers/bpe_encoder.hpp"
+#include "models/tokenizers/bpe_files.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
 #include "tests/effort.hpp"
+#include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/seeds.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // Arrays of any storage type for tests: written and read as double, compared bit by bit.
 #pragma once
 
-#include "runtime/dtype.hpp"
-#include "runtime/philox.hpp"
+#include "runtime/base/dtype.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <cmath>
 #include <cstddef>

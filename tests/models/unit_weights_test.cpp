@@ -1,7 +1,7 @@
 #include "models/weights/unit_weights.hpp"
 
 #include "models/weights/partial_weights.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/temporary_folder.hpp"

@@ -1,4 +1,4 @@
-#include "models/text/utf8.hpp"
+#include "models/tokenizers/utf8.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
 #include "models/weights/weight_layout.hpp"
 
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 #include "models/weights/unit_weights.hpp"
-#include "runtime/json_text.hpp"
+#include "runtime/files/json_text.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 #include "offload/bucket_layout.hpp"
 
 #include "offload/tier.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
 #include "offload/bucket_pipeline.hpp"
 
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/bucket_states.hpp"
 #include "tests/offload/simulated_tier.hpp"

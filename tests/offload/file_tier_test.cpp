@@ -1,12 +1,12 @@
 #include "offload/file_tier.hpp"
 
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/faulty_file_system.hpp"
 #include "tests/offload/tier_contract.hpp"
 #include "tests/seeds.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -4,7 +4,7 @@
 
 #include "offload/nvme_tier.hpp"
 #include "offload/tier.hpp"
-#include "runtime/event_loop.hpp"
+#include "runtime/loop/event_loop.hpp"
 
 #include <algorithm>
 #include <cstdint>

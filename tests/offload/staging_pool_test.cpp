@@ -1,8 +1,8 @@
 #include "offload/staging_pool.hpp"
 
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // What every tier must do, as one test body.
 #pragma once
 
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/blocks.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 #include "offload/tiers.hpp"
 
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/tier_contract.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

@@ -4,10 +4,10 @@
 //   collective_times PROFILE NODES RANKS_OF_A_NODE all-gather|reduce-scatter|all-reduce BYTES [RANK_RATE NODE_RATE]
 //
 // The rates, in bytes a second, replace those of the links between nodes.
-#include "collectives/executor.hpp"
-#include "collectives/phantom_nccl.hpp"
-#include "runtime/error.hpp"
-#include "runtime/machine_profile.hpp"
+#include "collectives/communicators/executor.hpp"
+#include "collectives/nccl/phantom_nccl.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
 #include <fmt/format.h>
 

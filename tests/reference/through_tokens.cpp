@@ -3,10 +3,10 @@
 //   through_tokens TOKENIZER text|token INPUT TOKENS OUTPUT
 //
 // `text` or `token` is what text that spells a special token becomes. TOKENS is int32.
-#include "models/text/text_encoder.hpp"
-#include "models/text/tokenizer_files.hpp"
-#include "runtime/error.hpp"
-#include "runtime/memory_map.hpp"
+#include "models/tokenizers/text_encoder.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/memory_map.hpp"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/seeds.hpp"

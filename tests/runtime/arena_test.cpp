@@ -1,4 +1,4 @@
-#include "runtime/arena.hpp"
+#include "runtime/device/arena.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

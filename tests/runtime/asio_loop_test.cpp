@@ -1,4 +1,4 @@
-#include "runtime/asio_loop.hpp"
+#include "runtime/loop/asio_loop.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-#include "runtime/atomic_file.hpp"
+#include "runtime/files/atomic_file.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,5 +1,5 @@
-#include "runtime/compute_pool.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <doctest/doctest.h>
 

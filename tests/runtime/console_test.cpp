@@ -1,4 +1,4 @@
-#include "runtime/console.hpp"
+#include "runtime/base/console.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-#include "runtime/cores.hpp"
+#include "runtime/host/cores.hpp"
 
 #include "tests/temporary_folder.hpp"
 

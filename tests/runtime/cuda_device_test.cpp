@@ -1,6 +1,6 @@
 // The contract of a device, for a GPU: what device_test.cpp says of those that run work of the host's.
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/errors.hpp"
 

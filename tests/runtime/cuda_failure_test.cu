@@ -1,8 +1,8 @@
 // A kernel that fails while it runs: the failure is handed over, nobody waits for ever, and everything can go. A
 // process of its own, because nothing runs on a GPU afterwards.
-#include "runtime/cuda_native.hpp"
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/cuda_native.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // What only a GPU shows, on which work goes on while calls return.
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
 

@@ -1,6 +1,6 @@
 // The contract of a device, for every kind that a machine without a GPU has.
-#include "runtime/compute_pool.hpp"
-#include "runtime/device.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/errors.hpp"
 

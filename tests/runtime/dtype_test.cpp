@@ -1,4 +1,4 @@
-#include "runtime/dtype.hpp"
+#include "runtime/base/dtype.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

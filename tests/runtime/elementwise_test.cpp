@@ -1,7 +1,7 @@
 // Every kernel against a plain loop of its definition, for all types, sizes around vectors and blocks, and
 // thread counts, which must not change a bit.
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
 #include "tests/seeds.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/exit_code.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-#include "runtime/error.hpp"
-#include "runtime/grid.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <doctest/doctest.h>
 

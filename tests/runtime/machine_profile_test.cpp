@@ -1,6 +1,6 @@
-#include "runtime/machine_profile.hpp"
+#include "runtime/machine/machine_profile.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/memory_limit.hpp"
+#include "runtime/device/memory_limit.hpp"
 
 #include "tests/temporary_folder.hpp"
 

@@ -1,6 +1,6 @@
-#include "runtime/mpi_transport.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
+#include "runtime/transport/mpi_transport.hpp"
 #include "tests/mpi_session.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "runtime/philox.hpp"
+#include "runtime/base/philox.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // A profiler of the test's own, which NVTX finds by a pointer, sees what a trace does.
-#include "runtime/device.hpp"
-#include "runtime/profiler_ranges.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/trace/profiler_ranges.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <doctest/doctest.h>
 #include <nvtx3/nvToolsExt.h>

@@ -1,5 +1,5 @@
-#include "runtime/simulation.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/simulation.hpp"
 
 #include <doctest/doctest.h>
 

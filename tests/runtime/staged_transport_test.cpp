@@ -1,7 +1,7 @@
-#include "runtime/staged_transport.hpp"
+#include "runtime/transport/staged_transport.hpp"
 
-#include "runtime/error.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/far_device.hpp"
 #include "tests/seeds.hpp"
 

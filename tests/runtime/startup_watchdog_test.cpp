@@ -1,5 +1,5 @@
 // Whom the watch over a thread that blocks ends, and what it leaves alone.
-#include "runtime/startup_watchdog.hpp"
+#include "runtime/liveness/startup_watchdog.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-#include "runtime/device.hpp"
-#include "runtime/error.hpp"
-#include "runtime/trace.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <doctest/doctest.h>
 

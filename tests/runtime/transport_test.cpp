@@ -1,4 +1,4 @@
-#include "runtime/transport.hpp"
+#include "runtime/transport/transport.hpp"
 
 #include <doctest/doctest.h>
 

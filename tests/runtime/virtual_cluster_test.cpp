@@ -1,5 +1,5 @@
-#include "runtime/virtual_cluster.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/simulation/virtual_cluster.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "runtime/work_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
 
 #include <doctest/doctest.h>
 

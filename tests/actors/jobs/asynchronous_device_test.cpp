@@ -1,7 +1,7 @@
 // The simulation computes inline; here one rank trains on the asynchronous CPU device under a real loop, so that
 // streams, pool and loop run beside each other and a sanitizer can watch them.
-#include "models/initialize.hpp"
-#include "runtime/asio_loop.hpp"
+#include "models/core/initialize.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/lone_transport.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/far_device.hpp"

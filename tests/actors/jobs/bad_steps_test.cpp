@@ -1,4 +1,4 @@
-#include "actors/watch/bad_steps.hpp"
+#include "actors/rank/bad_steps.hpp"
 
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"

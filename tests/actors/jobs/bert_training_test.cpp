@@ -1,6 +1,6 @@
 // Whole jobs of BERT and RoBERTa on masked tokens: as GPT's, they train the same bits on every grid, shared out or not,
 // wherever their states live.
-#include "models/bert.hpp"
+#include "models/families/bert.hpp"
 #include "models/text/masked_source.hpp"
 #include "tests/actors/same_bits.hpp"
 

@@ -2,8 +2,8 @@
 // resumes it.
 #include "actors/checkpoint/gated_sink.hpp"
 #include "actors/checkpoint/scalars_json.hpp"
-#include "runtime/json_text.hpp"
-#include "runtime/simulation.hpp"
+#include "runtime/files/json_text.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/effort.hpp"

@@ -1,11 +1,11 @@
 // Whole jobs whose weight gradients wait: they train the bits of one that computes them in backward passes, and take
 // just the memory that the limit says.
 #include "actors/rank/rank_plan.hpp"
+#include "models/core/lora.hpp"
+#include "models/families/llama.hpp"
+#include "models/families/resnet.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
-#include "models/llama.hpp"
-#include "models/lora.hpp"
-#include "models/resnet.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 

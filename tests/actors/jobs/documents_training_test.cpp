@@ -1,6 +1,6 @@
 // Whole jobs whose samples have documents that do not see each other: they train the same bits on every grid, under
 // every policy, recomputed or not, wherever states live, and losses are means over the elements that have one.
-#include "models/gpt.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
 

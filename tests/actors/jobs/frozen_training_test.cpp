@@ -1,8 +1,8 @@
 // Whole jobs that train a part of a model: the same bits on every grid, and nothing of what is frozen beside its
 // parameters.
-#include "models/gpt.hpp"
-#include "models/initialize.hpp"
-#include "models/lora.hpp"
+#include "models/core/initialize.hpp"
+#include "models/core/lora.hpp"
+#include "models/families/gpt.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"

@@ -1,7 +1,7 @@
 // What a model says of itself while it trains: samples of text and answers to questions, on any grid.
-#include "models/generation/decoder_model.hpp"
+#include "models/core/initialize.hpp"
+#include "models/families/decoder_model.hpp"
 #include "models/generation/generator.hpp"
-#include "models/initialize.hpp"
 #include "models/text/question_source.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/models/small_choices.hpp"

@@ -1,6 +1,6 @@
 // Whole jobs whose collectives NCCL carries out: over host memory, and as strict about orders as on GPUs.
 #include "actors/watch/watchdog.hpp"
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/collectives/nccl_world.hpp"

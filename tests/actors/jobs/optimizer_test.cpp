@@ -1,7 +1,7 @@
 // The optimizer's phase of a batch, in chunks of buckets: how it is cut must not change a bit, and where every step
 // counts it must not wait.
 #include "actors/optimizer/optimizer.hpp"
-#include "models/initialize.hpp"
+#include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/effort.hpp"
 

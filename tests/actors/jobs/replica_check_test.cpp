@@ -1,4 +1,4 @@
-#include "actors/watch/replica_check.hpp"
+#include "actors/replicas/replica_check.hpp"
 
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"

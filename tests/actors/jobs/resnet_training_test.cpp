@@ -1,8 +1,8 @@
 // Whole jobs of residual networks: as transformers, they train the same bits on every grid, shared out or not, wherever
 // their states live. Running statistics are states like others.
+#include "models/families/resnet.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
-#include "models/resnet.hpp"
 #include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>

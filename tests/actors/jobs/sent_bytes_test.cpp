@@ -1,7 +1,7 @@
 // What whole jobs hold and send, against what was worked out beforehand (actors/states/sharded_unit.hpp,
-// actors/exchange/volume.hpp).
-#include "actors/exchange/volume.hpp"
-#include "models/initialize.hpp"
+// actors/predict/volume.hpp).
+#include "actors/predict/volume.hpp"
+#include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
 

@@ -1,8 +1,8 @@
 // Whole jobs of a GPT in tiles: on one grid or another, whole or shared out, they train the same bits, and what the
 // model trains that has its matrices whole, but for the order of sums.
-#include "models/bert.hpp"
-#include "models/llama.hpp"
-#include "models/tensor_runs.hpp"
+#include "models/core/tensor_runs.hpp"
+#include "models/families/bert.hpp"
+#include "models/families/llama.hpp"
 #include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // Whole jobs whose frozen base and trained part are shared out apart (PaRO §3.2, Ψ ≫ Ψ′).
-#include "models/lora.hpp"
+#include "models/core/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"

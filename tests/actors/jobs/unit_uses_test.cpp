@@ -3,7 +3,7 @@
 #include "tests/actors/same_bits.hpp"
 
 #include "models/ops/matmul.hpp"
-#include "runtime/compute_pool.hpp"
+#include "runtime/host/compute_pool.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,9 +2,9 @@
 // deferred slots as in actors. Finds the best schedule for known durations, a reference for the policies. One thread.
 #pragma once
 
-#include "actors/pipeline/slice_order.hpp"
-#include "actors/pipeline/policy.hpp"
-#include "actors/pipeline/slice_map.hpp"
+#include "actors/schedule/policy.hpp"
+#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_order.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -11,10 +11,10 @@
 // work, as a share of that work. `share`: throughput relative to the reference with as many chunks. `min_share`: the
 // same relative to a bound of all schedules. `slots`: most microbatches in flight on a rank, weighted by the chunk's
 // share of the rank's layers.
-#include "actors/pipeline/slice_order.hpp"
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"
-#include "runtime/error.hpp"
+#include "actors/schedule/slice_order.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/bench/schedules/known_times.hpp"
 
 #include <fmt/core.h>

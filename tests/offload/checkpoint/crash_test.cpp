@@ -2,7 +2,7 @@
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"

@@ -1,7 +1,7 @@
 #include "offload/checkpoint/file_writer.hpp"
 
-#include "runtime/asio_loop.hpp"
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/checkpoint/memory_storage.hpp"

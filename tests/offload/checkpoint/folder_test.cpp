@@ -1,6 +1,6 @@
 #include "offload/checkpoint/folder.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
 #include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"

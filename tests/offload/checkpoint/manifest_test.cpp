@@ -1,6 +1,6 @@
 #include "offload/checkpoint/manifest.hpp"
 
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "offload/checkpoint/reader.hpp"
 
-#include "runtime/error.hpp"
+#include "runtime/base/error.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/offload/checkpoint/memory_storage.hpp"

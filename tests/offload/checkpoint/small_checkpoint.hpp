@@ -3,8 +3,8 @@
 
 #include "offload/checkpoint/file_writer.hpp"
 #include "offload/checkpoint/folder.hpp"
-#include "runtime/asio_loop.hpp"
-#include "runtime/xxh3.hpp"
+#include "runtime/files/xxh3.hpp"
+#include "runtime/loop/asio_loop.hpp"
 #include "tests/offload/blocks.hpp"
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // does.
 #pragma once
 
-#include "runtime/cuda_native.hpp"
+#include "runtime/device/cuda_native.hpp"
 #include "tests/emulation/machine.hpp"
 #include "tests/emulation/stream.hpp"
 

@@ -1,0 +1,113 @@
+#include "actors/predict/operation_count.hpp"
+
+#include "runtime/base/strided_layout.hpp"
+
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+namespace ranvier::actors {
+
+using collectives::Action;
+using collectives::Collective;
+using collectives::Hop;
+using collectives::TeamKind;
+using Buckets = std::vector<ChunkSchedule::Bucket>;
+
+namespace {
+
+/// Counts the work of one rank's collectives; caches results, since units repeat.
+class CollectiveCount {
+ public:
+  explicit CollectiveCount(const ModelShare& share) : share_(&share) {}
+
+  /// Adds one operation per hop and bundle.
+  void add(std::span<const Hop> hops, const std::vector<Buckets>& bundles, runtime::DType dtype,
+           OperationCount& count) {
+    for (const Hop& hop : hops) {
+      for (const Buckets& buckets : bundles) add(hop, buckets, dtype, count);
+    }
+  }
+
+ private:
+  struct OfPart {
+    std::size_t copies = 0, additions = 0, messages = 0;
+  };
+  using Key = std::tuple<Collective, TeamKind, std::size_t, std::size_t, int>;
+
+  void add(const Hop& hop, const Buckets& buckets, runtime::DType dtype, OperationCount& count) {
+    const ColumnOptions& column = *share_->column;
+    const collectives::PlanChoice& choice = column.choices[static_cast<std::size_t>(hop.team)];
+    const int ranks = column.layout.team(hop.team).topology.ranks();
+    std::vector<std::size_t> elements;
+    for (const auto& [u, index] : buckets) {
+      const UnitState& unit = share_->states->all()[u];
+      elements.push_back(unit.cut.elements(column.layout.range(hop.whole, unit.elements), index));
+    }
+    const int chunks = choice.chunks(ranks, elements, dtype);
+    ++count.collectives;
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      const UnitState& unit = share_->states->all()[buckets[i].unit];
+      const runtime::StridedLayout runs =
+          unit.cut.spread(column.layout.range(hop.whole, unit.elements), buckets[i].index).runs;
+      const OfPart& part = of_part(hop, choice, elements[i], runs, chunks);
+      count.copies += part.copies;
+      count.additions += part.additions;
+      count.messages += part.messages;
+    }
+  }
+
+  const OfPart& of_part(const Hop& hop, const collectives::PlanChoice& choice, std::size_t elements,
+                        const runtime::StridedLayout& runs, int chunks) {
+    const auto [found, is_new] = known_.try_emplace(Key{hop.collective, hop.team, elements, runs.run, chunks});
+    OfPart& part = found->second;
+    if (!is_new) return part;
+    const collectives::Team& team = share_->column->layout.team(hop.team);
+    const int me = team.index_of(share_->column->layout.rank());
+    for (const collectives::RankSchedule& schedule :
+         choice.algorithm_of(hop.collective).schedules(team.topology, elements, chunks, me)) {
+      for (const auto& step : schedule.steps) {
+        for (const auto& message : step.messages) {
+          for (const collectives::Range& range : message.ranges) {
+            const runtime::StridedLayout from{runs.run, runs.stride, range.begin};
+            const bool packed = range.count > from.together(0);
+            part.messages += message.action == Action::send;
+            part.additions += message.action == Action::receive_add;
+            part.copies += packed && message.action != Action::receive_add;
+          }
+        }
+      }
+    }
+    return part;
+  }
+
+  const ModelShare* share_;
+  std::map<Key, OfPart> known_;
+};
+
+}  // namespace
+
+OperationCount count_operations(const ModelShare& share) {
+  OperationCount count;
+  std::vector<Buckets> chunks, bundles;
+  for (const ChunkSchedule::Chunk& chunk : share.chunks.chunks) chunks.push_back(share.chunks.buckets(chunk));
+  for (const ChunkSchedule::Bundle& bundle : share.chunks.bundles) bundles.push_back(bundle.buckets);
+  for (const Buckets& buckets : bundles) {
+    for (const auto& bucket : buckets) {
+      const UnitState& unit = share.states->all()[bucket.unit];
+      count.steps += stepped_ranges(unit).size();
+      ++count.squares;
+      if (!share.flow.gather_gradient.empty()) ++count.copies;
+    }
+  }
+  count.squares += share.states->all().size();
+  const auto [compute, gradient] = share.states->precision();
+  CollectiveCount collectives(share);
+  collectives.add(share.flow.reduce_batch, chunks, gradient, count);
+  collectives.add(share.flow.gather_gradient, bundles, gradient, count);
+  collectives.add(share.flow.refresh, bundles, compute, count);
+  return count;
+}
+
+}  // namespace ranvier::actors

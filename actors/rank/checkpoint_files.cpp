@@ -1,0 +1,144 @@
+#include "actors/rank/checkpoint_files.hpp"
+
+#include "actors/checkpoint/scalars_json.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/atomic_file.hpp"
+
+#include <cstring>
+#include <exception>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace ranvier::actors {
+
+using offload::CheckpointSegment;
+using offload::Manifest;
+using offload::Tier;
+
+namespace {
+
+std::string file_name(std::size_t rank) { return fmt::format("rank-{:04}.data", rank); }
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(runtime::EventLoop& loop, const RankPlan& plan, offload::CheckpointFolder& folder,
+                                 Options options, const offload::CheckpointStorage& storage)
+    : loop_(&loop),
+      architecture_(plan.architecture),
+      folder_(&folder),
+      options_(std::move(options)),
+      writer_(loop, storage, options_.depth),
+      rank_(static_cast<std::size_t>(plan.rank)) {
+  std::vector<std::size_t> first_array;  // by unit of the architecture
+  std::size_t arrays = 0;
+  for (const models::UnitSpec& unit : architecture_->units()) {
+    first_array.push_back(arrays);
+    arrays += arrays_of(unit.trained);
+    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
+    whole_bytes_ += arrays_of(unit.trained) * unit.elements() * size_of(dtype);
+  }
+  for (const StatePiece& piece : plan.snapshot.pieces) {
+    const std::size_t unit = plan.states->all()[piece.unit].global_index;
+    pieces_.push_back({.array = static_cast<std::uint32_t>(first_array[unit] + piece.array),
+                       .begin = piece.begin,
+                       .count = piece.count,
+                       .offset = bytes_});
+    bytes_ += Tier::whole_blocks(piece.bytes());
+  }
+}
+
+offload::CheckpointFileWriter::Outcome CheckpointFiles::then(runtime::Handler next) {
+  return [this, next = std::move(next)](const std::string& failure) {
+    note(failure);
+    next();
+  };
+}
+
+void CheckpointFiles::is_last() {
+  writer_.insist(retry_);
+  if (rank_ == 0) folder_->insist(retry_);
+}
+
+void CheckpointFiles::begin(std::int64_t) {
+  if (options_.about) about_ = options_.about();
+}
+
+void CheckpointFiles::prepare(std::int64_t step) {
+  std::ignore = folder_->prepare(step, options_.job);
+  make_room(step);
+}
+
+void CheckpointFiles::make_room(std::int64_t step) {
+  removed_ = 0;
+  const auto lacks = [&] {
+    return runtime::free_bytes_beside(folder_->part_of(step, options_.job)) < whole_bytes_;
+  };
+  for (int keep = options_.keep - 1; keep >= 1 && lacks(); --keep)
+    removed_ += folder_->prune(keep, options_.archive_every).size();
+}
+
+void CheckpointFiles::open(std::int64_t step, runtime::Handler opened) {
+  failure_.clear();
+  opened_ = !pieces_.empty();
+  if (!opened_) return loop_->post(std::move(opened));
+  writer_.open(folder_->part_of(step, options_.job) / file_name(rank_), bytes_, then(std::move(opened)));
+}
+
+void CheckpointFiles::put(const StatePiece&, std::size_t number, std::span<const std::byte> blocks,
+                          std::uint64_t hash, runtime::Handler done) {
+  pieces_[number].hash = hash;
+  if (!failure_.empty()) return done();
+  writer_.write(pieces_[number].offset, blocks, then(std::move(done)));
+}
+
+void CheckpointFiles::close(std::function<void(CheckpointShare)> done) {
+  const auto closed = [this, done = std::move(done)] {
+    CheckpointShare share{.failure = failure_, .bytes = bytes_, .data = {}};
+    const auto data = std::as_bytes(std::span(pieces_));
+    if (failure_.empty()) share.data.assign(data.begin(), data.end());
+    done(std::move(share));
+  };
+  if (!opened_) return closed();
+  writer_.close(then(closed));
+}
+
+std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScalar> scalars,
+                                    std::span<const CheckpointShare> shares) {
+  static_assert(std::is_trivially_copyable_v<CheckpointSegment>);
+  Manifest manifest{.step = step, .training = scalars_to_json(scalars), .about = about_};
+  for (const models::UnitSpec& unit : architecture_->units()) {
+    const runtime::DType dtype = unit.trained ? runtime::DType::f32 : architecture_->precision.compute;
+    for (std::size_t array = 0; array < arrays_of(unit.trained); ++array)
+      manifest.arrays.push_back({unit.name, state_array_names[array], dtype, unit.elements()});
+  }
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    const std::vector<std::byte>& data = shares[rank].data;
+    if (data.empty()) continue;
+    std::vector<CheckpointSegment> pieces(data.size() / sizeof(CheckpointSegment));
+    std::memcpy(pieces.data(), data.data(), data.size());
+    for (CheckpointSegment& piece : pieces) piece.file = static_cast<std::uint32_t>(manifest.files.size());
+    manifest.files.push_back({file_name(rank), shares[rank].bytes});
+    manifest.pieces.insert(manifest.pieces.end(), pieces.begin(), pieces.end());
+  }
+  folder_->commit(step, options_.job, manifest);
+  try {
+    folder_->prune(options_.keep, options_.archive_every);
+  } catch (const std::exception& error) {
+    return fmt::format("older checkpoints remain: {}", error.what());
+  }
+  if (removed_ == 0) return {};
+  return fmt::format(
+      "{} older checkpoints were removed before the write for lack of space; use a larger disk for --checkpoint, "
+      "or a smaller --checkpoint-keep",
+      removed_);
+}
+
+void CheckpointFiles::discard(std::int64_t step) noexcept {
+  try {
+    folder_->give_up(step, options_.job);
+  } catch (const std::exception&) {  // the next run's lock() clears it
+  }
+}
+
+}  // namespace ranvier::actors

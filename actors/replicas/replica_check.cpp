@@ -1,0 +1,305 @@
+#include "actors/replicas/replica_check.hpp"
+
+#include "actors/optimizer/optimizer.hpp"
+#include "actors/states/parameter_records.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/device/memory_cost.hpp"
+#include "runtime/files/xxh3.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace ranvier::actors {
+
+using collectives::Range;
+using offload::Tier;
+
+namespace {
+
+constexpr std::size_t max_piece_bytes = std::size_t{2} << 20;
+constexpr std::size_t slots = 2;  // one is read while the other is hashed
+constexpr std::size_t max_sets_looked_at =
+    16;  // replica sets compared by segment; more do not help to find a cause
+constexpr std::size_t max_pieces_looked_at = 64;  // segments compared by rank
+
+// Ranks agree on doubles, so a hash travels as two exact 32-bit numbers.
+constexpr std::size_t numbers_per_hash = 2;
+
+void write_hash(std::uint64_t hash, double* to) {
+  to[0] = static_cast<double>(hash >> 32);
+  to[1] = static_cast<double>(hash & 0xffffffff);
+}
+
+std::uint64_t read_hash(const double* from) {
+  return static_cast<std::uint64_t>(from[0]) << 32 | static_cast<std::uint64_t>(from[1]);
+}
+
+std::uint64_t hash_of(const std::vector<std::uint64_t>& hashes) {
+  return runtime::xxh3(std::as_bytes(std::span(hashes)));
+}
+
+std::vector<std::uint64_t> hashes_at(const std::vector<double>& numbers, std::size_t first, std::size_t count) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t i = 0; i < count; ++i)
+    hashes.push_back(read_hash(numbers.data() + numbers_per_hash * (first + i)));
+  return hashes;
+}
+
+std::size_t place_of(const std::vector<int>& ranks, int rank) {
+  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+}  // namespace
+
+ReplicaCheck::Plan ReplicaCheck::plan(PlanContext& planner, std::vector<ReplicaSet> sets, int rank) {
+  Plan plan{.sets = std::move(sets)};
+  const std::vector<UnitState>& units = planner.share.states->all();
+  std::map<std::string_view, std::size_t> unit_of;
+  for (std::size_t u = 0; u < units.size(); ++u) unit_of.emplace(units[u].spec->name, u);
+  std::size_t max_bytes = 0;
+  for (std::size_t s = 0; s < plan.sets.size(); ++s) {
+    const ReplicaSet& set = plan.sets[s];
+    if (place_of(set.ranks, rank) == set.ranks.size()) continue;
+    plan.copies.push_back({s, unit_of.at(set.unit)});
+    max_bytes = std::max(max_bytes, set.range.count * sizeof(float));
+  }
+  if (plan.copies.empty()) return plan;
+  plan.piece_bytes = Tier::whole_blocks(std::min(max_bytes, max_piece_bytes));
+  const bool in_files =
+      std::any_of(units.begin(), units.end(), [](const UnitState& unit) { return unit.tier == TierKind::nvme; });
+  const std::size_t blocks = in_files ? plan.piece_bytes + 2 * Tier::block_bytes : 0;
+  plan.staging = planner.memory.add({runtime::MemoryKind::workspace, runtime::MemorySpace::pinned,
+                                     "states to be compared", plan.piece_bytes + blocks, slots});
+  return plan;
+}
+
+ReplicaCheck::ReplicaCheck(const RankContext& context, const ModelShare& share, const Plan& plan,
+                           Optimizer& optimizer, ParameterRecords* records, Consensus& consensus)
+    : context_(&context),
+      states_(share.states.get()),
+      plan_(plan),
+      optimizer_(&optimizer),
+      records_(records),
+      consensus_(&consensus) {
+  hashes_on_ = context.host.make_stream("hashes of states", runtime::StreamWidth::one);
+  copy_of_set_.resize(plan_.sets.size());
+  for (const Plan::Copy& copy : plan_.copies) {
+    copy_of_set_[copy.set] = hashes_.size();
+    hashes_.emplace_back(pieces_of(plan_.sets[copy.set]));
+  }
+}
+
+ReplicaCheck::~ReplicaCheck() = default;
+
+std::string ReplicaCheck::details() const {
+  if (!done_ || plan_.copies.empty()) return {};
+  const ReplicaSet& set = set_of(std::min(next_copy_, plan_.copies.size() - 1));
+  return fmt::format("at the {} of {}", to_string(set.array), set.unit);
+}
+
+runtime::DType ReplicaCheck::dtype_of(const ReplicaSet& set) const {
+  return set.array == StateKind::parameters ? states_->precision().compute : runtime::DType::f32;
+}
+
+std::size_t ReplicaCheck::pieces_of(const ReplicaSet& set) const {
+  const std::size_t most = max_piece_bytes / runtime::size_of(dtype_of(set));
+  return (set.range.count + most - 1) / most;
+}
+
+Range ReplicaCheck::piece_of(const ReplicaSet& set, std::size_t number) const {
+  const std::size_t most = max_piece_bytes / runtime::size_of(dtype_of(set));
+  const std::size_t begin = number * most;
+  return {set.range.begin + begin, std::min(most, set.range.count - begin)};
+}
+
+std::span<std::byte> ReplicaCheck::values(std::size_t slot) const {
+  return {context_->arena.slot(*plan_.staging, slot), plan_.piece_bytes};
+}
+
+std::span<std::byte> ReplicaCheck::blocks(std::size_t slot) const {
+  return {values(slot).data() + plan_.piece_bytes, plan_.piece_bytes + 2 * Tier::block_bytes};
+}
+
+void ReplicaCheck::run(std::int64_t step, std::function<void(const ReplicaReport&)> done) {
+  done_ = std::move(done);
+  report_ = {.step = step};
+  began_ = context_->loop.now();
+  next_copy_ = next_piece_ = 0;
+  missing_ = 0;
+  for (const auto& hashes : hashes_) missing_ += hashes.size();
+  free_slots_ = {0, 1};
+  if (missing_ == 0) return compare();
+  read_next();
+}
+
+void ReplicaCheck::read_next() {
+  if (reading_ || free_slots_.empty() || next_copy_ == plan_.copies.size()) return;
+  const ReplicaSet& set = set_of(next_copy_);
+  const Transfer piece{next_copy_, next_piece_, piece_of(set, next_piece_)};
+  if (++next_piece_ == pieces_of(set)) {
+    ++next_copy_;
+    next_piece_ = 0;
+  }
+  const std::size_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  reading_ = true;
+  read(piece, slot);
+}
+
+void ReplicaCheck::read(const Transfer& piece, std::size_t slot) {
+  const ReplicaSet& set = set_of(piece.copy);
+  const std::size_t unit = plan_.copies[piece.copy].unit;
+  const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set));
+  report_.bytes += bytes;
+  const std::span<std::byte> to = values(slot).first(bytes);
+  const auto here = [this, piece, slot] {
+    reading_ = false;
+    hash(piece, slot);
+    read_next();
+  };
+  if (set.array != StateKind::parameters) {
+    const StateArray array{unit, to_string(set.array), states_->all()[unit].optimizer, runtime::DType::f32};
+    return optimizer_->read_state(array, piece.range.begin, to, here);
+  }
+  if (!states_->all()[unit].on_device()) return records_->read(unit, piece.range.begin, to, blocks(slot), here);
+  runtime::copy(context_->compute, to.data(), states_->all()[unit].parameters.at(piece.range.begin), bytes);
+  context_->loop.after_work(context_->compute, {name(), "a copy of the parameters of", set.unit}, here);
+}
+
+void ReplicaCheck::clear_gaps(const Transfer& piece, std::span<std::byte> values) const {
+  const ReplicaSet& set = set_of(piece.copy);
+  const std::size_t element = runtime::size_of(dtype_of(set));
+  const models::UnitSpec& unit = *states_->all()[plan_.copies[piece.copy].unit].spec;
+  const std::size_t begin = piece.range.begin, end = begin + piece.range.count;
+  for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
+    const std::size_t from = unit.offset(p) + unit.parameters[p].elements();
+    const std::size_t to = p + 1 < unit.parameters.size() ? unit.offset(p + 1) : unit.elements();
+    const std::size_t first = std::max(from, begin), last = std::min(to, end);
+    if (first < last) std::memset(values.data() + (first - begin) * element, 0, (last - first) * element);
+  }
+}
+
+void ReplicaCheck::hash(const Transfer& piece, std::size_t slot) {
+  const std::size_t bytes = piece.range.count * runtime::size_of(dtype_of(set_of(piece.copy)));
+  const std::span<std::byte> values = this->values(slot).first(bytes);
+  hashes_on_->launch(runtime::elementwise_cost(bytes), [this, piece, values](runtime::ComputePool&) {
+    clear_gaps(piece, values);
+    hashes_[piece.copy][piece.number] = runtime::xxh3(values);
+  });
+  context_->loop.after_work(*hashes_on_, {name(), "the hash of a segment of", set_of(piece.copy).unit},
+                            [this, slot] {
+                              free_slots_.push_back(slot);
+                              if (--missing_ == 0) return compare();
+                              read_next();
+                            });
+}
+
+std::optional<std::uint64_t> ReplicaCheck::hash_here(const Compared& item) const {
+  const std::optional<std::size_t> copy = copy_of_set_[item.set];
+  if (!copy) return std::nullopt;
+  return item.piece ? hashes_[*copy][*item.piece] : hash_of(hashes_[*copy]);
+}
+
+/// Message sizes grow with `items`, not with the number of ranks.
+void ReplicaCheck::find_differing(std::vector<Compared> items, std::size_t most,
+                                  std::function<void(std::vector<Compared>)> then) {
+  agreed_.assign(numbers_per_hash * items.size(), 0.0);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (plan_.sets[items[i].set].ranks.front() == context_->transport.rank())
+      write_hash(hash_here(items[i]).value(), agreed_.data() + numbers_per_hash * i);
+  consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)]() mutable {
+    std::vector<double> other_hashes(items.size());  // 1: differs from the first rank's hash
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const auto mine = hash_here(items[i]);
+      other_hashes[i] = mine && *mine != read_hash(agreed_.data() + numbers_per_hash * i) ? 1 : 0;
+    }
+    agreed_ = std::move(other_hashes);
+    consensus_->agree(agreed_, [this, items = std::move(items), most, then = std::move(then)] {
+      std::vector<Compared> differing;
+      for (std::size_t i = 0; i < items.size() && differing.size() < most; ++i)
+        if (agreed_[i] > 0) differing.push_back(items[i]);
+      then(std::move(differing));
+    });
+  });
+}
+
+void ReplicaCheck::compare() {
+  std::vector<Compared> sets;
+  for (std::size_t s = 0; s < plan_.sets.size(); ++s) sets.push_back({s, std::nullopt});
+  find_differing(std::move(sets), max_sets_looked_at, [this](const std::vector<Compared>& differing) {
+    std::vector<Compared> pieces;
+    for (const Compared& each : differing)
+      for (std::size_t p = 0; p < pieces_of(plan_.sets[each.set]); ++p) pieces.push_back({each.set, p});
+    if (pieces.empty()) return finish();
+    find_differing(std::move(pieces), max_pieces_looked_at,
+                   [this](std::vector<Compared> odd) { find_ranks(std::move(odd)); });
+  });
+}
+
+void ReplicaCheck::find_ranks(std::vector<Compared> pieces) {
+  std::vector<std::size_t> first;  // start offset of each segment's hashes, in rank order
+  std::size_t all = 0;
+  for (const Compared& piece : pieces) {
+    first.push_back(all);
+    all += plan_.sets[piece.set].ranks.size();
+  }
+  agreed_.assign(numbers_per_hash * all, 0.0);
+  const int rank = context_->transport.rank();
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (const auto hash = hash_here(pieces[i]))
+      write_hash(*hash,
+                 agreed_.data() + numbers_per_hash * (first[i] + place_of(plan_.sets[pieces[i].set].ranks, rank)));
+  consensus_->agree(agreed_, [this, pieces = std::move(pieces), first = std::move(first)] {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const ReplicaSet& set = plan_.sets[pieces[i].set];
+      ReplicaMismatch damage{.unit = set.unit, .array = set.array, .range = piece_of(set, *pieces[i].piece)};
+      const std::vector<std::size_t> odd = odd_copies(hashes_at(agreed_, first[i], set.ranks.size()));
+      for (std::size_t c = 0; c < set.ranks.size(); ++c) {
+        const bool is_odd = std::find(odd.begin(), odd.end(), c) != odd.end();
+        (is_odd ? damage.ranks : damage.others).push_back(set.ranks[c]);
+      }
+      report_.damage.push_back(std::move(damage));
+    }
+    finish();
+  });
+}
+
+void ReplicaCheck::finish() {
+  report_.seconds = runtime::seconds(context_->loop.now() - began_);
+  std::exchange(done_, nullptr)(report_);
+}
+
+void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
+  std::size_t copy = 0;
+  while (copy < plan_.copies.size() && set_of(copy).array != array) ++copy;
+  if (copy == plan_.copies.size())
+    fail(ErrorCode::usage, "RANVIER_FAULT needs replicated states; rank {} has no replicated {}",
+         context_->transport.rank(), to_string(array));
+  const ReplicaSet& set = set_of(copy);
+  const std::size_t unit = plan_.copies[copy].unit, element = set.range.begin;
+  const std::size_t bytes = runtime::size_of(dtype_of(set));
+  const std::span<std::byte> value = values(0).first(bytes);
+  const StateArray state{unit, to_string(array), states_->all()[unit].optimizer, runtime::DType::f32};
+  if (array != StateKind::parameters) {
+    return optimizer_->read_state(state, element, value, [this, state, element, value, done = std::move(done)] {
+      value[0] ^= std::byte{1};
+      optimizer_->write_state(state, element, value, done);
+    });
+  }
+  if (!states_->all()[unit].on_device())
+    fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove --parameter-tier");
+  std::byte* const there = states_->all()[unit].parameters.at(element);
+  runtime::copy(context_->compute, value.data(), there, bytes);
+  context_->loop.after_work(context_->compute, {name(), "damage"},
+                            [this, value, there, bytes, done = std::move(done)] {
+                              value[0] ^= std::byte{1};
+                              runtime::copy(context_->compute, there, value.data(), bytes);
+                              context_->loop.after_work(context_->compute, {name(), "damage"}, done);
+                            });
+}
+
+}  // namespace ranvier::actors

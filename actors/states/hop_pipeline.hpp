@@ -1,0 +1,93 @@
+// Passes bundles of units through the collectives of a flow (collectives/plans/shard.hpp), pipelined over hops: one
+// bundle is in the inter-group hop while the next is in the intra-group hop. A bundle is one operation (coalesced,
+// MiCS §4). Each hop starts bundles in submission order, the same on all ranks. Loop thread only.
+#pragma once
+
+#include "actors/base/actor.hpp"
+#include "actors/states/column_options.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/loop/event_loop.hpp"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ranvier::actors {
+
+struct PlanContext;
+struct RankContext;
+
+class HopPipeline {
+ public:
+  /// A unit, or a range of one that contains the ranges of all hops, on this rank.
+  ///
+  /// If `slice` is set, the collective runs in place on these elements of every finest shard (unit.elements /
+  /// layout.ranks() elements each). Each element keeps its owner in every hop, and the order of its sum. So slices one
+  /// after another give the same bits as the complete unit at once.
+  struct Item {
+    std::byte* data = nullptr;
+    std::size_t begin = 0;          ///< element of the unit at `data`
+    std::size_t elements = 0;       ///< elements of the complete unit
+    collectives::Range slice = {};  ///< range in each finest shard; count 0: all
+    bool compact = false;           ///< slices starting at `begin` are stored contiguously; equal on all ranks
+  };
+
+  /// Size of an item, for planning.
+  struct ItemShape {
+    std::size_t elements = 0;  ///< elements of the complete unit
+    std::size_t slice = 0;     ///< Item::slice.count
+  };
+
+  struct Options {
+    std::vector<collectives::Hop> hops;  ///< hops of the flow
+    runtime::DType dtype = runtime::DType::f32;
+    int family = 0;    ///< distinguishes the pipelines of a rank: 0 to 7
+    std::string name;  ///< name of the data in the memory table
+  };
+  /// The hops and their receive buffers for sums.
+  struct Plan {
+    std::vector<collectives::Hop> hops;
+    runtime::DType dtype = runtime::DType::f32;
+    int family = 0;
+    std::vector<runtime::MemoryId> staging;  ///< by hop
+    std::vector<std::size_t> staging_bytes;  ///< by hop: bytes per operation
+  };
+  /// `bundles`: shapes of all bundles that may be submitted, shorter last slices included.
+  [[nodiscard]] static Plan plan(PlanContext& planner, const Options& options,
+                                 const std::vector<std::vector<ItemShape>>& bundles);
+
+  HopPipeline(const RankContext& context, const ColumnOptions& column, const Plan& plan);
+
+  /// Submits a bundle whose data is written. `done` runs on the loop, after this returned, when this rank has the
+  /// result of the last hop.
+  void submit(std::vector<Item> items, std::string what, runtime::Handler done);
+
+  /// Returns whether any hop communicates.
+  [[nodiscard]] bool moves() const noexcept { return !hops_.empty(); }
+  /// Pending operations.
+  [[nodiscard]] std::vector<Wait> waits() const;
+  /// Peers in all hops.
+  [[nodiscard]] std::vector<int> peers() const;
+
+ private:
+  struct Bundle {
+    std::vector<Item> items;
+    std::string what;
+    runtime::Handler done;
+    std::size_t hop = 0;  // next hop
+    bool waits = true;    // for its next hop to start
+  };
+
+  void start_ready(std::size_t hop);
+  void finished(const std::shared_ptr<Bundle>& bundle);
+
+  runtime::EventLoop* loop_;
+  const ColumnOptions* column_;
+  std::vector<collectives::Hop> hops_;
+  runtime::DType dtype_;
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;  // by hop
+  std::vector<std::deque<std::shared_ptr<Bundle>>> queues_;                // by hop, in the order of submission
+};
+
+}  // namespace ranvier::actors

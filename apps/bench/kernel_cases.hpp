@@ -1,0 +1,39 @@
+// Timed operations of each kind of work. Pure except for queueing; loop thread only.
+#pragma once
+
+#include "apps/bench/work_timer.hpp"
+#include "runtime/device/work_cost.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace ranvier::apps {
+
+/// Shape [rows, channels] of arrays. Channels are a multiple of 64; rows do not exceed the number of tokens.
+struct KernelSize {
+  std::size_t rows = 0;
+  std::size_t channels = 0;
+};
+
+/// Input tokens in device memory, each below `vocab_size`.
+struct KernelTokens {
+  static constexpr std::size_t vocab_size = 1024;
+  const std::int32_t* data = nullptr;
+  std::size_t count = 0;
+};
+
+struct KernelCase {
+  runtime::WorkKind kind = runtime::WorkKind::elementwise;
+  ProfiledWork work;  ///< forward pass, and backward pass if there is one
+};
+
+/// Cases of all kinds except matrix multiplications, copies between device and host, and samples. `threads`: the
+/// device's.
+[[nodiscard]] std::vector<KernelCase> kernel_cases(runtime::DType dtype, const KernelSize& size,
+                                                   const KernelTokens& tokens, int threads);
+/// Additions only, as for received chunks.
+[[nodiscard]] ProfiledWork additions(runtime::DType dtype, const KernelSize& size);
+/// AdamW with gradients and a working copy of `dtype`; no copy in fp32.
+[[nodiscard]] ProfiledWork optimizer_step(runtime::DType dtype, const KernelSize& size);
+
+}  // namespace ranvier::apps

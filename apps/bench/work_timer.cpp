@@ -1,0 +1,102 @@
+#include "apps/bench/work_timer.hpp"
+
+#include "apps/bench/cost_recorder.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+
+namespace ranvier::apps {
+
+namespace {
+
+constexpr std::size_t pattern_elements = 1 << 18;
+constexpr double round_seconds = 4e-3;  // far longer than the detection of completed work
+constexpr double max_in_a_round = 64;   // values halved by each repetition must stay normal numbers
+constexpr std::size_t max_rounds = 9;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+WorkTimer::WorkTimer(BenchRank& rank, runtime::Device& device, std::size_t memory_bytes)
+    : rank_(rank), apart_(device.apart()) {
+  const auto space = apart_ ? runtime::MemorySpace::device : runtime::MemorySpace::host;
+  memory_ = device.allocate(memory_bytes, space);
+  pattern_ = device.allocate(pattern_elements * sizeof(float), space);
+  numbers_ = device.allocate(pattern_elements * sizeof(float), runtime::MemorySpace::pinned);
+}
+
+void WorkTimer::fill_with(runtime::StreamView stream, runtime::DType dtype, bool both_signs) {
+  stream.synchronize();
+  auto* const numbers = reinterpret_cast<float*>(numbers_.data());
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < pattern_elements; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float number = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-36f;
+    numbers[i] = both_signs ? number : 0.01f + std::abs(number);
+  }
+  const std::size_t per_float = sizeof(float) / runtime::size_of(dtype);
+  for (std::size_t part = 0; part < per_float; ++part) {
+    std::byte* const to = pattern_.data() + part * pattern_elements * runtime::size_of(dtype);
+    runtime::cast(stream, to, dtype, numbers, runtime::DType::f32, pattern_elements);
+  }
+  stream.synchronize();
+}
+
+void WorkTimer::fill(runtime::StreamView stream, std::size_t bytes) {
+  for (std::size_t begin = 0; begin < bytes; begin += pattern_.bytes()) {
+    runtime::copy(stream, memory_.data() + begin, pattern_.data(), std::min(pattern_.bytes(), bytes - begin));
+  }
+}
+
+double WorkTimer::seconds_of(runtime::StreamView stream, const ProfiledWork& work, Caches caches,
+                             double budget_seconds) {
+  expect(work.bytes > 0 && work.bytes <= memory_.bytes(), "work on {} bytes in memory of {}", work.bytes,
+         memory_.bytes());
+  const std::size_t places = caches == Caches::warm ? 1 : memory_.bytes() / work.bytes;
+  std::size_t place = 0;
+  const auto round = [&](std::size_t times) {
+    fill(stream, work.bytes * std::min(places, times));
+    stream.synchronize();
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < times; ++i) work.queue(stream, memory_.data() + place++ % places * work.bytes);
+    stream.synchronize();
+    place = 0;
+    return seconds_since(begin) / static_cast<double>(times);
+  };
+  rank_.session().barrier();
+  if (waits_) return agree(-1);
+  const auto begin = std::chrono::steady_clock::now();
+  round(1);  // creates and loads kernels
+  const auto times = static_cast<std::size_t>(std::clamp(std::ceil(round_seconds / round(1)), 1.0, max_in_a_round));
+  std::vector<double> rounds;
+  while (rounds.empty() || (rounds.size() < max_rounds && seconds_since(begin) < budget_seconds))
+    rounds.push_back(round(times));
+  return agree(median(rounds));
+}
+
+std::vector<runtime::WorkCost> WorkTimer::costs(runtime::StreamView stream, const ProfiledWork& work) {
+  return costs_of(stream.device(), [&](runtime::StreamView costs) { work.queue(costs, memory_.data()); });
+}
+
+TimedWork WorkTimer::timed(runtime::StreamView stream, const ProfiledWork& work, Caches caches,
+                           double budget_seconds) {
+  return {.costs = costs(stream, work), .seconds = seconds_of(stream, work, caches, budget_seconds)};
+}
+
+double WorkTimer::agree(double seconds) {
+  constexpr double per_second = 1e12;
+  std::vector<double> all;
+  for (const long long each : rank_.session().all(std::llround(seconds * per_second))) {
+    if (each >= 0) all.push_back(static_cast<double>(each) / per_second);
+  }
+  return median(all);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,37 @@
+// Checks of a run's outputs before training: no conflicts with each other or with inputs, writable, enough disk space.
+// Rank 0.
+#pragma once
+
+#include "apps/options/train_options.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace ranvier::apps {
+
+/// File of --save: the path itself if it has a weights extension, otherwise model.safetensors in that folder.
+[[nodiscard]] std::filesystem::path weights_path(const std::string& save);
+
+/// Path of the model's config.json; none if the weights have another name than model.safetensors, since the folder may
+/// have several models.
+[[nodiscard]] std::optional<std::filesystem::path> config_path(const std::string& save);
+
+/// Throws ErrorCode::usage, naming both flags, if an output would overwrite an output or input, or lies in a data
+/// folder that the next run reads. --overwrite lets --save replace the weights of --init-from. Also checks the path of
+/// --save. Follows symbolic and hard links.
+void check_outputs(const TrainOptions& options);
+
+/// Throws ErrorCode::usage, naming flag and file, if --save, --save-every or --trace would replace existing files and
+/// --overwrite is not given. For runs that do not resume: a resumed run replaces its own.
+void check_replaced(const TrainOptions& options);
+
+/// Creates the folder of --save, and removes partial outputs of killed runs. Throws ErrorCode::io if an output is not
+/// writable.
+void prepare_outputs(const TrainOptions& options);
+
+/// Throws ErrorCode::io, with needed and free space, if `bytes` of weights do not fit next to existing files.
+void check_space(const std::string& save, std::size_t bytes);
+
+}  // namespace ranvier::apps

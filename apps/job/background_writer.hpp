@@ -1,0 +1,35 @@
+// Writes files on a host stream, so that a slow disk never blocks the loop. Loop thread only.
+#pragma once
+
+#include "runtime/device/device.hpp"
+#include "runtime/loop/event_loop.hpp"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace ranvier::apps {
+
+class BackgroundWriter {
+ public:
+  /// Both arguments outlive this object.
+  BackgroundWriter(runtime::EventLoop& loop, runtime::Device& host)
+      : loop_(loop), stream_(host.make_stream("files", runtime::StreamWidth::one)) {}
+
+  /// Runs `what` after all earlier writes, then calls `done` on the loop. An exception in `what` fails the device.
+  void write(std::function<void()> what, runtime::Handler done) {
+    stream_->launch([what = std::move(what)](runtime::ComputePool&) { what(); });
+    // The last write of a large file may take long to reach the disk.
+    loop_.after_work(*stream_, {.part = "run", .text = "a write to a file of the run", .patience = 10},
+                     std::move(done));
+  }
+
+  /// Blocks until all writes are done.
+  void finish() { stream_->synchronize(); }
+
+ private:
+  runtime::EventLoop& loop_;
+  std::unique_ptr<runtime::Stream> stream_;
+};
+
+}  // namespace ranvier::apps

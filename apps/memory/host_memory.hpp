@@ -1,0 +1,26 @@
+// Check that a machine has the memory that its ranks plan, before any of it is used. Linux grants more than it has, and
+// later kills the process that uses it.
+#pragma once
+
+#include "actors/rank/trainer_options.hpp"
+#include "runtime/device/arena.hpp"
+#include "runtime/device/memory_limit.hpp"
+#include "runtime/transport/mpi_transport.hpp"
+
+#include <cstddef>
+
+namespace ranvier::apps {
+
+/// Host memory of a rank with this plan; device memory counts unless the device is a GPU.
+[[nodiscard]] std::size_t host_bytes(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan);
+
+/// Throws ErrorCode::memory if `needed_bytes` of the machine's `ranks` exceed `limit`. The message has the reason, the
+/// calling rank's `plan` and flags that reduce memory.
+void check_host_memory(const actors::TrainerOptions& options, const runtime::MemoryPlan& plan,
+                       std::size_t needed_bytes, int ranks, const runtime::MemoryLimit& limit);
+
+/// Checks this machine; called by all ranks of `session` with their own plan. Throws FailedTogether.
+void check_host_memory(runtime::MpiSession& session, const actors::TrainerOptions& options,
+                       const runtime::MemoryPlan& plan);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,21 @@
+// Cost of the chosen sharding compared with all named ones, for --dry-run. Pure functions, callable from any thread.
+#pragma once
+
+#include "actors/rank/rank_plan.hpp"
+#include "models/core/architecture.hpp"
+
+#include <span>
+#include <string>
+
+namespace ranvier::apps {
+
+/// One line per sharding, chosen and named ones: bytes of states per rank for the stage with most, and bytes that all
+/// ranks send per batch, between and inside nodes. PaRO's Table 2 is printed next to them. It can be larger, because
+/// units still in their buffers are not gathered again. If a part of the model is trained (Ψ′ of Ψ parameters), frozen
+/// and trained parameters have separate columns, and a second table varies --shard-trained. `stages`: plan of one rank
+/// per stage. `measured_links`: file of the links; empty if they are assumed.
+[[nodiscard]] std::string shard_table(const models::Architecture& architecture,
+                                      const actors::TrainerOptions& trainer,
+                                      std::span<const actors::RankPlan> stages, const std::string& measured_links);
+
+}  // namespace ranvier::apps

@@ -1,0 +1,110 @@
+#include "apps/options/checkpoint_flags.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::text;
+using runtime::whole;
+using std::chrono::seconds;
+
+constexpr seconds default_period = std::chrono::minutes(30);
+constexpr seconds longest_default_stop = std::chrono::minutes(5);
+
+/// Reads "500" as steps and "30m" as a time.
+OptionBinding steps_or_time(CheckpointOptions& options) {
+  return {.read = [&options](const std::string& given) -> std::optional<std::string> {
+            std::int64_t steps = 0;
+            std::optional<seconds> time;
+            if (whole(steps, 1).read(given) && runtime::duration(time).read(given))
+              return "a number of steps, such as 500, or a time, such as 30m";
+            options.every_steps = time ? 0 : steps;
+            options.every_time = time;
+            return {};
+          },
+          .write =
+              [&options] {
+                if (options.every_steps > 0) return fmt::format("{}", options.every_steps);
+                return options.every_time ? runtime::duration_text(*options.every_time) : std::string();
+              }};
+}
+
+/// Reads names separated by commas, with or without leading dashes.
+OptionBinding flag_list(std::vector<std::string>& flags) {
+  return {.read = [&flags](const std::string& given) -> std::optional<std::string> {
+            flags.clear();
+            for (std::size_t begin = 0; begin <= given.size();) {
+              const std::size_t end = std::min(given.find(',', begin), given.size());
+              std::string flag = given.substr(begin, end - begin);
+              flag.erase(0, std::min(flag.size(), flag.find_first_not_of('-')));
+              if (flag.empty()) return "flags separated by commas, such as learning-rate,steps";
+              flags.push_back(std::move(flag));
+              begin = end + 1;
+            }
+            return {};
+          },
+          .write = [&flags] { return fmt::format("{}", fmt::join(flags, ",")); }};
+}
+
+void check_resume(const CheckpointOptions& options, const OptionTable& table) {
+  if (options.folder.empty() && options.resume == "auto")
+    fail(ErrorCode::usage, "--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
+  std::vector<std::string> names;
+  for (const runtime::ResolvedOption& option : table.resolved()) names.push_back(option.name);
+  for (const std::string& flag : options.resume_with) {
+    if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
+    const auto nearest = runtime::nearest_name(flag, names);
+    fail(ErrorCode::usage, "--resume-with {}: flag --{} does not exist; {}", fmt::join(options.resume_with, ","),
+         flag, nearest ? fmt::format("did you mean {}?", *nearest) : "see --help all");
+  }
+}
+
+}  // namespace
+
+void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
+  table.concern("Stopping and resuming");
+  table.add({"checkpoint", "DIR", "Directory for checkpoints, shared by all ranks", text(options.folder)});
+  table.add({"checkpoint-every", "STEPS|TIME",
+             "Interval between checkpoints, as in 500 (steps) or 30m; the run also ends with a checkpoint",
+             steps_or_time(options), "30m"});
+  table.add({"checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)});
+  table.add({"checkpoint-archive-every", "STEPS",
+             "Never prune checkpoints whose step is a multiple of N; a run that resumes from an earlier step "
+             "replaces them; 0 archives none",
+             whole(options.archive_every, 0)});
+  table.add({"checkpoint-rate", "SIZE",
+             "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; the optimizer waits "
+             "for states that are not yet copied",
+             runtime::bytes(options.bytes_per_second), "unlimited"});
+  table.add({"resume", "auto|none|PATH",
+             "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
+             "exists; PATH: resume from this checkpoint; none: start from scratch",
+             text(options.resume)});
+  table.add({"resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
+             flag_list(options.resume_with)});
+  table.add({"time-limit", "TIME",
+             "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
+             runtime::duration(options.time_limit)});
+  table.add({"stop-before", "TIME", "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
+             runtime::duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
+}
+
+void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {
+  check_resume(options, table);
+  if (!options.folder.empty() && options.every_steps == 0 && !options.every_time)
+    options.every_time = default_period;
+  if (!options.time_limit) return;
+  if (!options.stop_before)
+    options.stop_before = std::clamp(*options.time_limit / 10, seconds(1), longest_default_stop);
+  if (*options.stop_before >= *options.time_limit)
+    fail(ErrorCode::usage, "--stop-before {} is not shorter than --time-limit {}; use a smaller value",
+         runtime::duration_text(*options.stop_before), runtime::duration_text(*options.time_limit));
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,386 @@
+#include "apps/options/data_flags.hpp"
+
+#include "apps/options/image_flags.hpp"
+#include "apps/options/initial_weights.hpp"
+#include "apps/tokenize/tokenize_options.hpp"
+#include "models/families/adapter_files.hpp"
+#include "models/families/model.hpp"
+#include "models/text/document_reader.hpp"
+#include "models/text/labelled_source.hpp"
+#include "models/text/mixed_source.hpp"
+#include "models/tokenizers/tokenizer_files.hpp"
+#include "runtime/base/error.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+namespace ranvier::apps {
+namespace {
+
+using models::Documents;
+using models::TokenFormat;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::switch_on;
+using runtime::text;
+using runtime::toggle;
+using runtime::whole;
+
+constexpr int most = 1 << 30;
+constexpr int byte_tokens = 256;
+
+OptionBinding tokenizer(DataOptions& data) {
+  return {.read = [&data](const std::string& given) -> std::optional<std::string> {
+            data.gpt2 = tokenizer_path(given);
+            if (given == "none") {
+              data.tokenizer = Tokenizer::none;
+            } else if (given == "bytes") {
+              data.tokenizer = Tokenizer::bytes;
+            } else if (!data.gpt2.empty()) {
+              data.tokenizer = Tokenizer::gpt2;
+            } else {
+              return "bytes, none, or the PATH of a tokenizer's folder or file";
+            }
+            return {};
+          },
+          .write =
+              [&data] {
+                if (data.tokenizer == Tokenizer::gpt2) return data.gpt2;
+                return std::string(data.tokenizer == Tokenizer::none ? "none" : "bytes");
+              },
+          .words = {"bytes", "none"}};
+}
+
+/// Reads a token id, or auto as none.
+OptionBinding token_or_auto(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int token = 0;
+            if (given != "auto" && whole(token, 0, most).read(given)) return "a token id, or auto";
+            field = given == "auto" ? std::nullopt : std::optional(token);
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
+}
+
+/// Reads a fraction above 0, since every sample needs at least one token to predict.
+OptionBinding share(double& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            double part = 0;
+            if (real(part, 0, 1).read(given) || part == 0) return "a number above 0, at most 1";
+            field = part;
+            return {};
+          },
+          .write = real(field, 0, 1).write};
+}
+
+OptionBinding document_end(std::optional<std::int32_t>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            std::int32_t token = 0;
+            if (const auto wanted = whole(token, 0, most).read(given)) return wanted;
+            field = token;
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string(); }};
+}
+
+/// Refuses flags that need training steps.
+void check_eval_only(const TrainOptions& options) {
+  const RunOptions& run = options.run;
+  if (run.init_from.empty()) fail(ErrorCode::usage, "--eval-only needs weights; add --init-from PATH");
+  if (!run.save.empty())
+    fail(ErrorCode::usage, "--save {} has no effect with --eval-only, which changes no weights; remove --save",
+         run.save);
+  for (const auto& [flag, value] : {std::pair{"--checkpoint", options.checkpoint.folder},
+                                    {"--resume", options.checkpoint.resumes() ? options.checkpoint.resume : ""}}) {
+    if (!value.empty())
+      fail(ErrorCode::usage, "{0} {1} has no effect with --eval-only, which trains no steps; remove {0}", flag,
+           value);
+  }
+  if (const std::int64_t every = options.trainer.sample.every; every > 0)
+    fail(ErrorCode::usage,
+         "--sample-every {} has no effect with --eval-only, which trains no steps; remove --sample-every", every);
+}
+
+}  // namespace
+
+void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer) {
+  table.concern("Data");
+  table.add({"data", "PATH",
+             "Training data: text or JSON lines (.jsonl), plain or compressed (gzip, zstd), a folder of such "
+             "files, or a token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: a CIFAR-10 or CIFAR-100 "
+             "binary file, a folder of such files, or synthetic",
+             text(data.data)});
+  table.add({"tokenizer", "bytes|none|PATH",
+             "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
+             "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
+             tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"});
+  table.add({"token-format", "NAME",
+             "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
+             "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
+             choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
+                                               {"text", TokenFormat::text},
+                                               {"jsonl", TokenFormat::jsonl},
+                                               {"llmc", TokenFormat::llmc},
+                                               {"uint16", TokenFormat::uint16},
+                                               {"megatron", TokenFormat::megatron}})});
+  declare_special_tokens(table, data.specials);
+  table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
+  table.add({"prompt-field", "NAME",
+             "JSON lines: field with the prompt, or several fields (A,B), joined by line breaks; --json-field has "
+             "the completion. Prompts have no loss, and samples are packed as with --documents mask",
+             text(data.prompt_field), "none"});
+  table.add({"label-field", "NAME",
+             "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
+             "each sample is one padded text",
+             text(data.label_field), "none"});
+  table.add({"documents", "NAME",
+             "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with "
+             "positions from zero, and predict nothing across the document's end; pad (BERT, RoBERTa): one "
+             "document per padded sample",
+             choice<Documents>(data.documents,
+                               {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
+             "join, or mask with --prompt-field"});
+  table.add({"document-end", "TOKEN",
+             "Last token of each document in token files without an index, for --documents mask and pad",
+             document_end(data.document_end), "the --tokenizer's end of text"});
+  table.add({"mlm-probability", "FRACTION",
+             "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
+             "token, 10 % a random token, 10 % stay unchanged",
+             share(data.mlm_probability)});
+  table.add({"mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
+             token_or_auto(data.mask_token), "auto"});
+  table.add(
+      {"shuffle", "on|off", "Train on samples in random order, different in each epoch", toggle(data.shuffle)});
+  table.add({"augment", "on|off",
+             "Image models: train on random crops with a border of 4 black pixels, half of them mirrored; "
+             "validation images stay unchanged",
+             toggle(data.augment)});
+  table.add({"validation-split", "FRACTION",
+             "Fraction of the data, taken from the end, for validation instead of training",
+             real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
+  table.add({"eval-every", "STEPS", "Validate every N steps; 0 disables", whole(trainer.eval_every, 0),
+             "0, or at the end with --validation-split or --hellaswag"});
+  table.add({"eval-samples", "N", "Validate on the first N samples of the validation part; 0: on all",
+             whole(data.eval_samples, 0)});
+  table.add(
+      {"eval-only", "",
+       "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",
+       switch_on(data.eval_only)});
+  table.add({"hellaswag", "FILE",
+             "File of multiple-choice questions in llm.c's format, answered at each validation",
+             text(data.hellaswag)});
+  table.add({"sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
+             whole(trainer.sample.every, 0)});
+  table.add({"sample-prompt", "TEXT", "Prompt of the texts that --sample-every generates", text(data.sample_prompt),
+             "the BOS or end-of-text token; with --tokenizer bytes a newline"});
+  table.add({"sample-tokens", "N", "Tokens of each text that --sample-every generates",
+             whole(trainer.sample.tokens, 1, most)});
+}
+
+namespace {
+
+/// Checks and resolves flags of labelled texts (--label-field).
+void resolve_labelled(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  if (!data.prompt_field.empty())
+    fail(ErrorCode::usage, "--label-field {} and --prompt-field {} cannot be combined; remove one of the flags",
+         data.label_field, data.prompt_field);
+  if (data.label_field == data.json_field)
+    fail(ErrorCode::usage, "--label-field {} and --json-field {} are the same field; use different fields",
+         data.label_field, data.json_field);
+  for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
+    if (table.given(flag))
+      fail(ErrorCode::usage,
+           "--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
+           data.label_field);
+  if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+    fail(ErrorCode::usage,
+         "--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
+         data.label_field);
+  if (models::parse_weighted_paths(data.data).size() > 1)
+    fail(ErrorCode::usage,
+         "--data {} has several paths, but --label-field {} reads one; put the files into one folder", data.data,
+         data.label_field);
+  data.documents = Documents::pad;
+}
+
+void resolve_text(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  ModelOptions& model = options.model;
+  const auto paths = models::parse_weighted_paths(data.data);
+  const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
+    return models::holds_tokens(one.path, data.format);
+  });
+  if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
+  const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
+  if (text && data.tokenizer == Tokenizer::none)
+    fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
+         data.format == TokenFormat::text ? "text" : "jsonl");
+  if (!data.prompt_field.empty()) {
+    if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+      fail(ErrorCode::usage,
+           "--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
+           data.prompt_field);
+    const auto prompts = models::field_names(data.prompt_field);
+    if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
+      fail(ErrorCode::usage, "--prompt-field {} and --json-field {} share a field; use different fields",
+           data.prompt_field, data.json_field);
+    if (data.documents == Documents::join && table.given("documents"))
+      fail(ErrorCode::usage,
+           "--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
+           data.prompt_field);
+    if (data.documents == Documents::pad)
+      fail(ErrorCode::usage,
+           "--documents pad has no effect with --prompt-field {}, which packs samples; remove --documents",
+           data.prompt_field);
+    data.documents = Documents::mask;
+  }
+  if (!data.label_field.empty()) resolve_labelled(options, table);
+  if (data.document_end && data.documents == Documents::join)
+    fail(ErrorCode::usage, "--document-end {} has no effect with --documents join; use --documents mask",
+         *data.document_end);
+  if (data.document_end && !data.data.empty() && !tokens)
+    fail(ErrorCode::usage,
+         "--document-end {} is for token files, but --data is text with known document ends; remove --document-end",
+         *data.document_end);
+  const bool own = !model.is_preset() && !table.given("vocab-size");
+  int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
+  if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
+  if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes) && data.label_field.empty())
+    vocab_size = std::max(byte_tokens + 1, data.mask_token.value_or(byte_tokens) + 1);
+  std::error_code ignored;
+  if (own && !data.gpt2.empty() && std::filesystem::exists(data.gpt2, ignored))
+    vocab_size = models::read_tokenizer(data.gpt2).size();
+}
+
+}  // namespace
+
+bool encodes_text(const DataOptions& data) {
+  const auto holds_tokens = [&](const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) return models::holds_tokens(path, data.format);
+    const std::filesystem::recursive_directory_iterator files(path,
+                                                              ignored);  // a folder never mixes text and tokens
+    return std::any_of(begin(files), end(files), [&](const std::filesystem::directory_entry& file) {
+      return models::holds_tokens(file.path(), data.format);
+    });
+  };
+  const auto paths = models::parse_weighted_paths(data.data);
+  return !data.gpt2.empty() && std::any_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
+    return !holds_tokens(one.path);
+  });
+}
+
+void resolve_data(TrainOptions& options, const OptionTable& table) {
+  if (models::reads_images(options.model.sizes)) {
+    resolve_images(options, table);
+  } else {
+    if (options.data.augment)
+      fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove --augment",
+           options.model.name);
+    resolve_text(options, table);
+  }
+  DataOptions& data = options.data;
+  std::int64_t& eval_every = options.trainer.eval_every;
+  const std::int64_t at_the_end = options.trainer.steps;
+  if (data.eval_only) return check_eval_only(options);
+  const bool asks = !data.hellaswag.empty();
+  if (asks && !table.given("eval-every")) eval_every = at_the_end;
+  if (asks && eval_every == 0)
+    fail(ErrorCode::usage, "--hellaswag {} has no effect with --eval-every 0; remove --eval-every", data.hellaswag);
+  const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
+  if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
+    if (table.given("validation-split"))
+      fail(ErrorCode::usage, "--eval-every {} has no data with --validation-split 0; use a fraction, such as 0.1",
+           eval_every);
+    data.validation_split = 0.1;
+  }
+  if (data.validation_split > 0 && !table.given("eval-every")) eval_every = at_the_end;
+  if (data.eval_samples > 0 && data.validation_split == 0)
+    fail(ErrorCode::usage, "--eval-samples {} needs validation data; add --validation-split 0.1",
+         data.eval_samples);
+}
+
+void resolve_labels(TrainOptions& options, const OptionTable& table) {
+  DataOptions& data = options.data;
+  ModelOptions& model = options.model;
+  auto* const bert = std::get_if<models::BertOptions>(&model.sizes);
+  const std::string& field = data.label_field;
+  if (field.empty()) {
+    if (models::tells_classes(model.sizes) && !data.data.empty())
+      fail(ErrorCode::usage,
+           "--label-field is missing: --model {} classifies texts into {} classes; add --label-field NAME",
+           model.name, bert->classes);
+    return;
+  }
+  if (bert == nullptr)
+    fail(ErrorCode::usage, "--label-field {} needs BERT or RoBERTa, but --model is {}; use --model bert or roberta",
+         field, model.name);
+  data.labels = stored_labels(options);
+  if (!data.labels.empty()) return;
+  const std::string& adapter = options.run.init_adapter;
+  if (data.eval_only && (adapter.empty() || models::read_adapter_config(adapter).whole.empty()))
+    fail(ErrorCode::usage,
+         "--eval-only with --label-field {} needs a classification head, but --init-from {}{} has none; train a "
+         "classifier first",
+         field, options.run.init_from, adapter.empty() ? "" : " with --init-adapter " + adapter);
+  if (!data.data.empty()) {
+    const models::TextReading reading{.format = data.format, .json_field = data.json_field, .label_field = field};
+    constexpr std::size_t max_classes = 100'000;
+    data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, max_classes);
+  }
+  const auto found = static_cast<int>(data.labels.size());
+  if (table.given("classes") && bert->classes < found)
+    fail(ErrorCode::usage, "--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}",
+         bert->classes, field, data.data, found, data.labels.back(), found);
+  if (!table.given("classes")) bert->classes = std::max(found, 2);
+  for (int label = found; label < bert->classes; ++label) data.labels.push_back(models::unnamed_label(label));
+}
+
+void check_purpose(const TrainOptions& options) {
+  const ModelOptions& model = options.model;
+  if (models::tells_classes(model.sizes)) {
+    if (const std::int64_t every = options.trainer.sample.every; every > 0)
+      fail(ErrorCode::usage,
+           "--sample-every {} needs a causal language model, but --model {} classifies; remove --sample-every",
+           every, model.name);
+    if (!options.data.hellaswag.empty())
+      fail(ErrorCode::usage,
+           "--hellaswag {} needs a causal language model, but --model {} classifies; remove --hellaswag",
+           options.data.hellaswag, model.name);
+    return;
+  }
+  if (!models::fills_masks(model.sizes)) {
+    if (options.data.documents == Documents::pad)
+      fail(ErrorCode::usage, "--documents pad is for BERT and RoBERTa, but --model is {}; use --documents mask",
+           model.name);
+    return;
+  }
+  if (const std::int64_t every = options.trainer.sample.every; every > 0)
+    fail(ErrorCode::usage,
+         "--sample-every {} needs a causal language model, but --model {} fills masks; remove --sample-every",
+         every, model.name);
+  if (!options.data.hellaswag.empty())
+    fail(ErrorCode::usage,
+         "--hellaswag {} needs a causal language model, but --model {} fills masks; remove --hellaswag",
+         options.data.hellaswag, model.name);
+  if (const std::string& prompts = options.data.prompt_field; !prompts.empty())
+    fail(ErrorCode::usage,
+         "--prompt-field {} needs a causal language model, but --model {} fills masks; remove --prompt-field",
+         prompts, model.name);
+  const int vocab_size = model.size(models::Size::vocab_size);
+  if (options.data.mask_token && *options.data.mask_token >= vocab_size)
+    fail(ErrorCode::usage,
+         "--mask-token {} is not below the vocabulary size, {}; use a smaller id or raise --vocab-size",
+         *options.data.mask_token, vocab_size);
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,65 @@
+#include "apps/options/image_flags.hpp"
+
+#include "runtime/base/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ranvier::apps {
+namespace {
+
+using Blocks = std::array<int, models::ResnetOptions::rows>;
+
+/// Parses four positive numbers separated by commas; none for other text.
+std::optional<Blocks> parse_blocks(std::string_view text) {
+  Blocks blocks{};
+  for (std::size_t row = 0; row < blocks.size(); ++row) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), blocks[row]);
+    if (error != std::errc{} || blocks[row] < 1) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    const bool last = row + 1 == blocks.size();
+    if (text.empty() != last || (!last && text.front() != ',')) return std::nullopt;
+    if (!last) text.remove_prefix(1);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+runtime::OptionBinding blocks_flag(ModelOptions& model) {
+  return {.read = [&model](const std::string& given) -> std::optional<std::string> {
+            Blocks* const field = models::find_blocks(model.sizes);
+            if (field == nullptr && given == "none") return {};
+            if (field == nullptr)
+              return fmt::format("none, since --model {} has no block groups, or use --model wide-resnet",
+                                 model.name);
+            const auto blocks = parse_blocks(given);
+            if (!blocks) return "four numbers above 0, as in 3,4,6,3";
+            *field = *blocks;
+            return {};
+          },
+          .write =
+              [&model] {
+                models::ModelSizes sizes = model.sizes;
+                const Blocks* const field = models::find_blocks(sizes);
+                return field == nullptr ? std::string("none") : fmt::format("{}", fmt::join(*field, ","));
+              }};
+}
+
+void resolve_images(TrainOptions& options, const runtime::OptionTable& table) {
+  for (const char* flag :
+       {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
+        "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
+    if (table.given(flag))
+      fail(ErrorCode::usage, "--{0} is for text, but --model {1} reads images; remove --{0}", flag,
+           options.model.name);
+  }
+  options.data.tokenizer = Tokenizer::none;
+}
+
+}  // namespace ranvier::apps

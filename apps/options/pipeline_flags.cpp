@@ -1,0 +1,134 @@
+#include "apps/options/pipeline_flags.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+using actors::Policy;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::switch_on;
+using runtime::whole;
+
+namespace {
+
+constexpr int rebalance_steps = 5;
+constexpr int max_chunks = 1 << 10;
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+
+OptionBinding recompute(int& interval, bool& automatic) {
+  return {.read = [&interval, &automatic](const std::string& given) -> std::optional<std::string> {
+            int layers = 0;
+            if (given != "off" && given != "auto" && whole(layers, 1, most).read(given))
+              return "a number of layers, auto or off";
+            interval = layers;
+            automatic = given == "auto";
+            return {};
+          },
+          .write =
+              [&interval, &automatic] {
+                if (automatic) return std::string("auto");
+                return interval == 0 ? std::string("off") : fmt::format("{}", interval);
+              },
+          .words = {"auto", "off"}};
+}
+
+OptionBinding deferred_limit(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int microbatches = 0;
+            if (given == "auto") {
+              field.reset();
+            } else if (!whole(microbatches, 0, most).read(given)) {
+              field = microbatches;
+            } else {
+              return "a number of microbatches, 0 for none, or auto";
+            }
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
+}
+
+/// Reads "7,7,6", or auto as an empty list.
+OptionBinding layers_per_stage(std::vector<int>& field) {
+  return {
+      .read = [&field](const std::string& given) -> std::optional<std::string> {
+        std::vector<int> layers;
+        for (std::size_t begin = 0; given != "auto" && begin <= given.size();) {
+          const std::size_t end = std::min(given.find(',', begin), given.size());
+          if (whole(layers.emplace_back(), 1, most).read(given.substr(begin, end - begin)))
+            return "a number of layers above 0 for each stage, as in 7,7,6, or auto";
+          begin = end + 1;
+        }
+        field = std::move(layers);
+        return {};
+      },
+      .write = [&field] { return field.empty() ? std::string("auto") : fmt::format("{}", fmt::join(field, ",")); },
+      .words = {"auto"}};
+}
+
+/// Reads on as rebalance_steps and off as 0.
+OptionBinding rebalance(int& steps) {
+  return {.read = [&steps](const std::string& given) -> std::optional<std::string> {
+            bool on = false;
+            if (auto problem = switch_on(on).read(given)) return problem;
+            steps = on ? rebalance_steps : 0;
+            return {};
+          },
+          .write = [&steps] { return std::string(steps > 0 ? "on" : "off"); },
+          .is_switch = true};
+}
+
+}  // namespace
+
+void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
+  table.add(
+      {"chunks-per-rank", "N",
+       "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
+       whole(trainer.chunks_per_rank, 1, max_chunks)});
+  table.add({"pipeline-limit", "N",
+             "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
+             "--chunks-per-rank (per model chunk), otherwise --g-inter",
+             whole(trainer.pipeline_limit, 0, most)});
+  table.add({"policy", "NAME",
+             "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
+             "(zb-h1 in a fixed order)",
+             choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
+                                             {"1f1b", Policy::one_f_one_b},
+                                             {"gpipe", Policy::gpipe},
+                                             {"zero-bubble", Policy::zero_bubble},
+                                             {"zb-h1", Policy::zb_h1}})});
+  table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
+             switch_on(trainer.defer_weights)});
+  table.add({"deferred-limit", "N",
+             "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
+             "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
+             deferred_limit(trainer.deferred_limit)});
+  table.add({"layers-per-stage", "N,N,…",
+             "Layers per stage, embedding and head included; with several chunks per rank, per model chunk in the "
+             "order of layers; auto balances computation",
+             layers_per_stage(trainer.layers_per_stage), "auto"});
+  table.add({"rebalance", "",
+             fmt::format("Measure the layers for {} steps and print a faster --layers-per-stage", rebalance_steps),
+             rebalance(trainer.rebalance_steps)});
+  table.add({"recompute", "N",
+             "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
+             "that needs the least memory",
+             recompute(trainer.recompute, trainer.recompute_auto)});
+  using Saved = std::optional<models::SavedActivations>;
+  table.add({"saved-activations", "NAME",
+             "Activations that blocks save for the backward pass: all; few: norms and activation functions are "
+             "recomputed; auto: all on a GPU if they fit, otherwise few",
+             choice<Saved>(trainer.saved_activations, {{"auto", Saved()},
+                                                       {"few", models::SavedActivations::few},
+                                                       {"all", models::SavedActivations::all}})});
+}
+
+}  // namespace ranvier::apps

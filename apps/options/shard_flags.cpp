@@ -1,0 +1,159 @@
+#include "apps/options/shard_flags.hpp"
+
+#include "collectives/plans/algorithms.hpp"
+#include "collectives/plans/link_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+
+using collectives::Collective;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::text;
+using runtime::toggle;
+using runtime::whole;
+
+namespace {
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr int imagined_node_size = 8;
+constexpr std::string_view as_shard = "same";  // --shard-trained
+
+std::vector<std::string> shard_words() {
+  std::vector<std::string> names;
+  for (const auto& named : collectives::named_shardings()) names.emplace_back(named.name);
+  return names;
+}
+
+OptionBinding sharding(collectives::Sharding& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field = collectives::parse_sharding(given);
+            return {};
+          },
+          .write = [&field] { return collectives::to_string(field); },
+          .words = shard_words()};
+}
+
+OptionBinding trained_sharding(std::optional<collectives::Sharding>& field) {
+  std::vector<std::string> words = shard_words();
+  words.emplace_back(as_shard);
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.reset();
+            if (given != as_shard) field = collectives::parse_sharding(given, "--shard-trained");
+            return {};
+          },
+          .write = [&field] { return field ? collectives::to_string(*field) : std::string(as_shard); },
+          .words = std::move(words)};
+}
+
+std::string shard_names() { return fmt::format("{}", fmt::join(shard_words(), ", ")); }
+
+/// "auto" or one of the collective's algorithms.
+OptionBinding algorithm(std::string& field, Collective collective) {
+  std::vector<std::pair<std::string, std::string>> words{{"auto", "auto"}};
+  for (const auto& each : collectives::algorithms(collective)) words.emplace_back(each.name, each.name);
+  return choice<std::string>(field, std::move(words));
+}
+
+std::string algorithm_names(Collective collective) {
+  std::string names;
+  for (const auto& each : collectives::algorithms(collective)) names += fmt::format(", {}", each.name);
+  return names;
+}
+
+OptionBinding prefetch(std::optional<int>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int units = 0;
+            if (given == "auto") {
+              field.reset();
+            } else if (!whole(units, 0, most).read(given)) {
+              field = units;
+            } else {
+              return "a number of units, 0 for none, or auto";
+            }
+            return {};
+          },
+          .write = [&field] { return field ? fmt::format("{}", *field) : std::string("auto"); },
+          .words = {"auto"}};
+}
+
+std::vector<int> divisors(int whole) {
+  std::vector<int> all;
+  for (int n = 1; n <= whole; ++n) {
+    if (whole % n == 0) all.push_back(n);
+  }
+  return all;
+}
+
+}  // namespace
+
+void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
+  table.concern("Sharding");
+  table.add({"shard", "NAME",
+             "Scopes of parameters, gradients and optimizer states: three letters such as IIG (N: not sharded, I: "
+             "over a group, G: over all rows), or a name: " +
+                 shard_names(),
+             sharding(trainer.sharding)});
+  table.add({"shard-trained", "NAME",
+             "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",
+             trained_sharding(trainer.trained_sharding), "same as --shard"});
+  table.add({"group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
+             whole(trainer.group_size, 0, most), "the rows on one node"});
+  table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
+             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"});
+  table.add({"links", "FILE",
+             "JSON file with measured latencies and bandwidths (ranvier-bench --write-links), for the choice of "
+             "collective algorithms",
+             text(shard.links)});
+  for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
+                                          {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
+                                          {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
+    table.add({to_string(collective), "NAME",
+               fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
+                           algorithm_names(collective)),
+               algorithm(*field, collective)});
+  }
+  table.add({"prefetch", "N",
+             "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
+             "--device-memory is short",
+             prefetch(shard.prefetch)});
+  table.add({"reuse", "on|off",
+             "Keep gathered parameters until another unit needs the buffer; off: gather before every use, as ZeRO "
+             "and MiCS do",
+             toggle(trainer.reuse)});
+}
+
+void resolve_sharding(TrainOptions& options, bool imagined) {
+  auto& trainer = options.trainer;
+  auto& shard = options.shard;
+  const int rows = trainer.grid.g_data;
+  if (trainer.group_size > 0 && rows % trainer.group_size != 0)
+    fail(ErrorCode::usage, "--group-size {} must divide --g-data {}; use one of {}", trainer.group_size, rows,
+         fmt::join(divisors(rows), ", "));
+  if (shard.prefetch) trainer.prefetch = *shard.prefetch;
+  if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
+  if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);
+}
+
+void check_flags_of_part(const TrainOptions& options) {
+  if (options.model.adapts() || !options.model.train.empty() || !options.model.freeze.empty()) return;
+  const auto refuse = [](const char* flag, const std::string& value) {
+    fail(ErrorCode::usage,
+         "--{}-trained {} needs a partly frozen model; use --{} {}, or add --lora-rank, --train or --freeze", flag,
+         value, flag, value);
+  };
+  const actors::TrainerOptions& trainer = options.trainer;
+  if (trainer.trained_sharding) refuse("shard", to_string(*trainer.trained_sharding));
+  if (const auto& tier = trainer.tiers.trained_parameters) refuse("parameter-tier", offload::to_string(*tier));
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,21 @@
+// Flags of ranvier-train for sharding model states over a column, and for the column's collectives. Declared into the
+// program's option table, resolved after its parse(). One thread at a time.
+#pragma once
+
+#include "apps/options/train_options.hpp"
+#include "runtime/options.hpp"
+
+namespace ranvier::apps {
+
+/// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
+void declare_sharding(runtime::OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
+
+/// Reads the file of --links and sets the node size. `imagined`: the ranks come from --world. Throws ErrorCode::usage
+/// if --group-size does not divide --g-data.
+void resolve_sharding(TrainOptions& options, bool imagined);
+
+/// Throws ErrorCode::usage for --shard-trained and --parameter-tier-trained if no part of the model is frozen. Call
+/// after resolve_tuning().
+void check_flags_of_part(const TrainOptions& options);
+
+}  // namespace ranvier::apps

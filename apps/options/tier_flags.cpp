@@ -1,0 +1,190 @@
+#include "apps/options/tier_flags.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ranvier::apps {
+namespace {
+
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::toggle;
+using runtime::whole;
+
+using actors::TierKind;
+using actors::TierOptions;
+
+constexpr std::string_view as_the_others = "same";  // --parameter-tier-trained
+constexpr int most = 1 << 30;                       // keeps products of two sizes inside 64 bits
+
+OptionBinding number_or_all(std::size_t& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            if (given == "all") {
+              field = 0;
+            } else if (whole(field, 1, most).read(given)) {
+              return "a number of buckets, or all";
+            }
+            return {};
+          },
+          .write = [&field] { return field == 0 ? std::string("all") : fmt::format("{}", field); },
+          .words = {"all"}};
+}
+
+OptionBinding tier(actors::TierKind& field) {
+  return choice<actors::TierKind>(
+      field,
+      {{"device", actors::TierKind::device}, {"host", actors::TierKind::host}, {"nvme", actors::TierKind::nvme}});
+}
+
+OptionBinding trained_tier(std::optional<actors::TierKind>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.reset();
+            if (given == as_the_others) return {};
+            if (const auto problem = tier(field.emplace()).read(given)) return *problem + ", or same";
+            return {};
+          },
+          .write = [&field] { return field ? offload::to_string(*field) : std::string(as_the_others); },
+          .words = {"device", "host", "nvme", std::string(as_the_others)}};
+}
+
+/// A preset of tiers by the name in its paper. `activations` applies only to activation checkpoints.
+struct Offload {
+  std::string_view name;
+  actors::TierKind parameters = actors::TierKind::device;
+  actors::TierKind gradients = actors::TierKind::device;
+  actors::TierKind optimizer = actors::TierKind::device;
+  actors::TierKind activations = actors::TierKind::device;
+};
+
+/// Myelin §V-B; ZeRO-Infinity Table 2, with activation checkpoints in host memory (§5.1.2).
+std::span<const Offload> offloads() {
+  using enum actors::TierKind;
+  static constexpr std::array all{
+      Offload{.name = "none"},
+      Offload{.name = "myelin", .optimizer = host},
+      Offload{.name = "zero-offload", .gradients = host, .optimizer = host},
+      Offload{
+          .name = "infinity-cpu", .parameters = host, .gradients = host, .optimizer = host, .activations = host},
+      Offload{
+          .name = "infinity-nvme", .parameters = nvme, .gradients = nvme, .optimizer = nvme, .activations = host},
+  };
+  return all;
+}
+
+/// Sets all tiers; declared before the flags that override them.
+OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
+  std::vector<std::string> words;
+  for (const Offload& known : offloads()) words.emplace_back(known.name);
+  return {.read = [&field, &chosen](const std::string& name) -> std::optional<std::string> {
+            std::string names;
+            for (const Offload& known : offloads()) {
+              names += (names.empty() ? "" : ", ") + std::string(known.name);
+              if (known.name != name) continue;
+              chosen = name;
+              field.parameters = known.parameters;
+              field.gradients = known.gradients;
+              field.optimizer = known.optimizer;
+              field.activations = known.activations;
+              return {};
+            }
+            return "one of " + names;
+          },
+          .write = [&chosen] { return chosen; },
+          .words = std::move(words)};
+}
+
+OptionBinding directories(std::vector<std::filesystem::path>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field.clear();
+            for (std::size_t begin = 0; begin < given.size();) {
+              const std::size_t end = std::min(given.find(',', begin), given.size());
+              if (end > begin) field.emplace_back(given.substr(begin, end - begin));
+              begin = end + 1;
+            }
+            return {};
+          },
+          .write = [&field] { return paths_text(field); }};
+}
+
+}  // namespace
+
+void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
+  table.concern("Memory tiers");
+  table.add(
+      {"offload", "NAME",
+       "Set all tier flags (--optimizer-tier and others) at once. myelin: optimizer states to host memory; "
+       "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
+       "activation checkpoints to host memory, the rest to files (--nvme)",
+       all_tiers(tiers, offload)});
+  table.add({"optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme", tier(tiers.optimizer)});
+  table.add({"parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
+             tier(tiers.parameters)});
+  table.add({"parameter-tier-trained", "NAME",
+             "With frozen parameters: tier of the trained ones: device, host or nvme",
+             trained_tier(tiers.trained_parameters), "same as --parameter-tier"});
+  table.add(
+      {"gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme", tier(tiers.gradients)});
+  table.add({"activation-tier", "NAME",
+             "Tier of activation checkpoints (--recompute) between passes: device, host or nvme",
+             tier(tiers.activations)});
+  table.add(
+      {"nvme", "DIR[,DIR]", "Directories for states in files, one per disk", directories(tiers.files.directories)});
+  table.add(
+      {"nvme-checksums", "on|off", "Verify states that are read back from files", toggle(tiers.files.checksums)});
+  table.add(
+      {"bucket-size", "N",
+       "Elements per optimizer bucket, the unit of transfer and update of offloaded states; at least 512 per shard",
+       whole(tiers.bucket_elements, 1, most)});
+  table.add({"chunk-buckets", "N",
+             "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
+             number_or_all(tiers.chunk_buckets)});
+  table.add({"optimizer-step", "NAME", "Processor of the AdamW step for states off the device: device or host",
+             choice<actors::StepLocation>(
+                 tiers.step, {{"device", actors::StepLocation::device}, {"host", actors::StepLocation::host}})});
+  table.add(
+      {"optimizer-commit", "NAME",
+       "For states off the device: wait for the global gradient norm, or flip: update spare copies first, and "
+       "commit them if the step is neither clipped nor skipped (doubles the tier's memory)",
+       choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
+}
+
+void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoints, const OptionTable& table) {
+  if (!checkpoints && !table.given("activation-tier")) tiers.activations = actors::TierKind::device;
+  bool files = false;
+  const TierKind trained = tiers.trained_parameters.value_or(TierKind::device);
+  for (const auto& [flag, kind] : {std::pair{"parameter-tier", tiers.parameters},
+                                   {"parameter-tier-trained", trained},
+                                   {"gradient-tier", tiers.gradients},
+                                   {"optimizer-tier", tiers.optimizer},
+                                   {"activation-tier", tiers.activations}}) {
+    if (kind != actors::TierKind::nvme) continue;
+    files = true;
+    if (tiers.files.directories.empty())
+      fail(ErrorCode::usage, "{} needs directories; add --nvme DIR, one per disk",
+           table.given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + offload);
+  }
+  if (tiers.step == actors::StepLocation::host && tiers.optimizer == actors::TierKind::device)
+    fail(ErrorCode::usage,
+         "--optimizer-step host needs optimizer states off the device; add --optimizer-tier host");
+  if (!files && !tiers.files.directories.empty())
+    fail(ErrorCode::usage, "--nvme {} has no effect without states in files; add --optimizer-tier nvme",
+         paths_text(tiers.files.directories));
+}
+
+std::string paths_text(std::span<const std::filesystem::path> paths) {
+  std::string text;
+  for (const auto& path : paths) {
+    if (!text.empty()) text += ',';
+    text += path.string();
+  }
+  return text;
+}
+
+}  // namespace ranvier::apps

@@ -1,0 +1,595 @@
+#include "apps/options/train_options.hpp"
+
+#include "actors/checkpoint/snapshot.hpp"
+#include "apps/options/collectives_choice.hpp"
+#include "apps/options/data_flags.hpp"
+#include "apps/options/image_flags.hpp"
+#include "apps/options/initial_weights.hpp"
+#include "apps/options/other_names.hpp"
+#include "apps/options/pipeline_flags.hpp"
+#include "apps/options/plan_flags.hpp"
+#include "apps/options/shard_flags.hpp"
+#include "apps/options/tier_flags.hpp"
+#include "apps/options/tuning_flags.hpp"
+#include "apps/options/unused_flags.hpp"
+#include "apps/options/watching_flags.hpp"
+#include "apps/program/default_precision.hpp"
+#include "collectives/plans/link_file.hpp"
+#include "runtime/device/cuda_build.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace ranvier::apps {
+namespace {
+
+using actors::Policy;
+using BadAction = actors::BadStepOptions::Action;
+using Decay = actors::LearningRateOptions::Decay;
+using runtime::bytes;
+using runtime::choice;
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::switch_on;
+using runtime::text;
+using runtime::whole;
+
+constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
+constexpr int default_batch_size = 16;
+constexpr int default_microbatch_size = 4;
+constexpr std::string_view no_size = "none";  // value of a size that the model's family lacks
+
+/// Values of flags before they are resolved.
+struct Asked {
+  TrainOptions options;
+  int world = 0;
+  bool half_gradients = false;
+  bool dry_run = false;
+};
+
+std::vector<std::string> model_words(bool presets) {
+  std::vector<std::string> names;
+  for (const models::NamedModel& model : models::named_models())
+    if (model.is_preset == presets) names.emplace_back(model.name);
+  return names;
+}
+
+std::string model_names(bool presets) { return fmt::format("{}", fmt::join(model_words(presets), ", ")); }
+
+std::string families_with(models::Size which) {
+  std::vector<std::string_view> names;
+  for (const models::NamedModel& each : models::named_models()) {
+    models::ModelSizes sizes = *models::named_model(each.name);
+    if (!each.is_preset && models::find_size(sizes, which) != nullptr) names.push_back(each.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Sets all sizes; declared before the flags that override them.
+OptionBinding model(ModelOptions& field) {
+  std::vector<std::string> words = model_words(false);
+  for (std::string& preset : model_words(true)) words.push_back(std::move(preset));
+  return {.read = [&field](const std::string& name) -> std::optional<std::string> {
+            const auto sizes = models::named_model(name);
+            if (!sizes) return fmt::format("one of {}, {}", model_names(false), model_names(true));
+            field = {name, *sizes};
+            return {};
+          },
+          .write = [&field] { return field.name; },
+          .words = std::move(words)};
+}
+
+/// Binding of a size of the model in --model.
+OptionBinding size(ModelOptions& model, models::Size which, int least = 1) {
+  return {.read = [&model, which, least](const std::string& given) -> std::optional<std::string> {
+            int* const field = models::find_size(model.sizes, which);
+            if (field == nullptr && given == no_size) return {};
+            return whole(field != nullptr ? *field : model.other_sizes[which], least, most).read(given);
+          },
+          .write =
+              [&model, which] {
+                models::ModelSizes sizes = model.sizes;
+                const int* const field = models::find_size(sizes, which);
+                if (field != nullptr) return fmt::format("{}", *field);
+                const auto other = model.other_sizes.find(which);
+                return other == model.other_sizes.end() ? std::string(no_size) : fmt::format("{}", other->second);
+              }};
+}
+
+void expect_sizes_of_model(const ModelOptions& model) {
+  for (const auto& [which, flag] : models::named_sizes())
+    if (const auto other = model.other_sizes.find(which); other != model.other_sizes.end())
+      fail(ErrorCode::usage, "--{0} {1}: --model {2} has no such size; remove --{0}, or use --model {3}", flag,
+           other->second, model.name, families_with(which));
+}
+
+OptionBinding dropout(ModelOptions& model) {
+  return {.read = [&model](const std::string& given) -> std::optional<std::string> {
+            float rate = 0;
+            if (auto problem = real(rate, 0, 1, true).read(given)) return problem;
+            float* const field = models::find_dropout(model.sizes);
+            if (field != nullptr) *field = rate;
+            if (field == nullptr && rate != 0) return fmt::format("0, since --model {} has no dropout", model.name);
+            return {};
+          },
+          .write = [&model] { return fmt::format("{}", models::dropout_of(model.sizes)); }};
+}
+
+/// Reads a number, or auto as 0.
+OptionBinding number_or_auto(int& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            int number = 0;
+            if (given != "auto" && whole(number, 0, most).read(given)) return "a number, or auto";
+            field = number;
+            return {};
+          },
+          .write = [&field] { return field == 0 ? std::string("auto") : fmt::format("{}", field); },
+          .words = {"auto"}};
+}
+
+/// Reads 0 or a factor above 1; up to 1, about half of all losses would be spikes.
+OptionBinding spike_factor(double& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            double factor = 0;
+            if (real(factor, 0).read(given) || (factor != 0 && factor <= 1)) return "a number above 1, or 0";
+            field = factor;
+            return {};
+          },
+          .write = real(field, 0).write};
+}
+
+OptionTable declare(Asked& asked) {
+  auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, given, notes] =
+      asked.options;
+  auto& adamw = trainer.adamw;
+  auto& rate = trainer.learning_rate;
+  OptionTable table;
+  table.advise(advice_on_other_name);
+
+  table.concern("Model");
+  using models::Size;
+  table.add({"model", "NAME", "Preset, or model family with sizes from the flags below", model(model_options),
+             "gpt, or the model of --init-from"});
+  table.details("families: " + model_names(false) + "; presets: " + model_names(true));
+  table.add({"layers", "L", "Number of transformer blocks", size(model_options, Size::layers)});
+  table.add({"hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
+             size(model_options, Size::hidden)});
+  table.add({"heads", "H", "Number of attention heads; must divide --hidden unless --head-size is given",
+             size(model_options, Size::heads), "the preset's, else the most with at least 64 channels each"});
+  table.add({"kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
+             size(model_options, Size::kv_heads, 0), "0, or the preset's"});
+  table.add({"head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
+             size(model_options, Size::head_size, 0), "0, or the preset's"});
+  table.add({"ffn-size", "F", "Inner width of the MLP in channels; GPT always uses 4 times --hidden",
+             size(model_options, Size::ffn_size),
+             "8/3 of --hidden with a gate, 4 times for BERT, or the preset's"});
+  table.add({"window", "N", "Sliding attention window in tokens, current one included; 0 disables it",
+             size(model_options, Size::window, 0), "0, or the preset's"});
+  table.add({"vocab-size", "V", "Vocabulary size in tokens", size(model_options, Size::vocab_size),
+             "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
+  table.add({"sequence-length", "T", "Sample length in tokens", size(model_options, Size::sequence_length)});
+  table.add({"blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
+             blocks_flag(model_options)});
+  table.add({"width", "N", "Factor by which a wide-resnet block's inner width exceeds its group's width",
+             size(model_options, Size::width)});
+  table.add({"image-size", "S", "Image width and height in pixels", size(model_options, Size::image_size)});
+  table.add({"classes", "N",
+             "Number of classes, for image models and text classification (--label-field); 0 trains BERT and "
+             "RoBERTa to fill masks",
+             size(model_options, Size::classes, 0), "the number of labels, or the preset's"});
+  table.add({"dropout", "RATE", "Dropout rate", dropout(model_options),
+             "0, or the rate in the config.json of --init-from"});
+  declare_tuning(table, model_options);
+
+  table.concern("Grid");
+  table.add({"g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
+             whole(trainer.grid.g_inter, 1, most)});
+  table.add({"g-data", "N",
+             "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
+             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
+
+  declare_sharding(table, trainer, shard);
+
+  table.concern("Batch");
+  table.add({"batch-size", "N",
+             "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
+             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"});
+  table.add({"microbatch-size", "N", "Samples per microbatch", whole(trainer.microbatch_size, 1, most),
+             "4, at most --batch-size / --g-data"});
+  declare_pipeline(table, trainer);
+
+  declare_data(table, data, trainer);
+
+  table.concern("Optimizer");
+  table.add({"steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)});
+  table.add({"learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)});
+  table.add({"warmup-steps", "N", "Steps of linear learning rate warm-up", whole(rate.warmup_steps, 0),
+             "a tenth of --steps, at most 100"});
+  table.add({"lr-decay", "NAME", "Learning rate decay after warm-up: cosine, linear or constant",
+             choice<Decay>(rate.decay,
+                           {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})});
+  table.add({"min-learning-rate", "RATE", "Learning rate at the end of the decay", real(rate.least, 0),
+             "a tenth of --learning-rate"});
+  table.add({"beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)});
+  table.add({"beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)});
+  table.add({"epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)});
+  table.add({"weight-decay", "RATE", "AdamW weight decay of matrices and embeddings", real(adamw.weight_decay, 0)});
+  table.add(
+      {"clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping", real(trainer.clip, 0)});
+  auto& bad = trainer.bad_steps;
+  table.add(
+      {"bad-steps", "ACTION",
+       "Action on a non-finite loss or gradient, or a loss spike: stop; skip the update; rollback to the last "
+       "checkpoint, dropping that step's samples",
+       choice<BadAction>(
+           bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
+  table.add(
+      {"bad-steps-limit", "N", "Maximum number of bad steps in a row; one more ends the job", whole(bad.limit, 1)});
+  table.add({"spike-factor", "X",
+             fmt::format("A loss above X times the median of the last {} steps is a loss spike, handled by "
+                         "--bad-steps; 0 disables the test",
+                         actors::RecentMedian::window),
+             spike_factor(bad.spike_factor)});
+  table.add({"check-every", "STEPS",
+             "Every N steps, before checkpoints and at the end, compare the replicas of all states; on a mismatch, "
+             "the job stops, or rolls back with --bad-steps rollback; 0 disables",
+             whole(trainer.check_every, 0)});
+  table.add({"seed", "N", "Random seed for weights, dropout and sample order", whole(trainer.seed, 0)});
+
+  table.concern("Precision");
+  table.add({"precision", "TYPE", "Type of activations, messages and working weights: fp32, bf16 or fp16",
+             choice<runtime::DType>(
+                 trainer.precision.compute,
+                 {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
+             fmt::format("{}; a resumed run: the checkpoint's", default_precision_text)});
+  table.add({"gradient-dtype", "TYPE", "Type of accumulated gradients: fp32, or half (the type of --precision)",
+             choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
+  table.add({"loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
+             "65536 with fp16, otherwise 1"});
+
+  table.concern("Device");
+  table.add({"device", "NAME",
+             "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: a CPU that computes on the event "
+             "loop's thread, for tests",
+             device_flag(device_options.device, device_options.gpu)});
+  table.add({"p2p", "MODE",
+             "Messages from and to GPU memory: staged through pinned memory; direct (CUDA-aware MPI); auto: direct "
+             "if MPI is CUDA-aware on every rank, but staged if NCCL and pipeline stages are combined",
+             choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
+                                                                  {"staged", PointToPoint::staged},
+                                                                  {"direct", PointToPoint::direct}})});
+  table.add({"collectives", "MODE",
+             "Backend of collectives on GPUs: nccl, plans (Ranvier's own, over MPI), or auto (nccl if possible); "
+             "--all-gather, --reduce-scatter and --all-reduce apply to both",
+             choice<CollectiveBackend>(device_options.collectives, {{"auto", CollectiveBackend::automatic},
+                                                                    {"nccl", CollectiveBackend::nccl},
+                                                                    {"plans", CollectiveBackend::plans}})});
+  table.add({"products", "MODE",
+             "Matrix multiplications on a GPU in half precision: measured: benchmark cuBLASLt's algorithms before "
+             "the first step; first: use cuBLASLt's first proposal, the same in every run",
+             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
+  table.add({"products-file", "FILE",
+             "File that keeps the choices of --products measured and --attention auto, so that later runs have the "
+             "same bits; created or extended",
+             text(device_options.products_file)});
+  table.add(
+      {"attention", "MODE",
+       "Attention kernels on a GPU in half precision without dropout: ranvier, cudnn, or auto: the faster one if "
+       "--products is measured",
+       choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
+                                                                   {"cudnn", models::AttentionKernels::cudnn},
+                                                                   {"ranvier", models::AttentionKernels::own}})});
+  table.add({"attention-backward", "MODE",
+             "cuDNN's attention backward pass: deterministic (same bits in every run), or fast with less memory",
+             choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
+  table.add({"cuda-graphs", "on|off", "Replay the kernel launches of a block as one CUDA graph; same bits",
+             choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
+  table.add({"device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
+             bytes(device_options.memory_bytes), "the machine's", true});
+  table.add({"threads",
+             "N",
+             "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
+             "of the node",
+             whole(device_options.threads, 0, 4096),
+             {},
+             true});
+
+  declare_tiers(table, trainer.tiers, offload);
+  table.add({"tile", "N",
+             "Tiles per large matrix, gathered and released one after another; must divide --hidden and --ffn-size",
+             size(model_options, models::Size::tile)});
+
+  declare_checkpoints(table, checkpoint);
+  declare_planning(table, run);
+
+  declare_watching(table, run);
+
+  table.concern("Run");
+  table.add({"init-from", "PATH",
+             "Initial weights: a safetensors file, or a folder with config.json and tokenizer (Hugging Face)",
+             text(run.init_from)});
+  table.add({"ignore-tensors", "REGEX", "Skip tensors of --init-from whose name contains a match",
+             text(run.ignored_tensors)});
+  table.add({"init-adapter", "FOLDER",
+             "Folder of the initial adapter, written by PEFT or --save; --lora-rank and the other --lora flags are "
+             "read from this folder",
+             text(run.init_adapter)});
+  table.add({"save", "PATH",
+             "Write the final weights to this safetensors file or folder; a folder also gets config.json and the "
+             "tokenizer",
+             text(run.save)});
+  table.add({"save-every", "STEPS",
+             "Write weights every N steps, not only at the end, to SAVE/weights-STEP (such as weights-00000500); 0 "
+             "disables",
+             whole(run.save_every, 0)});
+  table.add({"save-file-size", "SIZE",
+             "Largest weights file of --save FOLDER; larger models are split into several files with an index",
+             bytes(run.save_file_bytes)});
+  table.add({"overwrite", "",
+             "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
+             switch_on(run.overwrite)});
+  table.add({"timeout", "SECONDS",
+             "End the job if a rank makes no progress or does not respond for this many seconds (longer while it "
+             "accesses files)",
+             real(run.timeout_seconds, 0, 1e6)});
+  table.add({"separate-ranks", "",
+             "Let processes train separately if MPI does not connect them, instead of an error",
+             switch_on(run.separate_ranks)});
+  table.add({"config",
+             "FILE",
+             "Read options from lines of key = value; flags have precedence",
+             text(run.config),
+             {},
+             true});
+  table.add({"dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)});
+  table.add({"world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most), "the job's"});
+  declare_info(table, run.info);
+  table.usual({"model",
+               "layers",
+               "hidden",
+               "heads",
+               "sequence-length",
+               "lora-rank",
+               "g-inter",
+               "g-data",
+               "shard",
+               "batch-size",
+               "microbatch-size",
+               "policy",
+               "recompute",
+               "data",
+               "tokenizer",
+               "prompt-field",
+               "validation-split",
+               "eval-every",
+               "sample-every",
+               "steps",
+               "learning-rate",
+               "warmup-steps",
+               "lr-decay",
+               "seed",
+               "precision",
+               "device",
+               "threads",
+               "offload",
+               "nvme",
+               "checkpoint",
+               "resume",
+               "time-limit",
+               "plan",
+               "serve",
+               "metrics",
+               "init-from",
+               "save",
+               "overwrite",
+               "config",
+               "dry-run",
+               "help",
+               "version"});
+  return table;
+}
+
+Asked defaults() {
+  Asked asked;
+  asked.options.model.sizes = *models::named_model(asked.options.model.name);
+  actors::TrainerOptions& trainer = asked.options.trainer;
+  trainer.grid.g_data = 0;
+  trainer.steps = 500;
+  trainer.seed = 1234;
+  trainer.learning_rate.decay = Decay::cosine;
+  return asked;
+}
+
+void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table) {
+  auto& [g_inter, g_data] = grid;
+  if (g_data == 0) {
+    if (ranks % g_inter != 0)
+      fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}; start a multiple of {} ranks",
+           g_inter, ranks, g_inter);
+    g_data = ranks / g_inter;
+  }
+  if (std::int64_t{g_inter} * g_data == ranks) return;
+  const auto wanted = std::int64_t{g_inter} * g_data;
+  fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but the job {}; {}", g_inter, g_data, wanted,
+       ranks == 1 ? "has 1" : fmt::format("has {}", ranks),
+       table.given("world") ? fmt::format("use --world {}", wanted)
+                            : fmt::format("use mpirun -n {} or another grid", wanted));
+}
+
+void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
+  if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
+  const int layers = models::layers_of(model.sizes);
+  if (grid.g_inter > layers)
+    fail(ErrorCode::usage, "--g-inter {} is more stages than {} {}; use at most one stage per layer", grid.g_inter,
+         models::reads_images(model.sizes) ? "the model's layers," : "--layers", layers);
+}
+
+/// Keeps the checkpoint's value of a flag whose default follows from other flags.
+void keep_recorded(const RunDefaults& run_defaults, const OptionTable& table, const std::string& flag,
+                   const runtime::OptionBinding& field) {
+  const auto recorded = run_defaults.recorded.find(flag);
+  if (table.given(flag) || recorded == run_defaults.recorded.end()) return;
+  if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // keeps exact values
+}
+
+void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defaults, const OptionTable& table) {
+  const auto& [g_inter, g_data] = trainer.grid;
+  if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
+  if (trainer.batch_size % g_data != 0)
+    fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}; use a multiple, such as {}",
+         trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
+  const int row = trainer.batch_size / g_data;
+  if (!table.given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
+  trainer.microbatch_size = std::min(trainer.microbatch_size, row);
+  // With model chunks, the limit follows from the order of their passes.
+  if (trainer.pipeline_limit == 0 && trainer.chunks_per_rank == 1) {
+    const bool all = trainer.policy == Policy::gpipe;
+    trainer.pipeline_limit = all ? (row + trainer.microbatch_size - 1) / trainer.microbatch_size : g_inter;
+  }
+}
+
+void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const RunDefaults& run_defaults,
+                           const OptionTable& table) {
+  rate.steps = steps;
+  if (!table.given("warmup-steps")) rate.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
+  if (!table.given("min-learning-rate")) rate.least = rate.peak / 10;
+  keep_recorded(run_defaults, table, "warmup-steps", whole(rate.warmup_steps, 0));
+  keep_recorded(run_defaults, table, "min-learning-rate", real(rate.least, 0));
+  if (rate.least > rate.peak)
+    fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
+         rate.least, table.given("min-learning-rate") ? "" : " of the checkpoint", rate.peak, rate.peak / 10,
+         table.given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
+}
+
+void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason,
+                       const OptionTable& table) {
+  models::Precision& precision = options.trainer.precision;
+  actors::LossScale& loss_scale = options.trainer.loss_scale;
+  const bool fp16 = precision.compute == runtime::DType::f16;
+  if (half_gradients && precision.compute == runtime::DType::f32)
+    fail(ErrorCode::usage, "--gradient-dtype half needs half precision; use --precision bf16 or fp16");
+  precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
+  if (!table.given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
+  if (!fp16 && loss_scale.scale != 1)
+    fail(ErrorCode::usage, "--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16",
+         loss_scale.scale, to_string(precision.compute));
+  loss_scale.dynamic = fp16;
+  models::set_precision(options.model.sizes, precision);
+  if (reason.empty() || table.given("precision")) return;
+  options.notes.push_back(fmt::format("precision: {} ({})", to_string(precision.compute), reason));
+}
+
+/// Refuses a --products-file without use, since the user expects it to keep the bits.
+void check_products(const DeviceOptions& device, const models::Precision& precision) {
+  if (device.products_file.empty()) return;
+  const auto refuse = [&](const char* why) {
+    fail(ErrorCode::usage, "--products-file {} has no effect {}, or remove --products-file", device.products_file,
+         why);
+  };
+  if (device.device != DeviceFlag::cuda) refuse("without a GPU; add --device cuda");
+  if (precision.compute == runtime::DType::f32)
+    refuse("in fp32, which is never measured; use --precision bf16 or fp16");
+  if (!device.measures_products) refuse("with --products first; use --products measured");
+}
+
+}  // namespace
+
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
+  Asked asked = defaults();
+  asked.options.trainer.precision.compute = run_defaults.precision;
+  auto table = declare(asked);
+  table.parse(argc, argv);
+  auto& options = asked.options;
+  if (options.run.info.any()) {
+    options.run.request = Request::info;
+    return options;
+  }
+  if (asked.dry_run) options.run.request = Request::dry_run;
+  if (asked.world > 0 && !asked.dry_run)
+    fail(ErrorCode::usage, "--world {} is for planning only; add --dry-run", asked.world);
+  options.ranks = asked.world > 0 ? asked.world : ranks;
+  if (options.run.timeout_seconds == 0)
+    fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
+
+  actors::TrainerOptions& trainer = options.trainer;
+  resolve_grid(trainer.grid, options.ranks, table);
+  resolve_sharding(options, asked.world > 0);
+  check_collectives(options);
+  if (table.given("hidden"))
+    models::derive_sizes(options.model.sizes, table.given("heads"), table.given("ffn-size"));
+  resolve_batch(trainer, run_defaults, table);
+  resolve_data(options, table);
+  adopt_initial_weights(options, table);
+  expect_sizes_of_model(options.model);
+  resolve_labels(options, table);
+  choose_tokenizer(options, table);
+  resolve_tuning(options, table);
+  check_flags_of_part(options);
+  check_model(options.model, trainer.grid);
+  check_purpose(options);
+  options.model.sizes =
+      models::with_all_sizes(options.model.sizes);  // replaces 0 by the derived size, for tables and checkpoints
+  resolve_learning_rate(trainer.learning_rate, trainer.steps, run_defaults, table);
+  resolve_precision(options, asked.half_gradients, run_defaults.precision_reason, table);
+  check_products(options.device, trainer.precision);
+  resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
+  resolve_checkpoints(options.checkpoint, table);
+  if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
+      !options.checkpoint.resumes())
+    fail(ErrorCode::usage, "--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
+  if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
+    trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
+  options.given = table.given();
+  for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
+  return options;
+}
+
+Manual train_manual(const char* program) {
+  Asked asked = defaults();
+  return {.program = program,
+          .summary = "trains a transformer on the ranks that mpirun starts",
+          .forms = {{fmt::format("mpirun -n 4 {} --data FILE --g-inter 2", program), ""}},
+          .status_1 = "the job of --dry-run does not fit",
+          .options = declare(asked).facts()};
+}
+
+std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
+  Asked asked = defaults();
+  OptionTable table = declare(asked);
+  table.parse(argc, argv);
+  std::vector<GivenFlag> given;
+  for (const runtime::ResolvedOption& option : table.resolved())
+    if (option.name != "config" && table.given(option.name)) given.push_back({option.name, option.value});
+  return given;
+}
+
+std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
+  Asked asked;
+  asked.options = options;
+  asked.world = options.ranks;
+  asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
+  asked.dry_run = options.run.request == Request::dry_run;
+  auto all = declare(asked).resolved();
+  std::erase_if(all, [](const auto& option) { return is_info_request(option.name); });
+  if (!options.shard.links.empty()) {
+    // The same path may have other content on another node; ranks would then choose different plans.
+    const auto links =
+        std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
+    std::string figures = collectives::to_json(options.trainer.links);
+    std::erase(figures, '\n');
+    all.insert(links + 1, {links->concern, "links' figures", figures, false});
+  }
+  return all;
+}
+
+std::vector<runtime::ResolvedOption> default_flags() {
+  Asked asked = defaults();
+  return declare(asked).resolved();
+}
+
+std::uint64_t options_hash(const TrainOptions& options) { return runtime::hash_of(resolved(options)); }
+
+}  // namespace ranvier::apps

@@ -1,0 +1,112 @@
+#include "apps/options/tuning_flags.hpp"
+
+#include "models/families/adapter_files.hpp"
+#include "runtime/base/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace ranvier::apps {
+
+using runtime::OptionBinding;
+using runtime::OptionTable;
+using runtime::real;
+using runtime::text;
+using runtime::whole;
+
+namespace {
+
+OptionBinding targets(std::vector<std::string>& field) {
+  return {.read = [&field](const std::string& given) -> std::optional<std::string> {
+            field = models::parse_targets(given);
+            if (field.empty()) return "names separated by commas, such as q_proj,v_proj";
+            return {};
+          },
+          .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
+}
+
+/// Reads names as targets() does, or none as an empty list.
+OptionBinding modules(std::vector<std::string>& field) {
+  OptionBinding some = targets(field);
+  return {.read = [&field, read = some.read](const std::string& given) -> std::optional<std::string> {
+            if (given != "none") return read(given);
+            field.clear();
+            return {};
+          },
+          .write = [&field, write = some.write] { return field.empty() ? std::string("none") : write(); }};
+}
+
+}  // namespace
+
+void declare_tuning(OptionTable& table, ModelOptions& model) {
+  table.add({"train", "REGEX",
+             "Train only the parameters whose Hugging Face name contains a match; freeze the others (no gradients, "
+             "no optimizer states)",
+             text(model.train), "all"});
+  table.add({"freeze", "REGEX", "Freeze the parameters whose Hugging Face name contains a match",
+             text(model.freeze), "none"});
+  table.add({"lora-rank", "R",
+             "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables adapters",
+             whole(model.lora.rank, 0, models::max_lora_rank)});
+  table.add({"lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
+             real(model.lora.alpha, 0, 1e6)});
+  table.add({"lora-dropout", "RATE", "Dropout rate of the adapters' input", real(model.lora.dropout, 0, 1)});
+  table.add({"lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
+             targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"});
+  table.add({"lora-whole", "NAMES",
+             "With --lora-rank: modules of a classification head to train in full and save with the adapters "
+             "(PEFT's modules_to_save)",
+             modules(model.lora.whole), "none; with --label-field classifier, for BERT classifier,pooler"});
+}
+
+void resolve_tuning(TrainOptions& options, const OptionTable& table) {
+  models::LoraOptions& lora = options.model.lora;
+  RunOptions& run = options.run;
+  if (!run.init_adapter.empty()) {
+    const models::LoraOptions stored = models::read_adapter_config(run.init_adapter);
+    const models::LoraOptions asked = std::exchange(lora, stored);
+    if ((table.given("lora-rank") && asked.rank != stored.rank) ||
+        (table.given("lora-targets") && asked.targets != stored.targets) ||
+        (table.given("lora-whole") && asked.whole != stored.whole))
+      fail(ErrorCode::usage,
+           "--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
+           run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
+           stored.whole.empty() ? std::string()
+                                : fmt::format(", and trains {} in full", fmt::join(stored.whole, ",")));
+    if (table.given("lora-alpha")) lora.alpha = asked.alpha;
+    if (table.given("lora-dropout")) lora.dropout = asked.dropout;
+  }
+  if (!options.model.adapts()) return;
+  if (run.init_adapter.empty() && !table.given("lora-targets")) {  // as PEFT chooses
+    if (std::holds_alternative<models::BertOptions>(options.model.sizes)) lora.targets = {"query", "value"};
+    if (std::holds_alternative<models::GptOptions>(options.model.sizes)) lora.targets = {"c_attn"};
+  }
+  const auto* const bert = std::get_if<models::BertOptions>(&options.model.sizes);
+  if (run.init_adapter.empty() && !table.given("lora-whole") && models::tells_classes(options.model.sizes))
+    lora.whole =
+        bert->roberta ? std::vector<std::string>{"classifier"} : std::vector<std::string>{"classifier", "pooler"};
+  if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 disables the adapters; use a value above 0");
+  if (lora.dropout >= 1)
+    fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);
+  for (const char* flag : {"train", "freeze"}) {
+    if (table.given(flag))
+      fail(ErrorCode::usage,
+           "--{} has no effect with --lora-rank {}, which trains only adapters; remove one of the flags", flag,
+           lora.rank);
+  }
+  if (run.save.empty()) return;
+  const std::filesystem::path save = run.save;
+  if (save.filename() == models::adapter_weights_name) return;
+  if (models::has_weights_extension(save) && !std::filesystem::is_directory(save))
+    fail(ErrorCode::usage, "--save {} is a file, but adapters are saved in a folder; use a folder", run.save);
+  run.save = (save / models::adapter_weights_name).string();
+}
+
+}  // namespace ranvier::apps

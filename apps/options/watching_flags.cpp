@@ -1,0 +1,27 @@
+#include "apps/options/watching_flags.hpp"
+
+#include "apps/view/serve_address.hpp"
+
+namespace ranvier::apps {
+
+void declare_watching(runtime::OptionTable& table, RunOptions& run) {
+  using runtime::switch_on;
+  using runtime::text;
+  using runtime::whole;
+  table.concern("Watching");
+  table.add({"serve", "[ADDRESS:]PORT",
+             "Serve a live page and print its URL. Without ADDRESS, only this machine has access; with ADDRESS "
+             "(0.0.0.0: all interfaces), everyone with the printed token. Port 0: any free port",
+             serve_binding(run.serve), "off"});
+  table.add(
+      {"metrics", "FILE", "Write one JSON object per step to this file; a resumed run appends", text(run.metrics)});
+  table.add({"trace", "FILE", "Write a Chrome/Perfetto trace to this file", text(run.trace)});
+  table.add({"tensorboard", "DIR",
+             "Write a TensorBoard event file to this directory: metrics, generated texts, flags",
+             text(run.tensorboard)});
+  table.add({"log-every", "STEPS", "Print every Nth step, and the first and the last", whole(run.log_every, 1)});
+  table.add({"quiet", "", "Print only warnings, evaluations, generated texts, checkpoints and the final summary",
+             switch_on(run.quiet)});
+}
+
+}  // namespace ranvier::apps

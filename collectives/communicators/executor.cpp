@@ -1,0 +1,377 @@
+#include "collectives/communicators/executor.hpp"
+
+#include "runtime/base/error.hpp"
+#include "runtime/kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <list>
+#include <utility>
+
+namespace ranvier::collectives {
+
+namespace {
+
+constexpr std::size_t staging_alignment = 64;
+
+/// Ranges of at least this size are separate messages: Open MPI sends large scattered ranges several times slower than
+/// contiguous ones.
+constexpr std::size_t own_message_bytes = 8 << 10;
+
+std::size_t align(std::size_t bytes) {
+  return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+}
+
+std::size_t chunks_of(const Executor::Operands& operands) {
+  return operands.parts.empty() ? 0 : operands.parts.front().schedules->size();
+}
+
+/// Step `number` of a chunk of one part; null if that chunk of the part has no elements.
+const RankSchedule::Step* step_of(const Executor::Operand& part, std::size_t chunk, std::size_t number) {
+  const auto& steps = (*part.schedules)[chunk].steps;
+  return number < steps.size() ? &steps[number] : nullptr;
+}
+
+/// A range of a part in the buffer.
+struct Lie {
+  std::byte* data = nullptr;
+  runtime::StridedLayout runs;
+  std::size_t count = 0;  ///< elements
+
+  /// Strided data is packed, so that it is one contiguous range of a message.
+  [[nodiscard]] bool packed() const noexcept { return !runs.contiguous(); }
+};
+
+Lie lie_of(const Executor::Operand& part, const Range& range, std::size_t element_bytes) {
+  const runtime::StridedLayout runs{.run = part.run, .stride = part.stride, .first = range.begin};
+  if (range.count <= runs.together(0)) return {part.data + runs.at(0) * element_bytes, {}, range.count};
+  return {part.data, runs, range.count};
+}
+
+std::size_t steps_of(const Executor::Operands& operands, std::size_t chunk) {
+  std::size_t steps = 0;
+  for (const auto& part : operands.parts) steps = std::max(steps, (*part.schedules)[chunk].steps.size());
+  return steps;
+}
+
+/// Size of one of the two staging buffers of a chunk in flight. Steps alternate between them, since the receives of the
+/// next step are posted while this one runs. Ranges that are added, packed or unpacked are aligned there.
+std::size_t place_bytes(const Executor::Operands& operands) {
+  std::size_t largest = 0;
+  for (std::size_t chunk = 0; chunk < chunks_of(operands); ++chunk) {
+    for (std::size_t number = 0; number < steps_of(operands, chunk); ++number) {
+      std::size_t bytes = 0;
+      for (const Executor::Operand& part : operands.parts) {
+        const RankSchedule::Step* const step = step_of(part, chunk, number);
+        if (step == nullptr) continue;
+        for (const RankSchedule::Message& message : step->messages) {
+          for (const Range& range : message.ranges) {
+            const std::size_t width = size_of(operands.dtype);
+            if (message.action != Action::receive_add && !lie_of(part, range, width).packed()) continue;
+            bytes += align(range.count * width);
+          }
+        }
+      }
+      largest = std::max(largest, bytes);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+struct Executor::State {
+  struct Running;
+
+  /// One message: a long range, or all short ranges of a step between two ranks in one direction.
+  struct Transfer {
+    Action action = Action::send;
+    int peer = 0;
+    bool is_long = false;
+    std::vector<runtime::ConstBytes> sent;
+    std::vector<runtime::Bytes> received;
+    std::vector<Lie> lies;  ///< the ranges in the buffers, in the order of `sent` or `received`
+    bool packs = false;     ///< at least one range is packed
+
+    [[nodiscard]] bool uses_stream() const noexcept { return packs || action == Action::receive_add; }
+  };
+
+  /// Messages of a step. Entries are reused by later steps, which then allocate nothing.
+  struct Transfers {
+    std::vector<Transfer> entries;
+    std::size_t used = 0;
+  };
+
+  /// Runs chunks one after another; an operation has `depth` lanes.
+  struct Lane {
+    Running* running = nullptr;
+    std::byte* staging = nullptr;  ///< two staging buffers
+    std::size_t chunk = 0;
+    std::size_t steps = 0;
+    runtime::Tag tag;
+    std::size_t step = 0;
+    std::size_t left = 0;      ///< transfers of this step that are not complete
+    std::size_t place = 0;     ///< staging buffer of the current step, 0 or 1; the next step uses the other one
+    bool next_posted = false;  ///< the receives of the following step were posted
+    std::vector<std::uint32_t> early;  ///< completed receives of the next step
+    std::array<Transfers, 2> transfers;
+  };
+
+  struct Running {
+    State* state = nullptr;
+    Operands operands;
+    runtime::Handler done;
+    std::size_t place_bytes = 0;
+    std::size_t next_chunk = 0;
+    std::size_t busy_lanes = 0;
+    std::vector<Lane> lanes;
+    std::list<Running>::iterator self;
+  };
+
+  void start(Operands operands, runtime::Handler done);
+  void start_chunk(Lane& lane);
+  void start_step(Lane& lane);
+  void post_receives(Lane& lane, std::size_t step, std::size_t place);
+  void send(Lane& lane);
+  void use(Lane& lane, std::uint32_t index);
+  void complete_one(Lane& lane);
+  void finish(Running& operation);
+
+  /// First step from `step` on in which this rank sends or receives.
+  static std::size_t next_busy(const Lane& lane, std::size_t step) {
+    const auto& parts = lane.running->operands.parts;
+    for (; step < lane.steps; ++step) {
+      for (const Operand& part : parts) {
+        const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+        if (schedule != nullptr && !schedule->messages.empty()) return step;
+      }
+    }
+    return step;
+  }
+
+  /// Returns whether the receives of `step` may write while the previous busy step runs.
+  static bool may_arrive_early(const Lane& lane, std::size_t step) {
+    const auto& parts = lane.running->operands.parts;
+    return std::all_of(parts.begin(), parts.end(), [&](const Operand& part) {
+      const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+      return schedule == nullptr || schedule->may_arrive_early;
+    });
+  }
+
+  static void lay_out(Lane& lane, std::size_t step, std::size_t place);
+  static Transfer& transfer_for(Transfers& transfers, Action action, int peer, bool is_long);
+
+  runtime::EventLoop& loop;
+  runtime::Transport& transport;
+  runtime::StreamView stream;
+  std::list<Running> running = {};
+};
+
+void Executor::State::start(Operands operands, runtime::Handler done) {
+  const std::size_t chunks = chunks_of(operands);
+  for (const Operand& part : operands.parts) {
+    expect(part.schedules->size() == chunks,
+           "the parts of a collective have different numbers of chunks: {} and {}", chunks, part.schedules->size());
+    expect(part.run == 0 ? part.stride == 0 : part.stride >= part.run,
+           "a part of a collective has invalid runs: {} elements, stride {}", part.run, part.stride);
+    for (const RankSchedule& schedule : *part.schedules) {
+      expect(schedule.ranks == static_cast<int>(operands.members.size()), "a plan of {} ranks has {} members",
+             schedule.ranks, operands.members.size());
+    }
+  }
+  expect(operands.members.at(operands.me) == transport.rank(),
+         "member {} of a collective is rank {}, not this rank, {}", operands.me, operands.members[operands.me],
+         transport.rank());
+  expect(operands.depth > 0, "a collective needs at least one chunk in flight, not {}", operands.depth);
+
+  Running& operation = running.emplace_back();
+  operation.state = this;
+  operation.self = std::prev(running.end());
+  operation.place_bytes = place_bytes(operands);
+  operation.lanes.resize(std::min<std::size_t>(operands.depth, chunks));
+  operation.operands = std::move(operands);
+  operation.done = std::move(done);
+  operation.busy_lanes = operation.lanes.size() + 1;  // one extra until all lanes have started
+  for (std::size_t i = 0; i < operation.lanes.size(); ++i) {
+    operation.lanes[i].running = &operation;
+    operation.lanes[i].staging = operation.operands.staging + i * 2 * operation.place_bytes;
+    start_chunk(operation.lanes[i]);
+  }
+  if (--operation.busy_lanes == 0) loop.post([this, &operation] { finish(operation); });
+}
+
+void Executor::State::start_chunk(Lane& lane) {
+  Running& operation = *lane.running;
+  while (operation.next_chunk < chunks_of(operation.operands)) {
+    lane.chunk = operation.next_chunk++;
+    lane.steps = steps_of(operation.operands, lane.chunk);
+    lane.tag = {operation.operands.channel, operation.operands.index + static_cast<std::uint32_t>(lane.chunk)};
+    lane.step = next_busy(lane, 0);
+    if (lane.step < lane.steps) return start_step(lane);
+  }
+  if (--operation.busy_lanes == 0) finish(operation);
+}
+
+void Executor::State::start_step(Lane& lane) {
+  if (!std::exchange(lane.next_posted, false)) post_receives(lane, lane.step, lane.place);
+  Transfers& transfers = lane.transfers[lane.place];
+  lane.left = transfers.used + 1;  // one extra until all sends and receives have started
+  send(lane);
+  for (const std::uint32_t index : lane.early) use(lane, index);
+  lane.early.clear();
+  const std::size_t next = next_busy(lane, lane.step + 1);
+  if (next < lane.steps && may_arrive_early(lane, next)) {
+    lane.next_posted = true;
+    post_receives(lane, next, 1 - lane.place);
+  }
+  complete_one(lane);
+}
+
+/// Starts all sends of the step in the order of the peer's receives; after packing, if any range is packed.
+void Executor::State::send(Lane& lane) {
+  const auto for_sends = [&lane](auto use) {
+    const Transfers& transfers = lane.transfers[lane.place];
+    for (std::size_t index = 0; index < transfers.used; ++index) {
+      if (transfers.entries[index].action == Action::send) use(transfers.entries[index]);
+    }
+  };
+  const auto send_all = [this, &lane, for_sends] {
+    for_sends([&](const Transfer& transfer) {
+      transport.send(lane.running->operands.members[transfer.peer], lane.tag, transfer.sent,
+                     [this, &lane] { complete_one(lane); });
+    });
+  };
+  bool packs = false;
+  const std::size_t width = size_of(lane.running->operands.dtype);
+  for_sends([&](const Transfer& transfer) {
+    packs |= transfer.packs;
+    for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
+      const Lie& lie = transfer.lies[i];
+      if (!lie.packed()) continue;
+      runtime::copy(stream, const_cast<std::byte*>(transfer.sent[i].data()), {}, lie.data, lie.runs, width,
+                    lie.count);
+    }
+  });
+  if (!packs) return send_all();
+  loop.after_work(stream, {"collectives", "packing data to send"}, send_all);
+}
+
+/// Message for a range. Both ends process the ranges in the same order, so they build the same messages.
+Executor::State::Transfer& Executor::State::transfer_for(Transfers& transfers, Action action, int peer,
+                                                         bool is_long) {
+  for (std::size_t index = 0; index < transfers.used && !is_long; ++index) {
+    Transfer& transfer = transfers.entries[index];
+    if (!transfer.is_long && transfer.peer == peer && transfer.action == action) return transfer;
+  }
+  if (transfers.used == transfers.entries.size()) transfers.entries.emplace_back();
+  Transfer& transfer = transfers.entries[transfers.used++];
+  transfer.action = action;
+  transfer.peer = peer;
+  transfer.is_long = is_long;
+  transfer.sent.clear();
+  transfer.received.clear();
+  transfer.lies.clear();
+  transfer.packs = false;
+  return transfer;
+}
+
+/// Builds the messages of `step` from the ranges of all parts.
+void Executor::State::lay_out(Lane& lane, std::size_t step, std::size_t place) {
+  const Operands& operands = lane.running->operands;
+  const std::size_t element_bytes = size_of(operands.dtype);
+  std::byte* arrival = lane.staging + place * lane.running->place_bytes;
+  Transfers& transfers = lane.transfers[place];
+  transfers.used = 0;
+  for (const Operand& part : operands.parts) {
+    const RankSchedule::Step* const schedule = step_of(part, lane.chunk, step);
+    if (schedule == nullptr) continue;
+    for (const RankSchedule::Message& message : schedule->messages) {
+      for (const Range& range : message.ranges) {
+        const Lie lie = lie_of(part, range, element_bytes);
+        const std::size_t bytes = lie.count * element_bytes;
+        Transfer& transfer = transfer_for(transfers, message.action, message.peer, bytes >= own_message_bytes);
+        std::byte* data = lie.data;
+        if (lie.packed() || message.action == Action::receive_add) {
+          data = arrival;
+          arrival += align(bytes);
+        }
+        if (message.action == Action::send) {
+          transfer.sent.emplace_back(data, bytes);
+        } else {
+          transfer.received.emplace_back(data, bytes);
+        }
+        transfer.packs |= lie.packed();
+        transfer.lies.push_back(lie);
+      }
+    }
+  }
+}
+
+void Executor::State::post_receives(Lane& lane, std::size_t step, std::size_t place) {
+  lay_out(lane, step, place);
+  const Transfers& transfers = lane.transfers[place];
+  for (std::uint32_t index = 0; index < transfers.used; ++index) {
+    const Transfer& transfer = transfers.entries[index];
+    if (transfer.action == Action::send) continue;
+    // Captures of at most 16 bytes need no allocation.
+    transport.receive(lane.running->operands.members[transfer.peer], lane.tag, transfer.received,
+                      [&lane, number = static_cast<std::uint32_t>(step), index] {
+                        if (number != lane.step) return lane.early.push_back(index);
+                        lane.running->state->use(lane, index);
+                      });
+  }
+}
+
+/// Adds or unpacks the data received by transfer `index` of the current step.
+void Executor::State::use(Lane& lane, std::uint32_t index) {
+  const Transfer& transfer = lane.transfers[lane.place].entries[index];
+  if (!transfer.uses_stream()) return complete_one(lane);
+  const runtime::DType dtype = lane.running->operands.dtype;
+  for (std::size_t i = 0; i < transfer.lies.size(); ++i) {
+    const Lie& lie = transfer.lies[i];
+    const std::byte* const arrived = transfer.received[i].data();
+    if (transfer.action == Action::receive_add) {
+      add(stream, lie.data, arrived, dtype, lie.count, lie.runs, {});
+    } else if (lie.packed()) {
+      runtime::copy(stream, lie.data, lie.runs, arrived, {}, size_of(dtype), lie.count);
+    }
+  }
+  loop.after_work(stream, {"collectives", "adding received data"}, [this, &lane] { complete_one(lane); });
+}
+
+void Executor::State::complete_one(Lane& lane) {
+  if (--lane.left > 0) return;
+  lane.place = 1 - lane.place;
+  lane.step = next_busy(lane, lane.step + 1);
+  if (lane.step < lane.steps) return start_step(lane);
+  start_chunk(lane);
+}
+
+void Executor::State::finish(Running& operation) {
+  const runtime::Handler done = std::move(operation.done);
+  running.erase(operation.self);
+  done();
+}
+
+Executor::Executor(runtime::EventLoop& loop, runtime::Transport& transport, runtime::StreamView stream)
+    : state_(new State{loop, transport, stream}) {}
+
+Executor::~Executor() {
+  if (state_->running.empty()) return;
+  try {
+    state_->stream.synchronize();  // queued work refers to this executor
+  } catch (const std::exception&) {
+    // Reported through Device::on_failure.
+  }
+}
+
+void Executor::run(Operands operands, runtime::Handler done) {
+  state_->start(std::move(operands), std::move(done));
+}
+
+std::size_t Executor::staging_bytes(const Operands& operands) {
+  return std::min<std::size_t>(operands.depth, chunks_of(operands)) * 2 * place_bytes(operands);
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,178 @@
+#include "collectives/communicators/plan_communicator.hpp"
+
+#include "runtime/base/error.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <list>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace ranvier::collectives {
+
+struct PlanCommunicator::State {
+  struct Waiting {
+    Executor::Operands operands;
+    std::string what;
+    runtime::Handler done;
+  };
+  struct Running {
+    std::byte* staging = nullptr;
+    UnderWay name;
+    runtime::Handler done;
+  };
+
+  std::uint32_t take_indices(std::size_t count, const std::string& what);
+  void start_waiting();
+  void finish(std::list<Running>::iterator operation);
+
+  runtime::EventLoop& loop;
+  Executor& executor;
+  Options options;
+  std::vector<std::byte*> free_staging;
+  std::uint32_t used_indices = 0;  ///< indices used since the last wrap-around
+  PlanOperands plans{options};
+  std::deque<Waiting> waiting = {};
+  std::list<Running> running = {};
+};
+
+/// Takes consecutive indices, so the rest before a wrap-around may be skipped.
+///
+/// None of them is in flight on any rank. With S staging buffers, a rank that starts operation j has finished j - S. An
+/// operation with elements finishes only after all ranks have started it, so all have started j - S and finished j -
+/// 2S. Hence fewer than 2S consecutive operations use indices. The limit below allows for one more, and for skipped
+/// indices.
+std::uint32_t PlanCommunicator::State::take_indices(std::size_t count, const std::string& what) {
+  const std::size_t most = options.indices / (2 * options.staging.size() + 2);
+  expect(count <= most,
+         "{}: too many chunks: {}; {} message tags allow {} with {} operations in flight; use larger chunks", what,
+         count, options.indices, most, options.staging.size());
+  if (options.indices - used_indices < count) used_indices = 0;
+  const std::uint32_t first = options.first_index + used_indices;
+  used_indices += static_cast<std::uint32_t>(count);
+  return first;
+}
+
+void PlanCommunicator::State::start_waiting() {
+  while (!waiting.empty() && !free_staging.empty()) {
+    Waiting next = std::move(waiting.front());
+    waiting.pop_front();
+    next.operands.staging = free_staging.back();
+    free_staging.pop_back();
+    running.push_back({next.operands.staging, {std::move(next.what), loop.now()}, std::move(next.done)});
+    executor.run(std::move(next.operands), [this, operation = std::prev(running.end())] { finish(operation); });
+  }
+}
+
+void PlanCommunicator::State::finish(std::list<Running>::iterator operation) {
+  const runtime::Handler done = std::move(operation->done);
+  free_staging.push_back(operation->staging);
+  running.erase(operation);
+  start_waiting();
+  done();
+}
+
+std::size_t PlanCommunicator::staging_bytes(const Team& team, int me, const PlanChoice& choice,
+                                            std::span<const OperationShape> shapes) {
+  const int ranks = team.topology.ranks();
+  std::map<std::tuple<Collective, runtime::DType, std::size_t, std::size_t, int>, std::size_t> known;
+  const auto bytes_of_part = [&](const OperationShape& shape, std::size_t elements, std::size_t run, int chunks) {
+    const auto [found, is_new] = known.try_emplace({shape.collective, shape.dtype, elements, run, chunks}, 0);
+    if (!is_new) return found->second;
+    // Slices of a piece have two lengths, so the first and the last chunk suffice. With runs, every chunk differs.
+    for (int chunk = 0; chunk < chunks; chunk = run == 0 && chunk == 0 ? std::max(1, chunks - 1) : chunk + 1) {
+      const Plan plan = choice.algorithm_of(shape.collective).plan(team.topology, elements, chunks, chunk, me);
+      const auto in_flight =
+          std::make_shared<const std::vector<RankSchedule>>(std::min(chunks, choice.depth), schedule_of(plan, me));
+      found->second = std::max(
+          found->second,
+          Executor::staging_bytes({.parts = {{nullptr, in_flight, run, run == 0 ? 0 : run + 1}},  // any gap
+                                   .dtype = shape.dtype,
+                                   .depth = choice.depth}));
+    }
+    return found->second;
+  };
+  std::size_t most = 0;
+  for (const OperationShape& shape : shapes) {
+    if (ranks == 1) continue;
+    const int chunks = choice.chunks(ranks, shape.parts, shape.dtype);
+    std::size_t bytes = 0;
+    for (std::size_t part = 0; part < shape.parts.size(); ++part) {
+      const std::size_t run = shape.runs.empty() ? 0 : shape.runs.at(part);
+      if (shape.collective == Collective::all_gather && run == 0) continue;  // received in place
+      bytes += bytes_of_part(shape, shape.parts[part], run, chunks);
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+PlanCommunicator::PlanCommunicator(runtime::EventLoop& loop, Executor& executor, Options options)
+    : state_(new State{loop, executor, std::move(options), {}}) {
+  const Options& given = state_->options;
+  const auto ranks = static_cast<std::size_t>(given.team.topology.ranks());
+  expect(given.team.members.size() == ranks && given.ranks.size() == ranks,
+         "a team of {} ranks has {} members and {} MPI ranks", ranks, given.team.members.size(),
+         given.ranks.size());
+  expect(given.me >= 0 && static_cast<std::size_t>(given.me) < ranks, "member is out of range: {} of {}", given.me,
+         ranks);
+  expect(ranks == 1 || !given.staging.empty(), "a communicator of {} ranks has no staging buffer", ranks);
+  expect(given.choice.depth > 0, "a collective needs at least one chunk in flight, not {}", given.choice.depth);
+  state_->free_staging.assign(given.staging.rbegin(), given.staging.rend());
+}
+
+PlanCommunicator::~PlanCommunicator() = default;
+
+const Team& PlanCommunicator::team() const noexcept { return state_->options.team; }
+int PlanCommunicator::me() const noexcept { return state_->options.me; }
+
+void PlanCommunicator::run(Collective collective, std::span<const Operand> parts, runtime::DType dtype,
+                           std::string what, runtime::Handler done) {
+  State& state = *state_;
+  auto operands = state.plans.of(collective, parts, dtype, what);
+  if (!operands) return state.loop.post(std::move(done));
+  operands->index = state.take_indices(operands->parts.front().schedules->size(), what);
+  state.waiting.push_back({std::move(*operands), std::move(what), std::move(done)});
+  state.start_waiting();
+}
+
+std::vector<Communicator::UnderWay> PlanCommunicator::running() const {
+  std::vector<UnderWay> all;
+  for (const State::Running& operation : state_->running) all.push_back(operation.name);
+  return all;
+}
+
+std::optional<Executor::Operands> PlanOperands::of(Collective collective,
+                                                   std::span<const Communicator::Operand> parts,
+                                                   runtime::DType dtype, std::string_view what) {
+  const int ranks = options_->team.topology.ranks();
+  std::vector<std::size_t> elements;
+  for (const Communicator::Operand& part : parts) {
+    expect(part.elements % static_cast<std::size_t>(ranks) == 0, "{}: {} elements are not divisible by {} ranks",
+           what, part.elements, ranks);
+    elements.push_back(part.elements);
+  }
+  const auto sum = std::accumulate(elements.begin(), elements.end(), std::size_t{0});
+  if (ranks == 1 || sum == 0) return std::nullopt;
+
+  const int chunks = options_->choice.chunks(ranks, elements, dtype);
+  Executor::Operands operands{
+      .members = options_->ranks, .me = options_->me, .dtype = dtype, .depth = options_->choice.depth};
+  for (const Communicator::Operand& part : parts) {
+    if (part.elements == 0) continue;
+    RankSchedules& schedules = schedules_[{collective, part.elements, chunks}];
+    if (!schedules) {
+      schedules = std::make_shared<const std::vector<RankSchedule>>(
+          options_->choice.algorithm_of(collective)
+              .schedules(options_->team.topology, part.elements, chunks, options_->me));
+    }
+    operands.parts.push_back({part.data, schedules, part.run, part.stride});
+  }
+  const std::size_t bytes = Executor::staging_bytes(operands);
+  expect(bytes <= options_->staging_bytes, "{}: {} of {} elements needs {} bytes of staging, but {} were planned",
+         what, to_string(collective), sum, bytes, options_->staging_bytes);
+  return operands;
+}
+
+}  // namespace ranvier::collectives

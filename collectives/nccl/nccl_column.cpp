@@ -1,0 +1,144 @@
+#include "collectives/nccl/nccl_column.hpp"
+
+#include "runtime/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+namespace ranvier::collectives {
+
+using runtime::Handler;
+using runtime::Transport;
+
+std::string nccl_version_text(int version) {
+  // Version codes: major · 10000 + minor · 100 + patch since 2.9, before that major · 1000 + …
+  const int major = version < 10000 ? version / 1000 : version / 10000;
+  const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
+  return fmt::format("{}.{}.{}", major, minor, version % 100);
+}
+
+/// A communicator of one flow of actors.
+class NcclColumn::Member final : public Communicator {
+ public:
+  Member(runtime::EventLoop& loop, std::shared_ptr<NcclPhases> phases, const Ways& ways, TeamKind kind, int number,
+         PlanCommunicator::Options options)
+      : loop_(loop),
+        phases_(std::move(phases)),
+        ways_(ways),
+        kind_(kind),
+        number_(number),
+        options_(std::move(options)) {}
+
+  [[nodiscard]] const Team& team() const noexcept override { return options_.team; }
+  [[nodiscard]] int me() const noexcept override { return options_.me; }
+
+  void run(Collective collective, std::span<const Operand> parts, runtime::DType dtype, std::string what,
+           Handler done) override {
+    const Topology& topology = options_.team.topology;
+    std::vector<NcclStep> stages;
+    try {
+      switch (ways_[static_cast<std::size_t>(collective)]) {
+        case NcclMode::own:
+          stages = own_stages(collective, topology, options_.me, parts, dtype, packing());
+          break;
+        case NcclMode::hierarchical:
+          stages = hierarchical_stages(collective, topology, options_.me, parts, dtype, packing());
+          break;
+        case NcclMode::plan:
+          stages = stages_by_plan(collective, parts, dtype);
+          break;
+      }
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
+    }
+    // If one rank has nothing to do, then no rank has.
+    if (stages.empty()) return loop_.post(std::move(done));
+    phases_->submit({.number = number_,
+                     .team = kind_,
+                     .what = std::move(what),
+                     .stages = std::move(stages),
+                     .dtype = dtype,
+                     .done = std::move(done)});
+  }
+
+  [[nodiscard]] std::vector<UnderWay> running() const override { return phases_->running(number_); }
+
+ private:
+  /// Steps of one span run one after another on a stream, so they share one buffer.
+  [[nodiscard]] NcclPacking packing() const {
+    if (options_.staging.size() < 2) return {};
+    return {options_.staging[0], options_.staging[1], options_.staging_bytes};
+  }
+  std::vector<NcclStep> stages_by_plan(Collective collective, std::span<const Operand> parts,
+                                       runtime::DType dtype) {
+    const auto operands = plans_.of(collective, parts, dtype, to_string(collective));
+    if (!operands) return {};
+    std::vector<Operand> used;
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(used),
+                 [](const Operand& part) { return part.elements > 0; });
+    PartSchedules schedules;
+    for (const Executor::Operand& part : operands->parts) schedules.push_back(part.schedules);
+    // Each is one phase. Phases of a team run one after another on a stream, so they share one staging buffer.
+    return plan_stages(options_.team.topology, used, schedules, operands->depth,
+                       options_.staging.empty() ? nullptr : options_.staging.front(), dtype);
+  }
+
+  runtime::EventLoop& loop_;
+  std::shared_ptr<NcclPhases> phases_;
+  Ways ways_;
+  TeamKind kind_;
+  int number_;
+  PlanCommunicator::Options options_;
+  PlanOperands plans_{options_};
+};
+
+NcclColumn::NcclColumn(runtime::EventLoop& loop, Transport& transport, runtime::Device& device,
+                       NcclLibrary& library, Options options)
+    : loop_(loop),
+      options_(std::move(options)),
+      connections_(std::make_shared<NcclConnections>(loop, transport, device, library, options_.timeout)),
+      phases_(std::make_shared<NcclPhases>(loop, transport, device, library, connections_, options_.ranks)) {}
+
+NcclColumn::~NcclColumn() {
+  close();
+  // Handlers in the transport keep the other members alive, since receives were posted into them.
+  phases_->free_events();
+  connections_->free_streams();
+}
+
+std::unique_ptr<Communicator> NcclColumn::communicator(TeamKind team, int number,
+                                                       PlanCommunicator::Options options) {
+  expect(!connections_->connected(), "a communicator of the {} was requested after NCCL was connected",
+         to_string(team));
+  const Ways& ways = options_.ways;
+  phases_->add_communicator(number);
+  connections_->add(team, options, std::find(ways.begin(), ways.end(), NcclMode::hierarchical) != ways.end());
+  return std::make_unique<Member>(loop_, phases_, ways, team, number, std::move(options));
+}
+
+bool NcclColumn::sums_alike() const noexcept {
+  const Ways& ways = options_.ways;
+  return ways[static_cast<std::size_t>(Collective::reduce_scatter)] == NcclMode::plan &&
+         ways[static_cast<std::size_t>(Collective::all_reduce)] == NcclMode::plan;
+}
+
+void NcclColumn::connect(Handler done) {
+  connections_->connect([weak = std::weak_ptr(phases_), done = std::move(done)] {
+    if (const auto phases = weak.lock()) phases->start();
+    done();
+  });
+}
+
+std::vector<Transport::Pending> NcclColumn::waited_for() const { return phases_->waited_for(); }
+
+void NcclColumn::close() noexcept {
+  phases_->close();
+  // An exception ends the job: peers may be gone.
+  connections_->close(!phases_->on_gpu() && std::uncaught_exceptions() == 0);
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,150 @@
+#include "collectives/plans/link_file.hpp"
+
+#include "runtime/base/error.hpp"
+#include "runtime/files/memory_map.hpp"
+#include "runtime/options.hpp"
+
+#include <boost/json/parse.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace ranvier::collectives {
+
+namespace {
+
+namespace json = boost::json;
+
+struct Key {
+  const char* name;
+  double Link::* field;
+};
+constexpr Key keys[] = {{"latency_seconds", &Link::latency_seconds},
+                        {"bytes_per_second", &Link::bytes_per_second},
+                        {"node_bytes_per_second", &Link::node_bytes_per_second}};
+
+struct Class {
+  const char* name;
+  Link Links::* field;
+};
+constexpr Class classes[] = {{"intra_node", &Links::intra_node}, {"inter_node", &Links::inter_node}};
+
+constexpr const char* form =
+    R"(write {"intra_node": {"latency_seconds": …, "bytes_per_second": …, "node_bytes_per_second": …}, )"
+    R"("inter_node": {the same keys}})";
+
+class Reader {
+ public:
+  explicit Reader(std::string_view source) : source_(source) {}
+
+  [[nodiscard]] Links links(std::string_view text) const {
+    json::error_code error;
+    const json::value document = json::parse({text.data(), text.size()}, error);
+    if (error) refuse(fmt::format("is not JSON ({})", error.message()));
+    const json::object& object = object_of(document, "is not a JSON object");
+    check_names(object, classes, "link class", "");
+    Links result;
+    for (const auto& [name, field] : classes) {
+      const json::value* const value = object.if_contains(name);
+      if (value == nullptr) continue;
+      result.*field = link(object_of(*value, fmt::format("has a class '{}' that is not an object", name)), name);
+    }
+    if (object.empty()) refuse("has no link class");
+    return result;
+  }
+
+ private:
+  [[nodiscard]] Link link(const json::object& object, const char* of_class) const {
+    check_names(object, keys, "key", fmt::format(" in '{}'", of_class));
+    Link result;
+    for (const auto& [name, field] : keys) {
+      const json::value* const value = object.if_contains(name);
+      if (value == nullptr) refuse(fmt::format("lacks '{}' in '{}'", name, of_class));
+      json::error_code error;
+      const auto number = value->to_number<double>(error);
+      const bool latency = field == &Link::latency_seconds;
+      if (error || !std::isfinite(number) || number < 0 || (number == 0 && !latency)) {
+        refuse(fmt::format("has a '{}' in '{}' that is not {}", name, of_class,
+                           latency ? "a number of at least 0" : "a number above 0"));
+      }
+      result.*field = number;
+    }
+    return result;
+  }
+
+  const json::object& object_of(const json::value& value, const std::string& otherwise) const {
+    if (!value.is_object()) refuse(otherwise);
+    return value.get_object();
+  }
+
+  template <typename Known, std::size_t count>
+  void check_names(const json::object& object, const Known (&known)[count], const char* what,
+                   const std::string& where) const {
+    std::vector<std::string> names;
+    for (const Known& each : known) names.emplace_back(each.name);
+    for (const auto& entry : object) {
+      const std::string name(entry.key());
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      const auto nearest = runtime::nearest_name(name, names);
+      refuse(fmt::format("has an unknown {} '{}'{}{}", what, name, where,
+                         nearest ? fmt::format(", perhaps '{}'", *nearest) : ""));
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail(ErrorCode::usage, "{}: {}: {}", source_, what, form);
+  }
+
+  std::string_view source_;
+};
+
+}  // namespace
+
+Links parse_links(std::string_view json, std::string_view source) { return Reader(source).links(json); }
+
+Links read_links(const std::filesystem::path& path) {
+  const std::string source = fmt::format("--links {}", path.string());
+  std::string text;
+  try {
+    const runtime::MemoryMap file(path);
+    text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  } catch (const Error& error) {
+    fail(ErrorCode::usage, "{}: cannot read: {}", source, error.what());
+  }
+  return parse_links(text, source);
+}
+
+void require_classes(const Links& links, std::span<const int> node_of, std::string_view source) {
+  std::map<int, int> ranks;
+  for (const int node : node_of) ++ranks[node];
+  const bool shared = std::any_of(ranks.begin(), ranks.end(), [](const auto& node) { return node.second > 1; });
+  const auto require = [&](const char* of_class, const Link& link, const std::string& why) {
+    if (link.measured()) return;
+    fail(ErrorCode::usage,
+         "{}: no entry for links of class '{}', but {}; run ranvier-bench --write-links FILE on the job's nodes",
+         source, of_class, why);
+  };
+  if (shared) require("intra_node", links.intra_node, "ranks of this run share a node");
+  if (ranks.size() > 1) {
+    require("inter_node", links.inter_node, fmt::format("the ranks of this run are on {} nodes", ranks.size()));
+  }
+}
+
+std::string to_json(const Links& links) {
+  std::string text = "{";
+  for (const auto& [of_class, link] : classes) {
+    if (!(links.*link).measured()) continue;
+    text += fmt::format("{}\"{}\": {{", text.size() == 1 ? "" : ",\n ", of_class);
+    for (const auto& [name, field] : keys) {
+      text += fmt::format("{}\"{}\": {}", &field == &keys[0].field ? "" : ", ", name, links.*link.*field);
+    }
+    text += "}";
+  }
+  return text + "}\n";
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,43 @@
+// Steps of a single rank of a plan, as executors keep them: a complete plan is P times as large. Pure data; any
+// thread.
+//
+// All data that a step moves between two ranks in one direction is one *message*. The checker proves that sends and
+// receives match in the step of the same number.
+#pragma once
+
+#include "collectives/plans/plan.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace ranvier::collectives {
+
+struct RankSchedule {
+  struct Message {  // may go as several, see executor.hpp
+    Action action = Action::send;
+    int peer = 0;
+    std::vector<Range> ranges;  ///< in order
+
+    friend bool operator==(const Message&, const Message&) = default;
+  };
+  struct Step {
+    std::vector<Message> messages;  ///< at most one per peer and direction
+    bool may_arrive_early = true;   ///< its receives do not touch data of the previous non-empty step
+
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+
+  std::size_t elements = 0;
+  int ranks = 0;
+  std::vector<Step> steps;  ///< including empty ones, so that equal step numbers correspond
+
+  friend bool operator==(const RankSchedule&, const RankSchedule&) = default;
+};
+
+[[nodiscard]] RankSchedule schedule_of(const Plan& plan, int rank);
+/// The same schedule with every range shifted by `distance`.
+[[nodiscard]] RankSchedule shifted(RankSchedule schedule, std::size_t distance);
+[[nodiscard]] std::vector<RankSchedule> schedules_of(std::span<const Plan> plans, int rank);
+
+}  // namespace ranvier::collectives

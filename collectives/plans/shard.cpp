@@ -1,0 +1,151 @@
+#include "collectives/plans/shard.hpp"
+
+#include "runtime/base/error.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+
+namespace ranvier::collectives {
+
+namespace {
+
+constexpr Scope N = Scope::none, I = Scope::group, G = Scope::global;
+
+constexpr NamedSharding names[] = {{"ddp", {N, N, N}},      {"zero1", {N, N, G}},    {"zero2", {N, G, G}},
+                                   {"zero3", {G, G, G}},    {"mics", {I, I, I}},     {"paro-igg", {I, G, G}},
+                                   {"paro-iig", {I, I, G}}, {"paro-nig", {N, I, G}}, {"zero++", {G, G, G, true}}};
+
+std::optional<Scope> scope_of(char letter) {
+  switch (std::toupper(static_cast<unsigned char>(letter))) {
+    case 'N':
+      return N;
+    case 'I':
+      return I;
+    case 'G':
+      return G;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+char letter(Scope scope) noexcept { return "NIG"[static_cast<int>(scope)]; }
+
+std::span<const NamedSharding> named_shardings() { return names; }
+
+Sharding parse_sharding(std::string_view text, std::string_view flag) {
+  std::vector<std::string_view> known;
+  for (const NamedSharding& named : names) {
+    if (named.name == text) return named.sharding;
+    known.push_back(named.name);
+  }
+  if (text.size() == 3) {
+    const auto parameters = scope_of(text[0]), gradients = scope_of(text[1]), optimizer = scope_of(text[2]);
+    if (parameters && gradients && optimizer) return {*parameters, *gradients, *optimizer};
+  }
+  fail(ErrorCode::usage,
+       "{} is invalid: {}; use {}, or three letters of N (not sharded), I (in a group), G (global) for parameters, "
+       "gradients and "
+       "optimizer states, such as IGG",
+       flag, text, fmt::join(known, ", "));
+}
+
+std::string to_string(const Sharding& sharding) {
+  for (const NamedSharding& named : names) {
+    if (named.sharding == sharding) return std::string(named.name);
+  }
+  return {letter(sharding.parameters), letter(sharding.gradients), letter(sharding.optimizer)};
+}
+
+const char* to_string(TeamKind team) noexcept {
+  switch (team) {
+    case TeamKind::column:
+      return "column";
+    case TeamKind::group:
+      return "group";
+    case TeamKind::replicas:
+      return "replicas";
+  }
+  return "?";
+}
+
+ShardLayout::ShardLayout(std::span<const int> node_of, int group_size, int rank) : rank_(rank) {
+  const Groups groups(node_of, group_size);
+  teams_ = {groups.column(), groups.group_of(rank), groups.replicas_of(rank)};
+  for (int r = 0; r < static_cast<int>(node_of.size()); ++r) {
+    column_piece_.push_back(teams_[0].topology.piece(teams_[0].index_of(r)));
+    group_piece_.push_back(column_piece_.back() / groups.count());
+  }
+}
+
+int ShardLayout::pieces(Scope scope) const noexcept { return scope == N ? 1 : scope == I ? group_size() : ranks(); }
+
+int ShardLayout::piece(Scope scope, int rank) const {
+  return scope == N ? 0 : (scope == I ? group_piece_ : column_piece_).at(static_cast<std::size_t>(rank));
+}
+
+Range ShardLayout::range(Scope scope, std::size_t elements, int rank) const {
+  const auto count = elements / static_cast<std::size_t>(pieces(scope));
+  return {static_cast<std::size_t>(piece(scope, rank)) * count, count};
+}
+
+std::vector<Hop> ShardLayout::scatter_hops(bool by_groups, Scope whole, Scope piece) const {
+  if (whole == piece) return {};
+  constexpr auto scatter = Collective::reduce_scatter;
+  std::vector<Hop> hops;
+  if (whole == N && piece == G && !by_groups) {
+    if (ranks() > 1) hops.push_back({scatter, TeamKind::column, N, G});
+    return hops;
+  }
+  if (whole == N && group_size() > 1) hops.push_back({scatter, TeamKind::group, N, I});
+  if (piece == G && groups() > 1) hops.push_back({scatter, TeamKind::replicas, I, G});
+  return hops;
+}
+
+std::vector<Hop> ShardLayout::gather_hops(bool by_groups, Scope whole, Scope piece) const {
+  std::vector<Hop> hops = scatter_hops(by_groups, whole, piece);
+  std::reverse(hops.begin(), hops.end());
+  for (Hop& hop : hops) hop.collective = Collective::all_gather;
+  return hops;
+}
+
+ShardFlow ShardLayout::flow(const Sharding& sharding) const {
+  const auto [P, g, o, secondary] = sharding;
+  const bool by_groups = P == I || g == I || o == I;
+  ShardFlow flow;
+  flow.gather_forward = gather_hops(by_groups, N, P);
+  flow.gather_backward = secondary ? gather_hops(true, N, I) : flow.gather_forward;
+  flow.reduce_microbatch = scatter_hops(by_groups, N, g);
+  flow.reduced = std::max(g, o);
+  // Gradients accumulated at scope g are sums over the ranks of one set of g's pieces.
+  if (g == N && o == N) {
+    if (ranks() > 1) flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::column, N, N});
+  } else if (g != G) {
+    flow.reduce_batch = scatter_hops(by_groups, g, flow.reduced);
+    if (flow.reduced == I && groups() > 1) {
+      flow.reduce_batch.push_back({Collective::all_reduce, TeamKind::replicas, I, I});
+    }
+  }
+  if (g > o) flow.gather_gradient = gather_hops(by_groups, o, g);
+  if (o > P) flow.refresh = gather_hops(by_groups, P, o);
+  return flow;
+}
+
+std::vector<int> common_rows(std::span<const int> node_of, int stages, int rows) {
+  std::map<std::vector<int>, int> known;
+  std::vector<int> common;
+  for (int row = 0; row < rows; ++row) {
+    std::vector<int> nodes;
+    for (int stage = 0; stage < stages; ++stage)
+      nodes.push_back(node_of[static_cast<std::size_t>(stage * rows + row)]);
+    common.push_back(known.emplace(nodes, static_cast<int>(known.size())).first->second);
+  }
+  return common;
+}
+
+}  // namespace ranvier::collectives

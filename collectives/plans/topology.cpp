@@ -1,0 +1,114 @@
+#include "collectives/plans/topology.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/error.hpp"
+
+namespace ranvier::collectives {
+
+namespace {
+
+/// Ranks grouped by node, nodes in order of their first rank, ranks ascending.
+std::vector<int> sorted_by_node(std::span<const int> node_of) {
+  std::map<int, std::size_t> first;
+  for (std::size_t rank = 0; rank < node_of.size(); ++rank) first.emplace(node_of[rank], rank);
+  std::vector<int> ranks(node_of.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int left, int right) { return first.at(node_of[left]) < first.at(node_of[right]); });
+  return ranks;
+}
+
+}  // namespace
+
+Topology Topology::regular(int inner, int outer) {
+  Topology topology{inner, outer, {}};
+  for (int rank = 0; rank < inner * outer; ++rank) topology.node_of.push_back(rank / inner);
+  return topology;
+}
+
+int Team::index_of(int rank) const {
+  const auto found = std::find(members.begin(), members.end(), rank);
+  expect(found != members.end(), "rank {} of the column is not part of this operation", rank);
+  return static_cast<int>(found - members.begin());
+}
+
+int common_node_size(std::span<const int> node_of) {
+  std::map<int, int> sizes;
+  for (const int node : node_of) ++sizes[node];
+  int size = 0;
+  for (const auto& [node, ranks] : sizes) size = std::gcd(size, ranks);
+  return size;
+}
+
+Groups::Groups(std::span<const int> node_of, int size)
+    : size_(size), node_of_(node_of.begin(), node_of.end()), by_node_(sorted_by_node(node_of)) {
+  const auto ranks = static_cast<int>(node_of.size());
+  expect(ranks > 0, "a column has no rank");
+  if (size <= 0 || ranks % size != 0) {
+    fail(ErrorCode::usage, "--group-size {} must divide --g-data {}; use a divisor", size, ranks);
+  }
+  const int row = common_node_size(node_of);
+  if (row % size == 0) {
+    locals_ = size;
+    slots_ = row / size;
+    spans_ = ranks / row;
+  } else {
+    locals_ = std::gcd(row, size);
+    nodes_ = size / locals_;
+    spans_ = ranks / size;
+  }
+  std::vector<int> members;
+  for (int node = 0; node < nodes_; ++node) {
+    for (int span = 0; span < spans_; ++span) {
+      for (int local = 0; local < locals_; ++local) {
+        for (int slot = 0; slot < slots_; ++slot) members.push_back(rank({local, node, slot, span}));
+      }
+    }
+  }
+  column_ = team(locals_ * slots_, nodes_ * spans_, std::move(members));
+}
+
+Team Groups::group_of(int rank) const {
+  const Coordinates mine = coordinates(rank);
+  std::vector<int> members;
+  for (int node = 0; node < nodes_; ++node) {
+    for (int local = 0; local < locals_; ++local)
+      members.push_back(this->rank({local, node, mine.slot, mine.span}));
+  }
+  return team(locals_, nodes_, std::move(members));
+}
+
+Team Groups::replicas_of(int rank) const {
+  const Coordinates mine = coordinates(rank);
+  std::vector<int> members;
+  for (int span = 0; span < spans_; ++span) {
+    for (int slot = 0; slot < slots_; ++slot) members.push_back(this->rank({mine.local, mine.node, slot, span}));
+  }
+  return team(slots_, spans_, std::move(members));
+}
+
+int Groups::rank(const Coordinates& place) const {
+  return by_node_[((place.span * nodes_ + place.node) * slots_ + place.slot) * locals_ + place.local];
+}
+
+Groups::Coordinates Groups::coordinates(int rank) const {
+  const auto found = std::find(by_node_.begin(), by_node_.end(), rank);
+  expect(found != by_node_.end(), "rank is out of range: {} in a column of {}", rank, by_node_.size());
+  const auto index = static_cast<int>(found - by_node_.begin());
+  return {.local = index % locals_,
+          .node = index / (locals_ * slots_) % nodes_,
+          .slot = index / locals_ % slots_,
+          .span = index / (locals_ * slots_ * nodes_)};
+}
+
+Team Groups::team(int inner, int outer, std::vector<int> members) const {
+  Team team{{inner, outer, {}}, std::move(members)};
+  for (const int member : team.members) team.topology.node_of.push_back(node_of_[member]);
+  return team;
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,150 @@
+#include "collectives/plans/traffic.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/error.hpp"
+
+namespace ranvier::collectives {
+
+namespace {
+
+/// Elements sent and received by one rank or node.
+struct Port {
+  std::size_t out = 0;
+  std::size_t in = 0;
+
+  [[nodiscard]] std::size_t busier() const { return std::max(out, in); }
+};
+
+class Count {
+ public:
+  explicit Count(const Topology& topology)
+      : topology_(&topology), intra_(topology.ranks()), inter_(topology.ranks()) {}
+
+  void send(int from, int to, std::size_t elements) {
+    const bool same_node = topology_->same_node(from, to);
+    auto& ports = same_node ? intra_ : inter_;
+    ports[from].out += elements;
+    ports[to].in += elements;
+    (same_node ? traffic_.intra_node : traffic_.inter_node) += elements;
+    if (same_node) return;
+    nodes_[topology_->node_of[from]].out += elements;
+    nodes_[topology_->node_of[to]].in += elements;
+  }
+
+  [[nodiscard]] Traffic traffic() const {
+    Traffic traffic = traffic_;
+    for (const Port& port : intra_) traffic.max_intra_of_rank = std::max(traffic.max_intra_of_rank, port.busier());
+    for (const Port& port : inter_) traffic.max_inter_of_rank = std::max(traffic.max_inter_of_rank, port.busier());
+    for (const auto& [node, port] : nodes_) {
+      traffic.max_inter_of_node = std::max(traffic.max_inter_of_node, port.busier());
+    }
+    return traffic;
+  }
+
+ private:
+  const Topology* topology_;
+  Traffic traffic_;  ///< maxima are set by traffic()
+  std::vector<Port> intra_, inter_;
+  std::map<int, Port> nodes_;
+};
+
+/// Sends of an all-gather in closed form, for the teams of plan_builders.hpp: each member starts with `block` elements.
+class Gather {
+ public:
+  Gather(Count& count, bool backwards) : count_(&count), backwards_(backwards) {}
+
+  void round_ring(const std::vector<int>& members, std::size_t block) {
+    const std::size_t size = members.size();
+    for (std::size_t me = 0; me < size; ++me)
+      count_->send(members[me], members[(me + 1) % size], (size - 1) * block);
+  }
+
+  void by_doubling(const std::vector<int>& members, std::size_t block) {
+    const std::size_t size = members.size();
+    for (std::size_t distance = 1; distance < size; distance *= 2) {
+      const std::size_t sent = std::min(distance, size - distance) * block;
+      for (std::size_t me = 0; me < size; ++me) {
+        const int ahead = members[me], behind = members[(me + size - distance) % size];
+        backwards_ ? count_->send(behind, ahead, sent) : count_->send(ahead, behind, sent);
+      }
+    }
+  }
+
+ private:
+  Count* count_;
+  bool backwards_;  ///< for doubling only: rings have the same direction in both operations
+};
+
+/// Calls `gather(members, block)` for each team across the nodes, then for each team inside a node.
+template <typename Function>
+void across_then_inside(const Topology& topology, std::size_t piece, const Function& gather) {
+  for (int i = 0; i < topology.inner; ++i) {
+    std::vector<int> across;
+    for (int o = 0; o < topology.outer; ++o) across.push_back(topology.rank(i, o));
+    gather(across, piece);
+  }
+  for (int o = 0; o < topology.outer; ++o) {
+    std::vector<int> inside;
+    for (int i = 0; i < topology.inner; ++i) inside.push_back(topology.rank(i, o));
+    gather(inside, piece * static_cast<std::size_t>(topology.outer));
+  }
+}
+
+/// Counts an all-gather, or a reduce-scatter if `backwards`; a piece has `piece` elements.
+void count_one_way(Count& count, const Topology& topology, std::string_view name, std::size_t piece,
+                   bool backwards) {
+  Gather gather(count, backwards);
+  const auto ring = [&](const auto& members, std::size_t block) { gather.round_ring(members, block); };
+  const auto doubling = [&](const auto& members, std::size_t block) { gather.by_doubling(members, block); };
+  std::vector<int> all;
+  if (name == "ring") {
+    for (int rank = 0; rank < topology.ranks(); ++rank) all.push_back(rank);
+    return ring(all, piece);
+  }
+  if (name == "recursive") {
+    for (int owned = 0; owned < topology.ranks(); ++owned) all.push_back(topology.rank_of_piece(owned));
+    return doubling(all, piece);
+  }
+  if (name == "hierarchical") return across_then_inside(topology, piece, doubling);
+  if (name == "h-ring" || name == "torus" || name == "ho-ring") return across_then_inside(topology, piece, ring);
+  fail(ErrorCode::internal, "traffic of algorithm '{}' is not defined; add it to collectives/plans/traffic.cpp",
+       name);
+}
+
+}  // namespace
+
+Traffic traffic_of(std::span<const Plan> chunks, const Topology& topology) {
+  Count count(topology);
+  for (const Plan& plan : chunks) {
+    for (int rank = 0; rank < topology.ranks(); ++rank) {
+      for (const Step& step : plan.ranks.at(rank)) {
+        for (const auto& [action, peer, range] : step) {
+          if (action == Action::send) count.send(rank, peer, range.count);
+        }
+      }
+    }
+  }
+  return count.traffic();
+}
+
+Traffic traffic_of(const Team& team, const PlanChoice& choice, const OperationShape& shape) {
+  const Topology& topology = team.topology;
+  Count count(topology);
+  std::size_t piece = 0;
+  for (const std::size_t elements : shape.parts) piece += elements / static_cast<std::size_t>(topology.ranks());
+  if (topology.ranks() == 1) return {};
+  const std::string_view name = choice.algorithm_of(shape.collective).name;
+  if (shape.collective != Collective::all_gather) count_one_way(count, topology, name, piece, true);
+  if (shape.collective != Collective::reduce_scatter) count_one_way(count, topology, name, piece, false);
+  return count.traffic();
+}
+
+Traffic traffic_of(const Plan& plan, const Topology& topology) {
+  return traffic_of(std::span<const Plan>(&plan, 1), topology);
+}
+
+}  // namespace ranvier::collectives

@@ -1,0 +1,265 @@
+#include "models/core/stage_layout.hpp"
+
+#include "runtime/base/error.hpp"
+#include "runtime/device/arena.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ranvier::models {
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+/// Rounds up to pages, so that file I/O needs no copy.
+std::size_t whole_pages(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+StageLayout::StageLayout(const Architecture& architecture, const StageOptions& options)
+    : architecture_(&architecture), options_(options) {
+  const auto [begin, end] = options.layers;
+  expect(begin < end && end <= architecture.layers.size(), "layers of a stage are out of range: {} to {} of {}",
+         begin, end, architecture.layers.size());
+  add_layers();
+  const std::size_t trained = architecture.first_trained_layer();
+  first_backward_ = std::clamp(trained, begin, end) - begin;
+  sends_gradients_ = trained < begin;
+  if (writes_gradients()) deferred_slots_ = std::min(options.deferred_slots, options.slots);
+  sizes_.input = first() ? options.sample.input
+                         : architecture.layers[begin - 1]->output_elements(options.capacity.positions) *
+                               runtime::size_of(options.precision.compute);
+  cut_segments();
+  place_arrays();
+}
+
+void StageLayout::add_layers() {
+  std::unordered_map<std::string, std::size_t> known_units;  // by name
+  for (std::size_t l = options_.layers.begin; l < options_.layers.end; ++l) {
+    LayerMemoryMap map;
+    map.layer = architecture_->layers[l].get();
+    const auto layer_units = map.layer->units();
+    for (std::size_t u = 0; u < layer_units.size(); ++u) {
+      const auto [known, is_new] = known_units.try_emplace(layer_units[u].name, units_.size());
+      if (is_new) units_.push_back(layer_units[u]);
+      map.uses.push_back(uses_.size());
+      uses_.push_back({l - options_.layers.begin, u, known->second});
+    }
+    add_parts(map);
+    layers_.push_back(std::move(map));
+  }
+}
+
+void StageLayout::cut_segments() {
+  const std::size_t segment_layers = recomputes() ? static_cast<std::size_t>(options_.recompute) : layers_.size();
+  for (std::size_t l = 0; l < layers_.size(); l += segment_layers) {
+    segments_.push_back({l, std::min(l + segment_layers, layers_.size())});
+    layers_[segments_.back().end - 1].ends_segment = true;
+  }
+  while (first_checkpoint_ + 1 < segments_.size() && segments_[first_checkpoint_ + 1].end <= first_backward_)
+    ++first_checkpoint_;
+  const std::size_t checkpoints = segments_.size() - 1 - first_checkpoint_;
+  if (!recomputes() || options_.checkpoint_places == 0 || checkpoints == 0) return;
+  for (std::size_t c = 0; c < checkpoints; ++c) {
+    const std::size_t s = first_checkpoint_ + c;
+    layers_[segments_[s].end - 1].writes_checkpoint = c;
+    layers_[segments_[s + 1].begin].reads_checkpoint = c;
+    sizes_.checkpoint =
+        std::max(sizes_.checkpoint, whole_pages(aligned(checkpoint_bytes(c, options_.capacity.samples))));
+  }
+  // At most one buffer per checkpoint of all slots.
+  const std::size_t all = static_cast<std::size_t>(options_.slots) * checkpoints;
+  places_ = static_cast<int>(std::min(static_cast<std::size_t>(std::max(options_.checkpoint_places, 2)), all));
+}
+
+void StageLayout::place_arrays() {
+  std::vector<LayerMemory> needs;
+  std::vector<std::size_t> output_bytes;
+  for (LayerMemoryMap& map : layers_) {
+    needs.push_back(map.layer->memory(options_.capacity));
+    map.reads_output_gradient = needs.back().output_gradient;
+    output_bytes.push_back(aligned(map.layer->output_elements(options_.capacity.positions) *
+                                   runtime::size_of(options_.precision.compute) *
+                                   static_cast<std::size_t>(options_.capacity.samples)));
+  }
+  // Layers without backward pass share one `saved` array. Their outputs alternate between two buffers.
+  std::size_t passing_saved = 0, passing_output = 0;
+  for (std::size_t l = 0; l < first_backward_; ++l) {
+    if (!recomputes()) passing_saved = std::max(passing_saved, aligned(needs[l].saved));
+    if (passes_by(l)) passing_output = std::max(passing_output, output_bytes[l]);
+  }
+  sizes_.slot = passing_saved + 2 * passing_output;
+  std::size_t turn = 0;
+  std::vector<std::size_t> areas;  // by segment
+  for (const Segment& segment : segments_) {
+    std::size_t in_area = 0;
+    for (std::size_t l = segment.begin; l < segment.end; ++l) {
+      LayerMemoryMap& map = layers_[l];
+      std::size_t& kept = recomputes() ? in_area : sizes_.slot;
+      if (recomputes() || l >= first_backward_) {
+        map.saved_offset = kept;
+        kept += aligned(needs[l].saved);
+      }
+      std::size_t& output = map.ends_segment ? sizes_.slot : kept;
+      map.output_offset = output;
+      if (passes_by(l)) {
+        map.output_offset = passing_saved + turn++ % 2 * passing_output;
+      } else if (!map.writes_checkpoint) {
+        output += output_bytes[l];
+      }
+      if (map.ends_segment && recomputes()) {
+        map.scratch_output = in_area;
+        in_area += output_bytes[l];
+      }
+      sizes_.workspace = std::max(sizes_.workspace, needs[l].workspace);
+      if (l + 1 < layers_.size() && !keeps_output_gradient(l))
+        sizes_.between = std::max(sizes_.between, output_bytes[l]);
+    }
+    sizes_.area = std::max(sizes_.area, in_area);
+    areas.push_back(in_area);
+  }
+  std::vector<std::size_t> deferred;
+  for (const LayerMemory& need : needs) deferred.push_back(aligned(need.deferred));
+  place_deferred(deferred, output_bytes, areas);
+}
+
+/// Whether a layer's output gradient needs its own buffer: its weight gradients read it after gradients of other layers
+/// were computed. The stage's last layer always has one.
+bool StageLayout::keeps_output_gradient(std::size_t layer) const {
+  const bool weights_wait = defers() || (sends_gradients_ && layer < segments_.front().end);
+  return layers_[layer].reads_output_gradient && weights_wait && layer >= first_backward_ &&
+         layer + 1 < layers_.size();
+}
+
+/// `deferred` and `outputs` by layer, `areas` by segment: bytes.
+void StageLayout::place_deferred(const std::vector<std::size_t>& deferred, const std::vector<std::size_t>& outputs,
+                                 const std::vector<std::size_t>& areas) {
+  const auto place_output_gradients = [&](std::size_t& offset) {
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      if (!keeps_output_gradient(l)) continue;
+      layers_[l].output_gradient = offset;
+      offset += outputs[l];
+    }
+  };
+  std::size_t offset = 0;
+  if (!defers()) {
+    // Memory of one layer at a time. The first segment needs memory for all its layers if the previous stage waits for
+    // the input gradient.
+    for (std::size_t l = first_backward_; l < layers_.size(); ++l)
+      sizes_.deferred = std::max(sizes_.deferred, deferred[l]);
+    if (!sends_gradients_) return;
+    for (std::size_t l = segments_.front().begin; l < segments_.front().end; ++l) {
+      layers_[l].deferred_offset = offset;
+      offset += deferred[l];
+    }
+    sizes_.deferred = std::max(sizes_.deferred, offset);
+    place_output_gradients(sizes_.deferred);  // after the bytes that layers of other segments overwrite
+    return;
+  }
+  for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
+    layers_[l].deferred_offset = offset;
+    offset += deferred[l];
+  }
+  place_output_gradients(offset);
+  for (std::size_t s = 0; recomputes() && s < segments_.size(); ++s) {
+    if (segments_[s].end <= first_backward_) continue;
+    for (std::size_t l = segments_[s].begin; l < segments_[s].end; ++l) layers_[l].recomputed_offset = offset;
+    offset += areas[s];
+    LayerMemoryMap& front = layers_[segments_[s].begin];
+    if (!front.reads_checkpoint) continue;
+    front.checkpoint_copy = offset;
+    offset += aligned(checkpoint_bytes(*front.reads_checkpoint, options_.capacity.samples));
+  }
+  sizes_.deferred = offset;
+}
+
+/// Whether a step of a backward pass writes gradients.
+bool StageLayout::writes_gradients() const {
+  for (std::size_t l = first_backward_; l < layers_.size(); ++l) {
+    const std::vector<bool>& writes = layers_[l].writes;
+    if (std::find(writes.begin(), writes.end(), true) != writes.end()) return true;
+  }
+  return false;
+}
+
+/// Whether a layer's output is stored in the slot and read by forward passes only.
+bool StageLayout::passes_by(std::size_t layer) const {
+  if (layer + 1 >= first_backward_) return false;
+  if (!recomputes()) return true;
+  if (!layers_[layer].ends_segment) return false;
+  const auto next = std::find_if(segments_.begin(), segments_.end(),
+                                 [&](const Segment& segment) { return segment.begin == layer + 1; });
+  return next->end <= first_backward_;
+}
+
+void StageLayout::add_parts(LayerMemoryMap& map) const {
+  const LayerPhases parts = map.layer->parts();
+  std::vector<int> written(map.uses.size(), 0);
+  for (const auto& [kind, units_of_parts] : {std::pair{PassStep::Kind::forward, &parts.forward},
+                                             {PassStep::Kind::backward_input, &parts.backward_input},
+                                             {PassStep::Kind::backward_weight, &parts.backward_weight}}) {
+    expect(!units_of_parts->empty(), "a call of layer {} has no phase", map.layer->name());
+    for (const std::vector<std::size_t>& units : *units_of_parts) {
+      std::vector<std::size_t>& uses = map.parts[index_of(kind)].emplace_back();
+      for (const std::size_t unit : units) {
+        expect(unit < map.uses.size(), "layer {} has no unit {}", map.layer->name(), unit);
+        const bool writes = kind == PassStep::Kind::backward_weight;
+        if (!writes || map.layer->units()[unit].trained) uses.push_back(map.uses[unit]);
+        if (writes) ++written[unit];
+      }
+      // A phase without units may have other work.
+      if (kind == PassStep::Kind::backward_weight) map.writes.push_back(!uses.empty() || units.empty());
+    }
+  }
+  expect(std::all_of(written.begin(), written.end(), [](int parts_of_unit) { return parts_of_unit == 1; }),
+         "the gradients of each unit of layer {} must be written in one phase", map.layer->name());
+}
+
+std::vector<std::vector<std::size_t>> StageLayout::units_of_parts(PassStep::Kind kind) const {
+  std::vector<std::vector<std::size_t>> units;
+  for (const LayerMemoryMap& map : layers_) {
+    for (const auto& uses : map.parts[index_of(kind)]) {
+      auto& of_part = units.emplace_back();
+      for (const std::size_t use : uses) of_part.push_back(uses_[use].unit);
+    }
+  }
+  return units;
+}
+
+std::size_t StageLayout::input_bytes(int samples, int positions) const {
+  if (positions == 0) return sizes_.input * static_cast<std::size_t>(samples);
+  const Layer& before = *architecture_->layers[options_.layers.begin - 1];
+  return before.output_elements(positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
+
+std::size_t StageLayout::output_bytes(int samples, int positions) const {
+  if (last()) return 0;
+  return layers_.back().layer->output_elements(positions > 0 ? positions : options_.capacity.positions) *
+         runtime::size_of(options_.precision.compute) * static_cast<std::size_t>(samples);
+}
+
+std::size_t StageLayout::checkpoint_bytes(std::size_t checkpoint, int samples) const {
+  const Layer& layer = *layers_[segments_[first_checkpoint_ + checkpoint].end - 1].layer;
+  return layer.output_elements(options_.capacity.positions) * runtime::size_of(options_.precision.compute) *
+         static_cast<std::size_t>(samples);
+}
+
+std::optional<std::size_t> StageLayout::checkpoint_read(const PassStep& step) const {
+  if (step.kind == PassStep::Kind::backward_weight && defers()) return std::nullopt;
+  return layers_[step.layer].reads_checkpoint;
+}
+
+std::optional<std::size_t> StageLayout::checkpoint_written(const PassStep& step) const {
+  if (step.kind != PassStep::Kind::forward || step.again) return std::nullopt;
+  return layers_[step.layer].writes_checkpoint;
+}
+
+}  // namespace ranvier::models

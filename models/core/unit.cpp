@@ -1,0 +1,24 @@
+#include "models/core/unit.hpp"
+
+#include <algorithm>
+
+namespace ranvier::models {
+
+std::size_t ParameterSpec::elements() const {
+  std::size_t product = 1;
+  for (const std::size_t extent : shape) product *= extent;
+  return product;
+}
+
+std::size_t UnitSpec::offset(std::size_t parameter) const {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < parameter; ++i) {
+    const std::size_t stored = std::max(parameters[i].stored_elements, parameters[i].elements());
+    begin += (stored + alignment - 1) / alignment * alignment;
+  }
+  return begin;
+}
+
+std::size_t UnitSpec::elements() const { return offset(parameters.size()); }
+
+}  // namespace ranvier::models

@@ -1,0 +1,46 @@
+// GPT-2 family (Radford et al. 2019): learned positions, pre-LayerNorm with eps 1e-5, causal multi-head attention, GELU
+// (tanh form), biases, embedding and head tied. Parameters have the names and layouts of Hugging Face checkpoints;
+// linear weights are [in, out].
+#pragma once
+
+#include "models/core/architecture.hpp"
+#include "models/core/tuning.hpp"
+#include "models/ops/attention.hpp"
+
+#include <optional>
+#include <string_view>
+
+namespace ranvier::models {
+
+struct GptOptions {
+  int layers = 12;
+  int hidden = 768;            ///< C
+  int heads = 12;              ///< H
+  int vocab_size = 50257;      ///< V; stored rows are a multiple of 64, the extra ones are never predicted
+  int sequence_length = 1024;  ///< T
+  int positions = 0;           ///< rows of wpe; those after the first T stay unchanged. 0: T
+  float dropout = 0;           ///< dropout rate of embeddings, attention weights and residual branches
+  int tile = 1;                ///< tiles of each large matrix, as separate units; divides hidden
+  Precision precision;
+  AttentionKernels attention = AttentionKernels::own;  ///< on a GPU
+  bool fast_attention_backward = false;                ///< AttentionShape::fast_backward
+
+  [[nodiscard]] int position_rows() const noexcept { return positions > 0 ? positions : sequence_length; }
+};
+
+/// "gpt2-small", "gpt2-medium", "gpt2-large", "gpt2-xl"; "gpt-7b" (PaRO's smaller model); Myelin's Table I:
+/// "gpt-12b", "gpt-24b", "gpt-50b", "gpt-100b"; MiCS' Table 1: "gpt2-20b". None if unknown.
+[[nodiscard]] std::optional<GptOptions> gpt_preset(std::string_view name);
+[[nodiscard]] std::vector<std::string_view> gpt_preset_names();
+
+/// Layers: one embedding, `layers` blocks, one head (final norm, logits, cross entropy). Units: "wte" (shared by
+/// embedding and head), "wpe", "h.0" …, "ln_f". Throws ErrorCode::usage for invalid sizes
+/// (models/families/gpt_sizes.hpp), and for a partly frozen block.
+///
+/// Tiles (ZeRO-Infinity §5.1.3) split every matrix except wpe into separate units: "wte.0" …, "h.0.attn.c_attn.0" …,
+/// "h.0.mlp.0" …. Norms and biases stay in "h.0". Layers access tiles in phases (Layer::parts), so little more than one
+/// tile of each kind is in memory at a time. The number of tiles changes the order of fp32 sums, but not initial values
+/// or files.
+[[nodiscard]] Architecture make_gpt(const GptOptions& options, const Tuning& tuning = {});
+
+}  // namespace ranvier::models

@@ -1,0 +1,59 @@
+// Wide residual networks (He et al. 2016; Zagoruyko and Komodakis 2016) for image classification. They compute
+// torchvision's wide_resnet50_2 and use its parameter names and layouts: a stem, four groups of bottleneck blocks,
+// global average pooling and a linear layer. Small images (at most small_image pixels wide) use a 3 × 3 stem without
+// pooling, as usual for CIFAR-10. The stem of larger images is a 7 × 7 convolution and a pool, which reduce width and
+// height to a quarter. Not tiled.
+#pragma once
+
+#include "models/core/architecture.hpp"
+#include "models/core/tuning.hpp"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+struct ResnetOptions {
+  static constexpr int expansion = 4;  ///< output channels of a block / channels of its row (block group)
+  static constexpr int small_image = 64;
+  static constexpr std::size_t rows = 4;
+
+  std::array<int, rows> blocks{3, 4, 6, 3};
+  int channels = 64;     ///< C, channels of the stem; rows have C, 2 C, 4 C, 8 C, block outputs four times as many
+  int width = 2;         ///< inner channels of a block / channels of its row
+  int image_size = 224;  ///< S, width and height in pixels
+  int classes = 1000;    ///< V
+  Precision precision;
+
+  [[nodiscard]] int layers() const noexcept { return blocks[0] + blocks[1] + blocks[2] + blocks[3] + 2; }
+  [[nodiscard]] bool small_images() const noexcept { return image_size <= small_image; }
+};
+
+/// "wide-resnet" with the user's sizes; presets "wide-resnet-50-2", "wide-resnet-101-2", "wide-resnet-3b" (MiCS).
+struct NamedResnet {
+  std::string_view name;
+  bool is_preset;
+  ResnetOptions sizes;
+};
+[[nodiscard]] const std::vector<NamedResnet>& named_resnets();
+
+/// Names of the sizes in messages: fields (default), flags or keys of config.json.
+struct ResnetSizeNames {
+  std::string_view blocks = "blocks", channels = "channels", width = "width", image_size = "image_size",
+                   classes = "classes";
+};
+
+/// Message with problem and remedy if the sizes are invalid; otherwise none.
+[[nodiscard]] std::optional<std::string> size_problem(const ResnetOptions& options,
+                                                      const ResnetSizeNames& names = {});
+
+/// Layers: one stem, one per block, one head. Units: "stem", "layer1.0" … "layer4.2", "fc". Stem and blocks also have
+/// units of running statistics: "stem.statistics" …. Inputs are images as bytes [3, S, S] (ops/pixels.hpp); targets are
+/// one class per image, int32 [1]. Batch statistics are computed per microbatch; running statistics are state
+/// (modules/batch_norm.hpp). Throws ErrorCode::usage for invalid sizes.
+[[nodiscard]] Architecture make_resnet(const ResnetOptions& options, const Tuning& tuning = {});
+
+}  // namespace ranvier::models

@@ -1,0 +1,66 @@
+// Cuts normalized text into words; tokens do not cross words. Each step cuts the words of the previous one, named as
+// in Hugging Face's tokenizer.json. Texts are UTF-8. Any thread.
+#pragma once
+
+#include "models/tokenizers/normalizer.hpp"
+#include "models/tokenizers/unicode_pattern.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Words of a text, from left to right; text between them is dropped.
+struct CutText {
+  struct Range {
+    std::size_t begin = 0, end = 0;  ///< not empty
+  };
+  std::string text;
+  std::vector<Range> ranges;
+};
+
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  virtual void cut(CutText& words, TextPosition place) const = 0;
+  /// Whether it always starts a word at a space that follows another character.
+  [[nodiscard]] virtual bool cuts_before_spaces() const = 0;
+  /// Whether a text that is cut at such a space gets the same words, except for the word at the cut.
+  [[nodiscard]] virtual bool is_local() const { return cuts_before_spaces(); }
+  /// Whether a text may also be cut between two blanks: words contain no blanks, or each blank starts one.
+  [[nodiscard]] virtual bool cuts_between_blanks() const { return false; }
+};
+
+using PreTokenizers = std::vector<std::unique_ptr<const PreTokenizer>>;
+
+/// Treatment of a match that separates words.
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+/// GPT-2's own expression (word_splitter.hpp).
+[[nodiscard]] const std::string& gpt2_expression();
+
+/// Cuts at the matches of an expression, or if `inverted` around them.
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by(const std::string& expression, const std::string& where,
+                                                           SplitBehavior behavior, bool inverted = false);
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_punctuation(SplitBehavior behavior);
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_white_space();
+/// Removes white space and isolates punctuation.
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_as_bert();
+/// Adds a space before each word that does not start with one.
+[[nodiscard]] std::unique_ptr<const PreTokenizer> prefix_space();
+
+struct Metaspace {
+  enum class Prepend { never, first, always };
+  std::string replacement = "\u2581";  ///< replacement of spaces
+  Prepend prepend = Prepend::always;   ///< when to prepend it to texts that do not start with it
+  bool splits = true;                  ///< whether to cut before each
+};
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_by_metaspace(Metaspace what);
+
+/// Cuts before each `mark` that follows another text.
+[[nodiscard]] std::unique_ptr<const PreTokenizer> split_before(std::string mark);
+
+}  // namespace ranvier::models

@@ -1,0 +1,62 @@
+#include "models/tokenizers/text_encoder.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace ranvier::models {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{64} << 10;
+
+}  // namespace
+
+TextEncoder::TextEncoder(const Tokenizer& tokenizer, int threads, SpecialTokenPolicy specials)
+    : cuts_(tokenizer.cuts(specials)), pool_(threads) {
+  for (int thread = 0; thread < threads; ++thread) encoders_.push_back(tokenizer.encoder(specials));
+}
+
+void TextEncoder::encode(std::string_view text, std::vector<std::int32_t>& to) {
+  std::vector<std::size_t> ends;
+  const Passage all{text};
+  encode(std::span(&all, 1), to, ends);
+}
+
+void TextEncoder::encode(std::span<const Passage> passages, std::vector<std::int32_t>& to,
+                         std::vector<std::size_t>& ends) {
+  ends.clear();
+  if (pool_.threads() == 1) {
+    for (const Passage& passage : passages) {
+      encoders_.front()->encode(passage.text, passage.begins, to);
+      ends.push_back(to.size());
+    }
+    return;
+  }
+  std::vector<Passage> pieces;
+  std::vector<std::size_t> piece_ends;  // end of each passage
+  for (auto [text, begins] : passages) {
+    while (text.size() > piece_bytes) {
+      std::size_t cut = last_cut(text, piece_bytes, cuts_);
+      if (cut == 0) cut = first_cut(text, piece_bytes, cuts_);
+      pieces.push_back({text.substr(0, cut), std::exchange(begins, false)});
+      text.remove_prefix(cut);
+    }
+    if (!text.empty()) pieces.push_back({text, begins});
+    piece_ends.push_back(pieces.size());
+  }
+  tokens_.resize(std::max(tokens_.size(), pieces.size()));
+  std::atomic<std::size_t> next = 0;
+  pool_.run([&](int thread, int) {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
+      tokens_[i].clear();
+      encoders_[static_cast<std::size_t>(thread)]->encode(pieces[i].text, pieces[i].begins, tokens_[i]);
+    }
+  });
+  std::size_t joined = 0;
+  for (const std::size_t end : piece_ends) {
+    for (; joined < end; ++joined) to.insert(to.end(), tokens_[joined].begin(), tokens_[joined].end());
+    ends.push_back(to.size());
+  }
+}
+
+}  // namespace ranvier::models

@@ -1,0 +1,38 @@
+// Encodes text on several threads. Call from one thread at a time.
+#pragma once
+
+#include "models/tokenizers/tokenizer.hpp"
+#include "runtime/host/compute_pool.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+class TextEncoder {
+ public:
+  /// The tokenizer must outlive the encoder; `threads` includes the calling thread.
+  TextEncoder(const Tokenizer& tokenizer, int threads, SpecialTokenPolicy specials);
+
+  /// A document, or a part that was cut as Tokenizer::cuts() allows.
+  struct Passage {
+    std::string_view text;
+    bool begins = true;  ///< whether it starts a document
+  };
+
+  /// Appends the tokens of a document; the result does not depend on the number of threads.
+  void encode(std::string_view text, std::vector<std::int32_t>& to);
+  /// Appends the tokens of several passages; `ends`: size of `to` after each.
+  void encode(std::span<const Passage> passages, std::vector<std::int32_t>& to, std::vector<std::size_t>& ends);
+
+ private:
+  TextCuts cuts_;
+  runtime::ComputePool pool_;
+  std::vector<std::unique_ptr<DocumentEncoder>> encoders_;
+  std::vector<std::vector<std::int32_t>> tokens_;  // tokens of each piece
+};
+
+}  // namespace ranvier::models

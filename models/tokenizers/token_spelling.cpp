@@ -1,0 +1,88 @@
+#include "models/tokenizers/token_spelling.hpp"
+
+#include "models/tokenizers/utf8.hpp"
+
+#include <array>
+#include <optional>
+
+namespace ranvier::models {
+namespace {
+
+/// By character below U+0144; negative: it stands for no byte.
+std::array<std::int16_t, 0x144> make_alphabet() {
+  std::array<std::int16_t, 0x144> bytes{};
+  bytes.fill(-1);
+  std::size_t other = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printed = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    bytes[printed ? static_cast<std::size_t>(byte) : other++] = static_cast<std::int16_t>(byte);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool bytes_of_spelling(std::string_view spelling, std::string& to) {
+  static const auto alphabet = make_alphabet();
+  to.clear();
+  for (std::size_t at = 0; at < spelling.size();) {
+    const std::size_t length = character_bytes(spelling, at);
+    const char32_t c = length == 0 ? 0 : character_at(spelling, at);
+    if (c >= alphabet.size() || alphabet[c] < 0) {
+      to.clear();
+      return false;
+    }
+    to += static_cast<char>(alphabet[c]);
+    at += length;
+  }
+  return true;
+}
+
+int spelled_byte(std::string_view spelling) {
+  if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return -1;
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+  };
+  const int high = digit(spelling[3]), low = digit(spelling[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+TokenSpelling::TokenSpelling(const std::vector<std::string>& tokens, const std::vector<bool>& silent,
+                             const std::vector<Step>& steps, char stripped, int strips)
+    : silent_(silent), stripped_(stripped), strips_(strips) {
+  const auto spell = [&](bool is_first, std::string& all, std::vector<std::size_t>& begins) {
+    begins.reserve(tokens.size() + 1);
+    for (const std::string& token : tokens) {
+      begins.push_back(all.size());
+      std::string text = token;
+      for (const Step& step : steps) step(text, is_first);
+      all += text;
+    }
+    begins.push_back(all.size());
+  };
+  spell(false, later_, later_begins_);
+  spell(true, first_, first_begins_);
+}
+
+void TokenSpelling::append(std::int32_t token, Position& position, std::string& to) const {
+  const auto i = static_cast<std::size_t>(token);
+  if (silent_[i]) return;
+  const auto& begins = position.is_first ? first_begins_ : later_begins_;
+  std::string_view text =
+      std::string_view(position.is_first ? first_ : later_).substr(begins[i], begins[i + 1] - begins[i]);
+  position.is_first = false;
+  while (position.strips > 0 && !text.empty()) {
+    if (text.front() != stripped_) {
+      position.strips = 0;
+      break;
+    }
+    text.remove_prefix(1);
+    --position.strips;
+  }
+  to += text;
+}
+
+}  // namespace ranvier::models

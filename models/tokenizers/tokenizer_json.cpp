@@ -1,0 +1,246 @@
+#include "models/tokenizers/tokenizer_json.hpp"
+
+#include "models/tokenizers/bpe_vocabulary.hpp"
+#include "models/tokenizers/file_text.hpp"
+#include "models/tokenizers/text_template.hpp"
+#include "models/tokenizers/tokenizer_steps.hpp"
+#include "models/tokenizers/tokenizer_vocabulary.hpp"
+#include "runtime/base/error.hpp"
+#include "runtime/files/json_text.hpp"
+#include "runtime/files/xxh3.hpp"
+
+#include <boost/json/value.hpp>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace ranvier::models {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+TokenSpelling spelling_of(const JsonNode& decoder, const TokenNames& tokens,
+                          const std::vector<std::int32_t>& special) {
+  DecodingSteps decoding;
+  if (decoder.there()) {
+    add_decoder(decoder, decoding);
+  } else {
+    decoding.steps.push_back([](std::string& token, bool is_first) {
+      if (!is_first) token.insert(0, " ");
+    });
+  }
+  std::vector<bool> silent(tokens.spellings().size());
+  for (std::size_t i = 0; i < silent.size(); ++i) silent[i] = tokens.spellings()[i].empty();
+  for (const std::int32_t token : special) silent[static_cast<std::size_t>(token)] = true;
+  return {tokens.spellings(), silent, decoding.steps, decoding.stripped, decoding.strips};
+}
+
+/// Type of the model, inferred for older files without it.
+std::string model_type(const JsonNode& model) {
+  static_cast<void>(model.object());
+  if (model["type"].there()) return model.type();
+  return model["merges"].there() ? "BPE" : model["vocab"].there() && model["unk_token"].there() ? "WordPiece" : "";
+}
+
+/// Whether the pre-tokenizer does not split text.
+bool leaves_texts_whole(const JsonNode& pre_tokenizer) {
+  if (!pre_tokenizer.there()) return true;
+  const std::string type = pre_tokenizer.type();
+  return (type == "Metaspace" && !pre_tokenizer["split"].flag(true)) ||
+         (type == "ByteLevel" && !pre_tokenizer["use_regex"].flag(true));
+}
+
+std::vector<std::string> words_of(const PreTokenizers& steps, const std::string& text, TextPosition place) {
+  CutText words{text, {}};
+  if (!text.empty()) words.ranges.push_back({0, text.size()});
+  for (const auto& step : steps) step->cut(words, place);
+  std::vector<std::string> found;
+  for (const auto& [begin, end] : words.ranges) found.push_back(words.text.substr(begin, end - begin));
+  return found;
+}
+
+/// Whether the steps start a word at every space after another character, regardless of context. Also requires that
+/// they treat the normalized form of a space as a space.
+bool cuts(const PreTokenizers& steps, const Normalizers& normalizers) {
+  const auto first_that_counts = std::find_if(
+      steps.begin(), steps.end(), [](const auto& step) { return step->cuts_before_spaces() || !step->is_local(); });
+  if (first_that_counts == steps.end() || !(*first_that_counts)->cuts_before_spaces()) return false;
+  std::string space = " ";
+  for (const auto& step : normalizers) step->apply(space, {false, false});
+  for (const std::string beside : {"x", "1", "!"}) {
+    std::vector<std::string> of_parts = words_of(steps, beside, {});
+    for (std::string& word : words_of(steps, space + beside, {false, false})) of_parts.push_back(std::move(word));
+    if (words_of(steps, beside + space + beside, {}) != of_parts) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> special_token_names(const fs::path& folder) {
+  std::map<std::string, std::string> names;
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(folder / file, ignored)) continue;
+    const FileText text(folder / file);
+    const json::value parsed = runtime::parse_json(text.text(), text.name());
+    const JsonNode root(text.name(), "", &parsed);
+    static_cast<void>(root.object());
+    for (const char* key :
+         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+      const JsonNode node = root[key];
+      if (!node.there() || names.contains(key)) continue;
+      names[key] = node.value()->is_object() ? node["content"].text() : node.text();
+    }
+  }
+  return names;
+}
+
+bool is_of_gpt2s_kind(const fs::path& path) {
+  const FileText file(path);
+  const json::value parsed = runtime::parse_json(file.text(), file.name());
+  const JsonNode root(file.name(), "", &parsed);
+  static_cast<void>(root.object());
+  const JsonNode model = root["model"], words = root["pre_tokenizer"];
+  if (model_type(model) != "BPE" || !words.there() || root["normalizer"].there() || words.type() != "ByteLevel" ||
+      words["add_prefix_space"].flag(true) || !words["use_regex"].flag(true))
+    return false;
+  if (frames_texts(root["post_processor"], path.parent_path())) return false;
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "unk_token"})
+    if (is_set(model[key])) return false;
+  if (model["ignore_merges"].flag(false) || model["byte_fallback"].flag(false)) return false;
+  bool ends = model["vocab"][end_of_text_spelling].there();
+  if (const JsonNode added = root["added_tokens"]; added.there()) {
+    for (const JsonNode& one : added.list()) {
+      if (one["content"].text() != end_of_text_spelling || !one["special"].flag(false)) return false;
+      ends = true;
+    }
+  }
+  return ends;
+}
+
+std::shared_ptr<const TokenizerPipeline> read_tokenizer_json(const fs::path& path) {
+  const FileText file(path);
+  const json::value parsed = runtime::parse_json(file.text(), file.name());
+  const JsonNode root(file.name(), "", &parsed);
+  static_cast<void>(root.object());
+  auto pipeline = std::make_shared<TokenizerPipeline>();
+  pipeline->origin = file.name();
+  pipeline->fingerprint = runtime::xxh3(std::as_bytes(std::span(file.text())));
+  add_normalizer(root["normalizer"], pipeline->normalizers);
+  PreTokenizingSteps words;
+  add_pre_tokenizer(root["pre_tokenizer"], words);
+  pipeline->cuts_before_spaces = cuts(words.steps, pipeline->normalizers);
+
+  const JsonNode model = root["model"];
+  const std::string type = model_type(model);
+  if (type != "BPE" && type != "WordPiece")
+    model.refuse(
+        fmt::format("has unsupported type '{}'; supported are BPE and WordPiece; tokenize with the program "
+                    "of this tokenizer and use those tokens",
+                    type));
+  TokenNames tokens(model["vocab"]);
+  if (tokens.ids().empty()) model["vocab"].refuse("has no tokens");
+  if (type == "BPE") {
+    BpeModel bpe = read_bpe(model, tokens, words.of_bytes);
+    // Words that are whole texts are cut where no merge joins anything, so that most are met again.
+    const std::string mark = words.of_bytes ? " " : "\u2581";
+    if (!pipeline->cuts_before_spaces && !bpe.ignore_merges && joins_nothing_before(bpe.pieces, mark)) {
+      std::string space = " ";
+      for (const auto& step : pipeline->normalizers) step->apply(space, {false, false});
+      for (const auto& step : words.steps) {
+        CutText one{space, {{0, space.size()}}};
+        step->cut(one, {false, false});
+        space = one.text;
+      }
+      pipeline->cuts_before_spaces = space == mark && leaves_texts_whole(root["pre_tokenizer"]);
+      words.steps.push_back(split_before(mark));
+    }
+    pipeline->model = bpe_model(std::move(bpe));
+  } else {
+    if (words.of_bytes) model.refuse("is a WordPiece after a ByteLevel, which is not supported");
+    pipeline->model = word_piece_model(read_word_piece(model, tokens));
+  }
+  AddedTokenLists added = read_added(root["added_tokens"], tokens, pipeline->normalizers);
+  pipeline->spelled = AddedTokens(std::move(added.raw));
+  pipeline->spelled_normally = AddedTokens(std::move(added.normalized));
+  pipeline->spelling = std::make_unique<const TokenSpelling>(spelling_of(root["decoder"], tokens, added.special));
+  const auto find = [&](const std::string& name) { return tokens.find(name); };
+  pipeline->specials = special_tokens(special_token_names(path.parent_path()), find);
+  const SpecialTokens& specials = pipeline->specials;
+  pipeline->around =
+      text_template(root["post_processor"], path.parent_path(), specials.begin_of_text, specials.end_of_text, find);
+  pipeline->pre_tokenizers = std::move(words.steps);
+  return pipeline;
+}
+
+std::shared_ptr<const TokenizerPipeline> read_vocab_txt(const fs::path& path) {
+  const FileText file(path);
+  json::object vocabulary;
+  std::size_t begin = 0;
+  while (begin < file.text().size()) {
+    const std::size_t end = std::min(file.text().find('\n', begin), file.text().size());
+    std::string_view line = file.text().substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const auto number = static_cast<std::int64_t>(vocabulary.size());
+    if (!vocabulary.emplace(json::string_view(line.data(), line.size()), number).second)
+      fail(ErrorCode::data,
+           "{}: line {} at offset {} repeats the piece of an earlier line; download the file again", file.name(),
+           number + 1, begin);
+    begin = end + 1;
+  }
+  BertNormalization normalization;
+  const fs::path settings = path.parent_path() / "tokenizer_config.json";
+  std::string settings_name = settings.string();
+  json::value parsed = nullptr;
+  std::error_code ignored;
+  if (fs::is_regular_file(settings, ignored)) {
+    const FileText text(settings);
+    parsed = runtime::parse_json(text.text(), text.name());
+  }
+  const JsonNode node(settings_name, "", &parsed);
+  normalization.lowercase = node["do_lower_case"].flag(true);
+  normalization.strip_accents = node["strip_accents"].flag(normalization.lowercase);
+  normalization.handle_chinese_chars = node["tokenize_chinese_chars"].flag(true);
+
+  json::value all = json::object{{"vocab", std::move(vocabulary)}, {"unk_token", "[UNK]"}};
+  const JsonNode model(file.name(), "", &all);
+  auto pipeline = std::make_shared<TokenizerPipeline>();
+  pipeline->origin = file.name();
+  const std::string deciding =
+      fmt::format("{:016x} {} {} {}", runtime::xxh3(std::as_bytes(std::span(file.text()))), normalization.lowercase,
+                  normalization.strip_accents, normalization.handle_chinese_chars);
+  pipeline->fingerprint = runtime::xxh3(std::as_bytes(std::span(deciding)));
+  pipeline->normalizers.push_back(bert_normalizer(normalization));
+  pipeline->pre_tokenizers.push_back(split_as_bert());
+  pipeline->cuts_before_spaces = true;
+  TokenNames tokens(model["vocab"]);
+  pipeline->model = word_piece_model(read_word_piece(model, tokens));
+  std::vector<AddedToken> added;
+  std::vector<std::int32_t> special;
+  for (const char* name : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}) {
+    const auto id = tokens.find(name);
+    if (!id) continue;
+    added.push_back({.content = name, .token = *id, .special = true});
+    special.push_back(*id);
+  }
+  pipeline->spelled = AddedTokens(std::move(added));
+  json::value decoder = json::object{{"type", "WordPiece"}};
+  pipeline->spelling = std::make_unique<const TokenSpelling>(
+      spelling_of(JsonNode(file.name(), "decoder", &decoder), tokens, special));
+  std::map<std::string, std::string> names = special_token_names(path.parent_path());
+  for (const auto& [key, name] : {std::pair{"unk_token", "[UNK]"},
+                                  {"sep_token", "[SEP]"},
+                                  {"pad_token", "[PAD]"},
+                                  {"cls_token", "[CLS]"},
+                                  {"mask_token", "[MASK]"}})
+    names.emplace(key, name);
+  pipeline->specials = special_tokens(names, [&](const std::string& name) { return tokens.find(name); });
+  if (const auto classifier = pipeline->specials.classifier) pipeline->around.beginning = {*classifier};
+  if (const auto separator = pipeline->specials.separator) pipeline->around.ending = {*separator};
+  return pipeline;
+}
+
+}  // namespace ranvier::models

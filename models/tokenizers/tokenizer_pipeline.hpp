@@ -1,0 +1,66 @@
+// A tokenizer as a pipeline: added tokens, normalizers, pre-tokenizers, a model of words, and decoders. Data only;
+// any thread.
+#pragma once
+
+#include "models/tokenizers/added_tokens.hpp"
+#include "models/tokenizers/normalizer.hpp"
+#include "models/tokenizers/pre_tokenizer.hpp"
+#include "models/tokenizers/subword_model.hpp"
+#include "models/tokenizers/text_template.hpp"
+#include "models/tokenizers/token_spelling.hpp"
+#include "models/tokenizers/word_splitter.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ranvier::models {
+
+/// Numbers of the tokens without text.
+struct SpecialTokens {
+  std::optional<std::int32_t> begin_of_text, end_of_text, unknown, separator, padding, classifier, mask;
+};
+
+struct TokenizerPipeline {
+  std::string origin;                     ///< file name, for messages
+  std::uint64_t fingerprint = 0;          ///< hash of the encoding, without the roles of special tokens
+  AddedTokens spelled, spelled_normally;  ///< added tokens found before and after normalization
+  Normalizers normalizers;
+  PreTokenizers pre_tokenizers;
+  std::unique_ptr<const SubwordModel> model;
+  std::unique_ptr<const TokenSpelling> spelling;
+  SpecialTokens specials;
+  TextTemplate around;  ///< template, which encoders do not add
+  bool cuts_before_spaces =
+      false;  ///< no token crosses a space: pre-tokenizers split there, or no merge joins across it
+
+  /// Positions at which any text may be cut and encoded separately.
+  [[nodiscard]] TextCuts cuts(SpecialTokenPolicy special_tokens) const;
+};
+
+/// Encodes text. One thread at a time.
+class PipelineEncoder {
+ public:
+  /// The pipeline must outlive the encoder.
+  PipelineEncoder(const TokenizerPipeline& pipeline, SpecialTokenPolicy specials);
+
+  /// Appends the tokens of any bytes. Bytes outside UTF-8 characters are encoded one by one. `begins`: the text
+  /// starts a document; otherwise it follows a cut.
+  void encode(std::string_view text, bool begins, std::vector<std::int32_t>& to);
+
+ private:
+  void encode_part(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
+  void encode_characters(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
+  void encode_words(std::string_view text, TextPosition place, std::vector<std::int32_t>& to);
+
+  const TokenizerPipeline& pipeline_;
+  SpecialTokenPolicy specials_;
+  std::unique_ptr<SubwordModel::Encoder> model_;
+  std::string normal_;
+  CutText words_;
+};
+
+}  // namespace ranvier::models

@@ -1,0 +1,43 @@
+#include "runtime/device/device.hpp"
+
+#include <utility>
+
+namespace ranvier::runtime {
+
+const char* to_string(MemorySpace space) noexcept {
+  switch (space) {
+    case MemorySpace::device:
+      return "device";
+    case MemorySpace::pinned:
+      return "pinned";
+    case MemorySpace::host:
+      return "host";
+    case MemorySpace::nvme:
+      return "nvme";
+  }
+  return "?";
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      release_(std::exchange(other.release_, nullptr)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  Buffer taken(std::move(other));
+  std::swap(data_, taken.data_);
+  std::swap(bytes_, taken.bytes_);
+  std::swap(release_, taken.release_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr && release_) release_(data_, bytes_);
+}
+
+std::unique_ptr<Device> Device::make_host_device(int threads) const {
+  if (kind() == DeviceKind::inline_) return nullptr;
+  return make_cpu_device({.threads = threads});
+}
+
+}  // namespace ranvier::runtime

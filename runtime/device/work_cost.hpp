@@ -1,0 +1,65 @@
+// Cost of work on a stream as data, stated at its launch. Devices that compute ignore it; on the phantom device
+// (phantom_device.hpp) work takes the time that a CostModel returns for it. Callable from any thread.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+#include "runtime/base/dtype.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace ranvier::runtime {
+
+/// Kinds of work with similar rates; a profile has one entry for each.
+enum class WorkKind {
+  product,        ///< matrix multiplication; `shape` has its sizes
+  attention,      ///< scores, softmax and weighted sums, forward or backward
+  norm,           ///< LayerNorm, RMSNorm
+  batch_norm,     ///< batch normalization of images
+  activation,     ///< GELU, SwiGLU: a transcendental function per element
+  dropout,        ///< counter-based random numbers
+  rotary,         ///< rotary position embedding
+  embedding,      ///< table lookups and their gradients
+  cross_entropy,  ///< softmax and loss of logits
+  patches,        ///< images to patches and back, pooling, pixels
+  elementwise,    ///< copies, casts, additions, scaling, zeros, sums of columns and squares within device memory
+  optimizer,      ///< AdamW
+  host_copy,      ///< between device and pinned memory
+  samples,        ///< reading samples on the host
+};
+inline constexpr std::size_t work_kinds = static_cast<std::size_t>(WorkKind::samples) + 1;
+
+/// Name in a profile's file: "product", "cross_entropy".
+[[nodiscard]] std::string_view to_string(WorkKind kind) noexcept;
+
+/// C[m, n] += A[m, k] · B[k, n].
+struct ProductShape {
+  std::size_t m = 0, n = 0, k = 0;
+
+  friend bool operator==(const ProductShape&, const ProductShape&) = default;
+};
+
+/// Direction of a host_copy. The link between a device and its host carries one copy at a time per direction.
+enum class CopyDirection : std::uint8_t { none, to_device, to_host };
+
+struct WorkCost {
+  WorkKind kind = WorkKind::elementwise;
+  DType dtype = DType::f32;  ///< type of the operands
+  double flops = 0;          ///< multiplications and additions; attention: only of pairs that its mask allows
+  double bytes = 0;          ///< read and written, each array once
+  ProductShape shape;        ///< sizes of a matrix multiplication
+  CopyDirection direction = CopyDirection::none;  ///< none: does not wait for the link
+};
+
+/// Cost of a matrix multiplication: 2mnk FLOPs; bytes of A, B and C, with C counted twice if it accumulates.
+[[nodiscard]] WorkCost product_cost(const ProductShape& shape, DType dtype, DType to, bool accumulate);
+
+/// Model of the duration of work on an otherwise idle device.
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  [[nodiscard]] virtual Duration duration(const WorkCost& cost) const = 0;
+};
+
+}  // namespace ranvier::runtime

@@ -1,0 +1,36 @@
+// Files of one node in virtual time: one read and one write at a time, in the order of the calls. One thread.
+#pragma once
+
+#include "runtime/simulation/virtual_time.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ranvier::runtime {
+
+class VirtualDisk {
+ public:
+  struct Rates {
+    double read_bytes_per_second = 0, write_bytes_per_second = 0;  ///< 0: unlimited
+    double latency_seconds = 0;
+  };
+
+  /// `time` outlives it.
+  VirtualDisk(VirtualTime& time, const Rates& rates) : time_(&time), rates_(rates) {}
+
+  void read(std::size_t bytes, VirtualTime::Action done);
+  void write(std::size_t bytes, VirtualTime::Action done);
+
+  [[nodiscard]] double bytes_read() const noexcept { return read_; }
+  [[nodiscard]] double bytes_written() const noexcept { return written_; }
+
+ private:
+  void transfer(Duration& free, std::size_t bytes, double rate, VirtualTime::Action done);
+
+  VirtualTime* time_;
+  Rates rates_;
+  Duration reads_until_{}, writes_until_{};
+  double read_ = 0, written_ = 0;
+};
+
+}  // namespace ranvier::runtime
