@@ -9,12 +9,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace ranvier::apps {
+
+struct TrainOptions;
 
 struct Job {
   models::Architecture architecture;
@@ -38,5 +41,8 @@ struct Job {
     return tokens_per_sample > 0 ? tokens_per_sample : source->losses_per_sample();
   }
 };
+
+/// Builds the job, the same on every rank; may throw on any rank.
+using JobBuilder = std::function<Job(const TrainOptions&)>;
 
 }  // namespace ranvier::apps

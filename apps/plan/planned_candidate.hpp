@@ -7,7 +7,6 @@
 #include "apps/memory/fit.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/search_space.hpp"
-#include "apps/train/launch.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
 #include <array>

@@ -5,7 +5,6 @@
 #include "apps/job/job.hpp"
 #include "apps/options/train_options.hpp"
 #include "apps/plan/plan_run.hpp"
-#include "apps/train/launch.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>

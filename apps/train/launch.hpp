@@ -8,12 +8,7 @@
 #include "apps/job/job.hpp"
 #include "apps/options/train_options.hpp"
 
-#include <functional>
-
 namespace ranvier::apps {
-
-/// Builds the job, the same on every rank; may throw on any rank.
-using JobBuilder = std::function<Job(const TrainOptions&)>;
 
 /// Runs a training program and returns its exit status. An error ends all ranks and is printed by one of them.
 [[nodiscard]] int launch(const char* program, int argc, char** argv, const JobBuilder& build);
