@@ -2,7 +2,7 @@
 
 #include "offload/checkpoint/manifest.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

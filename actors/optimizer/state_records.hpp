@@ -8,7 +8,6 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
 #include "actors/states/state_kind.hpp"
-#include "actors/states/state_place.hpp"
 
 #include <array>
 #include <cstddef>

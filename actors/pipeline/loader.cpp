@@ -1,7 +1,7 @@
 #include "actors/pipeline/loader.hpp"
 
 #include "actors/states/model_share.hpp"
-#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 #include "runtime/kernels/elementwise.hpp"
 
 #include <utility>

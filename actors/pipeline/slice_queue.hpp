@@ -10,7 +10,7 @@
 #include "actors/base/rank_context.hpp"
 #include "actors/pipeline/loader.hpp"
 #include "actors/pipeline/pass_batch.hpp"
-#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
 #include "models/core/stage.hpp"
 

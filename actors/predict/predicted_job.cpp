@@ -2,7 +2,7 @@
 
 #include "offload/virtual_files.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/trace/trace_file.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 #include "actors/rank/rank.hpp"
 
-#include "actors/rank/frozen_values.hpp"
+#include "actors/rank/rank_plan.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

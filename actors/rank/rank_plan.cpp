@@ -1,6 +1,5 @@
 #include "actors/rank/rank_plan.hpp"
 
-#include "actors/rank/frozen_values.hpp"
 #include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
 #include "runtime/base/error.hpp"

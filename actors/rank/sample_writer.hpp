@@ -4,7 +4,7 @@
 #pragma once
 
 #include "actors/rank/grid_pass.hpp"
-#include "actors/rank/sample_options.hpp"
+#include "actors/rank/trainer_options.hpp"
 #include "models/core/sample_source.hpp"
 
 #include <cstdint>

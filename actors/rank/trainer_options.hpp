@@ -3,8 +3,6 @@
 
 #include "actors/rank/bad_steps.hpp"
 #include "actors/rank/learning_rate.hpp"
-#include "actors/rank/rollback.hpp"
-#include "actors/rank/sample_options.hpp"
 #include "actors/schedule/policy.hpp"
 #include "actors/states/algorithm_choice.hpp"
 #include "actors/states/state_kind.hpp"
@@ -12,7 +10,9 @@
 #include "actors/states/unit_shardings.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "collectives/plans/shard.hpp"
+#include "models/core/filtered_samples.hpp"
 #include "models/core/layer.hpp"
+#include "models/generation/sampler.hpp"
 #include "models/text/question_file.hpp"
 #include "runtime/base/grid.hpp"
 #include "runtime/kernels/adamw.hpp"
@@ -24,6 +24,24 @@
 #include <vector>
 
 namespace ranvier::actors {
+
+/// Options of text samples during training; see sample_writer.hpp.
+struct SampleOptions {
+  std::int64_t every = 0;            ///< steps between samples; 0: never
+  std::vector<std::int32_t> prompt;  ///< at least one token
+  int tokens = 64;                   ///< maximum number of tokens to sample
+  models::SamplingOptions sampling;
+  std::optional<std::int32_t> end_of_text;  ///< token that ends a sample
+};
+
+/// Data that a run passes to its successor in a rollback to a checkpoint.
+struct Rollback {
+  std::int64_t newest_step = 0;  ///< newest step to resume from; later checkpoints may contain the bad update
+  std::vector<models::SampleRange> left_out;  ///< dropped samples
+  // The current row of bad steps; see bad_steps.hpp.
+  std::int64_t last_bad = 0;
+  std::int64_t bad_in_a_row = 0;
+};
 
 struct TrainerOptions {
   runtime::GridShape grid;

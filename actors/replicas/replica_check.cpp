@@ -3,7 +3,7 @@
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

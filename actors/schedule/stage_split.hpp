@@ -7,7 +7,7 @@
 #pragma once
 
 #include "actors/schedule/layer_timer.hpp"
-#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_balance.hpp"
 #include "models/core/architecture.hpp"
 
 #include <string>

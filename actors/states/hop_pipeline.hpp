@@ -4,7 +4,7 @@
 #pragma once
 
 #include "actors/base/actor.hpp"
-#include "actors/states/column_options.hpp"
+#include "actors/states/unit_shardings.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/loop/event_loop.hpp"
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "actors/schedule/chunk_schedule.hpp"
-#include "actors/states/column_options.hpp"
 #include "actors/states/tier_options.hpp"
+#include "actors/states/unit_shardings.hpp"
 #include "actors/states/unit_states.hpp"
 #include "collectives/plans/shard.hpp"
 #include "models/core/stage_slices.hpp"

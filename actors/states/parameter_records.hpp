@@ -10,7 +10,7 @@
 #include "actors/base/actor.hpp"
 #include "actors/base/rank_context.hpp"
 #include "actors/states/model_share.hpp"
-#include "actors/states/state_place.hpp"
+#include "actors/states/state_kind.hpp"
 #include "runtime/transport/transport.hpp"
 
 #include <cstddef>

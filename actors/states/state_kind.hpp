@@ -1,6 +1,10 @@
 // Kinds of state arrays of a unit.
 #pragma once
 
+#include "offload/tiers.hpp"
+
+#include <cstddef>
+
 namespace ranvier::actors {
 
 enum class StateKind {
@@ -23,5 +27,12 @@ enum class StateKind {
   }
   return "?";
 }
+
+/// Location of elements of a state: device memory, host memory or files.
+struct StatePlace {
+  const std::byte* memory = nullptr;  ///< null: in files
+  offload::TierRegion region;         ///< region in files; `offset` is in bytes from its start
+  std::size_t offset = 0;
+};
 
 }  // namespace ranvier::actors

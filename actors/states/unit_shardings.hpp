@@ -2,7 +2,11 @@
 // gradients and optimizer states belong to the trained part (PaRO §3.2, Ψ ≫ Ψ′). Pure data; any thread.
 #pragma once
 
+#include "collectives/communicators/communicator_factory.hpp"
 #include "collectives/plans/shard.hpp"
+
+#include <array>
+#include <vector>
 
 namespace ranvier::actors {
 
@@ -21,6 +25,16 @@ struct UnitShardings {
   }
 
   friend bool operator==(const UnitShardings&, const UnitShardings&) = default;
+};
+
+/// Options of the collectives of a column, the data-parallel group of a pipeline stage.
+struct ColumnOptions {
+  collectives::ShardLayout layout;
+  UnitShardings sharding;
+  std::vector<int> ranks;                                                ///< MPI ranks of the column, in row order
+  std::array<collectives::PlanChoice, collectives::team_kinds> choices;  ///< algorithms, by TeamKind
+  collectives::CommunicatorFactory* source = nullptr;  ///< null: collectives run as plans over the transport
+  bool packs = false;  ///< reserve memory to pack strided data, since `source` may need it contiguous
 };
 
 }  // namespace ranvier::actors

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/bench/bench_rank.hpp"
-#include "runtime/device/cuda_gpu.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
 #include <filesystem>

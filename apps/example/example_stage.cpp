@@ -9,7 +9,7 @@
 #include "models/ops/matmul.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/base/philox.hpp"
-#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

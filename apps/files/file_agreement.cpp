@@ -2,14 +2,15 @@
 
 #include "apps/program/agreement.hpp"
 #include "models/families/adapter_files.hpp"
+#include "models/text/mixed_source.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "offload/block_checksums.hpp"
 #include "offload/tier.hpp"
 
-#include <fmt/ranges.h>
-
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -234,6 +236,18 @@ void compare_files(MpiSession& session, std::span<const fs::path> files,
     const int from = shares(rank) ? first_of_node(rank) : rank;
     if (prints[static_cast<std::size_t>(from)] != prints[0]) name_differences(session, files, whole_bytes);
   }
+}
+
+std::string data_content(const TrainOptions& options, const Job& job) {
+  constexpr std::size_t whole_bytes = std::size_t{256} << 10;  // per file, since a folder may have many
+  std::string content;
+  for (const models::WeightedPath& data : models::parse_weighted_paths(options.data.data))
+    content += fmt::format("{}:", data.weight);
+  // Names count only through the order of files in a folder.
+  std::uint64_t sum = 0xcbf29ce484222325u;
+  for (const auto& file : job.files) sum = (sum ^ fingerprint(file, whole_bytes)) * 0x100000001b3u;
+  for (const auto& file : tokenizer_files(options)) sum = (sum ^ fingerprint(file, whole_bytes)) * 0x100000001b3u;
+  return fmt::format("{}{}:{:016x}", content, static_cast<int>(options.data.tokenizer), sum);
 }
 
 }  // namespace ranvier::apps

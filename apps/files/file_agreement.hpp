@@ -38,4 +38,9 @@ namespace ranvier::apps {
 void compare_files(runtime::MpiSession& session, std::span<const std::filesystem::path> files,
                    const std::function<void(const std::filesystem::path&)>& reads = nullptr);
 
+/// Fingerprint of the files of --data and --tokenizer, independent of their paths: text from sizes and fingerprints of
+/// the files in order, the weights of a mixture and the kind of tokenizer. Throws ErrorCode::io if a file is
+/// unreadable.
+[[nodiscard]] std::string data_content(const TrainOptions& options, const Job& job);
+
 }  // namespace ranvier::apps

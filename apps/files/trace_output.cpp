@@ -2,7 +2,7 @@
 
 #include "apps/files/disk_retry.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/trace/trace_file.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <filesystem>
 #include <system_error>

@@ -5,7 +5,7 @@
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
 #include "models/generation/sampler.hpp"
-#include "models/tokenizers/special_token_policy.hpp"
+#include "models/tokenizers/added_tokens.hpp"
 #include "runtime/base/dtype.hpp"
 
 #include <optional>

@@ -1,7 +1,6 @@
 #include "apps/job/devices.hpp"
 
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/cuda_memory.hpp"
 
 #include <algorithm>
 #include <thread>

@@ -5,7 +5,6 @@
 #include "models/ops/stream_workspace_cuda.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/cuda_gpu.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 

@@ -1,12 +1,13 @@
 #include "apps/memory/job_plan.hpp"
 
 #include "apps/job/devices.hpp"
-#include "apps/memory/nodes.hpp"
-#include "apps/memory/text_samples.hpp"
 #include "apps/options/collectives_choice.hpp"
 #include "apps/options/fault.hpp"
 #include "apps/program/agreement.hpp"
+#include "collectives/plans/link_file.hpp"
 #include "models/ops/stream_workspace_cuda.hpp"
+#include "models/tokenizers/document_frame.hpp"
+#include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
 
@@ -133,6 +134,45 @@ std::vector<actors::RankPlan> plan_stages(const models::Architecture& architectu
   for (int stage = 0; stage < options.grid.g_inter; ++stage)
     stages.push_back(actors::plan_rank(architecture, sample, options, stage * options.grid.g_data));
   return stages;
+}
+
+std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked) {
+  const auto& [node_size, links, prefetch] = options.shard;
+  std::vector<int> nodes;
+  if (node_size == 0) {
+    expect(std::ssize(asked) == options.ranks, "the nodes of {} ranks are known, and {} are needed", asked.size(),
+           options.ranks);
+    nodes.assign(asked.begin(), asked.end());
+  }
+  while (node_size > 0 && std::ssize(nodes) < options.ranks)
+    nodes.push_back(static_cast<int>(nodes.size()) / node_size);
+  if (!links.empty()) collectives::require_classes(options.trainer.links, nodes, "--links " + links);
+  return nodes;
+}
+
+actors::SampleOptions text_samples(const TrainOptions& options, const Job& job) {
+  actors::SampleOptions sample = options.trainer.sample;
+  if (sample.every == 0) return sample;
+  if (!job.tokenizer)
+    fail(ErrorCode::usage, "--sample-every {} needs a tokenizer; add --tokenizer PATH, or use --sample-every 0",
+         sample.every);
+  const models::Tokenizer& tokenizer = *job.tokenizer;
+  const std::string& prompt = options.data.sample_prompt;
+  sample.end_of_text = tokenizer.end_of_text();
+  const models::SpecialTokenPolicy specials = options.data.specials;
+  sample.prompt =
+      models::make_prompt(prompt, tokenizer, specials, models::DocumentFrame(tokenizer, specials)).tokens;
+  const auto known = static_cast<std::int32_t>(job.architecture.layers.back()->vocabulary());
+  for (const std::int32_t token : sample.prompt) {
+    if (known > 0 && token >= known)
+      fail(ErrorCode::usage,
+           "--sample-prompt '{}' contains token id {}, but the model's vocabulary has {} tokens; use a larger "
+           "--vocab-size or another prompt",
+           prompt, token, known);
+  }
+  sample.sampling.seed = options.trainer.seed;
+  sample.sampling.tokens = known > 0 ? std::min(known, tokenizer.size()) : tokenizer.size();
+  return sample;
 }
 
 }  // namespace ranvier::apps

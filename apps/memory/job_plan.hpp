@@ -2,7 +2,10 @@
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
+#include "actors/rank/trainer_options.hpp"
+#include "apps/job/job.hpp"
 #include "apps/job/rank_run.hpp"
+#include "apps/options/train_options.hpp"
 
 #include <optional>
 #include <span>
@@ -36,5 +39,13 @@ struct JobPlan {
 /// GPU memory of a rank besides the planned arrays; nullopt for other devices. `direct`: messages need no staging
 /// unless NCCL requires it. Pure functions, callable from any thread.
 [[nodiscard]] std::optional<actors::TrainerOptions::GpuMemory> gpu_memory(const TrainOptions& options, bool direct);
+
+/// Node of every rank, the same result on all ranks: from --node-size, or else `asked`, the nodes that MPI reports.
+/// --world needs no `asked`. Throws ErrorCode::usage if --links lacks a class of links that the job has.
+[[nodiscard]] std::vector<int> nodes_of(const TrainOptions& options, std::span<const int> asked);
+
+/// Settings for text that the model generates during training, from the flags, with the prompt as tokens. Throws
+/// ErrorCode::usage if the job has no tokenizer, or if a token of the prompt is outside the model's vocabulary.
+[[nodiscard]] actors::SampleOptions text_samples(const TrainOptions& options, const Job& job);
 
 }  // namespace ranvier::apps

@@ -5,7 +5,6 @@
 #include "runtime/base/grid.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/cuda_memory.hpp"
 
 #include <utility>
 

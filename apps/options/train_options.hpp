@@ -9,7 +9,7 @@
 #include "models/core/lora.hpp"
 #include "models/families/model.hpp"
 #include "models/text/text_source.hpp"
-#include "models/tokenizers/special_token_policy.hpp"
+#include "models/tokenizers/added_tokens.hpp"
 #include "models/weights/weight_layout.hpp"
 #include "runtime/options.hpp"
 

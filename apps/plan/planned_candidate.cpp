@@ -3,12 +3,10 @@
 #include "actors/schedule/slice_order.hpp"
 #include "apps/files/train_job.hpp"
 #include "apps/memory/job_plan.hpp"
-#include "apps/memory/nodes.hpp"
-#include "apps/memory/text_samples.hpp"
 #include "apps/program/default_precision.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/device/cuda_memory.hpp"
+#include "runtime/device/cuda_build.hpp"
 
 #include <fmt/ranges.h>
 

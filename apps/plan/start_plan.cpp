@@ -6,7 +6,6 @@
 #include "apps/program/agreement.hpp"
 #include "apps/program/device_flag.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/cuda_memory.hpp"
 #include "runtime/device/memory_limit.hpp"
 #include "runtime/files/atomic_file.hpp"
 #include "runtime/host/cores.hpp"

@@ -3,7 +3,7 @@
 
 #include "apps/program/device_flag.hpp"
 #include "runtime/base/dtype.hpp"
-#include "runtime/device/cuda_gpu.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
 #include <optional>

@@ -4,7 +4,7 @@
 #include "apps/program/manual.hpp"
 #include "models/text/data_file.hpp"
 #include "models/text/token_output.hpp"
-#include "models/tokenizers/special_token_policy.hpp"
+#include "models/tokenizers/added_tokens.hpp"
 
 #include <cstddef>
 #include <string>

@@ -3,7 +3,6 @@
 #include "apps/job/devices.hpp"
 #include "apps/program/agreement.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "runtime/device/cuda_memory.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,5 @@
 #include "apps/train/resume_point.hpp"
 
-#include "apps/files/data_content.hpp"
 #include "apps/files/file_agreement.hpp"
 #include "apps/options/data_flags.hpp"
 #include "apps/options/option_effects.hpp"

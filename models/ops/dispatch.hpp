@@ -5,8 +5,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/device/memory_cost.hpp"
 #include "runtime/device/stream.hpp"
+#include "runtime/device/work_cost.hpp"
 
 #include <cstddef>
 

@@ -2,8 +2,6 @@
 // right, like Hugging Face's tokenizers. Data only; any thread.
 #pragma once
 
-#include "models/tokenizers/special_token_policy.hpp"
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +11,13 @@
 #include <vector>
 
 namespace ranvier::models {
+
+/// Treatment of special tokens (<s>, <|user|>, [MASK]) when encoding text.
+enum class SpecialTokenPolicy {
+  tokenizer,  ///< as in transformers: spellings become tokens; the template's tokens are added around texts
+  text,       ///< spellings stay text, so text cannot end a document; the template's tokens are added
+  none,       ///< spellings stay text; no tokens are added
+};
 
 struct AddedToken {
   std::string content;

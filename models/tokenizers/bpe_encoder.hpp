@@ -2,8 +2,8 @@
 // cache keeps the tokens of recent words. One thread at a time; several encoders may share a vocabulary.
 #pragma once
 
+#include "models/tokenizers/added_tokens.hpp"
 #include "models/tokenizers/bpe_vocabulary.hpp"
-#include "models/tokenizers/special_token_policy.hpp"
 #include "models/tokenizers/word_cache.hpp"
 #include "models/tokenizers/word_merger.hpp"
 #include "models/tokenizers/word_splitter.hpp"

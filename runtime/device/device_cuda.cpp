@@ -5,8 +5,7 @@
 // thread detects a failure and passes it to on_failure.
 #include "runtime/device/arena.hpp"
 #include "runtime/device/cpu_memory.hpp"
-#include "runtime/device/cuda_gpu.hpp"
-#include "runtime/device/cuda_memory.hpp"
+#include "runtime/device/cuda_build.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/failure_latch.hpp"

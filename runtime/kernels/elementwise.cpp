@@ -3,7 +3,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/device/memory_cost.hpp"
+#include "runtime/device/work_cost.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise_cpu.hpp"
 #include "runtime/kernels/elementwise_cuda.hpp"

@@ -2,7 +2,6 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/machine/shipped_profiles.hpp"
 #include "runtime/options.hpp"
 
 #include <fmt/ranges.h>

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -105,5 +106,13 @@ class ProfileCosts final : public CostModel {
   std::array<Points, dtypes> points_;
   mutable std::array<std::map<std::array<std::size_t, 3>, double>, dtypes> known_;
 };
+
+/// A file of runtime/profiles/, compiled in by CMake. Any thread.
+struct ShippedProfile {
+  std::string_view name;  ///< file name without .json
+  std::string_view json;
+};
+
+[[nodiscard]] std::span<const ShippedProfile> all_shipped_profiles();
 
 }  // namespace ranvier::runtime

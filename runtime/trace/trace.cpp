@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 namespace ranvier::runtime {
+
 namespace {
 
 constexpr std::size_t lanes = 5;
@@ -278,6 +281,22 @@ std::string Trace::chrome_events(std::size_t newest) const {
                    static_cast<double>(span.end_ns - span.begin_ns) * 1e-3, span.step);
   }
   return events;
+}
+
+void write_trace_file(const std::filesystem::path& path, std::span<const std::string> events,
+                      AtomicFile::Retry retry) {
+  AtomicFile file(path, std::move(retry));
+  const auto append = [&file](std::string_view text) { file.append(text.data(), text.size()); };
+  std::string_view before = "{\"traceEvents\":[\n";
+  for (const std::string& rank : events) {
+    if (rank.empty()) continue;
+    append(before);
+    append(rank);
+    before = ",\n";
+  }
+  if (before != ",\n") append(before);
+  append("\n]}\n");
+  file.commit();
 }
 
 }  // namespace ranvier::runtime

@@ -8,13 +8,16 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/device/stream.hpp"
+#include "runtime/files/atomic_file.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -130,5 +133,10 @@ class Trace {
   std::int64_t files_until_ns_ = 0;
   double files_alone_seconds_ = 0;
 };
+
+/// Writes one file for Chrome or Perfetto from `events`, one text per rank, without empty ones. Throws ErrorCode::io;
+/// `retry` as for AtomicFile. Any thread.
+void write_trace_file(const std::filesystem::path& path, std::span<const std::string> events,
+                      AtomicFile::Retry retry = nullptr);
 
 }  // namespace ranvier::runtime

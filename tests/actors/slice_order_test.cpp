@@ -1,4 +1,4 @@
-#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "apps/plan/plan_run.hpp"
 
-#include "apps/memory/nodes.hpp"
+#include "apps/memory/job_plan.hpp"
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
 #include "runtime/base/error.hpp"

@@ -5,7 +5,6 @@
 #include "apps/report/line_plot.hpp"
 #include "apps/report/timeline.hpp"
 #include "runtime/trace/trace.hpp"
-#include "runtime/trace/trace_file.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,5 +1,4 @@
 #include "apps/memory/job_plan.hpp"
-#include "apps/memory/nodes.hpp"
 #include "apps/memory/shard_table.hpp"
 
 #include "actors/states/sharded_unit.hpp"

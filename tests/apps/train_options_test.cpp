@@ -1,6 +1,6 @@
 #include "apps/options/train_options.hpp"
 
-#include "apps/memory/nodes.hpp"
+#include "apps/memory/job_plan.hpp"
 #include "apps/options/other_names.hpp"
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/train_flags.hpp"

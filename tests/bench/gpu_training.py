@@ -156,7 +156,7 @@ class Watch:
 
 STOPPED = 75  # exit status of a run that was asked to stop (runtime/base/exit_code.hpp)
 DOES_NOT_FIT = 1  # exit status of --dry-run
-RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/device/cuda_memory.hpp)
+RESERVE_MIB = 1024  # memory that the trainer leaves to the driver and to libraries (runtime/device/cuda_build.hpp)
 
 
 def reason_to_leave_out(trainer, model, folder, more=(), **flags):

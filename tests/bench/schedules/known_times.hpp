@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/schedule/policy.hpp"
-#include "actors/schedule/slice_map.hpp"
+#include "actors/schedule/slice_balance.hpp"
 #include "actors/schedule/slice_order.hpp"
 
 #include <cstddef>
