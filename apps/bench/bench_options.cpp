@@ -10,8 +10,6 @@ namespace ranvier::apps {
 namespace {
 
 using collectives::Collective;
-using runtime::OptionBinding;
-using runtime::OptionTable;
 
 constexpr const char* by_mpi = "mpi";
 constexpr Collective all_collectives[] = {Collective::all_gather, Collective::reduce_scatter,
@@ -88,20 +86,20 @@ OptionBinding sizes(std::vector<std::size_t>& field) {
   return list<std::size_t>(
       field, "sizes such as 64KiB or 16MiB",
       [](const std::string& text) {
-        const auto bytes = runtime::parse_bytes(text);
+        const auto bytes = parse_bytes(text);
         return bytes && *bytes > 0 ? bytes : std::nullopt;
       },
-      runtime::bytes_text);
+      bytes_text);
 }
 
 OptionBinding size(std::size_t& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
-            const auto bytes = runtime::parse_bytes(text);
+            const auto bytes = parse_bytes(text);
             if (!bytes || *bytes == 0) return "a size such as 64KiB or 16MiB";
             field = *bytes;
             return {};
           },
-          .write = [&field] { return runtime::bytes_text(field); }};
+          .write = [&field] { return bytes_text(field); }};
 }
 
 OptionBinding folders(std::vector<std::filesystem::path>& field) {
@@ -118,9 +116,9 @@ OptionTable declare(BenchOptions& options) {
   table.rest(options.words);
   table.concern("Links");
   table.add({"write-links", "FILE", "Measure the links between ranks and write a file for ranvier-train --links",
-             runtime::text(options.write_links)});
+             text(options.write_links)});
   table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
-             runtime::whole(options.node_size, 0)});
+             whole(options.node_size, 0)});
   table.concern("Collectives");
   table.add({"collectives", "LIST", "Collectives to time, in fp32: all-gather,reduce-scatter,all-reduce",
              collective_names(options.collectives), "none"});
@@ -129,29 +127,28 @@ OptionTable declare(BenchOptions& options) {
   table.add({"sizes", "LIST", "Sizes of the complete buffer in bytes", sizes(options.sizes)});
   table.add({"chunk-size", "SIZE", "Size of a collective chunk: bytes that a plan moves at a time",
              size(options.chunk_bytes)});
-  table.add({"depth", "N", "Number of chunks in flight", runtime::whole(options.depth, 1)});
-  table.add({"repeat", "N", "Number of repetitions; the median is reported", runtime::whole(options.repeat, 1)});
-  table.add({"links", "FILE", "Links file for predicted durations", runtime::text(options.links),
+  table.add({"depth", "N", "Number of chunks in flight", whole(options.depth, 1)});
+  table.add({"repeat", "N", "Number of repetitions; the median is reported", whole(options.repeat, 1)});
+  table.add({"links", "FILE", "Links file for predicted durations", text(options.links),
              "the links that --write-links measures, or none"});
   table.concern("Profile");
   table.add(
       {"write-profile", "FILE",
        "File for the profile; - prints to stdout. The default is a file per host, device kind and threads in "
        "$XDG_DATA_HOME/ranvier/profiles (~/.local/share/ranvier/profiles), read by ranvier-train and ranvier-plan",
-       runtime::text(options.write_profile), "that file"});
-  table.add({"name", "TEXT", "Name of the profile", runtime::text(options.profile_name), "the device's"});
+       text(options.write_profile), "that file"});
+  table.add({"name", "TEXT", "Name of the profile", text(options.profile_name), "the device's"});
   table.add({"threads", "N",
              "Threads per rank on a CPU; 0: the available cores, divided among the ranks of the node",
-             runtime::whole(options.threads, 0)});
+             whole(options.threads, 0)});
   table.add({"nvme", "DIR[,DIR]", "Directories whose disks are measured as well, one per disk",
              folders(options.nvme), "none"});
   table.concern("Run");
   table.add({"device", "NAME", "Memory to send from and to: cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N",
              device_flag(options.device, options.gpu)});
-  table.add({"seconds", "S", "Start no further measurement after this many seconds",
-             runtime::real(options.seconds, 0.1)});
+  table.add({"seconds", "S", "Start no further measurement after this many seconds", real(options.seconds, 0.1)});
   table.add({"overwrite", "", "Replace existing files of --write-links and --write-profile",
-             runtime::switch_on(options.overwrite)});
+             switch_on(options.overwrite)});
   declare_info(table, options.info);
   return table;
 }
@@ -243,7 +240,7 @@ std::uint64_t options_hash(const BenchOptions& options) {
   auto resolved = declare(copy).resolved();
   for (const std::string& word : options.words) resolved.push_back({"", "what", word});
   if (options.given_links) resolved.push_back({"", "links", collectives::to_json(*options.given_links)});
-  return runtime::hash_of(resolved);
+  return hash_of(resolved);
 }
 
 }  // namespace ranvier::apps

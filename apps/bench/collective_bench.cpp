@@ -144,7 +144,7 @@ class CollectiveBench {
   void print_skipped(Collective collective, std::size_t bytes) const {
     if (!prints()) return;
     fmt::print(stderr, "ranvier-bench: {} of {} was skipped: --seconds {:g} used up\n", to_string(collective),
-               runtime::bytes_text(bytes), options_.seconds);
+               bytes_text(bytes), options_.seconds);
   }
 
   BenchRank& rank_;

@@ -12,8 +12,6 @@ namespace ranvier::apps {
 
 namespace {
 
-using runtime::OptionTable;
-
 struct CommandForm {
   std::string_view name;
   CheckpointCommand command;
@@ -34,24 +32,23 @@ OptionTable declare(CheckpointToolOptions& options) {
   OptionTable table;
   table.rest(options.paths);
   table.concern("verify");
-  table.add({"threads", "N", "Number of threads that read and verify; 0: one per core",
-             runtime::whole(options.threads, 0, 1024)});
+  table.add(
+      {"threads", "N", "Number of threads that read and verify; 0: one per core", whole(options.threads, 0, 1024)});
   table.concern("export");
   table.add({"output", "FOLDER", "Folder for the weights, config.json and the tokenizer (-o for short)",
-             runtime::text(options.output), "none"});
+             text(options.output), "none"});
   table.add({"file-size", "SIZE", "Largest weights file; larger models are split into several files with an index",
-             runtime::bytes(options.file_bytes)});
-  table.add({"overwrite", "", "Replace existing weights", runtime::switch_on(options.overwrite)});
+             bytes(options.file_bytes)});
+  table.add({"overwrite", "", "Replace existing weights", switch_on(options.overwrite)});
   table.add({"merge", "",
              "For a run with adapters: write complete weights with the adapters added, instead of the adapters",
-             runtime::switch_on(options.merge)});
+             switch_on(options.merge)});
   table.concern("prune");
-  table.add(
-      {"keep", "N", "Number of newest complete checkpoints to keep", runtime::whole(options.keep, 1), "none"});
+  table.add({"keep", "N", "Number of newest complete checkpoints to keep", whole(options.keep, 1), "none"});
   table.add({"archive-every", "STEPS", "Also keep checkpoints whose step is a multiple of N; 0: none",
-             runtime::whole(options.archive_every, 0)});
+             whole(options.archive_every, 0)});
   table.add({"dry-run", "", "Print the checkpoints that would be removed, and remove nothing",
-             runtime::switch_on(options.dry_run)});
+             switch_on(options.dry_run)});
   declare_info(table, options.info);
   return table;
 }
@@ -113,7 +110,7 @@ Manual checkpoint_manual() {
                 {"ranvier-checkpoint prune DIR --keep N", "removes old checkpoints, unless a job writes to DIR"}},
       .status_1 = "diff found differences",
       .options = declare(options).facts(),
-      .arguments = runtime::PathKind::any};
+      .arguments = PathKind::any};
   for (const CommandForm& form : command_forms) manual.commands.emplace_back(form.name);
   return manual;
 }

@@ -2,7 +2,7 @@
 
 #include "apps/program/default_precision.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <cstring>
 #include <fstream>
@@ -12,14 +12,7 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::choice;
 using runtime::DType;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::real;
-using runtime::switch_on;
-using runtime::text;
-using runtime::whole;
 
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& given) -> std::optional<std::string> {

@@ -1,5 +1,7 @@
 #include "apps/options/checkpoint_flags.hpp"
 
+#include "runtime/base/nearest_name.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -8,10 +10,6 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::text;
-using runtime::whole;
 using std::chrono::seconds;
 
 constexpr seconds default_period = std::chrono::minutes(30);
@@ -22,7 +20,7 @@ OptionBinding steps_or_time(CheckpointOptions& options) {
   return {.read = [&options](const std::string& given) -> std::optional<std::string> {
             std::int64_t steps = 0;
             std::optional<seconds> time;
-            if (whole(steps, 1).read(given) && runtime::duration(time).read(given))
+            if (whole(steps, 1).read(given) && duration(time).read(given))
               return "a number of steps, such as 500, or a time, such as 30m";
             options.every_steps = time ? 0 : steps;
             options.every_time = time;
@@ -31,7 +29,7 @@ OptionBinding steps_or_time(CheckpointOptions& options) {
           .write =
               [&options] {
                 if (options.every_steps > 0) return fmt::format("{}", options.every_steps);
-                return options.every_time ? runtime::duration_text(*options.every_time) : std::string();
+                return options.every_time ? duration_text(*options.every_time) : std::string();
               }};
 }
 
@@ -56,7 +54,7 @@ void check_resume(const CheckpointOptions& options, const OptionTable& table) {
   if (options.folder.empty() && options.resume == "auto")
     fail(ErrorCode::usage, "--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
   std::vector<std::string> names;
-  for (const runtime::ResolvedOption& option : table.resolved()) names.push_back(option.name);
+  for (const ResolvedOption& option : table.resolved()) names.push_back(option.name);
   for (const std::string& flag : options.resume_with) {
     if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
     const auto nearest = runtime::nearest_name(flag, names);
@@ -81,7 +79,7 @@ void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
   table.add({"checkpoint-rate", "SIZE",
              "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; the optimizer waits "
              "for states that are not yet copied",
-             runtime::bytes(options.bytes_per_second), "unlimited"});
+             bytes(options.bytes_per_second), "unlimited"});
   table.add({"resume", "auto|none|PATH",
              "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
              "exists; PATH: resume from this checkpoint; none: start from scratch",
@@ -90,9 +88,9 @@ void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
              flag_list(options.resume_with)});
   table.add({"time-limit", "TIME",
              "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
-             runtime::duration(options.time_limit)});
+             duration(options.time_limit)});
   table.add({"stop-before", "TIME", "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
-             runtime::duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
+             duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
 }
 
 void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {
@@ -104,7 +102,7 @@ void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {
     options.stop_before = std::clamp(*options.time_limit / 10, seconds(1), longest_default_stop);
   if (*options.stop_before >= *options.time_limit)
     fail(ErrorCode::usage, "--stop-before {} is not shorter than --time-limit {}; use a smaller value",
-         runtime::duration_text(*options.stop_before), runtime::duration_text(*options.time_limit));
+         duration_text(*options.stop_before), duration_text(*options.time_limit));
 }
 
 }  // namespace ranvier::apps

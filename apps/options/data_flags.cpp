@@ -24,14 +24,6 @@ namespace {
 
 using models::Documents;
 using models::TokenFormat;
-using runtime::choice;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::real;
-using runtime::switch_on;
-using runtime::text;
-using runtime::toggle;
-using runtime::whole;
 
 constexpr int most = 1 << 30;
 constexpr int byte_tokens = 256;

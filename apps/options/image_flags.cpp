@@ -31,7 +31,7 @@ std::optional<Blocks> parse_blocks(std::string_view text) {
 
 }  // namespace
 
-runtime::OptionBinding blocks_flag(ModelOptions& model) {
+OptionBinding blocks_flag(ModelOptions& model) {
   return {.read = [&model](const std::string& given) -> std::optional<std::string> {
             Blocks* const field = models::find_blocks(model.sizes);
             if (field == nullptr && given == "none") return {};
@@ -51,7 +51,7 @@ runtime::OptionBinding blocks_flag(ModelOptions& model) {
               }};
 }
 
-void resolve_images(TrainOptions& options, const runtime::OptionTable& table) {
+void resolve_images(TrainOptions& options, const OptionTable& table) {
   for (const char* flag :
        {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
         "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {

@@ -6,9 +6,9 @@
 namespace ranvier::apps {
 
 /// Binding of --blocks, the number of blocks per group: "3,4,6,3".
-[[nodiscard]] runtime::OptionBinding blocks_flag(ModelOptions& model);
+[[nodiscard]] OptionBinding blocks_flag(ModelOptions& model);
 
 /// Disables the tokenizer for an image model. Throws ErrorCode::usage if a flag for text is given.
-void resolve_images(TrainOptions& options, const runtime::OptionTable& table);
+void resolve_images(TrainOptions& options, const OptionTable& table);
 
 }  // namespace ranvier::apps

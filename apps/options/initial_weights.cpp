@@ -21,7 +21,6 @@ namespace ranvier::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::OptionTable;
 
 constexpr int bytes_vocabulary = 256;
 constexpr int usual_length = 2048;  // sample length for models without learned positions

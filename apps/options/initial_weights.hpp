@@ -4,9 +4,9 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
+#include "apps/program/options.hpp"
 #include "models/families/model.hpp"
 #include "models/tokenizers/tokenizer.hpp"
-#include "runtime/options.hpp"
 
 #include <map>
 #include <string>
@@ -17,11 +17,11 @@ namespace ranvier::apps {
 /// Adopts family, sizes and dropout that no flag sets from the tensors and their config.json. Leaves weights of an
 /// unknown model to programs that define it. Throws ErrorCode::usage, naming flag and remedy, for a flag that
 /// contradicts the weights, ErrorCode::data for inconsistent weights.
-void adopt_initial_weights(TrainOptions& options, const runtime::OptionTable& table);
+void adopt_initial_weights(TrainOptions& options, const OptionTable& table);
 
 /// Chooses the tokenizer of text without --tokenizer: the one next to the weights, or bytes if the vocabulary suits
 /// them. Throws ErrorCode::usage if weights or a preset have a larger vocabulary and no tokenizer.
-void choose_tokenizer(TrainOptions& options, const runtime::OptionTable& table);
+void choose_tokenizer(TrainOptions& options, const OptionTable& table);
 
 /// Content, by file name, of files that --save writes next to the weights: tokenizer and generation_config.json, but
 /// not config.json.

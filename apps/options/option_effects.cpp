@@ -13,8 +13,6 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::ResolvedOption;
-
 struct Entry {
   std::string_view flag;
   OptionEffect effect;

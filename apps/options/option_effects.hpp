@@ -2,7 +2,7 @@
 // entry. Pure functions, callable from any thread.
 #pragma once
 
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <boost/json/object.hpp>
 
@@ -34,7 +34,7 @@ inline constexpr const char* computation_option = "model's computation";
 [[nodiscard]] OptionEffect effect_of(std::string_view flag);
 
 /// Options for a checkpoint's manifest, flag → value, without those whose effect is `run`.
-[[nodiscard]] boost::json::object options_to_save(const std::vector<runtime::ResolvedOption>& options);
+[[nodiscard]] boost::json::object options_to_save(const std::vector<ResolvedOption>& options);
 
 struct ChangedOption {
   std::string flag;
@@ -46,7 +46,7 @@ struct ChangedOption {
 /// is skipped, except special_tokens_option. `learns_positions`: models::learns_positions() of the model. Without
 /// learned positions, the sequence length does not change the sizes of states.
 [[nodiscard]] std::vector<ChangedOption> changed_options(const boost::json::object& saved,
-                                                         const std::vector<runtime::ResolvedOption>& options,
+                                                         const std::vector<ResolvedOption>& options,
                                                          bool learns_positions);
 
 /// Throws ErrorCode::usage, with all differences and the remedy, if a change alters results and `meant` (--resume-with)

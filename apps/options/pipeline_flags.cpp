@@ -11,11 +11,6 @@
 namespace ranvier::apps {
 
 using actors::Policy;
-using runtime::choice;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::switch_on;
-using runtime::whole;
 
 namespace {
 

@@ -6,14 +6,14 @@
 
 namespace ranvier::apps {
 
-void declare_planning(runtime::OptionTable& table, RunOptions& run) {
+void declare_planning(OptionTable& table, RunOptions& run) {
   table.concern("Planning");
-  runtime::OptionBinding profile = runtime::text(run.profile);
+  OptionBinding profile = text(run.profile);
   profile.words = runtime::shipped_profiles();
   table.add({"plan", "auto|none",
              "auto: choose the grid, sharding, offload, microbatch size, recomputation, schedule and collective "
              "algorithms that are not given, by prediction with --profile",
-             runtime::choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
+             choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
   table.add({"profile", "NAME|FILE",
              "Machine profile for predictions: a file of `ranvier-bench profile --write-profile FILE`, or the name "
              "of a shipped profile; none disables predictions",

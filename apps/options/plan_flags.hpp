@@ -2,11 +2,11 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 namespace ranvier::apps {
 
 /// Adds the concern "Planning". `run` outlives the table.
-void declare_planning(runtime::OptionTable& table, RunOptions& run);
+void declare_planning(OptionTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps

@@ -15,12 +15,6 @@
 namespace ranvier::apps {
 
 using collectives::Collective;
-using runtime::choice;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::text;
-using runtime::toggle;
-using runtime::whole;
 
 namespace {
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 namespace ranvier::apps {
 
 /// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
-void declare_sharding(runtime::OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
+void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
 
 /// Reads the file of --links and sets the node size. `imagined`: the ranks come from --world. Throws ErrorCode::usage
 /// if --group-size does not divide --g-data.

@@ -12,12 +12,6 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::choice;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::toggle;
-using runtime::whole;
-
 using actors::TierKind;
 using actors::TierOptions;
 

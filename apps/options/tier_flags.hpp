@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/states/tier_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <filesystem>
 #include <span>
@@ -12,12 +12,12 @@
 namespace ranvier::apps {
 
 /// Adds the concern "Memory tiers", bound to `tiers` and to `offload`, the preset's name. Both outlive the table.
-void declare_tiers(runtime::OptionTable& table, actors::TierOptions& tiers, std::string& offload);
+void declare_tiers(OptionTable& table, actors::TierOptions& tiers, std::string& offload);
 
 /// `checkpoints`: the run has activation checkpoints (--recompute); without, --offload does not place them. Throws
 /// ErrorCode::usage if a tier lacks a required flag, or if a given flag has no use.
 void resolve_tiers(actors::TierOptions& tiers, const std::string& offload, bool checkpoints,
-                   const runtime::OptionTable& table);
+                   const OptionTable& table);
 
 /// Paths separated by commas, as in --nvme.
 [[nodiscard]] std::string paths_text(std::span<const std::filesystem::path> paths);

@@ -27,14 +27,6 @@ namespace {
 using actors::Policy;
 using BadAction = actors::BadStepOptions::Action;
 using Decay = actors::LearningRateOptions::Decay;
-using runtime::bytes;
-using runtime::choice;
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::real;
-using runtime::switch_on;
-using runtime::text;
-using runtime::whole;
 
 constexpr int most = 1 << 30;  // keeps products of two sizes inside 64 bits
 constexpr int default_batch_size = 16;
@@ -428,7 +420,7 @@ void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
 
 /// Keeps the checkpoint's value of a flag whose default follows from other flags.
 void keep_recorded(const RunDefaults& run_defaults, const OptionTable& table, const std::string& flag,
-                   const runtime::OptionBinding& field) {
+                   const OptionBinding& field) {
   const auto recorded = run_defaults.recorded.find(flag);
   if (table.given(flag) || recorded == run_defaults.recorded.end()) return;
   if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // keeps exact values
@@ -561,12 +553,12 @@ std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
   OptionTable table = declare(asked);
   table.parse(argc, argv);
   std::vector<GivenFlag> given;
-  for (const runtime::ResolvedOption& option : table.resolved())
+  for (const ResolvedOption& option : table.resolved())
     if (option.name != "config" && table.given(option.name)) given.push_back({option.name, option.value});
   return given;
 }
 
-std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
+std::vector<ResolvedOption> resolved(const TrainOptions& options) {
   Asked asked;
   asked.options = options;
   asked.world = options.ranks;
@@ -585,11 +577,11 @@ std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options) {
   return all;
 }
 
-std::vector<runtime::ResolvedOption> default_flags() {
+std::vector<ResolvedOption> default_flags() {
   Asked asked = defaults();
   return declare(asked).resolved();
 }
 
-std::uint64_t options_hash(const TrainOptions& options) { return runtime::hash_of(resolved(options)); }
+std::uint64_t options_hash(const TrainOptions& options) { return hash_of(resolved(options)); }
 
 }  // namespace ranvier::apps

@@ -6,12 +6,12 @@
 #include "apps/options/checkpoint_flags.hpp"
 #include "apps/program/device_flag.hpp"
 #include "apps/program/manual.hpp"
+#include "apps/program/options.hpp"
 #include "models/core/lora.hpp"
 #include "models/families/model.hpp"
 #include "models/text/text_source.hpp"
 #include "models/tokenizers/added_tokens.hpp"
 #include "models/weights/weight_layout.hpp"
-#include "runtime/options.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -178,10 +178,10 @@ struct GivenFlag {
 [[nodiscard]] std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv);
 
 /// All options with resolved values, in the order of the help text.
-[[nodiscard]] std::vector<runtime::ResolvedOption> resolved(const TrainOptions& options);
+[[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
 
 /// All options with their plain defaults, before any is derived from another.
-[[nodiscard]] std::vector<runtime::ResolvedOption> default_flags();
+[[nodiscard]] std::vector<ResolvedOption> default_flags();
 
 /// Hash of all options, equal on ranks of the same run.
 [[nodiscard]] std::uint64_t options_hash(const TrainOptions& options);

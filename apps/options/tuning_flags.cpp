@@ -15,12 +15,6 @@
 
 namespace ranvier::apps {
 
-using runtime::OptionBinding;
-using runtime::OptionTable;
-using runtime::real;
-using runtime::text;
-using runtime::whole;
-
 namespace {
 
 OptionBinding targets(std::vector<std::string>& field) {

@@ -3,15 +3,15 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 namespace ranvier::apps {
 
 /// Adds the flags to the current concern. `model` outlives the table.
-void declare_tuning(runtime::OptionTable& table, ModelOptions& model);
+void declare_tuning(OptionTable& table, ModelOptions& model);
 
 /// Adopts the configuration of --init-adapter, and makes --save write an adapter. Throws ErrorCode::usage for
 /// contradicting flags, ErrorCode::data for an unusable adapter.
-void resolve_tuning(TrainOptions& options, const runtime::OptionTable& table);
+void resolve_tuning(TrainOptions& options, const OptionTable& table);
 
 }  // namespace ranvier::apps

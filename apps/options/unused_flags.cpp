@@ -19,14 +19,14 @@ struct Rule {
   std::string_view why;
 };
 
-std::string value_of(const std::vector<runtime::ResolvedOption>& all, std::string_view flag) {
+std::string value_of(const std::vector<ResolvedOption>& all, std::string_view flag) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& option) { return option.name == flag; });
   return found == all.end() || found->value.empty() ? std::string() : " " + found->value;
 }
 
 }  // namespace
 
-std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table) {
+std::vector<std::string> unused_flags(const TrainOptions& options, const OptionTable& table) {
   const bool one_row = options.trainer.grid.g_data == 1;
   const bool one_stage = options.trainer.grid.g_inter == 1;
   const auto& trainer = options.trainer;
@@ -82,7 +82,7 @@ std::vector<std::string> unused_flags(const TrainOptions& options, const runtime
       {!gpu, {"p2p", "collectives", "products", "attention", "cuda-graphs"}, "without a GPU (--device cuda)"},
       {gpu, {"threads"}, "on a GPU"},
   };
-  std::vector<runtime::ResolvedOption> values;  // resolved for the first note; most runs have none
+  std::vector<ResolvedOption> values;  // resolved for the first note; most runs have none
   std::vector<std::string> notes;
   for (const Rule& rule : rules) {
     if (!rule.unused) continue;

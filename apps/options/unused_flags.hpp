@@ -3,7 +3,7 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <string>
 #include <vector>
@@ -12,6 +12,6 @@ namespace ranvier::apps {
 
 /// A sentence per flag without effect: "--min-learning-rate 1e-05 has no effect with --lr-decay constant". Includes GPU
 /// flags on other devices. `options` are resolved; `table` has read them.
-[[nodiscard]] std::vector<std::string> unused_flags(const TrainOptions& options, const runtime::OptionTable& table);
+[[nodiscard]] std::vector<std::string> unused_flags(const TrainOptions& options, const OptionTable& table);
 
 }  // namespace ranvier::apps

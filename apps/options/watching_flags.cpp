@@ -4,10 +4,7 @@
 
 namespace ranvier::apps {
 
-void declare_watching(runtime::OptionTable& table, RunOptions& run) {
-  using runtime::switch_on;
-  using runtime::text;
-  using runtime::whole;
+void declare_watching(OptionTable& table, RunOptions& run) {
   table.concern("Watching");
   table.add({"serve", "[ADDRESS:]PORT",
              "Serve a live page and print its URL. Without ADDRESS, only this machine has access; with ADDRESS "

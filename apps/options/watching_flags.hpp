@@ -2,11 +2,11 @@
 #pragma once
 
 #include "apps/options/train_options.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 namespace ranvier::apps {
 
 /// Adds the concern "Watching". `run` outlives the table.
-void declare_watching(runtime::OptionTable& table, RunOptions& run);
+void declare_watching(OptionTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps

@@ -116,7 +116,7 @@ Bound Bounds::of(const Candidate& candidate) {
       computes_.try_emplace({candidate.g_inter, candidate.microbatch_size, candidate.recompute, waits});
   if (is_new) {
     int recompute = 0;  // for auto and for given values, the lower bound: no recomputation
-    if (runtime::whole(recompute, 1).read(candidate.recompute)) recompute = 0;
+    if (whole(recompute, 1).read(candidate.recompute)) recompute = 0;
     const int chunks = planner_->chunks_per_rank();
     const auto slices = actors::slice_layers(architecture, {.stages = candidate.g_inter, .chunks = chunks},
                                              planner_->layers_per_stage());

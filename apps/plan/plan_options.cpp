@@ -4,6 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/host/cores.hpp"
 #include "runtime/machine/machine_profile.hpp"
+#include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
 
@@ -18,9 +19,6 @@ namespace ranvier::apps {
 
 namespace {
 
-using runtime::OptionBinding;
-using runtime::OptionTable;
-
 std::vector<std::string> items_of(const std::string& text) {
   std::vector<std::string> items;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -31,9 +29,7 @@ std::vector<std::string> items_of(const std::string& text) {
   return items;
 }
 
-bool read_factor(const std::string& text, double& factor) {
-  return !runtime::real(factor, 0, 1e6).read(text) && factor > 0;
-}
+bool read_factor(const std::string& text, double& factor) { return !real(factor, 0, 1e6).read(text) && factor > 0; }
 
 OptionBinding names(std::vector<std::string>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
@@ -72,7 +68,7 @@ OptionBinding slow_nodes(std::vector<SlowNode>& field) {
             for (const std::string& item : items_of(text)) {
               const std::size_t colon = std::min(item.find(':'), item.size());
               SlowNode& slow = field.emplace_back();
-              if (colon == item.size() || runtime::whole(slow.node, 0).read(item.substr(0, colon)) ||
+              if (colon == item.size() || whole(slow.node, 0).read(item.substr(0, colon)) ||
                   !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
                 return "a node and a factor of 1 or more, such as 3:1.5";
             }
@@ -92,8 +88,8 @@ OptionBinding slow_shares(std::vector<SlowShare>& field) {
             for (const std::string& item : items_of(text)) {
               const std::size_t colon = std::min(item.find(':'), item.size());
               SlowShare& slow = field.emplace_back();
-              if (colon == item.size() || runtime::real(slow.share, 0, 1).read(item.substr(0, colon)) ||
-                  slow.share <= 0 || !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
+              if (colon == item.size() || real(slow.share, 0, 1).read(item.substr(0, colon)) || slow.share <= 0 ||
+                  !read_factor(item.substr(colon + 1), slow.factor) || slow.factor < 1)
                 return "a fraction above 0, at most 1, and a factor of 1 or more, such as 0.1:1.5";
             }
             return {};
@@ -110,8 +106,7 @@ OptionBinding counts(std::vector<int>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field.clear();
             for (const std::string& item : items_of(text))
-              if (runtime::whole(field.emplace_back(), 1, 1 << 20).read(item))
-                return "numbers above 0, such as 1,8";
+              if (whole(field.emplace_back(), 1, 1 << 20).read(item)) return "numbers above 0, such as 1,8";
             return {};
           },
           .write = [&field] { return fmt::format("{}", fmt::join(field, ",")); }};
@@ -121,7 +116,7 @@ OptionBinding rank_numbers(std::vector<int>& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
             field.clear();
             for (const std::string& item : items_of(text))
-              if (runtime::whole(field.emplace_back(), 1, 1 << 20).read(item) ||
+              if (whole(field.emplace_back(), 1, 1 << 20).read(item) ||
                   (field.size() > 1 && field.back() <= field[field.size() - 2]))
                 return "increasing numbers of ranks, such as 8,16,32";
             return {};
@@ -147,8 +142,8 @@ OptionTable declare(PlanOptions& options) {
       {"profile", "NAME|FILE",
        "Machine profile: the name of a shipped profile, or a file of ranvier-bench profile; several are compared",
        names(options.profiles), "RANVIER_PROFILE, or the file that ranvier-bench profile left for this host"});
-  table.add({"price", "X", "Price per device and hour, for the cost of a million tokens",
-             runtime::real(options.price, 0), "the profile's"});
+  table.add({"price", "X", "Price per device and hour, for the cost of a million tokens", real(options.price, 0),
+             "the profile's"});
   table.concern("What if");
   table.add({"bandwidth-times", "X[,X]", "Multiply the bandwidth of links by X", factors(options.bandwidth_times),
              "none"});
@@ -167,47 +162,46 @@ OptionTable declare(PlanOptions& options) {
              "deviation divided by mean",
              deviations(options.jitter), "none"});
   table.add({"no-overlap", "", "Assume that GPUs compute nothing during an NCCL collective",
-             runtime::switch_on(options.no_overlap)});
+             switch_on(options.no_overlap)});
   table.add({"dead-ranks", "N[,N]", "Remove N ranks, chosen at random, with their nodes, and plan for the others",
              counts(options.dead_ranks), "none"});
   table.add({"draw", "N", "Random seed for --slow-ranks, --slow-links, --jitter and --dead-ranks",
-             runtime::whole(options.draw, 0)});
+             whole(options.draw, 0)});
   table.add({"scale", "N[,N]",
              "Find the best plan and the bottleneck for each of these numbers of ranks (instead of --world)",
              rank_numbers(options.scale), "none"});
   table.concern("Search");
   table.add({"best", "N",
              "Number of plans to show; plans that differ in one flag and take the same time share a row",
-             runtime::whole(options.best, 1, 1000)});
+             whole(options.best, 1, 1000)});
   table.add({"simulations", "N",
              "Largest number of simulations per search, most promising first; 0: simulate until no remaining plan "
              "can be better. With --scale the default is 8",
-             runtime::whole(options.simulations, 0)});
+             whole(options.simulations, 0)});
   table.add(
       {"exhaustive", "",
        "Simulate every candidate that fits, even if its lower bound on step time rules it out of the printed plans",
-       runtime::switch_on(options.exhaustive)});
+       switch_on(options.exhaustive)});
   table.add(
       {"no-simulation", "",
        "Rank plans by estimates, without simulation: exact memory, rough times, seconds for thousands of ranks",
-       runtime::switch_on(options.no_simulation)});
+       switch_on(options.no_simulation)});
   table.add({"rows", "all|distinct|auto",
              "Rows to simulate: all; distinct: one row per kind, with small errors if equal rows use different "
              "nodes; auto: distinct from 256 ranks on; without NCCL, all rows are simulated",
              all_or_distinct(options.all_rows)});
-  table.add(
-      {"jobs", "N", "Number of concurrent simulations; 0: one per core", runtime::whole(options.jobs, 0, 1024)});
+  table.add({"jobs", "N", "Number of concurrent simulations; 0: one per core", whole(options.jobs, 0, 1024)});
   table.concern("Output");
-  table.add({"write-config", "FILE", "Write the best plan for ranvier-train --config",
-             runtime::text(options.write_config), "none"});
+  table.add({"write-config", "FILE", "Write the best plan for ranvier-train --config", text(options.write_config),
+             "none"});
   table.add({"write-trace", "FILE",
              "Write the simulated steps of the best plan for Perfetto, Chrome or ranvier-report --timeline; the "
              "second scenario goes to FILE with .2 before .json, and so on",
-             runtime::text(options.write_trace), "none"});
-  table.add({"json", "", "Print JSON instead of tables", runtime::switch_on(options.json)});
-  table.add({"plot", "FILE.svg", "Write a plot of the tables", runtime::text(options.plot), "none"});
+             text(options.write_trace), "none"});
+  table.add({"json", "", "Print JSON instead of tables", switch_on(options.json)});
+  table.add({"plot", "FILE.svg", "Write a plot of the tables", text(options.plot), "none"});
   table.add({"overwrite", "", "Replace existing files of --write-config, --write-trace and --plot",
-             runtime::switch_on(options.overwrite)});
+             switch_on(options.overwrite)});
   declare_info(table, options.info);
   return table;
 }
@@ -362,7 +356,7 @@ std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& pla
   ProfileSubject subject;
   for (const GivenFlag& flag : options.train) {
     if (flag.name == "device") subject.gpu = flag.value.starts_with("cuda");
-    if (flag.name == "threads") static_cast<void>(runtime::whole(subject.threads, 0).read(flag.value));
+    if (flag.name == "threads") static_cast<void>(whole(subject.threads, 0).read(flag.value));
   }
   const auto found = find_profile(places, subject);
   if (!found)

@@ -39,7 +39,7 @@ TrainOptions parse(const std::vector<GivenFlag>& flags, int world, bool imagined
 
 int number_of(const GivenFlag& flag) {
   int number = 0;
-  if (const auto wanted = runtime::whole(number, 1, 1 << 20).read(flag.value))
+  if (const auto wanted = whole(number, 1, 1 << 20).read(flag.value))
     fail(ErrorCode::usage, "--{} is invalid: {}; use {}", flag.name, flag.value, *wanted);
   return number;
 }
@@ -359,7 +359,7 @@ std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const Plan
   if (!is_given("prefetch")) flags.push_back({"prefetch", std::to_string(trial.trainer.prefetch)});
   // Order of the help text.
   std::vector<GivenFlag> ordered;
-  for (const runtime::ResolvedOption& option : resolved(TrainOptions()))
+  for (const ResolvedOption& option : resolved(TrainOptions()))
     if (auto flag = taken(flags, option.name)) ordered.push_back(std::move(*flag));
   return ordered;
 }

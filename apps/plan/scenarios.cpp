@@ -1,7 +1,7 @@
 #include "apps/plan/scenarios.hpp"
 
+#include "apps/program/options.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/options.hpp"
 
 #include <fmt/format.h>
 
@@ -71,7 +71,7 @@ const std::string* given_value(const PlanOptions& options, std::string_view name
 void check_threads(const PlanOptions& options, const MachineProfile& profile) {
   const std::string* given = given_value(options, "threads");
   int threads = 0;  // the profile's
-  if (given == nullptr || profile.gpu || runtime::whole(threads, 0).read(*given) || threads == 0 ||
+  if (given == nullptr || profile.gpu || whole(threads, 0).read(*given) || threads == 0 ||
       threads == profile.threads)
     return;
   fail(ErrorCode::usage,

@@ -63,7 +63,7 @@ class Enumeration {
     const auto found = options_->given.find(flag);
     if (found == options_->given.end()) return {};
     int number = 0;
-    if (runtime::whole(number, 0).read(found->second)) return {};  // "auto"
+    if (whole(number, 0).read(found->second)) return {};  // "auto"
     return number;
   }
   void leave_out(const std::string& why) { ++space_.left_out[why]; }
@@ -260,7 +260,7 @@ class Enumeration {
 
 bool is_default(const GivenFlag& flag) {
   static const std::set<std::string_view> of_others = {"g-inter", "g-data", "batch-size", "microbatch-size"};
-  static const std::vector<runtime::ResolvedOption> defaults = resolved(TrainOptions());
+  static const std::vector<ResolvedOption> defaults = resolved(TrainOptions());
   if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
   if (of_others.contains(flag.name)) return false;
   return std::any_of(defaults.begin(), defaults.end(),

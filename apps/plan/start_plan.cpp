@@ -69,7 +69,7 @@ std::string profile_name(const std::vector<GivenFlag>& given, const CurrentMachi
   } else if (tools.find_profile) {
     ProfileSubject subject{.gpu = on_gpu(given), .threads = here.threads};
     if (const std::string* threads = value_of(given, "threads"); threads != nullptr && *threads != "0")
-      static_cast<void>(runtime::whole(subject.threads, 1).read(*threads));
+      static_cast<void>(whole(subject.threads, 1).read(*threads));
     name = tools.find_profile(subject);
   }
   if (!name)
@@ -183,7 +183,7 @@ std::vector<FlagChange> changes_of_json(const std::string& text) {
 /// Device memory available to this rank in bytes; none: unlimited.
 std::optional<std::size_t> device_bytes(const MpiSession& session, const std::vector<GivenFlag>& given) {
   std::optional<std::size_t> bytes;
-  if (const std::string* budget = value_of(given, "device-memory")) bytes = runtime::parse_bytes(*budget);
+  if (const std::string* budget = value_of(given, "device-memory")) bytes = parse_bytes(*budget);
   DeviceFlag device = DeviceFlag::cpu;
   std::optional<int> gpu;
   if (const std::string* name = value_of(given, "device")) static_cast<void>(device_flag(device, gpu).read(*name));
@@ -249,7 +249,7 @@ StartPlan plan_start(const std::vector<GivenFlag>& given, const CurrentMachines&
   std::vector<GivenFlag> flags = given;
   if (value_of(given, "batch-size") == nullptr) {
     int ranks = static_cast<int>(here.nodes.size());
-    if (imagined) static_cast<void>(runtime::whole(ranks, 1).read(*value_of(given, "world")));
+    if (imagined) static_cast<void>(whole(ranks, 1).read(*value_of(given, "world")));
     flags.push_back({"batch-size", std::to_string(default_batch_size(ranks))});
   }
   std::optional<CurrentRanks> ranks;

@@ -9,9 +9,6 @@
 namespace ranvier::apps {
 namespace {
 
-using runtime::OptionInfo;
-using runtime::PathKind;
-
 /// Flags of the program, then flags of the other program; each name once.
 std::vector<OptionInfo> all_options(const Manual& manual) {
   std::vector<OptionInfo> all = manual.options;

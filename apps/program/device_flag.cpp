@@ -9,9 +9,8 @@
 
 namespace ranvier::apps {
 
-runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu) {
-  const auto hosts =
-      runtime::choice<DeviceFlag>(device, {{"cpu", DeviceFlag::cpu}, {"inline", DeviceFlag::inline_}});
+OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu) {
+  const auto hosts = choice<DeviceFlag>(device, {{"cpu", DeviceFlag::cpu}, {"inline", DeviceFlag::inline_}});
   return {.read = [&device, &gpu, read = hosts.read](const std::string& given) -> std::optional<std::string> {
             gpu.reset();
             if (!given.starts_with("cuda")) {
@@ -21,7 +20,7 @@ runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu) 
             if (!runtime::with_cuda) return "cpu: this build has no CUDA device (-DRANVIER_CUDA=ON)";
             int number = 0;
             if (given != "cuda") {
-              if (!given.starts_with("cuda:") || runtime::whole(number, 0, 1024).read(given.substr(5)))
+              if (!given.starts_with("cuda:") || whole(number, 0, 1024).read(given.substr(5)))
                 return "cuda or cuda:N";
               gpu = number;
             }

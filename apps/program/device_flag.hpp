@@ -1,8 +1,8 @@
 // Flag --device of all computing programs: "cpu", "inline", "cuda" or "cuda:N". Callable from any thread.
 #pragma once
 
+#include "apps/program/options.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/options.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace ranvier::apps {
 enum class DeviceFlag { cpu, inline_, cuda };
 
 /// Binding of --device; `gpu` is the N of cuda:N. Refuses devices that this build lacks.
-[[nodiscard]] runtime::OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu);
+[[nodiscard]] OptionBinding device_flag(DeviceFlag& device, std::optional<int>& gpu);
 
 /// GPU of this rank: the named one, or the machine's GPUs in turn.
 [[nodiscard]] runtime::CudaDeviceOptions gpu_of_rank(const runtime::MpiSession& session, std::optional<int> gpu);

@@ -48,7 +48,7 @@ std::string roff(std::string_view text) {
 /// Wraps at 80 characters, since some readers refuse long lines.
 std::string paragraph(std::string_view text) {
   std::string out;
-  for (const std::string& line : runtime::wrapped(text, 80)) out += roff(line) + '\n';
+  for (const std::string& line : wrapped(text, 80)) out += roff(line) + '\n';
   return out;
 }
 
@@ -100,7 +100,7 @@ std::string man_page(const Manual& manual) {
     if (!meaning.empty()) page += fmt::format(".TP\n.B {}\n{}", roff(form), paragraph(meaning));
   page += ".SH OPTIONS\n";
   std::string_view heading;
-  for (const runtime::OptionInfo& option : manual.options) {
+  for (const OptionInfo& option : manual.options) {
     if (heading != option.concern) page += fmt::format(".SS {}\n", roff(option.concern));
     heading = option.concern;
     page += fmt::format(".TP\n\\fB\\-\\-{}\\fR", roff(option.name));

@@ -11,18 +11,17 @@
 
 namespace ranvier::apps {
 
-void declare_info(runtime::OptionTable& table, InfoRequest& info) {
+void declare_info(OptionTable& table, InfoRequest& info) {
   table.concern("Program");
   table.add({"help", "[HEADING]",
              "Print the usual flags, all flags (--help all), or the flags under one heading, as in --help tiers",
-             runtime::help_of(info.help, info.concern)});
-  table.add({"version", "", "Print the version", runtime::switch_on(info.version)});
+             help_of(info.help, info.concern)});
+  table.add({"version", "", "Print the version", switch_on(info.version)});
+  table.add({"completion", "bash|zsh", "Print a completion script for this shell",
+             choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
+             "none"});
   table.add(
-      {"completion", "bash|zsh", "Print a completion script for this shell",
-       runtime::choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
-       "none"});
-  table.add({"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -",
-             runtime::switch_on(info.man)});
+      {"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -", switch_on(info.man)});
 }
 
 bool is_info_request(std::string_view name) {
@@ -32,22 +31,22 @@ bool is_info_request(std::string_view name) {
 
 std::string help_text(const Manual& manual, std::string_view concern) {
   constexpr std::size_t width = 100;
-  if (!concern.empty() && concern != runtime::all_concerns) {
-    const std::string text = runtime::help_text(manual.options, concern);
+  if (!concern.empty() && concern != all_concerns) {
+    const std::string text = help_text(manual.options, concern);
     return text.substr(1, text.size() - 2);  // without the newlines around it
   }
   std::string text;
-  for (const std::string& line : runtime::wrapped(fmt::format("{} {}.", manual.program, manual.summary), width))
+  for (const std::string& line : wrapped(fmt::format("{} {}.", manual.program, manual.summary), width))
     text += line + '\n';
   std::size_t longest = 0;
   for (const auto& [form, meaning] : manual.forms) longest = std::max(longest, form.size());
   for (const auto& [form, meaning] : manual.forms)
     text += meaning.empty() ? fmt::format("  {}\n", form) : fmt::format("  {:<{}}  {}\n", form, longest, meaning);
   if (!manual.about.empty())
-    for (const std::string& line : runtime::wrapped(manual.about, width)) text += line + '\n';
+    for (const std::string& line : wrapped(manual.about, width)) text += line + '\n';
   if (!manual.status_1.empty())
     text += fmt::format("\nExit status: 0 done, 1 {}, 64 invalid flag; --man lists the others.\n", manual.status_1);
-  text += runtime::help_text(manual.options, concern);
+  text += help_text(manual.options, concern);
   text.pop_back();  // answers have no final newline
   return text;
 }

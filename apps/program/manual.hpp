@@ -6,7 +6,7 @@
 //   if (options.info.any()) fmt::print("{}\n", answer(options.info, plan_manual()));
 #pragma once
 
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <string>
 #include <string_view>
@@ -29,7 +29,7 @@ struct InfoRequest {
 };
 
 /// Declares the heading "Program" with --help, --version, --completion and --man.
-void declare_info(runtime::OptionTable& table, InfoRequest& info);
+void declare_info(OptionTable& table, InfoRequest& info);
 /// True if `name` is one of these flags, which do not affect a run.
 [[nodiscard]] bool is_info_request(std::string_view name);
 
@@ -39,10 +39,10 @@ struct Manual {
   std::vector<std::pair<std::string, std::string>> forms;  ///< command lines, and optional explanations
   std::string about;                                       ///< more sentences; may be empty
   std::string status_1;                                    ///< meaning of exit status 1; empty: unused
-  std::vector<runtime::OptionInfo> options;                ///< flags in help and manual page
-  std::vector<runtime::OptionInfo> others = {};            ///< accepted flags of another program, only completed
+  std::vector<OptionInfo> options;                         ///< flags in help and manual page
+  std::vector<OptionInfo> others = {};                     ///< accepted flags of another program, only completed
   std::vector<std::string> commands = {};                  ///< commands, completed as words without a flag
-  runtime::PathKind arguments = runtime::PathKind::none;   ///< paths accepted as words without a flag
+  PathKind arguments = PathKind::none;                     ///< paths accepted as words without a flag
 };
 
 /// With a heading, only its flags; otherwise summary, command lines and flags.

@@ -1,10 +1,10 @@
 #include "apps/report/report_options.hpp"
 
+#include "apps/program/options.hpp"
 #include "apps/report/report_page.hpp"
 #include "apps/report/run_file.hpp"
 #include "apps/report/timeline.hpp"
 #include "runtime/files/atomic_file.hpp"
-#include "runtime/options.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -16,7 +16,6 @@ namespace ranvier::apps {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::OptionTable;
 
 struct Asked {
   ReportOptions options;
@@ -28,17 +27,17 @@ OptionTable declare(Asked& asked) {
   OptionTable table;
   table.rest(options.runs);
   table.concern("Report");
-  table.add({"output", "FILE", "HTML page to write (-o for short)", runtime::text(options.output)});
+  table.add({"output", "FILE", "HTML page to write (-o for short)", text(options.output)});
   table.add({"csv", "FILE", "Write all steps of all runs as comma-separated values instead of a page",
-             runtime::text(options.csv), "none"});
+             text(options.csv), "none"});
   table.add({"timeline", "FILE.svg", "Draw the last complete step of a run's trace instead of a page",
-             runtime::text(options.timeline), "none"});
-  table.add({"names", "A,B", "Names of the runs", runtime::text(asked.names), "their paths"});
+             text(options.timeline), "none"});
+  table.add({"names", "A,B", "Names of the runs", text(asked.names), "their paths"});
   table.add({"price", "X", "Price per device and hour, for the cost of runs and of a million tokens",
-             runtime::real(options.price, 0), "unknown"});
-  table.add({"title", "TEXT", "Title of the page or picture", runtime::text(options.title),
-             "the names of the runs, or the step"});
-  table.add({"overwrite", "", "Replace an existing file", runtime::switch_on(options.overwrite)});
+             real(options.price, 0), "unknown"});
+  table.add(
+      {"title", "TEXT", "Title of the page or picture", text(options.title), "the names of the runs, or the step"});
+  table.add({"overwrite", "", "Replace an existing file", switch_on(options.overwrite)});
   declare_info(table, options.info);
   return table;
 }
@@ -109,7 +108,7 @@ Manual report_manual() {
               "optionally trace.json. --timeline also accepts a trace without metrics, for example from "
               "ranvier-plan --write-trace.",
           .options = declare(asked).facts(),
-          .arguments = runtime::PathKind::any};
+          .arguments = PathKind::any};
 }
 
 std::string write_report(const ReportOptions& options) {

@@ -137,7 +137,7 @@ std::string seconds_text(double seconds) {
   return std::isfinite(seconds) ? fmt::format("{:.1f} ms", 1e3 * seconds) : none;
 }
 
-std::string bytes_text(double bytes) {
+std::string rounded_bytes(double bytes) {
   constexpr double largest = 1e18;  // a file may have any number, std::size_t not
   return runtime::format_bytes(static_cast<std::size_t>(std::clamp(bytes, 0.0, largest)));
 }
@@ -214,7 +214,7 @@ std::string memory_of(const RunFile& run) {
   for (const auto& [kind, bytes] : memory->get_object())
     if (bytes.is_number() && bytes.to_number<double>() > 0)
       rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", markup_text(std::string_view(kind)),
-                          bytes_text(bytes.to_number<double>()));
+                          rounded_bytes(bytes.to_number<double>()));
   return "<table>\n" + rows + "</table>\n";
 }
 
@@ -313,10 +313,11 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   });
   row("predicted / measured step", [](const RunFile& run) { return predicted(run, "step_seconds", seconds_text); });
   row("predicted / measured bytes inside nodes",
-      [](const RunFile& run) { return predicted(run, "bytes_intra", bytes_text); });
+      [](const RunFile& run) { return predicted(run, "bytes_intra", rounded_bytes); });
   row("predicted / measured bytes between nodes",
-      [](const RunFile& run) { return predicted(run, "bytes_inter", bytes_text); });
-  row("predicted / measured memory", [](const RunFile& run) { return predicted(run, "device_bytes", bytes_text); });
+      [](const RunFile& run) { return predicted(run, "bytes_inter", rounded_bytes); });
+  row("predicted / measured memory",
+      [](const RunFile& run) { return predicted(run, "device_bytes", rounded_bytes); });
   const auto positive = [](std::int64_t value) { return value > 0 ? fmt::format("{}", value) : std::string(none); };
   row("checkpoints", [&](const RunFile& run) { return positive(run.history.totals().checkpoints); });
   row("bad steps", [&](const RunFile& run) { return positive(run.history.totals().bad_steps); });

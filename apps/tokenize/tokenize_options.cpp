@@ -11,8 +11,6 @@ namespace {
 
 using models::SpecialTokenPolicy;
 using models::TokenOutputFormat;
-using runtime::OptionBinding;
-using runtime::OptionTable;
 
 OptionBinding tokenizer(std::string& field) {
   return {.read = [&field](const std::string& text) -> std::optional<std::string> {
@@ -31,11 +29,10 @@ OptionTable declare(TokenizeOptions& options) {
       {"input-format", "NAME",
        "Format of the input: auto, text (any bytes, one document per file), jsonl (one JSON object per line); gzip "
        "and zstd are decompressed",
-       runtime::choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
-                                                                     {"text", models::TokenFormat::text},
-                                                                     {"jsonl", models::TokenFormat::jsonl}})});
-  table.add({"json-field", "NAME", "JSON lines: field with the document's text",
-             runtime::text(options.reading.json_field)});
+       choice<models::TokenFormat>(options.reading.format, {{"auto", models::TokenFormat::automatic},
+                                                            {"text", models::TokenFormat::text},
+                                                            {"jsonl", models::TokenFormat::jsonl}})});
+  table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(options.reading.json_field)});
   table.add({"tokenizer", "PATH",
              "Tokenizer: a folder or file (tokenizer.json, tokenizer.model of SentencePiece, encoder.json and "
              "vocab.bpe, vocab.txt, .tiktoken)",
@@ -43,28 +40,27 @@ OptionTable declare(TokenizeOptions& options) {
   table.add({"end-of-text", "WHERE",
              "Position of the end-of-text token (<|endoftext|>, </s>): between documents, after each, or none; not "
              "repeated if the tokenizer's template adds one, too",
-             runtime::choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
-                                                              {"after-each", EndOfText::after_each},
-                                                              {"none", EndOfText::none}})});
+             choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
+                                                     {"after-each", EndOfText::after_each},
+                                                     {"none", EndOfText::none}})});
   declare_special_tokens(table, options.specials);
   table.add({"spelled-specials", "AS", "Older name of --special-tokens: token means tokenizer, text means none",
-             runtime::choice<SpecialTokenPolicy>(
+             choice<SpecialTokenPolicy>(
                  options.specials, {{"text", SpecialTokenPolicy::none}, {"token", SpecialTokenPolicy::tokenizer}}),
              "as --special-tokens"});
   table.concern("Output");
-  table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron",
-             runtime::text(options.output), "none"});
+  table.add({"output", "FILE", "Token file to write: FILE.bin, and FILE.idx with megatron", text(options.output),
+             "none"});
   table.add({"output-format", "NAME",
              "Format of the token file: llmc (.bin with a header, uint16) or megatron (.bin and .idx)",
-             runtime::choice<TokenOutputFormat>(
+             choice<TokenOutputFormat>(
                  options.format, {{"llmc", TokenOutputFormat::llmc}, {"megatron", TokenOutputFormat::megatron}})});
-  table.add({"overwrite", "", "Replace existing token files", runtime::switch_on(options.overwrite)});
+  table.add({"overwrite", "", "Replace existing token files", switch_on(options.overwrite)});
   table.concern("Run");
-  table.add(
-      {"threads", "N", "Number of threads that encode; 0: one per core", runtime::whole(options.threads, 0, 1024)});
+  table.add({"threads", "N", "Number of threads that encode; 0: one per core", whole(options.threads, 0, 1024)});
   table.add({"checkpoint", "SIZE",
              "Amount of text between two checkpoints; an interrupted run continues from the last one",
-             runtime::bytes(options.checkpoint_bytes)});
+             bytes(options.checkpoint_bytes)});
   declare_info(table, options.info);
   return table;
 }
@@ -75,9 +71,9 @@ void declare_special_tokens(OptionTable& table, SpecialTokenPolicy& field) {
   table.add({"special-tokens", "NAME",
              "Special tokens (<s>, <|user|>): tokenizer: in texts and around texts, as transformers does; text: "
              "only around texts; none: nowhere",
-             runtime::choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
-                                                         {"text", SpecialTokenPolicy::text},
-                                                         {"none", SpecialTokenPolicy::none}})});
+             choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
+                                                {"text", SpecialTokenPolicy::text},
+                                                {"none", SpecialTokenPolicy::none}})});
 }
 
 std::string tokenizer_path(const std::string& tokenizer) {
@@ -114,13 +110,13 @@ Manual tokenize_manual() {
               "Files keep the given order; text files of a folder are sorted by path. Files may be compressed "
               "(gzip, zstd). To continue an interrupted run, repeat the command.",
           .options = declare(options).facts(),
-          .arguments = runtime::PathKind::any};
+          .arguments = PathKind::any};
 }
 
-std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options) {
+std::vector<ResolvedOption> deciding_options(const TokenizeOptions& options) {
   TokenizeOptions copy = options;
   auto all = declare(copy).resolved();
-  std::erase_if(all, [](const runtime::ResolvedOption& option) {
+  std::erase_if(all, [](const ResolvedOption& option) {
     return option.concern == "Run" || option.name == "output" || option.name == "overwrite" ||
            option.name == "spelled-specials" ||  // a name of another option
            is_info_request(option.name);

@@ -32,13 +32,13 @@ struct TokenizeOptions {
 [[nodiscard]] TokenizeOptions parse_tokenize_options(int argc, const char* const* argv);
 [[nodiscard]] Manual tokenize_manual();
 /// Options that affect the tokens, apart from the input's content.
-[[nodiscard]] std::vector<runtime::ResolvedOption> deciding_options(const TokenizeOptions& options);
+[[nodiscard]] std::vector<ResolvedOption> deciding_options(const TokenizeOptions& options);
 
 /// PATH of "PATH" or of its synonym "gpt2:PATH". Empty for "bytes", "none", and a word without slash or dot that names
 /// no file or folder.
 [[nodiscard]] std::string tokenizer_path(const std::string& tokenizer);
 
 /// Declares --special-tokens for programs that encode text.
-void declare_special_tokens(runtime::OptionTable& table, models::SpecialTokenPolicy& field);
+void declare_special_tokens(OptionTable& table, models::SpecialTokenPolicy& field);
 
 }  // namespace ranvier::apps

@@ -36,7 +36,7 @@ std::uint64_t job_of(const TokenizeOptions& options, const TokenizeInput& input,
       {"", "around", fmt::format("{} {}", fmt::join(around.beginning, ","), fmt::join(around.ending, ","))});
   all.push_back({"", "tokens", fmt::format("{:016x}", tokenizer.fingerprint())});
   all.push_back({"", "end of text", fmt::format("{}", end_of_text)});
-  return runtime::hash_of(all);
+  return hash_of(all);
 }
 
 /// Writes documents to the output. The end of a document is written when the next one begins, since an end-of-text

@@ -56,7 +56,7 @@ void compare_options(MpiSession& session, const TrainOptions& options) {
   if (same_request && equal_everywhere(options_hash(options))) return;
   std::string difference = "the request (--help or --dry-run on some ranks only)";
   if (same_request) {
-    for (const runtime::ResolvedOption& option : resolved(options)) {
+    for (const ResolvedOption& option : resolved(options)) {
       if (option.per_rank || equal_everywhere(std::hash<std::string>()(option.value))) continue;
       difference = fmt::format("--{} ('{}' on this rank)", option.name, option.value);
       break;

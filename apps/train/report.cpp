@@ -139,7 +139,7 @@ std::string stage_table(const models::Architecture& architecture, const std::vec
 }
 
 /// "--steps 60", quoted for a shell.
-std::string flag_text(const runtime::ResolvedOption& option) {
+std::string flag_text(const ResolvedOption& option) {
   if (option.is_switch) return "--" + option.name;
   constexpr std::size_t max_columns = 60;
   std::string value = shortened(option.value, max_columns);
@@ -173,7 +173,7 @@ std::string flag_lines(std::string_view title, const std::vector<std::string>& f
 /// All flags, grouped by concern.
 std::string all_flags(const TrainOptions& options) {
   std::string text, concern;
-  for (const runtime::ResolvedOption& option : resolved(options)) {
+  for (const ResolvedOption& option : resolved(options)) {
     if (option.value.empty()) continue;
     if (option.concern != concern) {
       concern = option.concern;
@@ -187,10 +187,10 @@ std::string all_flags(const TrainOptions& options) {
 /// Given flags, and flags whose values follow from them.
 std::string given_flags(const TrainOptions& options) {
   std::map<std::string_view, std::string_view> defaults;
-  const std::vector<runtime::ResolvedOption> untouched = default_flags();
-  for (const runtime::ResolvedOption& option : untouched) defaults[option.name] = option.value;
+  const std::vector<ResolvedOption> untouched = default_flags();
+  for (const ResolvedOption& option : untouched) defaults[option.name] = option.value;
   std::vector<std::string> given, chosen;
-  for (const runtime::ResolvedOption& option : resolved(options)) {
+  for (const ResolvedOption& option : resolved(options)) {
     const bool was_given =
         std::find(options.given.begin(), options.given.end(), option.name) != options.given.end();
     const auto untouched_value = defaults.find(option.name);
@@ -206,8 +206,8 @@ std::string given_flags(const TrainOptions& options) {
 }
 
 /// Wraps to the columns of a screen.
-std::string wrapped(const std::string& line) {
-  return fmt::format("{}\n", fmt::join(runtime::wrapped(line, screen_columns), "\n"));
+std::string screen_lines(const std::string& line) {
+  return fmt::format("{}\n", fmt::join(wrapped(line, screen_columns), "\n"));
 }
 
 /// Whether updates wait for a decision of all ranks, and the memory that this needs.
@@ -306,7 +306,7 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
                         const std::vector<actors::RankPlan>& stages) {
   const bool all = options.run.request == Request::dry_run;
   std::string text = all ? all_flags(options) : given_flags(options);
-  for (const std::string& note : options.notes) text += wrapped(note);
+  for (const std::string& note : options.notes) text += screen_lines(note);
   const double flops = architecture.flops_per_sample();
   const std::size_t parameters = architecture.parameters(), trained = architecture.trained_parameters();
   const auto count = [](std::size_t number) { return actors::format_count(static_cast<double>(number)); };
@@ -321,19 +321,20 @@ std::string start_table(const TrainOptions& options, const models::Architecture&
   std::vector<const actors::RankPlan*> plans;
   for (const actors::RankPlan& stage : stages) plans.push_back(&stage);
   const std::string saved = saved_activations_text(plans);
-  text += '\n' + wrapped(answer_line(options.trainer, stages));
-  if (all || saved != "few") text += wrapped("saved activations: " + saved);
+  text += '\n' + screen_lines(answer_line(options.trainer, stages));
+  if (all || saved != "few") text += screen_lines("saved activations: " + saved);
   const actors::TierOptions& tiers = options.trainer.tiers;
   for (const auto& [kind, where] : {std::pair{actors::TierKind::host, std::string("host memory")},
                                     {actors::TierKind::nvme, "files in " + paths_text(tiers.files.directories)}}) {
     std::size_t most = 0;
     for (const actors::RankPlan& stage : stages) most = std::max(most, stage.tiers.bytes(kind));
     if (most > 0) {
-      text += wrapped(fmt::format("off the device: up to {} per rank in {}", runtime::format_bytes(most), where));
+      text +=
+          screen_lines(fmt::format("off the device: up to {} per rank in {}", runtime::format_bytes(most), where));
     }
   }
   const std::string buckets = bucket_line(tiers.bucket_elements, stages);
-  return buckets.empty() ? text : text + wrapped(buckets);
+  return buckets.empty() ? text : text + screen_lines(buckets);
 }
 
 std::string largest_memory_table(const std::vector<actors::RankPlan>& stages) {

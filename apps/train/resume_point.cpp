@@ -316,7 +316,7 @@ void ResumePoint::compare_positions() const {
 void ResumePoint::describe_run() {
   options_ = resolved(run_.options);
   if (!encodes_text(run_.options.data))
-    std::erase_if(options_, [](const runtime::ResolvedOption& each) { return each.name == special_tokens_option; });
+    std::erase_if(options_, [](const ResolvedOption& each) { return each.name == special_tokens_option; });
   options_.push_back({"Model", computation_option, models::computation_of(run_.options.model.sizes), false});
   options_.push_back({"Data", content_option, data_content(run_.options, run_.job), false});
   about_["options"] = options_to_save(options_);

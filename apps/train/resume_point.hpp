@@ -79,7 +79,7 @@ class ResumePoint {
   int passed_over_ = 0;                               // skipped checkpoints: incomplete or damaged; rank 0
   std::string why_not_;                               // reason why one of them is incomplete
   std::optional<offload::CheckpointReader> reader_;
-  std::vector<runtime::ResolvedOption> options_;  // with the data's fingerprint; rank 0
+  std::vector<ResolvedOption> options_;  // with the data's fingerprint; rank 0
   boost::json::object about_;
   std::vector<std::string> remarks_;
   std::set<std::string> said_;  // lines about options, to print each once for several checkpoints

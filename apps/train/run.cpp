@@ -282,8 +282,7 @@ void Run::watch_time_limit() {
   const auto left = began_ + (*limit - *before) - Clock::now();
   loop_.after(std::max<runtime::Duration>(left, runtime::Duration(0)), [this, limit = *limit, before = *before] {
     if (training_)
-      training_->stop(
-          fmt::format("--time-limit {} ends in {}", runtime::duration_text(limit), runtime::duration_text(before)));
+      training_->stop(fmt::format("--time-limit {} ends in {}", duration_text(limit), duration_text(before)));
   });
 }
 

@@ -1,11 +1,11 @@
 #include "apps/train/run_summary.hpp"
 
 #include "apps/files/output_files.hpp"
+#include "apps/program/option_info.hpp"
 #include "apps/program/text_table.hpp"
 #include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
 #include "apps/view/text_plot.hpp"
-#include "runtime/option_info.hpp"
 
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ void print_training(const RankRun& run, const actors::TrainerOptions& options, T
   const actors::Reporter& reporter = *training.reporter();
   if (reporter.steps() == 0) return fmt::print("\nnothing to train: all {} steps are done\n", options.steps);
   if (const std::string limit = bottleneck_line(training.totals(), options, run.job.architecture); !limit.empty())
-    fmt::print("\n{}\n", fmt::join(runtime::wrapped(limit, screen_columns), "\n"));
+    fmt::print("\n{}\n", fmt::join(wrapped(limit, screen_columns), "\n"));
   fmt::print("\n{}", end_table(training.totals(), options));
   const double steps = static_cast<double>(reporter.steps());
   const double tokens = steps * options.batch_size * static_cast<double>(run.job.tokens_of_sample());

@@ -188,7 +188,7 @@ void Training::make_reporter() {
 
 std::string Training::configuration_json() const {
   boost::json::object flags;
-  for (const runtime::ResolvedOption& option : resolved(run_.options))
+  for (const ResolvedOption& option : resolved(run_.options))
     if (!option.value.empty()) flags[option.name] = actors::printable(option.value);
   return boost::json::serialize(flags);
 }
@@ -198,7 +198,7 @@ std::function<void(std::string_view)> Training::records() {
   if (!folder.empty()) {
     event_file_.emplace(folder, resume_point_.place().step);
     std::vector<std::pair<std::string, std::string>> flags;
-    for (const runtime::ResolvedOption& option : resolved(run_.options))
+    for (const ResolvedOption& option : resolved(run_.options))
       if (!option.value.empty()) flags.emplace_back(option.name, actors::printable(option.value));
     event_file_->configuration(flags);
   }

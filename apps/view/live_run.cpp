@@ -58,7 +58,7 @@ void LiveRun::begin(About about) {
     }
     stages.push_back(json::object{{"layers", stage.layers}, {"planned_bytes", std::move(planned)}});
   }
-  for (const runtime::ResolvedOption& option : about.options)
+  for (const ResolvedOption& option : about.options)
     if (!option.value.empty()) options.push_back(json::array{option.concern, option.name, option.value});
   const json::object all{{"model", about.model},         {"item", about.item},        {"steps", about.steps},
                          {"stages", about.grid.g_inter}, {"rows", about.grid.g_data}, {"layers", std::move(stages)},

@@ -2,10 +2,10 @@
 // from any thread. Calls may block on a mutex that slow readers hold, so the loop must report through another thread.
 #pragma once
 
+#include "apps/program/options.hpp"
 #include "apps/view/history.hpp"
 #include "apps/view/rank_summary.hpp"
 #include "runtime/base/grid.hpp"
-#include "runtime/options.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -39,7 +39,7 @@ class LiveRun {
     std::int64_t steps = 0;
     runtime::GridShape grid;
     std::vector<Stage> stages;
-    std::vector<runtime::ResolvedOption> options;
+    std::vector<ResolvedOption> options;
   };
 
   /// Phase of a run, including its outcome.

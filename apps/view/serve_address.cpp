@@ -90,7 +90,7 @@ std::optional<ServeAddress> parse_serve_address(std::string_view text) {
   return result;
 }
 
-runtime::OptionBinding serve_binding(std::string& field) {
+OptionBinding serve_binding(std::string& field) {
   return {
       .read = [&field](const std::string& given) -> std::optional<std::string> {
         if (!given.empty() && !parse_serve_address(given))

@@ -3,7 +3,7 @@
 
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,7 @@ struct ServeAddress {
 [[nodiscard]] std::optional<ServeAddress> parse_serve_address(std::string_view text);
 
 /// Value of --serve; an empty field: no server.
-[[nodiscard]] runtime::OptionBinding serve_binding(std::string& field);
+[[nodiscard]] OptionBinding serve_binding(std::string& field);
 
 /// 128 random bits in hexadecimal.
 [[nodiscard]] std::string random_token();

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/files/memory_map.hpp"
-#include "runtime/options.hpp"
+#include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
 

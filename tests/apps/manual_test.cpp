@@ -85,7 +85,7 @@ TEST_CASE("help, manual page and completion scripts of every program name all of
     const std::string bash = bash_completion(manual), zsh = zsh_completion(manual);
     CHECK(help.starts_with(manual.program + " "));
     REQUIRE(manual.options.size() > 8);
-    for (const runtime::OptionInfo& option : manual.options) {
+    for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);
       CHECK(has(help, "\n  --" + option.name + " "));
       CHECK(has(man, "\n.TP\n\\fB\\-\\-" + escaped_dashes(option.name) + "\\fR"));
@@ -229,7 +229,7 @@ TEST_CASE("groff finds nothing to warn of in manual pages, and prints what help 
     CHECK(warnings.text == "");
     // Without hyphens and adjusted lines, and as one long line: words of the help text come in the same order.
     const Output shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
-    for (const runtime::OptionInfo& option : manual.options) {
+    for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);
       CHECK(has(shown.text, "--" + option.name));
     }

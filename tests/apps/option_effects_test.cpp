@@ -25,8 +25,8 @@ TrainOptions parse(std::vector<const char*> arguments) {
   return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 4);
 }
 
-std::vector<runtime::ResolvedOption> resolve(const std::vector<const char*>& arguments,
-                                             const std::string& content = "1") {
+std::vector<apps::ResolvedOption> resolve(const std::vector<const char*>& arguments,
+                                          const std::string& content = "1") {
   const TrainOptions options = parse(arguments);
   auto all = resolved(options);
   all.push_back({"Model", computation_option, models::computation_of(options.model.sizes)});

@@ -99,7 +99,7 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeat
     auto a = resolved(as_run(by_hand, none, ranks)), b = resolved(options);
     for (auto* all : {&a, &b})
       std::erase_if(*all, [](const auto& option) { return option.name == "plan" || option.name == "profile"; });
-    CHECK(runtime::hash_of(a) == runtime::hash_of(b));
+    CHECK(apps::hash_of(a) == apps::hash_of(b));
     CHECK(options.notes.empty());  // nothing is chosen that has no effect
   }
 }

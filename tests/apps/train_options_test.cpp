@@ -212,7 +212,7 @@ TEST_CASE("names that other programs have for a flag are answered with the flag"
   const std::string config = folder.write("run.conf", "bf16 = true\n").string();
   refused_train({"--config", config.c_str()}, "did you mean precision = bf16?");
 
-  const std::vector<runtime::OptionInfo> flags = train_manual("ranvier-train").options;
+  const std::vector<apps::OptionInfo> flags = train_manual("ranvier-train").options;
   const auto find = [&](std::string_view name) {
     return std::find_if(flags.begin(), flags.end(), [&](const auto& flag) { return flag.name == name; });
   };

@@ -5,12 +5,12 @@
 //   generate_bench [--prompt N] [--tokens N] [model ...]
 //       presets, or [FAMILY:]LAYERSxHIDDENxHEADSxVOCABULARY of any family that writes text (gpt, llama, mistral, qwen2,
 //       qwen3); default: 4x256x4x256 gpt2-small
+#include "apps/program/options.hpp"
 #include "models/families/decoder_model.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/host/cores.hpp"
-#include "runtime/options.hpp"
 
 #include <fmt/core.h>
 
@@ -169,21 +169,21 @@ void bench(const std::string& model, DType dtype, int threads, const Options& op
 
 void bench_main(int argc, char** argv) {
   Options options;
-  runtime::OptionTable table;
+  apps::OptionTable table;
   table.add({.name = "prompt",
              .placeholder = "N",
              .help = "positions before the first token that is measured",
-             .binding = runtime::whole(options.prompt, 0),
+             .binding = apps::whole(options.prompt, 0),
              .default_text = "half of the context"});
   table.add({.name = "tokens",
              .placeholder = "N",
              .help = "measured after a prompt before it is read again",
-             .binding = runtime::whole(options.tokens, 0),
+             .binding = apps::whole(options.tokens, 0),
              .default_text = "to the end of the context"});
   table.add({.name = "seconds",
              .placeholder = "S",
              .help = "of measuring, for each case",
-             .binding = runtime::real(options.seconds, 0)});
+             .binding = apps::real(options.seconds, 0)});
   table.rest(options.models);
   table.parse(argc, argv);
   if (options.models.empty()) options.models = {"4x256x4x256", "gpt2-small"};

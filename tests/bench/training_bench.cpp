@@ -5,11 +5,11 @@
 //   training_bench [--case 6x384-fp32,llama-6x384-fp32,bert-6x384-bf16,gpt2-small-bf16,…] [--threads 2]
 //                  [--microbatch-size N] [--seconds 4]
 #include "actors/rank/rank.hpp"
+#include "apps/program/options.hpp"
 #include "models/core/initialize.hpp"
 #include "models/core/sample_source.hpp"
 #include "models/families/model.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "runtime/options.hpp"
 #include "runtime/transport/mpi_transport.hpp"
 #include "tests/bench/product_ceiling.hpp"
 
@@ -224,27 +224,27 @@ class Run {
 int bench_main(int argc, char** argv) {
   runtime::MpiSession session(argc, argv);
   Options options;
-  runtime::OptionTable table;
+  apps::OptionTable table;
   table.add({.name = "case",
              .placeholder = "NAMES",
              .help = "cases, separated by commas",
-             .binding = runtime::text(options.cases)});
+             .binding = apps::text(options.cases)});
   table.add({.name = "threads",
              .placeholder = "N",
              .help = "of the device",
-             .binding = runtime::whole(options.threads, 1, 1024)});
+             .binding = apps::whole(options.threads, 1, 1024)});
   table.add({.name = "microbatch-size",
              .placeholder = "N",
              .help = "samples",
-             .binding = runtime::whole(options.microbatch_size, 0),
+             .binding = apps::whole(options.microbatch_size, 0),
              .default_text = "what is fastest"});
   table.add({.name = "seconds",
              .placeholder = "S",
              .help = "of measuring, for each case",
-             .binding = runtime::real(options.seconds, 0)});
+             .binding = apps::real(options.seconds, 0)});
   table.add({.name = "products",
              .help = "print the ceiling's products one by one",
-             .binding = runtime::switch_on(options.products)});
+             .binding = apps::switch_on(options.products)});
   table.parse(argc, argv);
   for (const Case& one : all_cases()) {
     if (("," + options.cases + ",").find("," + one.name + ",") == std::string::npos) continue;

@@ -1,6 +1,6 @@
 // A config file of options of every kind, and files by weight.
 #include "models/text/mixed_source.hpp"
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 #include "tests/fuzz/input.hpp"
 
 #include <array>
@@ -19,21 +19,21 @@ struct Options {
   bool shuffle = true, dry = false;
   std::string config;
 
-  runtime::OptionTable table() {
-    runtime::OptionTable table;
+  apps::OptionTable table() {
+    apps::OptionTable table;
     table.concern("Some");
-    table.add({"count", "N", "", runtime::whole(count, 1, 1000)});
-    table.add({"share", "X", "", runtime::real(share, 0, 1, true)});
-    table.add({"colour", "NAME", "", runtime::choice<int>(colour, {{"red", 0}, {"blue", 1}})});
-    table.add({"name", "TEXT", "", runtime::text(name)});
-    table.add({"memory", "SIZE", "", runtime::bytes(memory)});
-    table.add({"shuffle", "on|off", "", runtime::toggle(shuffle)});
-    table.add({"dry", "", "", runtime::switch_on(dry)});
-    table.add({"config", "FILE", "", runtime::text(config), {}, true});
+    table.add({"count", "N", "", apps::whole(count, 1, 1000)});
+    table.add({"share", "X", "", apps::real(share, 0, 1, true)});
+    table.add({"colour", "NAME", "", apps::choice<int>(colour, {{"red", 0}, {"blue", 1}})});
+    table.add({"name", "TEXT", "", apps::text(name)});
+    table.add({"memory", "SIZE", "", apps::bytes(memory)});
+    table.add({"shuffle", "on|off", "", apps::toggle(shuffle)});
+    table.add({"dry", "", "", apps::switch_on(dry)});
+    table.add({"config", "FILE", "", apps::text(config), {}, true});
     return table;
   }
 
-  std::vector<runtime::ResolvedOption> read(const std::string& path) {
+  std::vector<apps::ResolvedOption> read(const std::string& path) {
     auto all = table();
     const std::array arguments{"fuzz", "--config", path.c_str()};
     all.parse(static_cast<int>(arguments.size()), arguments.data());
@@ -58,8 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!option.value.empty() && option.name != "config") written += option.name + " = " + option.value + "\n";
     folder.write("run.conf", written);
     Options again;
-    fuzz::require(runtime::hash_of(again.read(path)) == runtime::hash_of(once),
-                  "options are what was written of them");
+    fuzz::require(apps::hash_of(again.read(path)) == apps::hash_of(once), "options are what was written of them");
   });
   return 0;
 }

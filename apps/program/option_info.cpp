@@ -1,4 +1,4 @@
-#include "runtime/option_info.hpp"
+#include "apps/program/option_info.hpp"
 
 #include "runtime/base/error.hpp"
 
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace ranvier::runtime {
+namespace ranvier::apps {
 namespace {
 
 constexpr std::size_t help_width = 100;
@@ -122,4 +122,4 @@ std::string help_text(const std::vector<OptionInfo>& options, std::string_view c
   return out;
 }
 
-}  // namespace ranvier::runtime
+}  // namespace ranvier::apps

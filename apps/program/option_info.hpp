@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ranvier::runtime {
+namespace ranvier::apps {
 
 struct OptionInfo {
   std::string concern;      ///< heading of the option's section
@@ -47,4 +47,4 @@ inline constexpr std::string_view all_concerns = "all";
 /// is empty, the usual options and how to see the others, or every option if none is usual.
 [[nodiscard]] std::string help_text(const std::vector<OptionInfo>& options, std::string_view concern = {});
 
-}  // namespace ranvier::runtime
+}  // namespace ranvier::apps

@@ -1,4 +1,4 @@
-#include "runtime/options.hpp"
+#include "apps/program/options.hpp"
 
 #include "runtime/base/error.hpp"
 #include "tests/errors.hpp"
@@ -12,7 +12,7 @@
 #include <vector>
 
 using namespace ranvier;
-using namespace ranvier::runtime;
+using namespace ranvier::apps;
 using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
@@ -251,29 +251,16 @@ TEST_CASE("times are read and written in days, hours, minutes and seconds") {
                                    {"0s", 0s},
                                    {"0m", 0s}}) {
     CAPTURE(text);
-    const auto read = runtime::parse_duration(text);
+    const auto read = apps::parse_duration(text);
     REQUIRE(read);
     CHECK(*read == time);
-    CHECK(runtime::parse_duration(runtime::duration_text(time)) == time);
+    CHECK(apps::parse_duration(apps::duration_text(time)) == time);
   }
-  CHECK(runtime::duration_text(5400s) == "1h30m");
-  CHECK(runtime::duration_text(90s) == "1m30s");
+  CHECK(apps::duration_text(5400s) == "1h30m");
+  CHECK(apps::duration_text(90s) == "1m30s");
   for (const auto* text : {"", "4", "h", "4 h", "4hours", "-4h", "30m1h", "1h1h", "1.5h", "1h30",
                            "99999999999999999999s", "9223372036854775807d"}) {
     CAPTURE(text);
-    CHECK_FALSE(runtime::parse_duration(text));
+    CHECK_FALSE(apps::parse_duration(text));
   }
-}
-
-TEST_CASE("the nearest name is the one with the fewest edits, if near at all") {
-  const std::vector<std::string> names = {"heads", "hidden", "layers"};
-  CHECK(nearest_name("head", names) == "heads");
-  CHECK(nearest_name("hiden", names) == "hidden");
-  CHECK(nearest_name("alyers", names) == "layers");
-  CHECK_FALSE(nearest_name("zzzzzzz", names).has_value());
-  CHECK(nearest_name("num-layers", names) == "layers");
-  CHECK(nearest_name("hidden_size", names) == "hidden");
-  CHECK(nearest_name("save-every", {"sample-every", "eval-every", "save"}) == "save");
-  CHECK_FALSE(nearest_name("resume", {"reuse", "recompute", "seed"}).has_value());
-  CHECK_FALSE(nearest_name("", {}).has_value());
 }

@@ -8,8 +8,8 @@
 //   table.parse(argc, argv);
 #pragma once
 
+#include "apps/program/option_info.hpp"
 #include "runtime/base/error.hpp"
-#include "runtime/option_info.hpp"
 
 #include <fmt/core.h>
 
@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace ranvier::runtime {
+namespace ranvier::apps {
 
 /// Conversions between a field and its text.
 struct OptionBinding {
@@ -124,11 +124,6 @@ class OptionTable {
 /// Inverse of parse_duration(); "0s" for zero.
 [[nodiscard]] std::string duration_text(std::chrono::seconds duration);
 
-/// Candidate that was probably meant by `name`: the one with the fewest edits (insert, delete, replace, swap
-/// neighbors) if these are few. Otherwise one whose words all occur in `name`, or that has all words of `name`.
-[[nodiscard]] std::optional<std::string> nearest_name(std::string_view name,
-                                                      const std::vector<std::string>& candidates);
-
 /// Integer from `low` to `high`.
 template <std::integral T>
 [[nodiscard]] OptionBinding whole(T& field, std::type_identity_t<T> low,
@@ -208,4 +203,4 @@ template <typename T>
 /// rejects unknown headings with a list.
 [[nodiscard]] OptionBinding help_of(bool& asked, std::string& concern);
 
-}  // namespace ranvier::runtime
+}  // namespace ranvier::apps
