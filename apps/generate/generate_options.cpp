@@ -48,7 +48,7 @@ OptionTable declare(GenerateOptions& options) {
       {"prompt-file", "FILE", "File with the prompt; a newline at the end is removed", text(options.prompt_file)});
   table.add({"begin-of-text", "on|off", "Put the tokenizer's BOS token before the prompt, as transformers does",
              choice<bool>(options.begins_text, {{"on", true}, {"off", false}})});
-  declare_special_tokens(table, options.specials);
+  table.add(special_tokens(options.specials));
   table.add({"tokens", "N", "Largest number of tokens to generate", whole(options.tokens, 0)});
   table.add({"context", "N", "Largest context in tokens, at most the model's; GPT-2 always uses the model's",
              whole(options.context, 1, 1 << 24)});

@@ -65,32 +65,44 @@ void check_resume(const CheckpointOptions& options, const OptionTable& table) {
 
 }  // namespace
 
-void declare_checkpoints(OptionTable& table, CheckpointOptions& options) {
+void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
+  const NoEffect no_checkpoints = unused_if([&options] { return options.folder.empty(); }, "without --checkpoint");
   table.concern("Stopping and resuming");
-  table.add({"checkpoint", "DIR", "Directory for checkpoints, shared by all ranks", text(options.folder)});
-  table.add({"checkpoint-every", "STEPS|TIME",
+  table.add(
+      {Effect::run, "checkpoint", "DIR", "Directory for checkpoints, shared by all ranks", text(options.folder)},
+      {.usual = true, .plan = PlanRole::output});
+  table.add({Effect::run, "checkpoint-every", "STEPS|TIME",
              "Interval between checkpoints, as in 500 (steps) or 30m; the run also ends with a checkpoint",
-             steps_or_time(options), "30m"});
-  table.add({"checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)});
-  table.add({"checkpoint-archive-every", "STEPS",
+             steps_or_time(options), "30m"},
+            {.unused = no_checkpoints});
+  table.add({Effect::run, "checkpoint-keep", "N", "Number of newest checkpoints to keep", whole(options.keep, 1)},
+            {.unused = no_checkpoints});
+  table.add({Effect::run, "checkpoint-archive-every", "STEPS",
              "Never prune checkpoints whose step is a multiple of N; a run that resumes from an earlier step "
              "replaces them; 0 archives none",
-             whole(options.archive_every, 0)});
-  table.add({"checkpoint-rate", "SIZE",
+             whole(options.archive_every, 0)},
+            {.unused = no_checkpoints});
+  table.add({Effect::run, "checkpoint-rate", "SIZE",
              "Largest rate of checkpoint writes per rank in bytes per second, as in 200MiB; the optimizer waits "
              "for states that are not yet copied",
-             bytes(options.bytes_per_second), "unlimited"});
-  table.add({"resume", "auto|none|PATH",
+             bytes(options.bytes_per_second), "unlimited"},
+            {.unused = no_checkpoints});
+  table.add({Effect::run, "resume", "auto|none|PATH",
              "auto: resume from the newest complete checkpoint in --checkpoint, or start from scratch if none "
              "exists; PATH: resume from this checkpoint; none: start from scratch",
-             text(options.resume)});
-  table.add({"resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
-             flag_list(options.resume_with)});
-  table.add({"time-limit", "TIME",
+             text(options.resume)},
+            {.usual = true});
+  table.add({Effect::run, "resume-with", "FLAG,FLAG", "Flags that may differ from the checkpoint's values",
+             flag_list(options.resume_with)},
+            {.unused = unused_if([&options] { return !options.resumes(); }, "without --resume")});
+  table.add({Effect::run, "time-limit", "TIME",
              "Time at which the scheduler ends the job, counted from the start of the program, as in 4h",
-             duration(options.time_limit)});
-  table.add({"stop-before", "TIME", "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
-             duration(options.stop_before), "a tenth of --time-limit, at most 5m"});
+             duration(options.time_limit)},
+            {.usual = true});
+  table.add({Effect::run, "stop-before", "TIME",
+             "Write a checkpoint (with --checkpoint) and stop this long before --time-limit",
+             duration(options.stop_before), "a tenth of --time-limit, at most 5m"},
+            {.unused = unused_if([&options] { return !options.time_limit; }, "without --time-limit")});
 }
 
 void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {

@@ -2,7 +2,7 @@
 // Declared into the program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
-#include "apps/program/options.hpp"
+#include "apps/options/option_effects.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -29,7 +29,7 @@ struct CheckpointOptions {
 };
 
 /// Adds the concern "Stopping and resuming", bound to `options`, which outlives the table.
-void declare_checkpoints(OptionTable& table, CheckpointOptions& options);
+void declare_checkpoints(TrainTable& table, CheckpointOptions& options);
 
 /// Resolves defaults. Throws ErrorCode::usage if a required flag is missing, or if --resume-with names an unknown flag.
 void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table);

@@ -103,18 +103,24 @@ void check_eval_only(const TrainOptions& options) {
 
 }  // namespace
 
-void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer) {
+void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& trainer,
+                  const ModelOptions& model) {
+  const NoEffect no_masks = unused_if([&model] { return !models::fills_masks(model.sizes); },
+                                      "unless the model is trained to fill masks");
+  const NoEffect no_samples = unused_if([&trainer] { return trainer.sample.every == 0; }, "without --sample-every");
   table.concern("Data");
-  table.add({"data", "PATH",
+  table.add({Effect::decides, "data", "PATH",
              "Training data: text or JSON lines (.jsonl), plain or compressed (gzip, zstd), a folder of such "
              "files, or a token file; several: PATH:WEIGHT,PATH:WEIGHT. Image models: a CIFAR-10 or CIFAR-100 "
              "binary file, a folder of such files, or synthetic",
-             text(data.data)});
-  table.add({"tokenizer", "bytes|none|PATH",
+             text(data.data)},
+            {.usual = true});
+  table.add({Effect::decides, "tokenizer", "bytes|none|PATH",
              "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
              "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
-             tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"});
-  table.add({"token-format", "NAME",
+             tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"},
+            {.usual = true});
+  table.add({Effect::decides, "token-format", "NAME",
              "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
              "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
              choice<TokenFormat>(data.format, {{"auto", TokenFormat::automatic},
@@ -123,58 +129,68 @@ void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions&
                                                {"llmc", TokenFormat::llmc},
                                                {"uint16", TokenFormat::uint16},
                                                {"megatron", TokenFormat::megatron}})});
-  declare_special_tokens(table, data.specials);
-  table.add({"json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
-  table.add({"prompt-field", "NAME",
+  table.add(Effect::decides, special_tokens(data.specials),
+            {.unused = unused_if([&data] { return data.gpt2.empty(); }, "without --tokenizer PATH")});
+  table.add(
+      {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
+  table.add({Effect::decides, "prompt-field", "NAME",
              "JSON lines: field with the prompt, or several fields (A,B), joined by line breaks; --json-field has "
              "the completion. Prompts have no loss, and samples are packed as with --documents mask",
-             text(data.prompt_field), "none"});
-  table.add({"label-field", "NAME",
+             text(data.prompt_field), "none"},
+            {.usual = true});
+  table.add({Effect::decides, "label-field", "NAME",
              "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
              "each sample is one padded text",
              text(data.label_field), "none"});
-  table.add({"documents", "NAME",
+  table.add({Effect::decides, "documents", "NAME",
              "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with "
              "positions from zero, and predict nothing across the document's end; pad (BERT, RoBERTa): one "
              "document per padded sample",
              choice<Documents>(data.documents,
                                {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
              "join, or mask with --prompt-field"});
-  table.add({"document-end", "TOKEN",
+  table.add({Effect::decides, "document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
              document_end(data.document_end), "the --tokenizer's end of text"});
-  table.add({"mlm-probability", "FRACTION",
+  table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
              "token, 10 % a random token, 10 % stay unchanged",
-             share(data.mlm_probability)});
-  table.add({"mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
-             token_or_auto(data.mask_token), "auto"});
-  table.add(
-      {"shuffle", "on|off", "Train on samples in random order, different in each epoch", toggle(data.shuffle)});
-  table.add({"augment", "on|off",
+             share(data.mlm_probability)},
+            {.unused = no_masks});
+  table.add({Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
+             token_or_auto(data.mask_token), "auto"},
+            {.unused = no_masks});
+  table.add({Effect::decides, "shuffle", "on|off", "Train on samples in random order, different in each epoch",
+             toggle(data.shuffle)});
+  table.add({Effect::decides, "augment", "on|off",
              "Image models: train on random crops with a border of 4 black pixels, half of them mirrored; "
              "validation images stay unchanged",
              toggle(data.augment)});
-  table.add({"validation-split", "FRACTION",
+  table.add({Effect::decides, "validation-split", "FRACTION",
              "Fraction of the data, taken from the end, for validation instead of training",
-             real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"});
-  table.add({"eval-every", "STEPS", "Validate every N steps; 0 disables", whole(trainer.eval_every, 0),
-             "0, or at the end with --validation-split or --hellaswag"});
-  table.add({"eval-samples", "N", "Validate on the first N samples of the validation part; 0: on all",
-             whole(data.eval_samples, 0)});
+             real(data.validation_split, 0, 1, true), "0, or 0.1 with --eval-every"},
+            {.usual = true});
+  table.add({Effect::tells, "eval-every", "STEPS", "Validate every N steps; 0 disables",
+             whole(trainer.eval_every, 0), "0, or at the end with --validation-split or --hellaswag"},
+            {.usual = true});
+  table.add({Effect::tells, "eval-samples", "N",
+             "Validate on the first N samples of the validation part; 0: on all", whole(data.eval_samples, 0)});
   table.add(
-      {"eval-only", "",
+      {Effect::run, "eval-only", "",
        "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",
        switch_on(data.eval_only)});
-  table.add({"hellaswag", "FILE",
+  table.add({Effect::tells, "hellaswag", "FILE",
              "File of multiple-choice questions in llm.c's format, answered at each validation",
              text(data.hellaswag)});
-  table.add({"sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
-             whole(trainer.sample.every, 0)});
-  table.add({"sample-prompt", "TEXT", "Prompt of the texts that --sample-every generates", text(data.sample_prompt),
-             "the BOS or end-of-text token; with --tokenizer bytes a newline"});
-  table.add({"sample-tokens", "N", "Tokens of each text that --sample-every generates",
-             whole(trainer.sample.tokens, 1, most)});
+  table.add({Effect::tells, "sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
+             whole(trainer.sample.every, 0)},
+            {.usual = true});
+  table.add({Effect::tells, "sample-prompt", "TEXT", "Prompt of the texts that --sample-every generates",
+             text(data.sample_prompt), "the BOS or end-of-text token; with --tokenizer bytes a newline"},
+            {.unused = no_samples});
+  table.add({Effect::tells, "sample-tokens", "N", "Tokens of each text that --sample-every generates",
+             whole(trainer.sample.tokens, 1, most)},
+            {.unused = no_samples});
 }
 
 namespace {

@@ -7,8 +7,8 @@
 
 namespace ranvier::apps {
 
-/// Adds the concern "Data", bound to `data` and to the evaluation settings of `trainer`. Both outlive the table.
-void declare_data(OptionTable& table, DataOptions& data, actors::TrainerOptions& trainer);
+/// Adds the concern "Data", bound to `data` and to the evaluation settings of `trainer`. All three outlive the table.
+void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& trainer, const ModelOptions& model);
 
 /// Whether --tokenizer PATH encodes at least a part of the data.
 [[nodiscard]] bool encodes_text(const DataOptions& data);

@@ -6,176 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
 #include <utility>
 
 namespace ranvier::apps {
 namespace {
-
-struct Entry {
-  std::string_view flag;
-  OptionEffect effect;
-};
-
-std::span<const Entry> entries() {
-  using enum OptionEffect;
-  static constexpr std::array all{
-      // Model. A preset stands for sizes and the computation, which are compared on their own.
-      Entry{computation_option, decides},
-      Entry{"model", bits},
-      Entry{"layers", shape},
-      Entry{"hidden", shape},
-      Entry{"heads", decides},
-      Entry{"kv-heads", shape},
-      Entry{"head-size", shape},
-      Entry{"ffn-size", shape},
-      Entry{"window", decides},
-      Entry{"vocab-size", shape},
-      Entry{"sequence-length", shape},
-      Entry{"blocks", shape},
-      Entry{"width", shape},
-      Entry{"image-size", shape},
-      Entry{"classes", shape},
-      Entry{"dropout", decides},
-      // Frozen parameters form separate units without optimizer states.
-      Entry{"train", shape},
-      Entry{"freeze", shape},
-      Entry{"lora-rank", shape},
-      Entry{"lora-alpha", decides},
-      Entry{"lora-dropout", decides},
-      Entry{"lora-targets", shape},
-      Entry{"lora-whole", shape},
-      // Grid and sharding. Algorithm, rows and nodes set the order of sums over rows; gathers do not add.
-      Entry{"g-inter", bits},
-      Entry{"g-data", rounding},
-      Entry{"shard", rounding},
-      Entry{"shard-trained", rounding},
-      Entry{"group-size", rounding},
-      Entry{"node-size", rounding},
-      Entry{"links", rounding},
-      Entry{"links' figures", rounding},
-      Entry{"all-gather", bits},
-      Entry{"reduce-scatter", rounding},
-      Entry{"all-reduce", rounding},
-      Entry{"prefetch", bits},
-      Entry{"reuse", bits},
-      // Batch.
-      Entry{"batch-size", decides},
-      Entry{"microbatch-size", rounding},
-      Entry{"chunks-per-rank", bits},
-      Entry{"pipeline-limit", bits},
-      Entry{"policy", bits},
-      Entry{"defer-weights", bits},
-      Entry{"deferred-limit", bits},
-      Entry{"layers-per-stage", bits},
-      Entry{"rebalance", run},
-      Entry{"recompute", bits},
-      Entry{"saved-activations", rounding},  // bits differ only in half precision on a GPU
-      // Data.
-      Entry{content_option, decides},
-      Entry{"data", decides},
-      Entry{"tokenizer", decides},
-      Entry{"token-format", decides},
-      Entry{special_tokens_option, decides},
-      Entry{"json-field", decides},
-      Entry{"mlm-probability", decides},
-      Entry{"mask-token", decides},
-      Entry{"prompt-field", decides},
-      Entry{"label-field", decides},
-      Entry{"documents", decides},
-      Entry{"document-end", decides},
-      Entry{"shuffle", decides},
-      Entry{"augment", decides},
-      Entry{"validation-split", decides},
-      Entry{"eval-every", tells},
-      Entry{"eval-samples", tells},
-      Entry{"eval-only", run},
-      Entry{"hellaswag", tells},
-      Entry{"sample-every", tells},
-      Entry{"sample-prompt", tells},
-      Entry{"sample-tokens", tells},
-      // Optimizer.
-      Entry{"steps", decides},
-      Entry{"learning-rate", decides},
-      Entry{"warmup-steps", decides},
-      Entry{"lr-decay", decides},
-      Entry{"min-learning-rate", decides},
-      Entry{"beta1", decides},
-      Entry{"beta2", decides},
-      Entry{"epsilon", decides},
-      Entry{"weight-decay", decides},
-      Entry{"clip", decides},
-      Entry{"seed", decides},
-      // Bad steps and replica mismatches. No effect on results unless one occurs.
-      Entry{"bad-steps", judges},
-      Entry{"bad-steps-limit", judges},
-      Entry{"spike-factor", judges},
-      Entry{"check-every", bits},
-      // Precision. The checkpoint has the current loss scale.
-      Entry{"precision", decides},
-      Entry{"gradient-dtype", decides},
-      Entry{"loss-scale", run},
-      // Device.
-      Entry{"device", rounding},
-      Entry{"p2p", bits},
-      Entry{"collectives", rounding},
-      Entry{"products", rounding},
-      Entry{"products-file", rounding},
-      Entry{"attention", rounding},
-      Entry{"attention-backward", rounding},
-      Entry{"cuda-graphs", bits},
-      Entry{"device-memory", bits},
-      Entry{"threads", rounding},
-      // Memory tiers. Tiles are separate units in checkpoints.
-      Entry{"offload", bits},
-      Entry{"optimizer-tier", bits},
-      Entry{"parameter-tier", bits},
-      Entry{"parameter-tier-trained", bits},
-      Entry{"gradient-tier", bits},
-      Entry{"activation-tier", bits},
-      Entry{"nvme", bits},
-      Entry{"nvme-checksums", bits},
-      Entry{"bucket-size", bits},
-      Entry{"chunk-buckets", bits},
-      Entry{"optimizer-step", bits},
-      Entry{"optimizer-commit", bits},
-      Entry{"tile", shape},
-      // Stopping and resuming.
-      Entry{"checkpoint", run},
-      Entry{"checkpoint-every", run},
-      Entry{"checkpoint-keep", run},
-      Entry{"checkpoint-archive-every", run},
-      Entry{"checkpoint-rate", run},
-      Entry{"resume", run},
-      Entry{"resume-with", run},
-      Entry{"time-limit", run},
-      Entry{"stop-before", run},
-      // Planning. The flags that it chooses are compared on their own.
-      Entry{"plan", run},
-      Entry{"profile", run},
-      // Run. Weights come from the checkpoint.
-      Entry{"init-from", run},
-      Entry{"ignore-tensors", run},
-      Entry{"init-adapter", run},
-      Entry{"save", run},
-      Entry{"save-every", run},
-      Entry{"save-file-size", run},
-      Entry{"metrics", run},
-      Entry{"trace", run},
-      Entry{"serve", run},
-      Entry{"tensorboard", run},
-      Entry{"log-every", run},
-      Entry{"quiet", run},
-      Entry{"overwrite", run},
-      Entry{"timeout", run},
-      Entry{"separate-ranks", run},
-      Entry{"config", run},
-      Entry{"dry-run", run},
-      Entry{"world", run},
-  };
-  return all;
-}
 
 const char* words(OptionEffect effect) {
   switch (effect) {
@@ -257,17 +91,22 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
 
 }  // namespace
 
-OptionEffect effect_of(std::string_view flag) {
-  const auto all = entries();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Entry& entry) { return entry.flag == flag; });
-  expect(found != all.end(), "--{} has no entry in option_effects.cpp", flag);
-  return found->effect;
+void TrainTable::add(TrainFlag flag, OptionTraits traits) {
+  add(flag.effect,
+      {std::move(flag.name), std::move(flag.placeholder), std::move(flag.help), std::move(flag.binding),
+       std::move(flag.default_text), flag.per_rank},
+      std::move(traits));
+}
+
+void TrainTable::add(OptionEffect effect, Option option, OptionTraits traits) {
+  traits.effect = effect;
+  OptionTable::add(std::move(option), std::move(traits));
 }
 
 boost::json::object options_to_save(const std::vector<ResolvedOption>& options) {
   boost::json::object saved;
   for (const ResolvedOption& option : options) {
-    if (effect_of(option.name) != OptionEffect::run) saved[option.name] = option.value;
+    if (option.effect != OptionEffect::run) saved[option.name] = option.value;
   }
   return saved;
 }
@@ -276,7 +115,7 @@ std::vector<ChangedOption> changed_options(const boost::json::object& saved,
                                            const std::vector<ResolvedOption>& options, bool learns_positions) {
   std::vector<ChangedOption> changes;
   for (const ResolvedOption& option : options) {
-    OptionEffect effect = effect_of(option.name);
+    OptionEffect effect = option.effect;
     static const boost::json::value no_special_tokens = "none";
     const boost::json::value* before = saved.if_contains(option.name);
     if (before == nullptr && option.name == special_tokens_option) before = &no_special_tokens;

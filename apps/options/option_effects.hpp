@@ -1,5 +1,5 @@
-// Effect of each option of ranvier-train on a resumed run: same bits, rounding, or other results. Every option needs an
-// entry. Pure functions, callable from any thread.
+// The table of ranvier-train's options, and the effect of a changed option on a resumed run: same bits, rounding, or
+// other results. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/program/options.hpp"
@@ -12,14 +12,21 @@
 
 namespace ranvier::apps {
 
-enum class OptionEffect {
-  shape,     ///< sizes of states change; a checkpoint with another value cannot be loaded
-  decides,   ///< results change
-  rounding,  ///< results stay the same within rounding
-  bits,      ///< results stay bit-identical
-  judges,    ///< results stay bit-identical until a bad step
-  tells,     ///< results stay bit-identical; evaluations or text samples change
-  run,       ///< property of a single run; not compared
+using Effect = OptionEffect;
+
+/// An option of ranvier-train. The effect comes first, so that no declaration omits it.
+struct TrainFlag {
+  OptionEffect effect;
+  std::string name, placeholder, help;  ///< as in Option
+  OptionBinding binding;
+  std::string default_text = {};
+  bool per_rank = false;
+};
+
+class TrainTable : public OptionTable {
+ public:
+  void add(TrainFlag flag, OptionTraits traits = {});
+  void add(OptionEffect effect, Option option, OptionTraits traits = {});
 };
 
 /// Name among resolved options of the fingerprint of --data and --tokenizer (data_content()). Their paths may change,
@@ -29,9 +36,6 @@ inline constexpr const char* content_option = "data's content";
 inline constexpr const char* special_tokens_option = "special-tokens";
 /// Name among resolved options of the properties of a model that no flag sets (models::computation_of()).
 inline constexpr const char* computation_option = "model's computation";
-
-/// Effect of a flag, given without dashes. Throws ErrorCode::internal for a flag without an entry.
-[[nodiscard]] OptionEffect effect_of(std::string_view flag);
 
 /// Options for a checkpoint's manifest, flag → value, without those whose effect is `run`.
 [[nodiscard]] boost::json::object options_to_save(const std::vector<ResolvedOption>& options);

@@ -83,42 +83,63 @@ OptionBinding rebalance(int& steps) {
 
 }  // namespace
 
-void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer) {
+void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer) {
+  const auto one_stage = [&trainer] { return trainer.grid.g_inter == 1; };
+  const auto defers = [&trainer] { return actors::defers_weights(trainer.policy); };
+  const char* const no_bubble = "with one stage, which has no bubble to fill";
   table.add(
-      {"chunks-per-rank", "N",
+      {Effect::bits, "chunks-per-rank", "N",
        "Model chunks per rank (interleaved pipeline): 1/N of the bubble, N times the messages; not with zb-h1",
        whole(trainer.chunks_per_rank, 1, max_chunks)});
-  table.add({"pipeline-limit", "N",
+  table.add({Effect::bits, "pipeline-limit", "N",
              "Largest number of microbatches in flight; 0: all with gpipe, what the schedule needs with "
              "--chunks-per-rank (per model chunk), otherwise --g-inter",
              whole(trainer.pipeline_limit, 0, most)});
-  table.add({"policy", "NAME",
+  table.add({Effect::bits, "policy", "NAME",
              "Pipeline schedule: message-driven, 1f1b or gpipe; zero-bubble and zb-h1 also defer weight gradients "
              "(zb-h1 in a fixed order)",
              choice<Policy>(trainer.policy, {{"message-driven", Policy::message_driven},
                                              {"1f1b", Policy::one_f_one_b},
                                              {"gpipe", Policy::gpipe},
                                              {"zero-bubble", Policy::zero_bubble},
-                                             {"zb-h1", Policy::zb_h1}})});
-  table.add({"defer-weights", "", "Defer weight gradients with message-driven; same as --policy zero-bubble",
-             switch_on(trainer.defer_weights)});
-  table.add({"deferred-limit", "N",
+                                             {"zb-h1", Policy::zb_h1}})},
+            {.usual = true,
+             .plan = PlanRole::searched,
+             .unused = unused_if(
+                 [=, &trainer] { return one_stage() && (trainer.policy == Policy::one_f_one_b || defers()); },
+                 "with one stage, where message-driven, 1f1b and zero-bubble schedules have the same order")});
+  table.add({Effect::bits, "defer-weights", "",
+             "Defer weight gradients with message-driven; same as --policy zero-bubble",
+             switch_on(trainer.defer_weights)},
+            {.unused = unused_if(one_stage, no_bubble)});
+  table.add({Effect::bits, "deferred-limit", "N",
              "Largest number of microbatches with deferred weight gradients, per model chunk; 0 defers none; auto: "
              "s + 1 on stage s (the first is 0), s + 2 with several chunks, 1 with --recompute",
-             deferred_limit(trainer.deferred_limit)});
-  table.add({"layers-per-stage", "N,N,…",
+             deferred_limit(trainer.deferred_limit)},
+            {.unused = [=, &trainer]() -> std::string {
+              if (one_stage()) return no_bubble;
+              if (trainer.defer_weights || defers()) return {};
+              return "without deferred weight gradients (--policy zero-bubble or zb-h1, or --defer-weights)";
+            }});
+  table.add({Effect::bits, "layers-per-stage", "N,N,…",
              "Layers per stage, embedding and head included; with several chunks per rank, per model chunk in the "
              "order of layers; auto balances computation",
              layers_per_stage(trainer.layers_per_stage), "auto"});
-  table.add({"rebalance", "",
+  table.add({Effect::run, "rebalance", "",
              fmt::format("Measure the layers for {} steps and print a faster --layers-per-stage", rebalance_steps),
-             rebalance(trainer.rebalance_steps)});
-  table.add({"recompute", "N",
+             rebalance(trainer.rebalance_steps)},
+            {.unused = [=, &trainer]() -> std::string {
+              if (one_stage()) return "with one stage, which has all layers";
+              return trainer.steps < 2 ? "with fewer than two steps, since the first one warms up" : "";
+            }});
+  table.add({Effect::bits, "recompute", "N",
              "Activation checkpointing: keep one activation per N layers and recompute the others; auto: the N "
              "that needs the least memory",
-             recompute(trainer.recompute, trainer.recompute_auto)});
+             recompute(trainer.recompute, trainer.recompute_auto)},
+            {.usual = true, .plan = PlanRole::searched});
   using Saved = std::optional<models::SavedActivations>;
-  table.add({"saved-activations", "NAME",
+  // Bits differ only in half precision on a GPU.
+  table.add({Effect::rounding, "saved-activations", "NAME",
              "Activations that blocks save for the backward pass: all; few: norms and activation functions are "
              "recomputed; auto: all on a GPU if they fit, otherwise few",
              choice<Saved>(trainer.saved_activations, {{"auto", Saved()},

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "actors/rank/trainer_options.hpp"
-#include "apps/program/options.hpp"
+#include "apps/options/option_effects.hpp"
 
 namespace ranvier::apps {
 
 /// Adds the flags to the concern "Batch". The trainer's options outlive the table.
-void declare_pipeline(OptionTable& table, actors::TrainerOptions& trainer);
+void declare_pipeline(TrainTable& table, actors::TrainerOptions& trainer);
 
 }  // namespace ranvier::apps

@@ -6,18 +6,21 @@
 
 namespace ranvier::apps {
 
-void declare_planning(OptionTable& table, RunOptions& run) {
+void declare_planning(TrainTable& table, RunOptions& run) {
   table.concern("Planning");
   OptionBinding profile = text(run.profile);
   profile.words = runtime::shipped_profiles();
-  table.add({"plan", "auto|none",
+  // The flags that it chooses are compared on their own.
+  table.add({Effect::run, "plan", "auto|none",
              "auto: choose the grid, sharding, offload, microbatch size, recomputation, schedule and collective "
              "algorithms that are not given, by prediction with --profile",
-             choice<bool>(run.plans, {{"none", false}, {"auto", true}})});
-  table.add({"profile", "NAME|FILE",
+             choice<bool>(run.plans, {{"none", false}, {"auto", true}})},
+            {.usual = true, .plan = PlanRole::request});
+  table.add({Effect::run, "profile", "NAME|FILE",
              "Machine profile for predictions: a file of `ranvier-bench profile --write-profile FILE`, or the name "
              "of a shipped profile; none disables predictions",
-             std::move(profile), "RANVIER_PROFILE, or the file that `ranvier-bench profile` left for this host"});
+             std::move(profile), "RANVIER_PROFILE, or the file that `ranvier-bench profile` left for this host"},
+            {.plan = PlanRole::request});
 }
 
 }  // namespace ranvier::apps

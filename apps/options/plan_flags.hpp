@@ -7,6 +7,6 @@
 namespace ranvier::apps {
 
 /// Adds the concern "Planning". `run` outlives the table.
-void declare_planning(OptionTable& table, RunOptions& run);
+void declare_planning(TrainTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps

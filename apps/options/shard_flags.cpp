@@ -90,40 +90,64 @@ std::vector<int> divisors(int whole) {
 
 }  // namespace
 
-void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
+void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
+  const auto is_one_row = [&trainer] { return trainer.grid.g_data == 1; };
+  const NoEffect one_row = unused_if(is_one_row, "with one row (--g-data 1)");
+  const auto all_stay = [=, &trainer] {
+    const auto [frozen, trained] = trainer.shardings();
+    const auto& tiers = trainer.tiers;
+    const bool gathers =
+        frozen.parameters != collectives::Scope::none || trained.parameters != collectives::Scope::none;
+    const bool on_device = !tiers.parameters_leave() && tiers.gradients == actors::TierKind::device &&
+                           tiers.optimizer == actors::TierKind::device &&
+                           tiers.activations == actors::TierKind::device;
+    return (is_one_row() || !gathers) && on_device;
+  };
+  const NoEffect nothing_moves =
+      unused_if(all_stay, "if all states stay on the device and no parameters are gathered");
+  // Algorithm, rows and nodes set the order of sums over rows; gathers do not add.
   table.concern("Sharding");
-  table.add({"shard", "NAME",
+  table.add({Effect::rounding, "shard", "NAME",
              "Scopes of parameters, gradients and optimizer states: three letters such as IIG (N: not sharded, I: "
              "over a group, G: over all rows), or a name: " +
                  shard_names(),
-             sharding(trainer.sharding)});
-  table.add({"shard-trained", "NAME",
+             sharding(trainer.sharding)},
+            {.usual = true, .plan = PlanRole::searched, .unused = one_row});
+  table.add({Effect::rounding, "shard-trained", "NAME",
              "With frozen parameters: sharding of the trained ones; --shard is then for the frozen ones only",
-             trained_sharding(trainer.trained_sharding), "same as --shard"});
-  table.add({"group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
-             whole(trainer.group_size, 0, most), "the rows on one node"});
-  table.add({"node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
-             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"});
-  table.add({"links", "FILE",
+             trained_sharding(trainer.trained_sharding), "same as --shard"},
+            {.fixes = "shard", .unused = one_row});
+  table.add({Effect::rounding, "group-size", "N", "Rows per group (letter I of --shard); must divide --g-data",
+             whole(trainer.group_size, 0, most), "the rows on one node"},
+            {.plan = PlanRole::searched, .unused = one_row});
+  table.add({Effect::rounding, "node-size", "N", "Ranks per node, as if rank r were on node r / N; 0 asks MPI",
+             whole(shard.node_size, 0, most), "0; with --world 8, or all ranks if fewer"},
+            {.plan = PlanRole::machine});
+  table.add({Effect::rounding, "links", "FILE",
              "JSON file with measured latencies and bandwidths (ranvier-bench --write-links), for the choice of "
              "collective algorithms",
-             text(shard.links)});
+             text(shard.links)},
+            {.unused = one_row});
   for (const auto& [collective, field] : {std::pair{Collective::all_gather, &trainer.algorithms.all_gather},
                                           {Collective::reduce_scatter, &trainer.algorithms.reduce_scatter},
                                           {Collective::all_reduce, &trainer.algorithms.all_reduce}}) {
-    table.add({to_string(collective), "NAME",
-               fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
-                           algorithm_names(collective)),
-               algorithm(*field, collective)});
+    table.add(
+        {collective == Collective::all_gather ? Effect::bits : Effect::rounding, to_string(collective), "NAME",
+         fmt::format("Algorithm of the {}: auto (the fastest for --links){}", to_string(collective),
+                     algorithm_names(collective)),
+         algorithm(*field, collective)},
+        {.plan = PlanRole::searched, .unused = one_row});
   }
-  table.add({"prefetch", "N",
+  table.add({Effect::bits, "prefetch", "N",
              "Number of units (layers) to gather ahead of use; 0 disables prefetching; auto: 2, or fewer if "
              "--device-memory is short",
-             prefetch(shard.prefetch)});
-  table.add({"reuse", "on|off",
+             prefetch(shard.prefetch)},
+            {.unused = nothing_moves});
+  table.add({Effect::bits, "reuse", "on|off",
              "Keep gathered parameters until another unit needs the buffer; off: gather before every use, as ZeRO "
              "and MiCS do",
-             toggle(trainer.reuse)});
+             toggle(trainer.reuse)},
+            {.unused = nothing_moves});
 }
 
 void resolve_sharding(TrainOptions& options, bool imagined) {

@@ -8,7 +8,7 @@
 namespace ranvier::apps {
 
 /// Adds the concern "Sharding". `trainer` and `shard` outlive the table.
-void declare_sharding(OptionTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
+void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard);
 
 /// Reads the file of --links and sets the node size. `imagined`: the ranks come from --world. Throws ErrorCode::usage
 /// if --group-size does not divide --g-data.

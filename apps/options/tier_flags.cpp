@@ -1,5 +1,7 @@
 #include "apps/options/tier_flags.hpp"
 
+#include "actors/rank/rank_plan.hpp"
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -109,44 +111,61 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 
 }  // namespace
 
-void declare_tiers(OptionTable& table, TierOptions& tiers, std::string& offload) {
+void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::string& offload) {
+  TierOptions& tiers = trainer.tiers;
   table.concern("Memory tiers");
   table.add(
-      {"offload", "NAME",
+      {Effect::bits, "offload", "NAME",
        "Set all tier flags (--optimizer-tier and others) at once. myelin: optimizer states to host memory; "
        "zero-offload: also gradients; infinity-cpu: also parameters and activation checkpoints; infinity-nvme: "
        "activation checkpoints to host memory, the rest to files (--nvme)",
-       all_tiers(tiers, offload)});
-  table.add({"optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme", tier(tiers.optimizer)});
-  table.add({"parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
-             tier(tiers.parameters)});
-  table.add({"parameter-tier-trained", "NAME",
+       all_tiers(tiers, offload)},
+      {.usual = true, .plan = PlanRole::searched});
+  table.add({Effect::bits, "optimizer-tier", "NAME", "Tier of optimizer states: device, host or nvme",
+             tier(tiers.optimizer)},
+            {.fixes = "offload"});
+  table.add({Effect::bits, "parameter-tier", "NAME", "Tier of parameters between their uses: device, host or nvme",
+             tier(tiers.parameters)},
+            {.fixes = "offload"});
+  table.add({Effect::bits, "parameter-tier-trained", "NAME",
              "With frozen parameters: tier of the trained ones: device, host or nvme",
-             trained_tier(tiers.trained_parameters), "same as --parameter-tier"});
-  table.add(
-      {"gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme", tier(tiers.gradients)});
-  table.add({"activation-tier", "NAME",
+             trained_tier(tiers.trained_parameters), "same as --parameter-tier"},
+            {.fixes = "offload"});
+  table.add({Effect::bits, "gradient-tier", "NAME", "Tier of accumulated gradients: device, host or nvme",
+             tier(tiers.gradients)},
+            {.fixes = "offload"});
+  table.add({Effect::bits, "activation-tier", "NAME",
              "Tier of activation checkpoints (--recompute) between passes: device, host or nvme",
-             tier(tiers.activations)});
+             tier(tiers.activations)},
+            {.fixes = "offload"});
+  table.add({Effect::bits, "nvme", "DIR[,DIR]", "Directories for states in files, one per disk",
+             directories(tiers.files.directories)},
+            {.usual = true});
+  table.add({Effect::bits, "nvme-checksums", "on|off", "Verify states that are read back from files",
+             toggle(tiers.files.checksums)},
+            {.unused = unused_if([&tiers] { return tiers.files.directories.empty(); },
+                                 "without states in files (--nvme)")});
   table.add(
-      {"nvme", "DIR[,DIR]", "Directories for states in files, one per disk", directories(tiers.files.directories)});
-  table.add(
-      {"nvme-checksums", "on|off", "Verify states that are read back from files", toggle(tiers.files.checksums)});
-  table.add(
-      {"bucket-size", "N",
+      {Effect::bits, "bucket-size", "N",
        "Elements per optimizer bucket, the unit of transfer and update of offloaded states; at least 512 per shard",
        whole(tiers.bucket_elements, 1, most)});
-  table.add({"chunk-buckets", "N",
+  table.add({Effect::bits, "chunk-buckets", "N",
              "Optimizer buckets per gradient chunk, which is reduced as one operation; or all",
              number_or_all(tiers.chunk_buckets)});
-  table.add({"optimizer-step", "NAME", "Processor of the AdamW step for states off the device: device or host",
+  table.add({Effect::bits, "optimizer-step", "NAME",
+             "Processor of the AdamW step for states off the device: device or host",
              choice<actors::StepLocation>(
                  tiers.step, {{"device", actors::StepLocation::device}, {"host", actors::StepLocation::host}})});
   table.add(
-      {"optimizer-commit", "NAME",
+      {Effect::bits, "optimizer-commit", "NAME",
        "For states off the device: wait for the global gradient norm, or flip: update spare copies first, and "
        "commit them if the step is neither clipped nor skipped (doubles the tier's memory)",
-       choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})});
+       choice<actors::Commit>(tiers.commit, {{"wait", actors::Commit::wait}, {"flip", actors::Commit::flip}})},
+      {.unused = unused_if(
+           [&trainer] {
+             return actors::every_step_counts(trainer) && trainer.tiers.commit == actors::Commit::flip;
+           },
+           "with --clip 0, since no step waits for a decision of all ranks")});
 }
 
 void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoints, const OptionTable& table) {

@@ -2,8 +2,8 @@
 // Declared into the program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
-#include "actors/states/tier_options.hpp"
-#include "apps/program/options.hpp"
+#include "actors/rank/trainer_options.hpp"
+#include "apps/options/option_effects.hpp"
 
 #include <filesystem>
 #include <span>
@@ -11,8 +11,9 @@
 
 namespace ranvier::apps {
 
-/// Adds the concern "Memory tiers", bound to `tiers` and to `offload`, the preset's name. Both outlive the table.
-void declare_tiers(OptionTable& table, actors::TierOptions& tiers, std::string& offload);
+/// Adds the concern "Memory tiers", bound to the trainer's tiers and to `offload`, the preset's name. Both outlive the
+/// table.
+void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::string& offload);
 
 /// `checkpoints`: the run has activation checkpoints (--recompute); without, --offload does not place them. Throws
 /// ErrorCode::usage if a tier lacks a required flag, or if a given flag has no use.

@@ -11,7 +11,6 @@
 #include "apps/options/shard_flags.hpp"
 #include "apps/options/tier_flags.hpp"
 #include "apps/options/tuning_flags.hpp"
-#include "apps/options/unused_flags.hpp"
 #include "apps/options/watching_flags.hpp"
 #include "apps/program/default_precision.hpp"
 #include "collectives/plans/link_file.hpp"
@@ -132,164 +131,208 @@ OptionBinding spike_factor(double& field) {
           .write = real(field, 0).write};
 }
 
-OptionTable declare(Asked& asked) {
+TrainTable declare(Asked& asked) {
   auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, given, notes] =
       asked.options;
   auto& adamw = trainer.adamw;
   auto& rate = trainer.learning_rate;
-  OptionTable table;
+  const NoEffect no_gpu = unused_if([&asked] { return asked.options.device.device != DeviceFlag::cuda; },
+                                    "without a GPU (--device cuda)");
+  TrainTable table;
   table.advise(advice_on_other_name);
 
   table.concern("Model");
   using models::Size;
-  table.add({"model", "NAME", "Preset, or model family with sizes from the flags below", model(model_options),
-             "gpt, or the model of --init-from"});
+  // A preset stands for sizes and the computation, which are compared on their own.
+  table.add({Effect::bits, "model", "NAME", "Preset, or model family with sizes from the flags below",
+             model(model_options), "gpt, or the model of --init-from"},
+            {.usual = true});
   table.details("families: " + model_names(false) + "; presets: " + model_names(true));
-  table.add({"layers", "L", "Number of transformer blocks", size(model_options, Size::layers)});
-  table.add({"hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
-             size(model_options, Size::hidden)});
-  table.add({"heads", "H", "Number of attention heads; must divide --hidden unless --head-size is given",
-             size(model_options, Size::heads), "the preset's, else the most with at least 64 channels each"});
-  table.add({"kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
+  table.add({Effect::shape, "layers", "L", "Number of transformer blocks", size(model_options, Size::layers)},
+            {.usual = true});
+  table.add({Effect::shape, "hidden", "C", "Model width in channels; for wide-resnet, of the first block group",
+             size(model_options, Size::hidden)},
+            {.usual = true});
+  table.add(
+      {Effect::decides, "heads", "H", "Number of attention heads; must divide --hidden unless --head-size is given",
+       size(model_options, Size::heads), "the preset's, else the most with at least 64 channels each"},
+      {.usual = true});
+  table.add({Effect::shape, "kv-heads", "K", "Number of key/value heads (grouped-query attention); 0 uses --heads",
              size(model_options, Size::kv_heads, 0), "0, or the preset's"});
-  table.add({"head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
+  table.add({Effect::shape, "head-size", "D", "Channels per attention head; 0 uses --hidden / --heads",
              size(model_options, Size::head_size, 0), "0, or the preset's"});
-  table.add({"ffn-size", "F", "Inner width of the MLP in channels; GPT always uses 4 times --hidden",
+  table.add({Effect::shape, "ffn-size", "F", "Inner width of the MLP in channels; GPT always uses 4 times --hidden",
              size(model_options, Size::ffn_size),
              "8/3 of --hidden with a gate, 4 times for BERT, or the preset's"});
-  table.add({"window", "N", "Sliding attention window in tokens, current one included; 0 disables it",
+  table.add({Effect::decides, "window", "N",
+             "Sliding attention window in tokens, current one included; 0 disables it",
              size(model_options, Size::window, 0), "0, or the preset's"});
-  table.add({"vocab-size", "V", "Vocabulary size in tokens", size(model_options, Size::vocab_size),
+  table.add({Effect::shape, "vocab-size", "V", "Vocabulary size in tokens", size(model_options, Size::vocab_size),
              "256 for bytes (257 with a mask), 50257 for token files, or the preset's"});
-  table.add({"sequence-length", "T", "Sample length in tokens", size(model_options, Size::sequence_length)});
-  table.add({"blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
+  table.add({Effect::shape, "sequence-length", "T", "Sample length in tokens",
+             size(model_options, Size::sequence_length)},
+            {.usual = true});
+  table.add({Effect::shape, "blocks", "N,N,N,N", "Number of blocks in each of the four groups of wide-resnet",
              blocks_flag(model_options)});
-  table.add({"width", "N", "Factor by which a wide-resnet block's inner width exceeds its group's width",
+  table.add({Effect::shape, "width", "N",
+             "Factor by which a wide-resnet block's inner width exceeds its group's width",
              size(model_options, Size::width)});
-  table.add({"image-size", "S", "Image width and height in pixels", size(model_options, Size::image_size)});
-  table.add({"classes", "N",
+  table.add({Effect::shape, "image-size", "S", "Image width and height in pixels",
+             size(model_options, Size::image_size)});
+  table.add({Effect::shape, "classes", "N",
              "Number of classes, for image models and text classification (--label-field); 0 trains BERT and "
              "RoBERTa to fill masks",
              size(model_options, Size::classes, 0), "the number of labels, or the preset's"});
-  table.add({"dropout", "RATE", "Dropout rate", dropout(model_options),
+  table.add({Effect::decides, "dropout", "RATE", "Dropout rate", dropout(model_options),
              "0, or the rate in the config.json of --init-from"});
   declare_tuning(table, model_options);
 
   table.concern("Grid");
-  table.add({"g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
-             whole(trainer.grid.g_inter, 1, most)});
-  table.add({"g-data", "N",
+  table.add({Effect::bits, "g-inter", "N", "Number of pipeline stages; at most the number of blocks (--layers)",
+             whole(trainer.grid.g_inter, 1, most)},
+            {.usual = true, .plan = PlanRole::sized});
+  table.add({Effect::rounding, "g-data", "N",
              "Number of rows (data-parallel pipelines); --g-inter × --g-data must equal the number of ranks",
-             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"});
+             number_or_auto(trainer.grid.g_data), "auto: ranks / g-inter"},
+            {.usual = true, .plan = PlanRole::sized});
 
   declare_sharding(table, trainer, shard);
 
   table.concern("Batch");
-  table.add({"batch-size", "N",
+  table.add({Effect::decides, "batch-size", "N",
              "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
-             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"});
-  table.add({"microbatch-size", "N", "Samples per microbatch", whole(trainer.microbatch_size, 1, most),
-             "4, at most --batch-size / --g-data"});
+             whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"},
+            {.usual = true, .plan = PlanRole::sized});
+  table.add({Effect::rounding, "microbatch-size", "N", "Samples per microbatch",
+             whole(trainer.microbatch_size, 1, most), "4, at most --batch-size / --g-data"},
+            {.usual = true, .plan = PlanRole::sized});
   declare_pipeline(table, trainer);
 
-  declare_data(table, data, trainer);
+  declare_data(table, data, trainer, model_options);
 
   table.concern("Optimizer");
-  table.add({"steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)});
-  table.add({"learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)});
-  table.add({"warmup-steps", "N", "Steps of linear learning rate warm-up", whole(rate.warmup_steps, 0),
-             "a tenth of --steps, at most 100"});
-  table.add({"lr-decay", "NAME", "Learning rate decay after warm-up: cosine, linear or constant",
+  table.add({Effect::decides, "steps", "N", "Number of optimizer steps", whole(trainer.steps, 1)}, {.usual = true});
+  table.add({Effect::decides, "learning-rate", "RATE", "Peak learning rate", real(rate.peak, 0)}, {.usual = true});
+  table.add({Effect::decides, "warmup-steps", "N", "Steps of linear learning rate warm-up",
+             whole(rate.warmup_steps, 0), "a tenth of --steps, at most 100"},
+            {.usual = true});
+  table.add({Effect::decides, "lr-decay", "NAME", "Learning rate decay after warm-up: cosine, linear or constant",
              choice<Decay>(rate.decay,
-                           {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})});
-  table.add({"min-learning-rate", "RATE", "Learning rate at the end of the decay", real(rate.least, 0),
-             "a tenth of --learning-rate"});
-  table.add({"beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)});
-  table.add({"beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)});
-  table.add({"epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)});
-  table.add({"weight-decay", "RATE", "AdamW weight decay of matrices and embeddings", real(adamw.weight_decay, 0)});
-  table.add(
-      {"clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping", real(trainer.clip, 0)});
+                           {{"cosine", Decay::cosine}, {"linear", Decay::linear}, {"constant", Decay::constant}})},
+            {.usual = true});
+  table.add({Effect::decides, "min-learning-rate", "RATE", "Learning rate at the end of the decay",
+             real(rate.least, 0), "a tenth of --learning-rate"},
+            {.unused = unused_if([&rate] { return rate.decay == Decay::constant; }, "with --lr-decay constant")});
+  table.add({Effect::decides, "beta1", "B", "AdamW β1", real(adamw.beta1, 0, 1, true)});
+  table.add({Effect::decides, "beta2", "B", "AdamW β2", real(adamw.beta2, 0, 1, true)});
+  table.add({Effect::decides, "epsilon", "E", "AdamW ε", real(adamw.epsilon, 1e-30)});
+  table.add({Effect::decides, "weight-decay", "RATE", "AdamW weight decay of matrices and embeddings",
+             real(adamw.weight_decay, 0)});
+  table.add({Effect::decides, "clip", "NORM", "Clip the global gradient norm to this value; 0 disables clipping",
+             real(trainer.clip, 0)});
   auto& bad = trainer.bad_steps;
   table.add(
-      {"bad-steps", "ACTION",
+      {Effect::judges, "bad-steps", "ACTION",
        "Action on a non-finite loss or gradient, or a loss spike: stop; skip the update; rollback to the last "
        "checkpoint, dropping that step's samples",
        choice<BadAction>(
            bad.action, {{"stop", BadAction::stop}, {"skip", BadAction::skip}, {"rollback", BadAction::rollback}})});
-  table.add(
-      {"bad-steps-limit", "N", "Maximum number of bad steps in a row; one more ends the job", whole(bad.limit, 1)});
-  table.add({"spike-factor", "X",
+  table.add({Effect::judges, "bad-steps-limit", "N", "Maximum number of bad steps in a row; one more ends the job",
+             whole(bad.limit, 1)},
+            {.unused = unused_if([&bad] { return bad.action == BadAction::stop; },
+                                 "with --bad-steps stop, which ends the job at the first bad step")});
+  table.add({Effect::judges, "spike-factor", "X",
              fmt::format("A loss above X times the median of the last {} steps is a loss spike, handled by "
                          "--bad-steps; 0 disables the test",
                          actors::RecentMedian::window),
              spike_factor(bad.spike_factor)});
-  table.add({"check-every", "STEPS",
+  table.add({Effect::bits, "check-every", "STEPS",
              "Every N steps, before checkpoints and at the end, compare the replicas of all states; on a mismatch, "
              "the job stops, or rolls back with --bad-steps rollback; 0 disables",
-             whole(trainer.check_every, 0)});
-  table.add({"seed", "N", "Random seed for weights, dropout and sample order", whole(trainer.seed, 0)});
+             whole(trainer.check_every, 0)},
+            {.unused = unused_if([&asked] { return asked.options.ranks == 1; },
+                                 "with one rank, whose states have no replicas")});
+  table.add(
+      {Effect::decides, "seed", "N", "Random seed for weights, dropout and sample order", whole(trainer.seed, 0)},
+      {.usual = true});
 
   table.concern("Precision");
-  table.add({"precision", "TYPE", "Type of activations, messages and working weights: fp32, bf16 or fp16",
+  table.add({Effect::decides, "precision", "TYPE",
+             "Type of activations, messages and working weights: fp32, bf16 or fp16",
              choice<runtime::DType>(
                  trainer.precision.compute,
                  {{"fp32", runtime::DType::f32}, {"bf16", runtime::DType::bf16}, {"fp16", runtime::DType::f16}}),
-             fmt::format("{}; a resumed run: the checkpoint's", default_precision_text)});
-  table.add({"gradient-dtype", "TYPE", "Type of accumulated gradients: fp32, or half (the type of --precision)",
+             fmt::format("{}; a resumed run: the checkpoint's", default_precision_text)},
+            {.usual = true});
+  table.add({Effect::decides, "gradient-dtype", "TYPE",
+             "Type of accumulated gradients: fp32, or half (the type of --precision)",
              choice<bool>(asked.half_gradients, {{"fp32", false}, {"half", true}})});
-  table.add({"loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
+  // The checkpoint has the current loss scale.
+  table.add({Effect::run, "loss-scale", "X", "Initial loss scale with fp16", real(trainer.loss_scale.scale, 1),
              "65536 with fp16, otherwise 1"});
 
   table.concern("Device");
-  table.add({"device", "NAME",
+  table.add({Effect::rounding, "device", "NAME",
              "cpu; cuda: the GPUs of a node in turn; cuda:N: GPU N; inline: a CPU that computes on the event "
              "loop's thread, for tests",
-             device_flag(device_options.device, device_options.gpu)});
-  table.add({"p2p", "MODE",
+             device_flag(device_options.device, device_options.gpu)},
+            {.usual = true, .plan = PlanRole::machine});
+  table.add({Effect::bits, "p2p", "MODE",
              "Messages from and to GPU memory: staged through pinned memory; direct (CUDA-aware MPI); auto: direct "
              "if MPI is CUDA-aware on every rank, but staged if NCCL and pipeline stages are combined",
              choice<PointToPoint>(device_options.point_to_point, {{"auto", PointToPoint::automatic},
                                                                   {"staged", PointToPoint::staged},
-                                                                  {"direct", PointToPoint::direct}})});
-  table.add({"collectives", "MODE",
+                                                                  {"direct", PointToPoint::direct}})},
+            {.plan = PlanRole::gpu, .unused = no_gpu});
+  table.add({Effect::rounding, "collectives", "MODE",
              "Backend of collectives on GPUs: nccl, plans (Ranvier's own, over MPI), or auto (nccl if possible); "
              "--all-gather, --reduce-scatter and --all-reduce apply to both",
              choice<CollectiveBackend>(device_options.collectives, {{"auto", CollectiveBackend::automatic},
                                                                     {"nccl", CollectiveBackend::nccl},
-                                                                    {"plans", CollectiveBackend::plans}})});
-  table.add({"products", "MODE",
+                                                                    {"plans", CollectiveBackend::plans}})},
+            {.plan = PlanRole::gpu, .unused = no_gpu});
+  table.add({Effect::rounding, "products", "MODE",
              "Matrix multiplications on a GPU in half precision: measured: benchmark cuBLASLt's algorithms before "
              "the first step; first: use cuBLASLt's first proposal, the same in every run",
-             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})});
-  table.add({"products-file", "FILE",
+             choice<bool>(device_options.measures_products, {{"measured", true}, {"first", false}})},
+            {.unused = no_gpu});
+  table.add({Effect::rounding, "products-file", "FILE",
              "File that keeps the choices of --products measured and --attention auto, so that later runs have the "
              "same bits; created or extended",
              text(device_options.products_file)});
   table.add(
-      {"attention", "MODE",
+      {Effect::rounding, "attention", "MODE",
        "Attention kernels on a GPU in half precision without dropout: ranvier, cudnn, or auto: the faster one if "
        "--products is measured",
        choice<models::AttentionKernels>(device_options.attention, {{"auto", models::AttentionKernels::measured},
                                                                    {"cudnn", models::AttentionKernels::cudnn},
-                                                                   {"ranvier", models::AttentionKernels::own}})});
-  table.add({"attention-backward", "MODE",
+                                                                   {"ranvier", models::AttentionKernels::own}})},
+      {.unused = no_gpu});
+  table.add({Effect::rounding, "attention-backward", "MODE",
              "cuDNN's attention backward pass: deterministic (same bits in every run), or fast with less memory",
              choice<bool>(device_options.fast_attention_backward, {{"deterministic", false}, {"fast", true}})});
-  table.add({"cuda-graphs", "on|off", "Replay the kernel launches of a block as one CUDA graph; same bits",
-             choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})});
-  table.add({"device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
+  table.add(
+      {Effect::bits, "cuda-graphs", "on|off", "Replay the kernel launches of a block as one CUDA graph; same bits",
+       choice<bool>(device_options.cuda_graphs, {{"on", true}, {"off", false}})},
+      {.unused = no_gpu});
+  table.add({Effect::bits, "device-memory", "SIZE", "Device memory that each rank may use, as in 512MiB",
              bytes(device_options.memory_bytes), "the machine's", true});
-  table.add({"threads",
-             "N",
-             "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
-             "of the node",
-             whole(device_options.threads, 0, 4096),
-             {},
-             true});
+  table.add(
+      {Effect::rounding,
+       "threads",
+       "N",
+       "Compute threads per rank; 0: the cores that affinity and CPU quotas allow, divided among the ranks "
+       "of the node",
+       whole(device_options.threads, 0, 4096),
+       {},
+       true},
+      {.usual = true,
+       .plan = PlanRole::machine,
+       .unused = unused_if([&asked] { return asked.options.device.device == DeviceFlag::cuda; }, "on a GPU")});
 
-  declare_tiers(table, trainer.tiers, offload);
-  table.add({"tile", "N",
+  declare_tiers(table, trainer, offload);
+  // Tiles are separate units in checkpoints.
+  table.add({Effect::shape, "tile", "N",
              "Tiles per large matrix, gathered and released one after another; must divide --hidden and --ffn-size",
              size(model_options, models::Size::tile)});
 
@@ -299,87 +342,55 @@ OptionTable declare(Asked& asked) {
   declare_watching(table, run);
 
   table.concern("Run");
-  table.add({"init-from", "PATH",
+  // A resumed run has the checkpoint's weights.
+  table.add({Effect::run, "init-from", "PATH",
              "Initial weights: a safetensors file, or a folder with config.json and tokenizer (Hugging Face)",
-             text(run.init_from)});
-  table.add({"ignore-tensors", "REGEX", "Skip tensors of --init-from whose name contains a match",
+             text(run.init_from)},
+            {.usual = true});
+  table.add({Effect::run, "ignore-tensors", "REGEX", "Skip tensors of --init-from whose name contains a match",
              text(run.ignored_tensors)});
-  table.add({"init-adapter", "FOLDER",
+  table.add({Effect::run, "init-adapter", "FOLDER",
              "Folder of the initial adapter, written by PEFT or --save; --lora-rank and the other --lora flags are "
              "read from this folder",
              text(run.init_adapter)});
-  table.add({"save", "PATH",
+  table.add({Effect::run, "save", "PATH",
              "Write the final weights to this safetensors file or folder; a folder also gets config.json and the "
              "tokenizer",
-             text(run.save)});
-  table.add({"save-every", "STEPS",
+             text(run.save)},
+            {.usual = true, .plan = PlanRole::output});
+  table.add({Effect::run, "save-every", "STEPS",
              "Write weights every N steps, not only at the end, to SAVE/weights-STEP (such as weights-00000500); 0 "
              "disables",
              whole(run.save_every, 0)});
-  table.add({"save-file-size", "SIZE",
+  table.add({Effect::run, "save-file-size", "SIZE",
              "Largest weights file of --save FOLDER; larger models are split into several files with an index",
              bytes(run.save_file_bytes)});
-  table.add({"overwrite", "",
+  table.add({Effect::run, "overwrite", "",
              "Replace existing files of --save, --save-every and --trace, and start --metrics from scratch",
-             switch_on(run.overwrite)});
-  table.add({"timeout", "SECONDS",
+             switch_on(run.overwrite)},
+            {.usual = true});
+  table.add({Effect::run, "timeout", "SECONDS",
              "End the job if a rank makes no progress or does not respond for this many seconds (longer while it "
              "accesses files)",
              real(run.timeout_seconds, 0, 1e6)});
-  table.add({"separate-ranks", "",
+  table.add({Effect::run, "separate-ranks", "",
              "Let processes train separately if MPI does not connect them, instead of an error",
              switch_on(run.separate_ranks)});
-  table.add({"config",
+  table.add({Effect::run,
+             "config",
              "FILE",
              "Read options from lines of key = value; flags have precedence",
              text(run.config),
              {},
-             true});
-  table.add({"dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)});
-  table.add({"world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most), "the job's"});
+             true},
+            {.usual = true});
+  table.add(
+      {Effect::run, "dry-run", "", "Print configuration and memory needs, then stop", switch_on(asked.dry_run)},
+      {.usual = true, .plan = PlanRole::request});
+  table.add({Effect::run, "world", "N", "Number of ranks to assume with --dry-run", whole(asked.world, 0, most),
+             "the job's"},
+            {.plan = PlanRole::machine});
   declare_info(table, run.info);
-  table.usual({"model",
-               "layers",
-               "hidden",
-               "heads",
-               "sequence-length",
-               "lora-rank",
-               "g-inter",
-               "g-data",
-               "shard",
-               "batch-size",
-               "microbatch-size",
-               "policy",
-               "recompute",
-               "data",
-               "tokenizer",
-               "prompt-field",
-               "validation-split",
-               "eval-every",
-               "sample-every",
-               "steps",
-               "learning-rate",
-               "warmup-steps",
-               "lr-decay",
-               "seed",
-               "precision",
-               "device",
-               "threads",
-               "offload",
-               "nvme",
-               "checkpoint",
-               "resume",
-               "time-limit",
-               "plan",
-               "serve",
-               "metrics",
-               "init-from",
-               "save",
-               "overwrite",
-               "config",
-               "dry-run",
-               "help",
-               "version"});
   return table;
 }
 
@@ -535,7 +546,13 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
   options.given = table.given();
-  for (const std::string& note : unused_flags(options, table)) options.notes.push_back("note: " + note);
+  for (const std::string& note : table.unused()) options.notes.push_back("note: " + note);
+  const actors::LearningRateOptions& rate = trainer.learning_rate;
+  if (rate.warmup_steps > trainer.steps)
+    options.notes.push_back(fmt::format(
+        "note: --warmup-steps {} exceeds --steps {}: the learning rate reaches {:.3g} instead of {:.3g}",
+        rate.warmup_steps, trainer.steps,
+        rate.peak * static_cast<double>(trainer.steps) / static_cast<double>(rate.warmup_steps), rate.peak));
   return options;
 }
 
@@ -572,9 +589,15 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
         std::find_if(all.begin(), all.end(), [](const auto& option) { return option.name == "links"; });
     std::string figures = collectives::to_json(options.trainer.links);
     std::erase(figures, '\n');
-    all.insert(links + 1, {links->concern, "links' figures", figures, false});
+    all.insert(links + 1, {links->concern, "links' figures", figures, false, false, links->effect});
   }
   return all;
+}
+
+const OptionTraits& traits_of(std::string_view flag) {
+  static Asked asked = defaults();
+  static const TrainTable table = declare(asked);
+  return table.traits(flag);
 }
 
 std::vector<ResolvedOption> default_flags() {

@@ -180,6 +180,9 @@ struct GivenFlag {
 /// All options with resolved values, in the order of the help text.
 [[nodiscard]] std::vector<ResolvedOption> resolved(const TrainOptions& options);
 
+/// Facts about a flag, given without dashes. Any thread. Throws ErrorCode::internal for an unknown flag.
+[[nodiscard]] const OptionTraits& traits_of(std::string_view flag);
+
 /// All options with their plain defaults, before any is derived from another.
 [[nodiscard]] std::vector<ResolvedOption> default_flags();
 

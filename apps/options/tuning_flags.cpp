@@ -39,25 +39,33 @@ OptionBinding modules(std::vector<std::string>& field) {
 
 }  // namespace
 
-void declare_tuning(OptionTable& table, ModelOptions& model) {
-  table.add({"train", "REGEX",
+void declare_tuning(TrainTable& table, ModelOptions& model) {
+  const NoEffect no_adapters = unused_if([&model] { return !model.adapts(); }, "without --lora-rank");
+  // Frozen parameters form separate units without optimizer states.
+  table.add({Effect::shape, "train", "REGEX",
              "Train only the parameters whose Hugging Face name contains a match; freeze the others (no gradients, "
              "no optimizer states)",
              text(model.train), "all"});
-  table.add({"freeze", "REGEX", "Freeze the parameters whose Hugging Face name contains a match",
+  table.add({Effect::shape, "freeze", "REGEX", "Freeze the parameters whose Hugging Face name contains a match",
              text(model.freeze), "none"});
-  table.add({"lora-rank", "R",
+  table.add({Effect::shape, "lora-rank", "R",
              "Rank of LoRA adapters on a frozen model, saved in PEFT's format; 0 disables adapters",
-             whole(model.lora.rank, 0, models::max_lora_rank)});
-  table.add({"lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
-             real(model.lora.alpha, 0, 1e6)});
-  table.add({"lora-dropout", "RATE", "Dropout rate of the adapters' input", real(model.lora.dropout, 0, 1)});
-  table.add({"lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
-             targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"});
-  table.add({"lora-whole", "NAMES",
+             whole(model.lora.rank, 0, models::max_lora_rank)},
+            {.usual = true});
+  table.add({Effect::decides, "lora-alpha", "X", "LoRA scaling: the adapters' output is multiplied by X / R",
+             real(model.lora.alpha, 0, 1e6)},
+            {.unused = no_adapters});
+  table.add({Effect::decides, "lora-dropout", "RATE", "Dropout rate of the adapters' input",
+             real(model.lora.dropout, 0, 1)},
+            {.unused = no_adapters});
+  table.add({Effect::shape, "lora-targets", "NAMES", "Modules that get adapters, by the last part of the name",
+             targets(model.lora.targets), "q_proj,v_proj; for GPT-2 c_attn, for BERT and RoBERTa query,value"},
+            {.unused = no_adapters});
+  table.add({Effect::shape, "lora-whole", "NAMES",
              "With --lora-rank: modules of a classification head to train in full and save with the adapters "
              "(PEFT's modules_to_save)",
-             modules(model.lora.whole), "none; with --label-field classifier, for BERT classifier,pooler"});
+             modules(model.lora.whole), "none; with --label-field classifier, for BERT classifier,pooler"},
+            {.unused = no_adapters});
 }
 
 void resolve_tuning(TrainOptions& options, const OptionTable& table) {

@@ -8,7 +8,7 @@
 namespace ranvier::apps {
 
 /// Adds the flags to the current concern. `model` outlives the table.
-void declare_tuning(OptionTable& table, ModelOptions& model);
+void declare_tuning(TrainTable& table, ModelOptions& model);
 
 /// Adopts the configuration of --init-adapter, and makes --save write an adapter. Throws ErrorCode::usage for
 /// contradicting flags, ErrorCode::data for an unusable adapter.

@@ -4,20 +4,26 @@
 
 namespace ranvier::apps {
 
-void declare_watching(OptionTable& table, RunOptions& run) {
+void declare_watching(TrainTable& table, RunOptions& run) {
   table.concern("Watching");
-  table.add({"serve", "[ADDRESS:]PORT",
+  table.add({Effect::run, "serve", "[ADDRESS:]PORT",
              "Serve a live page and print its URL. Without ADDRESS, only this machine has access; with ADDRESS "
              "(0.0.0.0: all interfaces), everyone with the printed token. Port 0: any free port",
-             serve_binding(run.serve), "off"});
+             serve_binding(run.serve), "off"},
+            {.usual = true});
+  table.add({Effect::run, "metrics", "FILE", "Write one JSON object per step to this file; a resumed run appends",
+             text(run.metrics)},
+            {.usual = true, .plan = PlanRole::output});
+  table.add({Effect::run, "trace", "FILE", "Write a Chrome/Perfetto trace to this file", text(run.trace)},
+            {.plan = PlanRole::output});
   table.add(
-      {"metrics", "FILE", "Write one JSON object per step to this file; a resumed run appends", text(run.metrics)});
-  table.add({"trace", "FILE", "Write a Chrome/Perfetto trace to this file", text(run.trace)});
-  table.add({"tensorboard", "DIR",
-             "Write a TensorBoard event file to this directory: metrics, generated texts, flags",
-             text(run.tensorboard)});
-  table.add({"log-every", "STEPS", "Print every Nth step, and the first and the last", whole(run.log_every, 1)});
-  table.add({"quiet", "", "Print only warnings, evaluations, generated texts, checkpoints and the final summary",
+      {Effect::run, "tensorboard", "DIR",
+       "Write a TensorBoard event file to this directory: metrics, generated texts, flags", text(run.tensorboard)},
+      {.plan = PlanRole::output});
+  table.add({Effect::run, "log-every", "STEPS", "Print every Nth step, and the first and the last",
+             whole(run.log_every, 1)});
+  table.add({Effect::run, "quiet", "",
+             "Print only warnings, evaluations, generated texts, checkpoints and the final summary",
              switch_on(run.quiet)});
 }
 

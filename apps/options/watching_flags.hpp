@@ -7,6 +7,6 @@
 namespace ranvier::apps {
 
 /// Adds the concern "Watching". `run` outlives the table.
-void declare_watching(OptionTable& table, RunOptions& run);
+void declare_watching(TrainTable& table, RunOptions& run);
 
 }  // namespace ranvier::apps

@@ -101,8 +101,8 @@ std::string write_trace(const std::string& path, std::size_t number, const Ranke
 std::string training_flags(const PlanOptions& options) {
   std::string flags;
   for (const GivenFlag& flag : options.train)
-    for (const char* const writes : {"metrics", "trace", "tensorboard", "save", "checkpoint"})
-      if (flag.name == writes) flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", flag.name, flag.value);
+    if (traits_of(flag.name).plan == PlanRole::output)
+      flags += fmt::format("{}--{} {}", flags.empty() ? "" : ", ", flag.name, flag.value);
   if (flags.empty()) return {};
   return fmt::format(
       "\noutput flags of ranvier-train; ranvier-plan does not write these files: {}\n"

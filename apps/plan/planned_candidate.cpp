@@ -109,8 +109,7 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   const auto world = taken(given_, "world");
   if (!world && !here_) fail(ErrorCode::usage, "--world is missing; add the number of ranks, such as --world 64");
   world_ = here_ ? static_cast<int>(here_->nodes.size()) : number_of(*world);
-  for (const char* flag : {"dry-run", "help", "version", "completion", "man", "plan", "profile"})
-    taken(given_, flag);
+  std::erase_if(given_, [](const GivenFlag& flag) { return traits_of(flag.name).plan == PlanRole::request; });
   const auto batch =
       std::find_if(given_.begin(), given_.end(), [](const GivenFlag& f) { return f.name == "batch-size"; });
   if (batch == given_.end())
@@ -128,8 +127,11 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   if (device && device->value.starts_with("cuda") != profile.gpu)
     fail(ErrorCode::usage, "--device {} does not match profile {}, which is for {}; remove --device", device->value,
          profile.name, profile.gpu ? "GPUs" : "CPUs");
-  for (const char* flag : {"p2p", "collectives"})
-    if (auto one = taken(given_, flag); one && profile.gpu) device_flags_.push_back(std::move(*one));
+  std::erase_if(given_, [&](const GivenFlag& flag) {
+    const bool on_gpu = traits_of(flag.name).plan == PlanRole::gpu;
+    if (on_gpu && profile.gpu) device_flags_.push_back(flag);
+    return on_gpu;
+  });
   if (profile.gpu) device_.device = DeviceFlag::cuda;
   read_device_flags(device_flags_, device_);
   if (!is_given("precision")) given_.push_back({"precision", std::string(to_string(default_precision(profile)))});
@@ -178,7 +180,11 @@ SpaceOptions Planner::space() const {
                        .files = is_given("nvme") && profile_->disk > 0,
                        .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
                        .given = {}};
-  for (const GivenFlag& flag : given_) options.given[flag.name] = flag.value;
+  for (const GivenFlag& flag : given_) {
+    options.given[flag.name] = flag.value;
+    if (const auto fixed = traits_of(flag.name).fixes; !fixed.empty())
+      options.given.try_emplace(std::string(fixed), flag.value);
+  }
   return options;
 }
 
@@ -197,10 +203,10 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
   for (const GivenFlag& flag : candidate.flags()) {
     const auto same =
         std::find_if(flags.begin(), flags.end(), [&](const auto& each) { return each.name == flag.name; });
-    if (same == flags.end()) flags.push_back(flag);
-    // The candidate's grid and microbatch respect the given flags, and replace them.
-    else if (flag.name == "g-inter" || flag.name == "g-data" || flag.name == "microbatch-size")
-      *same = flag;
+    if (same == flags.end())
+      flags.push_back(flag);
+    else if (traits_of(flag.name).plan == PlanRole::sized)
+      *same = flag;  // respects the given value
   }
   return flags;
 }

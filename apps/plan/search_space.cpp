@@ -114,7 +114,7 @@ class Enumeration {
 
   void shardings(Candidate candidate) {
     const int rows = candidate.g_data;
-    if (given("shard") || given("shard-trained") || rows == 1) {
+    if (given("shard") || rows == 1) {
       candidate.shard = "";
       offloads(candidate);
       return;
@@ -140,9 +140,7 @@ class Enumeration {
 
   void offloads(Candidate candidate) {
     std::vector<std::string> names{"none", "myelin", "zero-offload", "infinity-cpu", "infinity-nvme"};
-    for (const char* flag : {"offload", "optimizer-tier", "parameter-tier", "parameter-tier-trained",
-                             "gradient-tier", "activation-tier"})
-      if (given(flag)) names = {""};
+    if (given("offload")) names = {""};
     for (const std::string& name : names) {
       candidate.offload = name;
       if (name == "infinity-nvme" && !options_->files) {
@@ -259,10 +257,9 @@ class Enumeration {
 }  // namespace
 
 bool is_default(const GivenFlag& flag) {
-  static const std::set<std::string_view> of_others = {"g-inter", "g-data", "batch-size", "microbatch-size"};
   static const std::vector<ResolvedOption> defaults = resolved(TrainOptions());
   if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
-  if (of_others.contains(flag.name)) return false;
+  if (traits_of(flag.name).plan == PlanRole::sized) return false;
   return std::any_of(defaults.begin(), defaults.end(),
                      [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }

@@ -22,7 +22,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -120,11 +119,12 @@ int default_batch_size(int ranks) { return (min_batch_size + ranks - 1) / ranks 
 
 /// Flags to change from the given values to the values of the best candidate.
 std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const std::vector<GivenFlag>& chosen) {
-  static const std::set<std::string_view> of_machines = {"node-size", "threads", "device"};
   std::vector<FlagChange> changes;
   for (const GivenFlag& flag : chosen) {
     const std::string* before = value_of(given, flag.name);
-    if (of_machines.contains(flag.name) || (before != nullptr ? *before == flag.value : is_default(flag))) continue;
+    if (traits_of(flag.name).plan == PlanRole::machine ||
+        (before != nullptr ? *before == flag.value : is_default(flag)))
+      continue;
     changes.push_back({flag.name, flag.value});
   }
   // ranvier-train refuses --nvme if no state is stored there.

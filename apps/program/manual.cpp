@@ -12,16 +12,21 @@
 namespace ranvier::apps {
 
 void declare_info(OptionTable& table, InfoRequest& info) {
+  const OptionTraits seldom{.plan = PlanRole::request},
+      usual{.usual = table.has_usual(), .plan = PlanRole::request};
   table.concern("Program");
   table.add({"help", "[HEADING]",
              "Print the usual flags, all flags (--help all), or the flags under one heading, as in --help tiers",
-             help_of(info.help, info.concern)});
-  table.add({"version", "", "Print the version", switch_on(info.version)});
-  table.add({"completion", "bash|zsh", "Print a completion script for this shell",
-             choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}),
-             "none"});
+             help_of(info.help, info.concern)},
+            usual);
+  table.add({"version", "", "Print the version", switch_on(info.version)}, usual);
   table.add(
-      {"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -", switch_on(info.man)});
+      {"completion", "bash|zsh", "Print a completion script for this shell",
+       choice<Shell>(info.completion, {{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"none", Shell::none}}), "none"},
+      seldom);
+  table.add(
+      {"man", "", "Print the manual page's source; view it with PROGRAM --man | man -l -", switch_on(info.man)},
+      seldom);
 }
 
 bool is_info_request(std::string_view name) {

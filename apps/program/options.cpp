@@ -57,11 +57,21 @@ void expect_keys_and_values(const std::string& lines, const std::string& path) {
 
 }  // namespace
 
+NoEffect unused_if(std::function<bool()> condition, std::string reason) {
+  return [condition = std::move(condition), reason = std::move(reason)] {
+    return condition() ? reason : std::string();
+  };
+}
+
 void OptionTable::concern(std::string title) { concern_ = std::move(title); }
 
-void OptionTable::add(Option option) {
+void OptionTable::add(Option option, OptionTraits traits) {
   std::string shown = option.default_text.empty() ? option.binding.write() : option.default_text;
-  options_.push_back({std::move(option), concern_, std::move(shown), {}, {}});
+  options_.push_back({std::move(option), std::move(traits), concern_, std::move(shown), {}, {}});
+}
+
+bool OptionTable::has_usual() const {
+  return std::any_of(options_.begin(), options_.end(), [](const Declared& one) { return one.traits.usual; });
 }
 
 void OptionTable::parse(int argc, const char* const* argv) {
@@ -85,7 +95,8 @@ void OptionTable::read_flags(int argc, const char* const* argv) {
     if (const std::string_view word(argv[i]); word.starts_with("--")) named.push_back(without_dashes(word));
   std::sort(named.begin(), named.end());
   po::options_description description;
-  for (const auto& [option, concern, shown, text, origin] : options_) {
+  for (const Declared& declared : options_) {
+    const Option& option = declared.option;
     if (!std::binary_search(named.begin(), named.end(), std::string_view(option.name))) continue;
     auto* value = po::value<std::string>();
     if (option.binding.is_switch) value->implicit_value("on");
@@ -211,11 +222,23 @@ std::vector<std::string> OptionTable::given() const {
   return names;
 }
 
+std::vector<std::string> OptionTable::unused() const {
+  std::vector<std::string> notes;
+  for (const Declared& declared : options_) {
+    if (declared.origin.empty() || !declared.traits.unused) continue;
+    const std::string reason = declared.traits.unused(), value = declared.option.binding.write();
+    if (!reason.empty())
+      notes.push_back(
+          fmt::format("--{}{}{} has no effect {}", declared.option.name, value.empty() ? "" : " ", value, reason));
+  }
+  return notes;
+}
+
 std::vector<OptionInfo> OptionTable::facts() const {
   std::vector<OptionInfo> all;
-  for (const auto& [option, concern, shown, text, origin] : options_)
+  for (const auto& [option, traits, concern, shown, text, origin] : options_)
     all.push_back({concern, option.name, option.placeholder, option.help, shown, option.binding.words,
-                   option.details, std::find(usual_.begin(), usual_.end(), option.name) != usual_.end()});
+                   option.details, traits.usual});
   const std::vector<std::string> concerns = concern_words(all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].words.empty()) all[i].words = words_of_placeholder(all[i].placeholder);
@@ -231,8 +254,9 @@ std::string OptionTable::help(std::string_view usage) const { return std::string
 
 std::vector<ResolvedOption> OptionTable::resolved() const {
   std::vector<ResolvedOption> all;
-  for (const auto& [option, concern, shown, text, origin] : options_)
-    all.push_back({concern, option.name, option.binding.write(), option.per_rank, option.binding.is_switch});
+  for (const auto& [option, traits, concern, shown, text, origin] : options_)
+    all.push_back(
+        {concern, option.name, option.binding.write(), option.per_rank, option.binding.is_switch, traits.effect});
   return all;
 }
 

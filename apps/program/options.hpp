@@ -38,6 +38,41 @@ struct OptionBinding {
   bool names_concern = false;      ///< the value is a heading of the help text, in one or more words (help_of())
 };
 
+/// Effect of another value on a run that resumes from a checkpoint.
+enum class OptionEffect {
+  shape,     ///< sizes of states change; a checkpoint with another value cannot be loaded
+  decides,   ///< results change
+  rounding,  ///< results stay the same within rounding
+  bits,      ///< results stay bit-identical
+  judges,    ///< results stay bit-identical until a bad step
+  tells,     ///< results stay bit-identical; evaluations or text samples change
+  run,       ///< property of a single run; not compared
+};
+
+/// Treatment of a given value by ranvier-plan and --plan auto.
+enum class PlanRole {
+  passed,    ///< candidates have the given value
+  searched,  ///< the same; without a given value, the search chooses it
+  sized,     ///< grid and batch: the plan always states the value, since the default depends on other options
+  machine,   ///< replaced by the profile or the job's ranks
+  gpu,       ///< passed on profiles of GPUs, otherwise ignored
+  output,    ///< a file that planning does not write
+  request,   ///< ignored: no property of the planned run
+};
+
+/// Reason why an option has no effect, as in "with one stage"; empty: it has one. Reads the resolved fields.
+using NoEffect = std::function<std::string()>;
+[[nodiscard]] NoEffect unused_if(std::function<bool()> condition, std::string reason);
+
+/// Facts about an option that its text and binding do not show.
+struct OptionTraits {
+  bool usual = false;  ///< most runs use it: part of the help text without a heading
+  PlanRole plan = PlanRole::passed;
+  std::string_view fixes = {};  ///< name of a searched option that the search leaves alone if this one is given
+  NoEffect unused = {};         ///< null: the option always has an effect
+  OptionEffect effect = OptionEffect::run;
+};
+
 struct Option {
   std::string name;         ///< without dashes
   std::string placeholder;  ///< placeholder of the value in the help text; empty for a switch
@@ -55,17 +90,17 @@ struct ResolvedOption {
   std::string value;
   bool per_rank = false;
   bool is_switch = false;
+  OptionEffect effect = OptionEffect::run;
 };
 
 class OptionTable {
  public:
   /// Sets the heading of the options declared from here on.
   void concern(std::string title);
-  void add(Option option);
+  void add(Option option, OptionTraits traits = {});
   /// Sets the details of the option that was added last.
   void details(std::string text) { options_.back().option.details = std::move(text); }
-  /// Names the options of the help text without a heading. Without this call it has all options.
-  void usual(std::vector<std::string_view> names) { usual_ = std::move(names); }
+  [[nodiscard]] bool has_usual() const;
   /// Appends arguments without a flag to `field`, in order. Without this call they are errors.
   void rest(std::vector<std::string>& field) { rest_ = &field; }
 
@@ -81,6 +116,12 @@ class OptionTable {
   /// Options that it found, in the order of declaration.
   [[nodiscard]] std::vector<std::string> given() const;
 
+  /// A sentence per given option without effect: "--prefetch 2 has no effect with one row". Call after all fields are
+  /// resolved.
+  [[nodiscard]] std::vector<std::string> unused() const;
+  /// Throws ErrorCode::internal for an unknown name.
+  [[nodiscard]] const OptionTraits& traits(std::string_view name) const { return at(name).traits; }
+
   [[nodiscard]] std::string help(std::string_view usage) const;
   [[nodiscard]] std::vector<OptionInfo> facts() const;
   [[nodiscard]] std::vector<ResolvedOption> resolved() const;
@@ -88,6 +129,7 @@ class OptionTable {
  private:
   struct Declared {
     Option option;
+    OptionTraits traits;
     std::string concern;
     std::string default_text;
     std::string text;    // value as given
@@ -104,7 +146,6 @@ class OptionTable {
   [[nodiscard]] Declared* at_concern();
 
   std::vector<Declared> options_;
-  std::vector<std::string_view> usual_;
   std::string concern_;
   std::vector<std::string>* rest_ = nullptr;
   Advice advise_;

@@ -43,7 +43,7 @@ OptionTable declare(TokenizeOptions& options) {
              choice<EndOfText>(options.end_of_text, {{"between", EndOfText::between},
                                                      {"after-each", EndOfText::after_each},
                                                      {"none", EndOfText::none}})});
-  declare_special_tokens(table, options.specials);
+  table.add(special_tokens(options.specials));
   table.add({"spelled-specials", "AS", "Older name of --special-tokens: token means tokenizer, text means none",
              choice<SpecialTokenPolicy>(
                  options.specials, {{"text", SpecialTokenPolicy::none}, {"token", SpecialTokenPolicy::tokenizer}}),
@@ -67,13 +67,13 @@ OptionTable declare(TokenizeOptions& options) {
 
 }  // namespace
 
-void declare_special_tokens(OptionTable& table, SpecialTokenPolicy& field) {
-  table.add({"special-tokens", "NAME",
-             "Special tokens (<s>, <|user|>): tokenizer: in texts and around texts, as transformers does; text: "
-             "only around texts; none: nowhere",
-             choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
-                                                {"text", SpecialTokenPolicy::text},
-                                                {"none", SpecialTokenPolicy::none}})});
+Option special_tokens(SpecialTokenPolicy& field) {
+  return {"special-tokens", "NAME",
+          "Special tokens (<s>, <|user|>): tokenizer: in texts and around texts, as transformers does; text: "
+          "only around texts; none: nowhere",
+          choice<SpecialTokenPolicy>(field, {{"tokenizer", SpecialTokenPolicy::tokenizer},
+                                             {"text", SpecialTokenPolicy::text},
+                                             {"none", SpecialTokenPolicy::none}})};
 }
 
 std::string tokenizer_path(const std::string& tokenizer) {

@@ -38,7 +38,7 @@ struct TokenizeOptions {
 /// no file or folder.
 [[nodiscard]] std::string tokenizer_path(const std::string& tokenizer);
 
-/// Declares --special-tokens for programs that encode text.
-void declare_special_tokens(OptionTable& table, models::SpecialTokenPolicy& field);
+/// --special-tokens, for programs that encode text.
+[[nodiscard]] Option special_tokens(models::SpecialTokenPolicy& field);
 
 }  // namespace ranvier::apps

@@ -317,8 +317,14 @@ void ResumePoint::describe_run() {
   options_ = resolved(run_.options);
   if (!encodes_text(run_.options.data))
     std::erase_if(options_, [](const ResolvedOption& each) { return each.name == special_tokens_option; });
-  options_.push_back({"Model", computation_option, models::computation_of(run_.options.model.sizes), false});
-  options_.push_back({"Data", content_option, data_content(run_.options, run_.job), false});
+  options_.push_back({.concern = "Model",
+                      .name = computation_option,
+                      .value = models::computation_of(run_.options.model.sizes),
+                      .effect = OptionEffect::decides});
+  options_.push_back({.concern = "Data",
+                      .name = content_option,
+                      .value = data_content(run_.options, run_.job),
+                      .effect = OptionEffect::decides});
   about_["options"] = options_to_save(options_);
   about_["version"] = build_info.version;
   about_["commit"] = build_info.commit;

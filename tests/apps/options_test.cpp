@@ -31,10 +31,11 @@ struct Fields {
   std::string config;
 };
 
-OptionTable declare(Fields& fields) {
+OptionTable declare(Fields& fields, bool usual = false) {
   OptionTable table;
   table.concern("Run");
-  table.add({"steps", "N", "how many", whole(fields.steps, 1, 100)});
+  table.add({"steps", "N", "how many", whole(fields.steps, 1, 100)},
+            {.usual = usual, .unused = unused_if([&fields] { return fields.dry; }, "with --dry-run")});
   table.add({"learning-rate", "X", "how fast", real(fields.rate, 0, 1, true)});
   table.add(
       {"colour", "NAME", "of it", choice<Colour>(fields.colour, {{"red", Colour::red}, {"green", Colour::green}})});
@@ -156,7 +157,8 @@ TEST_CASE("help without a heading has the usual flags, and says how to see the o
     return help_text(table.facts(), concern).find(words) != std::string::npos;
   };
   CHECK(has("", "--" + last));
-  table.usual({"steps"});
+  table = declare(fields, true);
+  table.details("more about it");
   CHECK(has("", "--steps N"));
   CHECK_FALSE(has("", "--" + last));
   CHECK(has("", " more flags: --help all, or --help with one of run, machine"));
@@ -212,6 +214,19 @@ TEST_CASE("facts of flags have their words, kinds of paths and lists, as help te
   CHECK(parse_with({"--help", "all"}) == "all");
   CHECK(says(error_of([&] { parse_with({"--help", "steps"}); }),
              "use all, or one of run, machine, what-if-it-is-long"));
+}
+
+TEST_CASE("a given option without effect is told with its value and the reason") {
+  Fields fields;
+  OptionTable table = declare(fields);
+  const auto notes = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "program");
+    table.parse(static_cast<int>(words.size()), words.data());
+    return table.unused();
+  };
+  CHECK(notes({"--steps", "7"}).empty());
+  CHECK(notes({"--dry-run"}) == std::vector<std::string>{});
+  CHECK(notes({"--dry-run", "--steps", "7"}) == std::vector<std::string>{"--steps 7 has no effect with --dry-run"});
 }
 
 TEST_CASE("the hash follows what was resolved, but not what a rank has of its own") {
