@@ -1,5 +1,6 @@
 #include "apps/options/checkpoint_flags.hpp"
 
+#include "apps/options/train_options.hpp"
 #include "runtime/base/nearest_name.hpp"
 
 #include <fmt/ranges.h>
@@ -50,11 +51,12 @@ OptionBinding flag_list(std::vector<std::string>& flags) {
           .write = [&flags] { return fmt::format("{}", fmt::join(flags, ",")); }};
 }
 
-void check_resume(const CheckpointOptions& options, const OptionTable& table) {
+void check_resume(const CheckpointOptions& options) {
   if (options.folder.empty() && options.resume == "auto")
     fail(ErrorCode::usage, "--resume auto needs a checkpoint folder; add --checkpoint DIR or use --resume PATH");
+  if (options.resume_with.empty()) return;
   std::vector<std::string> names;
-  for (const ResolvedOption& option : table.resolved()) names.push_back(option.name);
+  for (const ResolvedOption& option : default_flags()) names.push_back(option.name);
   for (const std::string& flag : options.resume_with) {
     if (std::find(names.begin(), names.end(), flag) != names.end()) continue;
     const auto nearest = runtime::nearest_name(flag, names);
@@ -105,8 +107,8 @@ void declare_checkpoints(TrainTable& table, CheckpointOptions& options) {
             {.unused = unused_if([&options] { return !options.time_limit; }, "without --time-limit")});
 }
 
-void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table) {
-  check_resume(options, table);
+void resolve_checkpoints(CheckpointOptions& options) {
+  check_resume(options);
   if (!options.folder.empty() && options.every_steps == 0 && !options.every_time)
     options.every_time = default_period;
   if (!options.time_limit) return;

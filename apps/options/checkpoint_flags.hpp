@@ -32,6 +32,6 @@ struct CheckpointOptions {
 void declare_checkpoints(TrainTable& table, CheckpointOptions& options);
 
 /// Resolves defaults. Throws ErrorCode::usage if a required flag is missing, or if --resume-with names an unknown flag.
-void resolve_checkpoints(CheckpointOptions& options, const OptionTable& table);
+void resolve_checkpoints(CheckpointOptions& options);
 
 }  // namespace ranvier::apps

@@ -196,7 +196,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
 namespace {
 
 /// Checks and resolves flags of labelled texts (--label-field).
-void resolve_labelled(TrainOptions& options, const OptionTable& table) {
+void resolve_labelled(TrainOptions& options) {
   DataOptions& data = options.data;
   if (!data.prompt_field.empty())
     fail(ErrorCode::usage, "--label-field {} and --prompt-field {} cannot be combined; remove one of the flags",
@@ -205,11 +205,11 @@ void resolve_labelled(TrainOptions& options, const OptionTable& table) {
     fail(ErrorCode::usage, "--label-field {} and --json-field {} are the same field; use different fields",
          data.label_field, data.json_field);
   for (const char* flag : {"documents", "document-end", "mlm-probability", "mask-token"})
-    if (table.given(flag))
+    if (options.is_given(flag))
       fail(ErrorCode::usage,
            "--{0} has no effect with --label-field {1}: each sample is one padded text; remove --{0}", flag,
            data.label_field);
-  if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+  if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
     fail(ErrorCode::usage,
          "--tokenizer none cannot read the texts of --label-field {}; use --tokenizer bytes or PATH",
          data.label_field);
@@ -220,20 +220,20 @@ void resolve_labelled(TrainOptions& options, const OptionTable& table) {
   data.documents = Documents::pad;
 }
 
-void resolve_text(TrainOptions& options, const OptionTable& table) {
+void resolve_text(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
   const auto paths = models::parse_weighted_paths(data.data);
   const bool tokens = std::all_of(paths.begin(), paths.end(), [&](const models::WeightedPath& one) {
     return models::holds_tokens(one.path, data.format);
   });
-  if (!table.given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
+  if (!options.is_given("tokenizer")) data.tokenizer = tokens ? Tokenizer::none : Tokenizer::bytes;
   const bool text = data.format == TokenFormat::text || data.format == TokenFormat::jsonl;
   if (text && data.tokenizer == Tokenizer::none)
     fail(ErrorCode::usage, "--tokenizer none cannot read --token-format {}; use --tokenizer bytes or PATH",
          data.format == TokenFormat::text ? "text" : "jsonl");
   if (!data.prompt_field.empty()) {
-    if (data.tokenizer == Tokenizer::none && table.given("tokenizer"))
+    if (data.tokenizer == Tokenizer::none && options.is_given("tokenizer"))
       fail(ErrorCode::usage,
            "--tokenizer none cannot read the text of --prompt-field {}; use --tokenizer bytes or PATH",
            data.prompt_field);
@@ -241,7 +241,7 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
     if (std::find(prompts.begin(), prompts.end(), data.json_field) != prompts.end())
       fail(ErrorCode::usage, "--prompt-field {} and --json-field {} share a field; use different fields",
            data.prompt_field, data.json_field);
-    if (data.documents == Documents::join && table.given("documents"))
+    if (data.documents == Documents::join && options.is_given("documents"))
       fail(ErrorCode::usage,
            "--documents join with --prompt-field {} lets completions attend to other prompts; remove --documents",
            data.prompt_field);
@@ -251,7 +251,7 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
            data.prompt_field);
     data.documents = Documents::mask;
   }
-  if (!data.label_field.empty()) resolve_labelled(options, table);
+  if (!data.label_field.empty()) resolve_labelled(options);
   if (data.document_end && data.documents == Documents::join)
     fail(ErrorCode::usage, "--document-end {} has no effect with --documents join; use --documents mask",
          *data.document_end);
@@ -259,7 +259,7 @@ void resolve_text(TrainOptions& options, const OptionTable& table) {
     fail(ErrorCode::usage,
          "--document-end {} is for token files, but --data is text with known document ends; remove --document-end",
          *data.document_end);
-  const bool own = !model.is_preset() && !table.given("vocab-size");
+  const bool own = !model.is_preset() && !options.is_given("vocab-size");
   int& vocab_size = *models::find_size(model.sizes, models::Size::vocab_size);
   if (own && data.tokenizer != Tokenizer::bytes) vocab_size = 50257;
   if (own && data.tokenizer == Tokenizer::bytes && models::fills_masks(model.sizes) && data.label_field.empty())
@@ -287,37 +287,37 @@ bool encodes_text(const DataOptions& data) {
   });
 }
 
-void resolve_data(TrainOptions& options, const OptionTable& table) {
+void resolve_data(TrainOptions& options) {
   if (models::reads_images(options.model.sizes)) {
-    resolve_images(options, table);
+    resolve_images(options);
   } else {
     if (options.data.augment)
       fail(ErrorCode::usage, "--augment is for images, but --model {} reads text; remove --augment",
            options.model.name);
-    resolve_text(options, table);
+    resolve_text(options);
   }
   DataOptions& data = options.data;
   std::int64_t& eval_every = options.trainer.eval_every;
   const std::int64_t at_the_end = options.trainer.steps;
   if (data.eval_only) return check_eval_only(options);
   const bool asks = !data.hellaswag.empty();
-  if (asks && !table.given("eval-every")) eval_every = at_the_end;
+  if (asks && !options.is_given("eval-every")) eval_every = at_the_end;
   if (asks && eval_every == 0)
     fail(ErrorCode::usage, "--hellaswag {} has no effect with --eval-every 0; remove --eval-every", data.hellaswag);
-  const bool only_answers = asks && (table.given("validation-split") || !table.given("eval-every"));
+  const bool only_answers = asks && (options.is_given("validation-split") || !options.is_given("eval-every"));
   if (eval_every > 0 && data.validation_split == 0 && !only_answers) {
-    if (table.given("validation-split"))
+    if (options.is_given("validation-split"))
       fail(ErrorCode::usage, "--eval-every {} has no data with --validation-split 0; use a fraction, such as 0.1",
            eval_every);
     data.validation_split = 0.1;
   }
-  if (data.validation_split > 0 && !table.given("eval-every")) eval_every = at_the_end;
+  if (data.validation_split > 0 && !options.is_given("eval-every")) eval_every = at_the_end;
   if (data.eval_samples > 0 && data.validation_split == 0)
     fail(ErrorCode::usage, "--eval-samples {} needs validation data; add --validation-split 0.1",
          data.eval_samples);
 }
 
-void resolve_labels(TrainOptions& options, const OptionTable& table) {
+void resolve_labels(TrainOptions& options) {
   DataOptions& data = options.data;
   ModelOptions& model = options.model;
   auto* const bert = std::get_if<models::BertOptions>(&model.sizes);
@@ -346,10 +346,10 @@ void resolve_labels(TrainOptions& options, const OptionTable& table) {
     data.labels = models::labels_in(models::parse_weighted_paths(data.data).front().path, reading, max_classes);
   }
   const auto found = static_cast<int>(data.labels.size());
-  if (table.given("classes") && bert->classes < found)
+  if (options.is_given("classes") && bert->classes < found)
     fail(ErrorCode::usage, "--classes {} is too small: field '{}' of {} has {}, such as '{}'; use at least {}",
          bert->classes, field, data.data, found, data.labels.back(), found);
-  if (!table.given("classes")) bert->classes = std::max(found, 2);
+  if (!options.is_given("classes")) bert->classes = std::max(found, 2);
   for (int label = found; label < bert->classes; ++label) data.labels.push_back(models::unnamed_label(label));
 }
 

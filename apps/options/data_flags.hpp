@@ -15,11 +15,11 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
 
 /// Resolves tokenizer, vocabulary size and evaluation from the kind of data. Throws ErrorCode::usage for flags that
 /// contradict each other or the data.
-void resolve_data(TrainOptions& options, const OptionTable& table);
+void resolve_data(TrainOptions& options);
 
 /// Sets the names of the classes, from the initial weights or else from the data. Call after adopt_initial_weights().
 /// Throws ErrorCode::usage if --label-field or --classes contradict them.
-void resolve_labels(TrainOptions& options, const OptionTable& table);
+void resolve_labels(TrainOptions& options);
 
 /// Checks that the data flags suit the final model. Throws ErrorCode::usage for a flag that needs another kind of model
 /// (causal or masked).

@@ -51,11 +51,11 @@ OptionBinding blocks_flag(ModelOptions& model) {
               }};
 }
 
-void resolve_images(TrainOptions& options, const OptionTable& table) {
+void resolve_images(TrainOptions& options) {
   for (const char* flag :
        {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
         "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
-    if (table.given(flag))
+    if (options.is_given(flag))
       fail(ErrorCode::usage, "--{0} is for text, but --model {1} reads images; remove --{0}", flag,
            options.model.name);
   }

@@ -9,6 +9,6 @@ namespace ranvier::apps {
 [[nodiscard]] OptionBinding blocks_flag(ModelOptions& model);
 
 /// Disables the tokenizer for an image model. Throws ErrorCode::usage if a flag for text is given.
-void resolve_images(TrainOptions& options, const OptionTable& table);
+void resolve_images(TrainOptions& options);
 
 }  // namespace ranvier::apps

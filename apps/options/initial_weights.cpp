@@ -32,23 +32,23 @@ fs::path folder_of(const std::string& init_from) {
 }
 
 /// Text for errors: "--layers 3", or for a preset "--model gpt2-small, with --layers 12,".
-std::string asked_for(const ModelOptions& model, const OptionTable& table, std::string_view flag, int value) {
-  return table.given(flag) ? fmt::format("--{} {}", flag, value)
-                           : fmt::format("--model {}, with --{} {},", model.name, flag, value);
+std::string asked_for(const TrainOptions& options, std::string_view flag, int value) {
+  return options.is_given(flag) ? fmt::format("--{} {}", flag, value)
+                                : fmt::format("--model {}, with --{} {},", options.model.name, flag, value);
 }
 
 /// Adopts the family of the weights; throws if --model names another one.
-void adopt_family(TrainOptions& options, const OptionTable& table, const models::ModelSizes& stored) {
+void adopt_family(TrainOptions& options, const models::ModelSizes& stored) {
   ModelOptions& model = options.model;
   const std::string_view family = models::family_name(stored);
   // A Mistral without a window is a LLaMA; adopt_sizes() compares windows.
   const auto kind = [](std::string_view name) { return name == "mistral" ? std::string_view("llama") : name; };
-  if (table.given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
+  if (options.is_given("model") && kind(models::family_name(*models::named_model(model.name))) != kind(family))
     fail(ErrorCode::usage, "--model {} is not the model of --init-from {}, which is a {}; remove --model",
          model.name, options.run.init_from, family);
   models::ModelSizes sizes = stored;
   if (const float rate = models::dropout_of(model.sizes);
-      rate != 0 && table.given("dropout") && models::find_dropout(sizes) == nullptr)
+      rate != 0 && options.is_given("dropout") && models::find_dropout(sizes) == nullptr)
     fail(ErrorCode::usage,
          "--dropout {} has no effect: the model of --init-from {} is a {} without dropout; remove --dropout", rate,
          options.run.init_from, family);
@@ -58,36 +58,34 @@ void adopt_family(TrainOptions& options, const OptionTable& table, const models:
   const models::ModelSizes asked = std::exchange(model.sizes, stored);
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const field = models::find_size(model.sizes, size);
-    if (field == nullptr || !table.given(flag)) continue;
+    if (field == nullptr || !options.is_given(flag)) continue;
     const auto other = model.other_sizes.extract(size);
     *field = other ? other.mapped() : models::value_of(asked, size);
   }
 }
 
 /// Throws if --blocks or the preset contradicts the weights.
-void check_blocks(const TrainOptions& options, const OptionTable& table, models::ModelSizes& asked,
-                  models::ModelSizes& stored) {
+void check_blocks(const TrainOptions& options, models::ModelSizes& asked, models::ModelSizes& stored) {
   const auto* const wanted = models::find_blocks(asked);
   const auto* const there = models::find_blocks(stored);
-  const bool is_asked = options.model.is_preset() || table.given("blocks");
+  const bool is_asked = options.model.is_preset() || options.is_given("blocks");
   if (wanted == nullptr || there == nullptr || !is_asked || *wanted == *there) return;
   fail(ErrorCode::usage, "--blocks {} do not match --init-from {}, which has {}; remove --blocks",
        fmt::join(*wanted, ","), options.run.init_from, fmt::join(*there, ","));
 }
 
-void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::Safetensors& weights,
-                 const models::ModelSizes& stored) {
+void adopt_sizes(TrainOptions& options, const models::Safetensors& weights, const models::ModelSizes& stored) {
   ModelOptions& model = options.model;
   const bool is_preset = model.is_preset();
   models::ModelSizes asked_sizes = model.sizes;
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const field = models::find_size(asked_sizes, size);
-    const bool is_asked = is_preset || table.given(flag) || size == models::Size::tile;
+    const bool is_asked = is_preset || options.is_given(flag) || size == models::Size::tile;
     if (field != nullptr && !is_asked) *field = models::value_of(stored, size);
   }
   asked_sizes = models::with_all_sizes(asked_sizes);
   model.sizes = models::with_all_sizes(stored);
-  check_blocks(options, table, asked_sizes, model.sizes);
+  check_blocks(options, asked_sizes, model.sizes);
   for (const auto& [size, flag] : models::named_sizes()) {
     int* const there = models::find_size(model.sizes, size);
     const int asked = models::value_of(asked_sizes, size);
@@ -96,10 +94,10 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
       *there = asked;
     } else if (size == models::Size::classes && *there == 0) {
       *there = asked;  // adds a classification head to weights of a masked model
-    } else if (asked != *there && (is_preset || table.given(flag)) &&
-               !(size == models::Size::classes && asked == 0 && !table.given(flag))) {
+    } else if (asked != *there && (is_preset || options.is_given(flag)) &&
+               !(size == models::Size::classes && asked == 0 && !options.is_given(flag))) {
       fail(ErrorCode::usage, "{} does not match --init-from {}, which has {}; remove the flag",
-           asked_for(model, table, flag, asked), options.run.init_from, *there);
+           asked_for(options, flag, asked), options.run.init_from, *there);
     }
   }
   if (float* const dropout = models::find_dropout(model.sizes); dropout != nullptr)
@@ -108,14 +106,14 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
   int& length = *models::find_size(model.sizes, models::Size::sequence_length);
   const int positions = length, asked = models::value_of(asked_sizes, models::Size::sequence_length);
   const bool learned = models::learns_positions(model.sizes);
-  if (is_preset || table.given("sequence-length")) {
+  if (is_preset || options.is_given("sequence-length")) {
     length = asked;
   } else if (!learned) {
     length = std::min(positions, usual_length);
   }
   if (length > positions)
     fail(ErrorCode::usage, "{} exceeds the {} positions that --init-from {} {}; use at most {}",
-         asked_for(model, table, "sequence-length", length), positions, options.run.init_from,
+         asked_for(options, "sequence-length", length), positions, options.run.init_from,
          learned ? "has learned" : "supports", positions);
   if (int* const rows = models::find_positions(model.sizes)) *rows = positions;
   if (length < positions)
@@ -126,9 +124,8 @@ void adopt_sizes(TrainOptions& options, const OptionTable& table, const models::
             : fmt::format("positions: {} of the {} that {} supports", length, positions, weights.path().string()));
 }
 
-void adopt_dropout(TrainOptions& options, const OptionTable& table, const models::ModelConfig& config,
-                   const std::string& file) {
-  if (table.given("dropout") || config.dropout.empty()) return;
+void adopt_dropout(TrainOptions& options, const models::ModelConfig& config, const std::string& file) {
+  if (options.is_given("dropout") || config.dropout.empty()) return;
   const float rate = config.dropout.begin()->second;
   std::vector<std::string> rates;
   for (const auto& [key, each] : config.dropout) rates.push_back(fmt::format("'{}' {}", key, each));
@@ -147,7 +144,7 @@ std::string content_of(const fs::path& path) {
 
 }  // namespace
 
-void adopt_initial_weights(TrainOptions& options, const OptionTable& table) {
+void adopt_initial_weights(TrainOptions& options) {
   const RunOptions& run = options.run;
   if (run.init_from.empty()) {
     if (!run.ignored_tensors.empty())
@@ -160,19 +157,19 @@ void adopt_initial_weights(TrainOptions& options, const OptionTable& table) {
                                         weights.ignored().size(), weights.ignored().size() > 1 ? "s" : "",
                                         weights.path().string(), weights.ignored().front()));
   const fs::path config = folder_of(run.init_from) / "config.json";
-  const bool heads_known = table.given("heads") || (options.model.is_preset() && !fs::exists(config));
+  const bool heads_known = options.is_given("heads") || (options.model.is_preset() && !fs::exists(config));
   const int heads = options.model.size(models::Size::heads);
   const auto stored = models::stored_model(weights, heads_known ? std::optional(heads) : std::nullopt);
   if (!stored) return;
-  adopt_family(options, table, stored->sizes);
-  adopt_sizes(options, table, weights, stored->sizes);
-  if (stored->config) adopt_dropout(options, table, *stored->config, config.string());
+  adopt_family(options, stored->sizes);
+  adopt_sizes(options, weights, stored->sizes);
+  if (stored->config) adopt_dropout(options, *stored->config, config.string());
 }
 
-void choose_tokenizer(TrainOptions& options, const OptionTable& table) {
+void choose_tokenizer(TrainOptions& options) {
   DataOptions& data = options.data;
   const int vocabulary = options.model.size(models::Size::vocab_size);
-  const bool guessed = data.tokenizer == Tokenizer::bytes && !table.given("tokenizer") && !data.data.empty();
+  const bool guessed = data.tokenizer == Tokenizer::bytes && !options.is_given("tokenizer") && !data.data.empty();
   const models::ModelSizes& sizes = options.model.sizes;
   const int with_mask = bytes_vocabulary + (models::fills_masks(sizes) || models::tells_classes(sizes) ? 1 : 0);
   if (!guessed || models::reads_images(sizes)) return;

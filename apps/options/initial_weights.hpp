@@ -17,11 +17,11 @@ namespace ranvier::apps {
 /// Adopts family, sizes and dropout that no flag sets from the tensors and their config.json. Leaves weights of an
 /// unknown model to programs that define it. Throws ErrorCode::usage, naming flag and remedy, for a flag that
 /// contradicts the weights, ErrorCode::data for inconsistent weights.
-void adopt_initial_weights(TrainOptions& options, const OptionTable& table);
+void adopt_initial_weights(TrainOptions& options);
 
 /// Chooses the tokenizer of text without --tokenizer: the one next to the weights, or bytes if the vocabulary suits
 /// them. Throws ErrorCode::usage if weights or a preset have a larger vocabulary and no tokenizer.
-void choose_tokenizer(TrainOptions& options, const OptionTable& table);
+void choose_tokenizer(TrainOptions& options);
 
 /// Content, by file name, of files that --save writes next to the weights: tokenizer and generation_config.json, but
 /// not config.json.

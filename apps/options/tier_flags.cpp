@@ -2,6 +2,8 @@
 
 #include "actors/rank/rank_plan.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -78,19 +80,9 @@ std::span<const Offload> offloads() {
 OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
   std::vector<std::string> words;
   for (const Offload& known : offloads()) words.emplace_back(known.name);
-  return {.read = [&field, &chosen](const std::string& name) -> std::optional<std::string> {
-            std::string names;
-            for (const Offload& known : offloads()) {
-              names += (names.empty() ? "" : ", ") + std::string(known.name);
-              if (known.name != name) continue;
-              chosen = name;
-              field.parameters = known.parameters;
-              field.gradients = known.gradients;
-              field.optimizer = known.optimizer;
-              field.activations = known.activations;
-              return {};
-            }
-            return "one of " + names;
+  return {.read = [&field, &chosen, words](const std::string& name) -> std::optional<std::string> {
+            if (set_offload(field, chosen, name)) return {};
+            return fmt::format("one of {}", fmt::join(words, ", "));
           },
           .write = [&chosen] { return chosen; },
           .words = std::move(words)};
@@ -110,6 +102,19 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 }
 
 }  // namespace
+
+bool set_offload(TierOptions& tiers, std::string& offload, std::string_view name) {
+  for (const Offload& known : offloads()) {
+    if (known.name != name) continue;
+    offload = name;
+    tiers.parameters = known.parameters;
+    tiers.gradients = known.gradients;
+    tiers.optimizer = known.optimizer;
+    tiers.activations = known.activations;
+    return true;
+  }
+  return false;
+}
 
 void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::string& offload) {
   TierOptions& tiers = trainer.tiers;
@@ -168,8 +173,10 @@ void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::stri
            "with --clip 0, since no step waits for a decision of all ranks")});
 }
 
-void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoints, const OptionTable& table) {
-  if (!checkpoints && !table.given("activation-tier")) tiers.activations = actors::TierKind::device;
+void resolve_tiers(TrainOptions& options) {
+  TierOptions& tiers = options.trainer.tiers;
+  const bool checkpoints = options.trainer.recompute > 0 || options.trainer.recompute_auto;
+  if (!checkpoints && !options.is_given("activation-tier")) tiers.activations = actors::TierKind::device;
   bool files = false;
   const TierKind trained = tiers.trained_parameters.value_or(TierKind::device);
   for (const auto& [flag, kind] : {std::pair{"parameter-tier", tiers.parameters},
@@ -181,7 +188,7 @@ void resolve_tiers(TierOptions& tiers, const std::string& offload, bool checkpoi
     files = true;
     if (tiers.files.directories.empty())
       fail(ErrorCode::usage, "{} needs directories; add --nvme DIR, one per disk",
-           table.given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + offload);
+           options.is_given(flag) ? fmt::format("--{} nvme", flag) : "--offload " + options.offload);
   }
   if (tiers.step == actors::StepLocation::host && tiers.optimizer == actors::TierKind::device)
     fail(ErrorCode::usage,

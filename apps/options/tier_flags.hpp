@@ -2,12 +2,12 @@
 // Declared into the program's option table, resolved after its parse(). One thread at a time.
 #pragma once
 
-#include "actors/rank/trainer_options.hpp"
-#include "apps/options/option_effects.hpp"
+#include "apps/options/train_options.hpp"
 
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ranvier::apps {
 
@@ -15,10 +15,12 @@ namespace ranvier::apps {
 /// table.
 void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::string& offload);
 
-/// `checkpoints`: the run has activation checkpoints (--recompute); without, --offload does not place them. Throws
-/// ErrorCode::usage if a tier lacks a required flag, or if a given flag has no use.
-void resolve_tiers(actors::TierOptions& tiers, const std::string& offload, bool checkpoints,
-                   const OptionTable& table);
+/// Sets all tiers to a preset of --offload, and `offload` to its name. Returns whether there is one.
+bool set_offload(actors::TierOptions& tiers, std::string& offload, std::string_view name);
+
+/// Without activation checkpoints (--recompute), --offload does not place them. Throws ErrorCode::usage if a tier lacks
+/// a required flag, or if a given flag has no use.
+void resolve_tiers(TrainOptions& options);
 
 /// Paths separated by commas, as in --nvme.
 [[nodiscard]] std::string paths_text(std::span<const std::filesystem::path> paths);

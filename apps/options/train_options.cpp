@@ -32,14 +32,6 @@ constexpr int default_batch_size = 16;
 constexpr int default_microbatch_size = 4;
 constexpr std::string_view no_size = "none";  // value of a size that the model's family lacks
 
-/// Values of flags before they are resolved.
-struct Asked {
-  TrainOptions options;
-  int world = 0;
-  bool half_gradients = false;
-  bool dry_run = false;
-};
-
 std::vector<std::string> model_words(bool presets) {
   std::vector<std::string> names;
   for (const models::NamedModel& model : models::named_models())
@@ -131,7 +123,7 @@ OptionBinding spike_factor(double& field) {
           .write = real(field, 0).write};
 }
 
-TrainTable declare(Asked& asked) {
+TrainTable declare(AskedOptions& asked) {
   auto& [ranks, model_options, trainer, offload, shard, data, device_options, checkpoint, run, given, notes] =
       asked.options;
   auto& adamw = trainer.adamw;
@@ -394,8 +386,8 @@ TrainTable declare(Asked& asked) {
   return table;
 }
 
-Asked defaults() {
-  Asked asked;
+AskedOptions defaults() {
+  AskedOptions asked;
   asked.options.model.sizes = *models::named_model(asked.options.model.name);
   actors::TrainerOptions& trainer = asked.options.trainer;
   trainer.grid.g_data = 0;
@@ -405,8 +397,9 @@ Asked defaults() {
   return asked;
 }
 
-void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table) {
-  auto& [g_inter, g_data] = grid;
+void resolve_grid(TrainOptions& options) {
+  auto& [g_inter, g_data] = options.trainer.grid;
+  const int ranks = options.ranks;
   if (g_data == 0) {
     if (ranks % g_inter != 0)
       fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}; start a multiple of {} ranks",
@@ -417,8 +410,8 @@ void resolve_grid(runtime::GridShape& grid, int ranks, const OptionTable& table)
   const auto wanted = std::int64_t{g_inter} * g_data;
   fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but the job {}; {}", g_inter, g_data, wanted,
        ranks == 1 ? "has 1" : fmt::format("has {}", ranks),
-       table.given("world") ? fmt::format("use --world {}", wanted)
-                            : fmt::format("use mpirun -n {} or another grid", wanted));
+       options.is_given("world") ? fmt::format("use --world {}", wanted)
+                                 : fmt::format("use mpirun -n {} or another grid", wanted));
 }
 
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
@@ -430,22 +423,23 @@ void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
 }
 
 /// Keeps the checkpoint's value of a flag whose default follows from other flags.
-void keep_recorded(const RunDefaults& run_defaults, const OptionTable& table, const std::string& flag,
+void keep_recorded(const RunDefaults& run_defaults, const TrainOptions& options, const std::string& flag,
                    const OptionBinding& field) {
   const auto recorded = run_defaults.recorded.find(flag);
-  if (table.given(flag) || recorded == run_defaults.recorded.end()) return;
+  if (options.is_given(flag) || recorded == run_defaults.recorded.end()) return;
   if (field.write() != recorded->second) static_cast<void>(field.read(recorded->second));  // keeps exact values
 }
 
-void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defaults, const OptionTable& table) {
+void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
+  actors::TrainerOptions& trainer = options.trainer;
   const auto& [g_inter, g_data] = trainer.grid;
-  if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
-  keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
+  if (!options.is_given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  keep_recorded(run_defaults, options, "batch-size", whole(trainer.batch_size, 1));
   if (trainer.batch_size % g_data != 0)
     fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}; use a multiple, such as {}",
          trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
   const int row = trainer.batch_size / g_data;
-  if (!table.given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
+  if (!options.is_given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
   // With model chunks, the limit follows from the order of their passes.
   if (trainer.pipeline_limit == 0 && trainer.chunks_per_rank == 1) {
@@ -454,34 +448,34 @@ void resolve_batch(actors::TrainerOptions& trainer, const RunDefaults& run_defau
   }
 }
 
-void resolve_learning_rate(actors::LearningRateOptions& rate, std::int64_t steps, const RunDefaults& run_defaults,
-                           const OptionTable& table) {
+void resolve_learning_rate(TrainOptions& options, const RunDefaults& run_defaults) {
+  actors::LearningRateOptions& rate = options.trainer.learning_rate;
+  const std::int64_t steps = options.trainer.steps;
   rate.steps = steps;
-  if (!table.given("warmup-steps")) rate.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
-  if (!table.given("min-learning-rate")) rate.least = rate.peak / 10;
-  keep_recorded(run_defaults, table, "warmup-steps", whole(rate.warmup_steps, 0));
-  keep_recorded(run_defaults, table, "min-learning-rate", real(rate.least, 0));
+  if (!options.is_given("warmup-steps")) rate.warmup_steps = std::min<std::int64_t>(steps / 10, 100);
+  if (!options.is_given("min-learning-rate")) rate.least = rate.peak / 10;
+  keep_recorded(run_defaults, options, "warmup-steps", whole(rate.warmup_steps, 0));
+  keep_recorded(run_defaults, options, "min-learning-rate", real(rate.least, 0));
   if (rate.least > rate.peak)
     fail(ErrorCode::usage, "--min-learning-rate {}{} is above --learning-rate {}; use --min-learning-rate {}{}",
-         rate.least, table.given("min-learning-rate") ? "" : " of the checkpoint", rate.peak, rate.peak / 10,
-         table.given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
+         rate.least, options.is_given("min-learning-rate") ? "" : " of the checkpoint", rate.peak, rate.peak / 10,
+         options.is_given("min-learning-rate") ? "" : " and --resume-with learning-rate,min-learning-rate");
 }
 
-void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason,
-                       const OptionTable& table) {
+void resolve_precision(TrainOptions& options, bool half_gradients, const std::string& reason) {
   models::Precision& precision = options.trainer.precision;
   actors::LossScale& loss_scale = options.trainer.loss_scale;
   const bool fp16 = precision.compute == runtime::DType::f16;
   if (half_gradients && precision.compute == runtime::DType::f32)
     fail(ErrorCode::usage, "--gradient-dtype half needs half precision; use --precision bf16 or fp16");
   precision.gradient = half_gradients ? precision.compute : runtime::DType::f32;
-  if (!table.given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
+  if (!options.is_given("loss-scale")) loss_scale.scale = fp16 ? 65536 : 1;
   if (!fp16 && loss_scale.scale != 1)
     fail(ErrorCode::usage, "--loss-scale {} has no effect in {}; remove --loss-scale or use --precision fp16",
          loss_scale.scale, to_string(precision.compute));
   loss_scale.dynamic = fp16;
   models::set_precision(options.model.sizes, precision);
-  if (reason.empty() || table.given("precision")) return;
+  if (reason.empty() || options.is_given("precision")) return;
   options.notes.push_back(fmt::format("precision: {} ({})", to_string(precision.compute), reason));
 }
 
@@ -500,16 +494,20 @@ void check_products(const DeviceOptions& device, const models::Precision& precis
 
 }  // namespace
 
-TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
-  Asked asked = defaults();
-  asked.options.trainer.precision.compute = run_defaults.precision;
-  auto table = declare(asked);
-  table.parse(argc, argv);
-  auto& options = asked.options;
-  if (options.run.info.any()) {
-    options.run.request = Request::info;
-    return options;
-  }
+bool TrainOptions::is_given(std::string_view flag) const {
+  return std::find(given.begin(), given.end(), flag) != given.end();
+}
+
+AskedOptions asked_options(const std::vector<GivenFlag>& flags) {
+  AskedOptions asked = defaults();
+  TrainTable table = declare(asked);
+  table.read(flags);
+  asked.options.given = table.given();
+  return asked;
+}
+
+void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
+  TrainOptions& options = asked.options;
   if (asked.dry_run) options.run.request = Request::dry_run;
   if (asked.world > 0 && !asked.dry_run)
     fail(ErrorCode::usage, "--world {} is for planning only; add --dry-run", asked.world);
@@ -518,46 +516,60 @@ TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, c
     fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
 
   actors::TrainerOptions& trainer = options.trainer;
-  resolve_grid(trainer.grid, options.ranks, table);
+  resolve_grid(options);
   resolve_sharding(options, asked.world > 0);
   check_collectives(options);
-  if (table.given("hidden"))
-    models::derive_sizes(options.model.sizes, table.given("heads"), table.given("ffn-size"));
-  resolve_batch(trainer, run_defaults, table);
-  resolve_data(options, table);
-  adopt_initial_weights(options, table);
+  if (options.is_given("hidden"))
+    models::derive_sizes(options.model.sizes, options.is_given("heads"), options.is_given("ffn-size"));
+  resolve_batch(options, run_defaults);
+  resolve_data(options);
+  adopt_initial_weights(options);
   expect_sizes_of_model(options.model);
-  resolve_labels(options, table);
-  choose_tokenizer(options, table);
-  resolve_tuning(options, table);
+  resolve_labels(options);
+  choose_tokenizer(options);
+  resolve_tuning(options);
   check_flags_of_part(options);
   check_model(options.model, trainer.grid);
   check_purpose(options);
   options.model.sizes =
       models::with_all_sizes(options.model.sizes);  // replaces 0 by the derived size, for tables and checkpoints
-  resolve_learning_rate(trainer.learning_rate, trainer.steps, run_defaults, table);
-  resolve_precision(options, asked.half_gradients, run_defaults.precision_reason, table);
+  resolve_learning_rate(options, run_defaults);
+  resolve_precision(options, asked.half_gradients, run_defaults.precision_reason);
   check_products(options.device, trainer.precision);
-  resolve_tiers(trainer.tiers, options.offload, trainer.recompute > 0 || trainer.recompute_auto, table);
-  resolve_checkpoints(options.checkpoint, table);
+  resolve_tiers(options);
+  resolve_checkpoints(options.checkpoint);
   if (trainer.bad_steps.action == BadAction::rollback && options.checkpoint.folder.empty() &&
       !options.checkpoint.resumes())
     fail(ErrorCode::usage, "--bad-steps rollback needs checkpoints; add --checkpoint DIR or use --bad-steps skip");
   if (!options.checkpoint.folder.empty() || options.run.save_every > 0)
     trainer.checkpoint_staging = actors::Snapshot::Options().staging_bytes;
+}
+
+TrainOptions parse_train_options(int argc, const char* const* argv, int ranks, const RunDefaults& run_defaults) {
+  AskedOptions asked = defaults();
+  TrainOptions& options = asked.options;
+  options.trainer.precision.compute = run_defaults.precision;
+  TrainTable table = declare(asked);
+  table.parse(argc, argv);
   options.given = table.given();
+  if (options.run.info.any()) {
+    options.run.request = Request::info;
+    return options;
+  }
+  resolve(asked, ranks, run_defaults);
   for (const std::string& note : table.unused()) options.notes.push_back("note: " + note);
-  const actors::LearningRateOptions& rate = trainer.learning_rate;
-  if (rate.warmup_steps > trainer.steps)
+  const std::int64_t steps = options.trainer.steps;
+  const actors::LearningRateOptions& rate = options.trainer.learning_rate;
+  if (rate.warmup_steps > steps)
     options.notes.push_back(fmt::format(
         "note: --warmup-steps {} exceeds --steps {}: the learning rate reaches {:.3g} instead of {:.3g}",
-        rate.warmup_steps, trainer.steps,
-        rate.peak * static_cast<double>(trainer.steps) / static_cast<double>(rate.warmup_steps), rate.peak));
+        rate.warmup_steps, steps, rate.peak * static_cast<double>(steps) / static_cast<double>(rate.warmup_steps),
+        rate.peak));
   return options;
 }
 
 Manual train_manual(const char* program) {
-  Asked asked = defaults();
+  AskedOptions asked = defaults();
   return {.program = program,
           .summary = "trains a transformer on the ranks that mpirun starts",
           .forms = {{fmt::format("mpirun -n 4 {} --data FILE --g-inter 2", program), ""}},
@@ -566,7 +578,7 @@ Manual train_manual(const char* program) {
 }
 
 std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
-  Asked asked = defaults();
+  AskedOptions asked = defaults();
   OptionTable table = declare(asked);
   table.parse(argc, argv);
   std::vector<GivenFlag> given;
@@ -576,7 +588,7 @@ std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv) {
 }
 
 std::vector<ResolvedOption> resolved(const TrainOptions& options) {
-  Asked asked;
+  AskedOptions asked;
   asked.options = options;
   asked.world = options.ranks;
   asked.half_gradients = options.trainer.precision.gradient != runtime::DType::f32;
@@ -595,13 +607,13 @@ std::vector<ResolvedOption> resolved(const TrainOptions& options) {
 }
 
 const OptionTraits& traits_of(std::string_view flag) {
-  static Asked asked = defaults();
+  static AskedOptions asked = defaults();
   static const TrainTable table = declare(asked);
   return table.traits(flag);
 }
 
 std::vector<ResolvedOption> default_flags() {
-  Asked asked = defaults();
+  AskedOptions asked = defaults();
   return declare(asked).resolved();
 }
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::apps {
@@ -144,10 +145,19 @@ struct TrainOptions {
   DeviceOptions device;
   CheckpointOptions checkpoint;
   RunOptions run;
-  std::vector<std::string>
-      given;  ///< names of given flags and keys of the config file, in the order of the help text
+  std::vector<std::string> given;  ///< names of given flags and keys of the config file
   /// Lines for the startup output: values from other sources than flags, and flags without effect.
   std::vector<std::string> notes;
+
+  [[nodiscard]] bool is_given(std::string_view flag) const;
+};
+
+/// Options as they were asked for: no default depends on another option, and nothing is checked.
+struct AskedOptions {
+  TrainOptions options;
+  int world = 0;  ///< --world; 0: not given
+  bool half_gradients = false;
+  bool dry_run = false;
 };
 
 /// Defaults of flags that depend on the device or the checkpoint (apps/train/run_defaults.hpp).
@@ -158,6 +168,13 @@ struct RunDefaults {
   std::map<std::string, std::string> recorded;
 };
 
+/// Throws ErrorCode::usage, naming flag and value, for an invalid value.
+[[nodiscard]] AskedOptions asked_options(const std::vector<GivenFlag>& flags);
+
+/// Resolves and checks `asked.options` for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
+/// remedy.
+void resolve(AskedOptions& asked, int ranks, const RunDefaults& defaults = {});
+
 /// Parses, resolves and checks all options for a job of `ranks` ranks. Throws ErrorCode::usage, naming flag, value and
 /// remedy. With Request::info nothing else is resolved or checked.
 [[nodiscard]] TrainOptions parse_train_options(int argc, const char* const* argv, int ranks,
@@ -166,13 +183,6 @@ struct RunDefaults {
 /// Manual of `program`, since every program that trains with launch() has these flags.
 [[nodiscard]] Manual train_manual(const char* program);
 
-/// A flag of ranvier-train and its value, as on the command line.
-struct GivenFlag {
-  std::string name;  ///< without dashes
-  std::string value;
-
-  friend bool operator==(const GivenFlag&, const GivenFlag&) = default;
-};
 /// Flags in the arguments and in their config file, in the order of the help text, each once. Resolves no defaults.
 /// Throws ErrorCode::usage for an unknown flag or an invalid value.
 [[nodiscard]] std::vector<GivenFlag> given_train_flags(int argc, const char* const* argv);

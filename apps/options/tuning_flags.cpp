@@ -68,37 +68,37 @@ void declare_tuning(TrainTable& table, ModelOptions& model) {
             {.unused = no_adapters});
 }
 
-void resolve_tuning(TrainOptions& options, const OptionTable& table) {
+void resolve_tuning(TrainOptions& options) {
   models::LoraOptions& lora = options.model.lora;
   RunOptions& run = options.run;
   if (!run.init_adapter.empty()) {
     const models::LoraOptions stored = models::read_adapter_config(run.init_adapter);
     const models::LoraOptions asked = std::exchange(lora, stored);
-    if ((table.given("lora-rank") && asked.rank != stored.rank) ||
-        (table.given("lora-targets") && asked.targets != stored.targets) ||
-        (table.given("lora-whole") && asked.whole != stored.whole))
+    if ((options.is_given("lora-rank") && asked.rank != stored.rank) ||
+        (options.is_given("lora-targets") && asked.targets != stored.targets) ||
+        (options.is_given("lora-whole") && asked.whole != stored.whole))
       fail(ErrorCode::usage,
            "--init-adapter {} has rank {} and targets {}{}; remove --lora-rank, --lora-targets and --lora-whole",
            run.init_adapter, stored.rank, fmt::join(stored.targets, ","),
            stored.whole.empty() ? std::string()
                                 : fmt::format(", and trains {} in full", fmt::join(stored.whole, ",")));
-    if (table.given("lora-alpha")) lora.alpha = asked.alpha;
-    if (table.given("lora-dropout")) lora.dropout = asked.dropout;
+    if (options.is_given("lora-alpha")) lora.alpha = asked.alpha;
+    if (options.is_given("lora-dropout")) lora.dropout = asked.dropout;
   }
   if (!options.model.adapts()) return;
-  if (run.init_adapter.empty() && !table.given("lora-targets")) {  // as PEFT chooses
+  if (run.init_adapter.empty() && !options.is_given("lora-targets")) {  // as PEFT chooses
     if (std::holds_alternative<models::BertOptions>(options.model.sizes)) lora.targets = {"query", "value"};
     if (std::holds_alternative<models::GptOptions>(options.model.sizes)) lora.targets = {"c_attn"};
   }
   const auto* const bert = std::get_if<models::BertOptions>(&options.model.sizes);
-  if (run.init_adapter.empty() && !table.given("lora-whole") && models::tells_classes(options.model.sizes))
+  if (run.init_adapter.empty() && !options.is_given("lora-whole") && models::tells_classes(options.model.sizes))
     lora.whole =
         bert->roberta ? std::vector<std::string>{"classifier"} : std::vector<std::string>{"classifier", "pooler"};
   if (lora.alpha == 0) fail(ErrorCode::usage, "--lora-alpha 0 disables the adapters; use a value above 0");
   if (lora.dropout >= 1)
     fail(ErrorCode::usage, "--lora-dropout {} drops everything; use a value below 1", lora.dropout);
   for (const char* flag : {"train", "freeze"}) {
-    if (table.given(flag))
+    if (options.is_given(flag))
       fail(ErrorCode::usage,
            "--{} has no effect with --lora-rank {}, which trains only adapters; remove one of the flags", flag,
            lora.rank);

@@ -12,6 +12,6 @@ void declare_tuning(TrainTable& table, ModelOptions& model);
 
 /// Adopts the configuration of --init-adapter, and makes --save write an adapter. Throws ErrorCode::usage for
 /// contradicting flags, ErrorCode::data for an unusable adapter.
-void resolve_tuning(TrainOptions& options, const OptionTable& table);
+void resolve_tuning(TrainOptions& options);
 
 }  // namespace ranvier::apps

@@ -27,16 +27,6 @@ namespace {
 
 constexpr int default_node_size = 8;
 
-/// `imagined`: parse with --world.
-TrainOptions parse(const std::vector<GivenFlag>& flags, int world, bool imagined) {
-  std::vector<std::string> words{"ranvier-train", "--dry-run"};
-  if (imagined) words.push_back(fmt::format("--world={}", world));
-  for (const GivenFlag& flag : flags) words.push_back(fmt::format("--{}={}", flag.name, flag.value));
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), world);
-}
-
 int number_of(const GivenFlag& flag) {
   int number = 0;
   if (const auto wanted = whole(number, 1, 1 << 20).read(flag.value))
@@ -136,15 +126,16 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
   read_device_flags(device_flags_, device_);
   if (!is_given("precision")) given_.push_back({"precision", std::string(to_string(default_precision(profile)))});
 
+  asked_ = asked_options(given_);
+  asked_.dry_run = true;
+  chunks_per_rank_ = asked_.options.trainer.chunks_per_rank;
   // The model depends neither on the grid nor on tiers, so a job of one rank is built.
-  std::vector<GivenFlag> of_model = given_;
-  for (const char* flag :
-       {"g-inter", "g-data", "group-size", "shard", "microbatch-size", "pipeline-limit", "offload", "nvme",
-        "nvme-checksums", "optimizer-tier", "parameter-tier", "parameter-tier-trained", "gradient-tier",
-        "activation-tier", "optimizer-step", "optimizer-commit"})
-    taken(of_model, flag);
-  if (const auto chunks = taken(of_model, "chunks-per-rank")) chunks_per_rank_ = number_of(*chunks);
-  TrainOptions options = parse(of_model, 1, true);
+  AskedOptions one_rank = asked_;
+  one_rank.options.trainer.grid = {.g_inter = 1, .g_data = 1};
+  one_rank.options.trainer.group_size = 0;
+  one_rank.options.trainer.tiers = {};
+  resolve(one_rank, 1);
+  TrainOptions& options = one_rank.options;
   options.device.device = device_.device;
   options.data.data.clear();  // planning reads no data
   job_ = build ? build(options) : make_job(options);
@@ -212,11 +203,13 @@ std::vector<GivenFlag> Planner::flags_of(const Candidate& candidate) const {
 }
 
 TrainOptions Planner::options_of(const Candidate& candidate) const {
-  std::vector<GivenFlag> flags = flags_of(candidate);
-  // ranvier-train refuses --nvme if no state is stored there.
-  const bool files = candidate.offload.empty() || candidate.offload == "infinity-nvme";
-  if (!files) taken(flags, "nvme");
-  TrainOptions options = parse(flags, world_, !here_);
+  AskedOptions asked = asked_;
+  TrainOptions& options = asked.options;
+  candidate.apply(options);
+  if (!candidate.may_have_files()) options.trainer.tiers.files.directories.clear();
+  if (!here_) asked.world = world_;
+  if (!here_ || here_->nodes.empty()) options.shard.node_size = node_size_;
+  resolve(asked, world_);
   options.device.device = device_.device;
   options.device.point_to_point = device_.point_to_point;
   options.device.collectives = device_.collectives;
@@ -357,7 +350,7 @@ PlannedCandidate Planner::plan(const Candidate& candidate) const {
 
 std::vector<GivenFlag> Planner::config_of(const Candidate& candidate, const PlannedCandidate& trial) const {
   std::vector<GivenFlag> flags = flags_of(candidate);
-  if (!candidate.offload.empty() && candidate.offload != "infinity-nvme") taken(flags, "nvme");
+  if (!candidate.may_have_files()) taken(flags, "nvme");
   flags.insert(flags.end(), device_flags_.begin(), device_flags_.end());
   if (profile_->gpu && !here_) flags.push_back({"device", "cuda"});
   if (!profile_->gpu && !here_ && !is_given("threads"))

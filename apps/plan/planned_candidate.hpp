@@ -1,5 +1,5 @@
-// Plans a candidate on the machines of a profile: options by the flag parser of ranvier-train, memory by its rank
-// planner. Callable from any thread, one at a time.
+// Plans a candidate on the machines of a profile: options resolved as in ranvier-train, memory by its rank planner.
+// Callable from any thread, one at a time.
 #pragma once
 
 #include "actors/rank/rank_plan.hpp"
@@ -88,7 +88,7 @@ class Planner {
   [[nodiscard]] const std::vector<int>& layer_classes() const noexcept { return layer_class_; }
   [[nodiscard]] SpaceOptions space() const;
 
-  /// Options that ranvier-train parses from the given flags and the candidate's. Throws ErrorCode::usage like it.
+  /// Options of ranvier-train with the given flags and the candidate's. Throws ErrorCode::usage like resolve().
   [[nodiscard]] TrainOptions options_of(const Candidate& candidate) const;
   /// Trainer options with nodes, threads, links and GPUs of the profile.
   [[nodiscard]] actors::TrainerOptions trainer_of(const TrainOptions& options) const;
@@ -110,6 +110,7 @@ class Planner {
   void judge(PlannedCandidate& trial) const;
 
   std::vector<GivenFlag> given_;  // without the flags that this program sets
+  AskedOptions asked_;            // the same, read
   std::vector<int> layers_per_stage_;
   std::vector<GivenFlag> device_flags_;  // for the config file; a build without GPUs refuses them
   const runtime::MachineProfile* profile_;

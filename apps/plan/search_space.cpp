@@ -1,5 +1,6 @@
 #include "apps/plan/search_space.hpp"
 
+#include "apps/options/tier_flags.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/error.hpp"
@@ -23,9 +24,10 @@ constexpr std::array collectives_with_flags = {Collective::all_gather, Collectiv
                                                Collective::all_reduce};
 constexpr int largest_microbatch = 64;
 
-bool names_algorithm(Collective collective, std::string_view name) {
+/// `name`, or "auto" if the collective has no algorithm of this name.
+std::string algorithm_of(Collective collective, const std::string& name) {
   const auto all = collectives::algorithms(collective);
-  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+  return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; }) ? name : "auto";
 }
 
 /// A sharding in groups of some rows.
@@ -264,6 +266,28 @@ bool is_default(const GivenFlag& flag) {
                      [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }
 
+void Candidate::apply(TrainOptions& options) const {
+  actors::TrainerOptions& trainer = options.trainer;
+  trainer.grid = {.g_inter = g_inter, .g_data = g_data};
+  trainer.microbatch_size = microbatch_size;
+  if (!shard.empty()) trainer.sharding = collectives::parse_sharding(shard);
+  if (group_size > 0) trainer.group_size = group_size;
+  if (!offload.empty()) set_offload(trainer.tiers, options.offload, offload);
+  if (!recompute.empty()) {
+    trainer.recompute = recompute == "1" ? 1 : 0;
+    trainer.recompute_auto = recompute == "auto";
+  }
+  if (!policy.empty()) trainer.policy = actors::policy_from(policy);
+  options.given.emplace_back("microbatch-size");  // resolve() keeps the value
+  const auto set = [&](Collective collective, std::string& name) {
+    if (!algorithms.empty() && !options.is_given(collectives::to_string(collective)))
+      name = algorithm_of(collective, algorithms);
+  };
+  set(Collective::all_gather, trainer.algorithms.all_gather);
+  set(Collective::reduce_scatter, trainer.algorithms.reduce_scatter);
+  set(Collective::all_reduce, trainer.algorithms.all_reduce);
+}
+
 std::vector<GivenFlag> Candidate::flags() const {
   std::vector<GivenFlag> all{{"g-inter", std::to_string(g_inter)}, {"g-data", std::to_string(g_data)}};
   const auto add = [&all](const char* name, const std::string& value) {
@@ -277,7 +301,7 @@ std::vector<GivenFlag> Candidate::flags() const {
   add("policy", policy);
   for (const Collective collective : collectives_with_flags) {
     if (algorithms.empty()) continue;
-    add(collectives::to_string(collective), names_algorithm(collective, algorithms) ? algorithms : "auto");
+    add(collectives::to_string(collective), algorithm_of(collective, algorithms));
   }
   return all;
 }

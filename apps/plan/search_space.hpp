@@ -24,6 +24,10 @@ struct Candidate {
   std::string policy;
   std::string algorithms;  ///< name for all three collectives; "auto" for one without an algorithm of that name
 
+  /// Sets the candidate's values. Given flags keep theirs, except grid and microbatch size, which respect them.
+  void apply(TrainOptions& options) const;
+  /// Whether states may be stored in files; ranvier-train refuses --nvme otherwise.
+  [[nodiscard]] bool may_have_files() const { return offload.empty() || offload == "infinity-nvme"; }
   /// Flags that the candidate adds to the given ones.
   [[nodiscard]] std::vector<GivenFlag> flags() const;
   /// "4 × 16, zero2, myelin, 2 per microbatch, recompute auto, 1f1b".

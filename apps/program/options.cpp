@@ -78,6 +78,19 @@ void OptionTable::parse(int argc, const char* const* argv) {
   for (auto& declared : options_) declared.origin.clear();
   read_flags(argc, argv);
   if (given("config")) read_file(at("config").text);
+  read_values();
+}
+
+void OptionTable::read(const std::vector<GivenFlag>& flags) {
+  for (auto& declared : options_) declared.origin.clear();
+  for (const GivenFlag& flag : flags) {
+    expect(knows(flag.name), "no option is called {}", flag.name);
+    set(flag.name, flag.value, "--" + flag.name, true);
+  }
+  read_values();
+}
+
+void OptionTable::read_values() {
   for (auto& declared : options_) {
     if (declared.origin.empty()) continue;
     const bool alone = declared.text == "on" || declared.text == "off";

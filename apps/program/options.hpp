@@ -83,6 +83,14 @@ struct Option {
   std::string details = {};  ///< more, for help on a heading and for manual pages
 };
 
+/// An option and its value, as on the command line.
+struct GivenFlag {
+  std::string name;  ///< without dashes
+  std::string value;
+
+  friend bool operator==(const GivenFlag&, const GivenFlag&) = default;
+};
+
 /// Value of one option after parsing.
 struct ResolvedOption {
   std::string concern;
@@ -111,7 +119,10 @@ class OptionTable {
   /// Reads the flags, then the config file if the option "config" was given. -h is short for --help.
   void parse(int argc, const char* const* argv);
 
-  /// Whether the last parse() found the option, as a flag or as a key.
+  /// Reads these values instead of a command line.
+  void read(const std::vector<GivenFlag>& flags);
+
+  /// Whether the last parse() or read() found the option, as a flag or as a key.
   [[nodiscard]] bool given(std::string_view name) const;
   /// Options that it found, in the order of declaration.
   [[nodiscard]] std::vector<std::string> given() const;
@@ -136,6 +147,7 @@ class OptionTable {
     std::string origin;  // "--steps" or "steps in run.conf"; empty: not given
   };
 
+  void read_values();
   [[nodiscard]] bool knows(std::string_view name) const;
   void read_flags(int argc, const char* const* argv);
   void read_file(const std::string& path);

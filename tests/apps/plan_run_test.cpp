@@ -7,6 +7,7 @@
 #include "runtime/device/arena.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/apps/small_plan.hpp"
+#include "tests/apps/train_flags.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
@@ -76,6 +77,11 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
       CAPTURE(candidate.text());
       const apps::PlannedCandidate trial = planner.plan(candidate);
       const apps::TrainOptions options = as_trained(planner.config_of(candidate, trial), planner.world());
+      // A candidate sets fields; its flags mean the same.
+      const auto set = tests::resolved_map(planner.options_of(candidate));
+      for (const auto& [name, value] : tests::resolved_map(options))
+        if (name != "threads" && name != "prefetch" && name != "dry-run" && name != "device")
+          CHECK(set.at(name) == value);
       actors::TrainerOptions trainer = options.trainer;
       trainer.threads = gpu ? 1 : options.device.threads;
       trainer.node_of = nodes_of(options, {});
