@@ -119,7 +119,7 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
              "Tokenizer of text: bytes, or a folder or file (tokenizer.json, tokenizer.model of SentencePiece, "
              "encoder.json and vocab.bpe, vocab.txt, .tiktoken); none: the data are tokens",
              tokenizer(data), "none for token files, otherwise the tokenizer next to --init-from, or bytes"},
-            {.usual = true});
+            {.usual = true, .for_text = true});
   table.add({Effect::decides, "token-format", "NAME",
              "Format of --data: auto, text (any bytes), jsonl (one JSON object per line), llmc (header, then "
              "uint16 or uint32), uint16 (no header, as in nanoGPT), megatron (.bin and .idx)",
@@ -128,38 +128,43 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
                                                {"jsonl", TokenFormat::jsonl},
                                                {"llmc", TokenFormat::llmc},
                                                {"uint16", TokenFormat::uint16},
-                                               {"megatron", TokenFormat::megatron}})});
+                                               {"megatron", TokenFormat::megatron}})},
+            {.for_text = true});
   table.add(Effect::decides, special_tokens(data.specials),
             {.unused = unused_if([&data] { return data.gpt2.empty(); }, "without --tokenizer PATH")});
   table.add(
-      {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)});
+      {Effect::decides, "json-field", "NAME", "JSON lines: field with the document's text", text(data.json_field)},
+      {.for_text = true});
   table.add({Effect::decides, "prompt-field", "NAME",
              "JSON lines: field with the prompt, or several fields (A,B), joined by line breaks; --json-field has "
              "the completion. Prompts have no loss, and samples are packed as with --documents mask",
              text(data.prompt_field), "none"},
-            {.usual = true});
+            {.usual = true, .for_text = true});
   table.add({Effect::decides, "label-field", "NAME",
              "JSON lines: field with the class of the document's text, by name or number, for BERT and RoBERTa; "
              "each sample is one padded text",
-             text(data.label_field), "none"});
+             text(data.label_field), "none"},
+            {.for_text = true});
   table.add({Effect::decides, "documents", "NAME",
              "Documents in samples: join: cut anywhere; mask: tokens attend to their own document only, with "
              "positions from zero, and predict nothing across the document's end; pad (BERT, RoBERTa): one "
              "document per padded sample",
              choice<Documents>(data.documents,
                                {{"join", Documents::join}, {"mask", Documents::mask}, {"pad", Documents::pad}}),
-             "join, or mask with --prompt-field"});
+             "join, or mask with --prompt-field"},
+            {.for_text = true});
   table.add({Effect::decides, "document-end", "TOKEN",
              "Last token of each document in token files without an index, for --documents mask and pad",
-             document_end(data.document_end), "the --tokenizer's end of text"});
+             document_end(data.document_end), "the --tokenizer's end of text"},
+            {.for_text = true});
   table.add({Effect::decides, "mlm-probability", "FRACTION",
              "Fraction of tokens selected for masked language modelling (BERT, RoBERTa): 80 % become the mask "
              "token, 10 % a random token, 10 % stay unchanged",
              share(data.mlm_probability)},
-            {.unused = no_masks});
+            {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "mask-token", "N", "Token id of the mask; auto: the tokenizer's, or 256 for bytes",
              token_or_auto(data.mask_token), "auto"},
-            {.unused = no_masks});
+            {.for_text = true, .unused = no_masks});
   table.add({Effect::decides, "shuffle", "on|off", "Train on samples in random order, different in each epoch",
              toggle(data.shuffle)});
   table.add({Effect::decides, "augment", "on|off",
@@ -179,18 +184,19 @@ void declare_data(TrainTable& table, DataOptions& data, actors::TrainerOptions& 
       {Effect::run, "eval-only", "",
        "Only evaluate the weights of --init-from: on all data, or on the part that --validation-split selects",
        switch_on(data.eval_only)});
-  table.add({Effect::tells, "hellaswag", "FILE",
-             "File of multiple-choice questions in llm.c's format, answered at each validation",
-             text(data.hellaswag)});
+  table.add(
+      {Effect::tells, "hellaswag", "FILE",
+       "File of multiple-choice questions in llm.c's format, answered at each validation", text(data.hellaswag)},
+      {.for_text = true});
   table.add({Effect::tells, "sample-every", "STEPS", "Generate text every N steps and at the end; 0 disables",
              whole(trainer.sample.every, 0)},
-            {.usual = true});
+            {.usual = true, .for_text = true});
   table.add({Effect::tells, "sample-prompt", "TEXT", "Prompt of the texts that --sample-every generates",
              text(data.sample_prompt), "the BOS or end-of-text token; with --tokenizer bytes a newline"},
-            {.unused = no_samples});
+            {.for_text = true, .unused = no_samples});
   table.add({Effect::tells, "sample-tokens", "N", "Tokens of each text that --sample-every generates",
              whole(trainer.sample.tokens, 1, most)},
-            {.unused = no_samples});
+            {.for_text = true, .unused = no_samples});
 }
 
 namespace {

@@ -52,13 +52,10 @@ OptionBinding blocks_flag(ModelOptions& model) {
 }
 
 void resolve_images(TrainOptions& options) {
-  for (const char* flag :
-       {"tokenizer", "token-format", "json-field", "prompt-field", "label-field", "documents", "document-end",
-        "mlm-probability", "mask-token", "hellaswag", "sample-every", "sample-prompt", "sample-tokens"}) {
-    if (options.is_given(flag))
+  for (const std::string& flag : options.given)
+    if (traits_of(flag).for_text)
       fail(ErrorCode::usage, "--{0} is for text, but --model {1} reads images; remove --{0}", flag,
            options.model.name);
-  }
   options.data.tokenizer = Tokenizer::none;
 }
 

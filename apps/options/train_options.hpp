@@ -164,7 +164,7 @@ struct AskedOptions {
 struct RunDefaults {
   runtime::DType precision = runtime::DType::f32;
   std::string precision_reason;  ///< for the startup output, as in "default of this GPU"; empty: no line
-  /// Values that the checkpoint recorded for flags whose default follows from other flags; keys without dashes.
+  /// Values that the checkpoint recorded; keys without dashes.
   std::map<std::string, std::string> recorded;
 };
 

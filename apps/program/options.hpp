@@ -66,7 +66,8 @@ using NoEffect = std::function<std::string()>;
 
 /// Facts about an option that its text and binding do not show.
 struct OptionTraits {
-  bool usual = false;  ///< most runs use it: part of the help text without a heading
+  bool usual = false;     ///< most runs use it: part of the help text without a heading
+  bool for_text = false;  ///< an error with models that read images
   PlanRole plan = PlanRole::passed;
   std::string_view fixes = {};  ///< name of a searched option that the search leaves alone if this one is given
   NoEffect unused = {};         ///< null: the option always has an effect

@@ -6,10 +6,13 @@
 #include "runtime/base/error.hpp"
 #include "runtime/machine/machine_profile.hpp"
 
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value_from.hpp>
+#include <boost/json/value_to.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -22,12 +25,10 @@ namespace ranvier::apps {
 namespace {
 
 namespace fs = std::filesystem;
+namespace json = boost::json;
 using runtime::DType;
 
 constexpr std::string_view how_to_change = "; --precision fp32 trains in single precision";
-
-/// Flags whose defaults follow from other flags and decide what is trained.
-constexpr std::array kept_flags{"batch-size", "warmup-steps", "min-learning-rate"};
 
 /// Empty if the flag was not given.
 std::string value_of(const std::vector<GivenFlag>& given, std::string_view name) {
@@ -106,20 +107,17 @@ RunDefaults run_defaults(runtime::MpiSession& session, const std::vector<GivenFl
       const auto precision = dtype_of(value_of(*recorded, "precision"));
       if (precision && *precision != chosen.precision)
         chosen = {*precision, fmt::format("from {}", recorded->checkpoint), {}};
-      for (const char* flag : kept_flags) chosen.recorded[flag] = value_of(*recorded, flag);
+      for (const auto& option : recorded->options)
+        if (const std::string value = value_of(*recorded, option.key()); !value.empty())
+          chosen.recorded[option.key()] = value;
     } else if (auto imagined = imagined_precision(given); imagined && device == DeviceFlag::cuda) {
       chosen = std::move(*imagined);
     }
   }
   chosen.precision = *dtype_of(broadcast_text(session, std::string(to_string(chosen.precision))));
   chosen.precision_reason = broadcast_text(session, chosen.precision_reason);
-  for (const char* flag : kept_flags) {
-    std::string value = broadcast_text(session, session.rank() == 0 ? chosen.recorded[flag] : std::string());
-    if (value.empty())
-      chosen.recorded.erase(flag);
-    else
-      chosen.recorded[flag] = std::move(value);
-  }
+  const std::string recorded = broadcast_text(session, json::serialize(json::value_from(chosen.recorded)));
+  chosen.recorded = json::value_to<std::map<std::string, std::string>>(json::parse(recorded));
   return chosen;
 }
 

@@ -216,7 +216,7 @@ TEST_CASE("facts of flags have their words, kinds of paths and lists, as help te
              "use all, or one of run, machine, what-if-it-is-long"));
 }
 
-TEST_CASE("a given option without effect is told with its value and the reason") {
+TEST_CASE("a given option without effect gets a note with its value and the reason") {
   Fields fields;
   OptionTable table = declare(fields);
   const auto notes = [&](std::vector<const char*> words) {
