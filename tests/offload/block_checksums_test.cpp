@@ -15,7 +15,7 @@ using namespace ranvier::offload::tests;
 
 namespace {
 
-/// Sums of a file of zeros, with their memory.
+/// Checksums of a file of zeros, with their memory.
 struct Sums {
   explicit Sums(std::uint64_t file_bytes) : memory(BlockChecksums::count(file_bytes)) {}
 
@@ -25,7 +25,7 @@ struct Sums {
 
 }  // namespace
 
-TEST_CASE("blocks are as they were written, or zero where nothing was") {
+TEST_CASE("a block reads back as written, or as zeros if it was never written") {
   Sums ten(10 * 4096);
   BlockChecksums& sums = ten.of_file;
   const Blocks zeros(10 * 4096), written = Blocks::random(3 * 4096, 1);
@@ -39,7 +39,7 @@ TEST_CASE("blocks are as they were written, or zero where nothing was") {
   CHECK(!sums.first_damaged(0, zeros.span()));
 }
 
-TEST_CASE("every changed bit, and a block from another place, is noticed") {
+TEST_CASE("every changed bit, and a block from another location, is detected") {
   const Blocks written = Blocks::random(4 * 4096, 2);
   Sums four(4 * 4096);
   BlockChecksums& sums = four.of_file;
@@ -56,7 +56,7 @@ TEST_CASE("every changed bit, and a block from another place, is noticed") {
   CHECK(sums.first_damaged(4096, written.span(4096, 3 * 4096)) == 3 * 4096);
 }
 
-TEST_CASE("several changes at a time do not make up for each other") {
+TEST_CASE("several changes at once do not cancel each other") {
   for (const std::uint64_t seed : test::seeds(2000)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -65,7 +65,8 @@ TEST_CASE("several changes at a time do not make up for each other") {
     BlockChecksums& sums = one.of_file;
     sums.record(0, written.span());
     const std::byte change = static_cast<std::byte>(1 + random() % 255);
-    const std::size_t first = random() % 4096, second = (first + 128 * (1 + random() % 31)) % 4096;  // of one lane
+    const std::size_t first = random() % 4096,
+                      second = (first + 128 * (1 + random() % 31)) % 4096;  // in the same lane
     written.data()[first] ^= change;
     written.data()[second] ^= change;
     CHECK(sums.first_damaged(0, written.span()) == 0);

@@ -1,4 +1,4 @@
-// Memory in whole blocks, filled by a seed, for transfers to and from a tier.
+// Memory in complete blocks, filled from a seed, for transfers to and from a tier.
 #pragma once
 
 #include "offload/tier.hpp"

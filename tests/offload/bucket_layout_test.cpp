@@ -38,11 +38,11 @@ TEST_CASE("buckets cover the elements once, and their arrays and records do not 
   }
 }
 
-TEST_CASE("a slot of a bucket that fills its blocks costs nothing besides its states") {
+TEST_CASE("a slot costs nothing besides its states if the bucket fills its blocks") {
   const BucketLayout layout(40 << 20, 16 << 20, {4, 4, 4});
   CHECK(layout.buckets() == 3);
   CHECK(layout.slot_bytes() == std::size_t{12} * (16 << 20));
   CHECK(layout.region_bytes() == std::size_t{12} * (40 << 20));
 }
 
-TEST_CASE("buckets of no elements are refused") { CHECK_THROWS_AS(BucketLayout(10, 0, {4}), Error); }
+TEST_CASE("buckets without elements are refused") { CHECK_THROWS_AS(BucketLayout(10, 0, {4}), Error); }

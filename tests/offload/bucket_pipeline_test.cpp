@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::array commit_modes = {CommitMode::always, CommitMode::on_resolve, CommitMode::by_flip};
 
-/// The stages of a pipeline that take drawn times, and what was seen of them.
+/// Pipeline stages that take random times, and a record of what they did.
 struct Recorder {
   enum Stage { fetch, compute, store, refresh };
 
@@ -73,7 +73,7 @@ struct Recorder {
     for (auto& counts : ended) counts = {};
     is_ready.assign(begun.size(), false);
     order.clear();
-    taken.clear();  // a step that did not count lets slots go without a word
+    taken.clear();  // an update that was not committed releases slots without a store
   }
 
   EventLoop& loop;
@@ -85,7 +85,7 @@ struct Recorder {
   std::size_t most = 0;
 };
 
-/// Announces all buckets after drawn times, roughly in order or in any, and answers where that is asked.
+/// Announces all buckets after random times, nearly in order or in any order, and resolves the step on request.
 void play_step(EventLoop& loop, BucketPipeline& pipeline, CommitMode commit_mode, std::size_t buckets, bool counts,
                std::mt19937_64& random, const std::function<void(std::size_t)>& on_ready,
                const std::function<void(bool)>& ended) {
@@ -124,7 +124,7 @@ TEST_CASE("each bucket of a step passes each stage once and in order, in no more
               CHECK(counted == counts);
               CHECK(std::is_sorted(recorder.order.begin(), recorder.order.end()));
               for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-                CHECK(recorder.begun[bucket] == recorder.ended[bucket]);  // nothing is at work any more
+                CHECK(recorder.begun[bucket] == recorder.ended[bucket]);  // no operation is in progress
                 if (counted) CHECK(recorder.begun[bucket] == std::array{1, 1, 1, 1});
                 if (!counted && commit_mode == CommitMode::on_resolve)
                   CHECK(recorder.begun[bucket][Recorder::compute] == 0);
@@ -141,7 +141,7 @@ TEST_CASE("each bucket of a step passes each stage once and in order, in no more
   }
 }
 
-TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket size, order and way of counting") {
+TEST_CASE("AdamW in buckets gives the bits of one pass, regardless of depth, bucket size, order and commit mode") {
   const auto device = make_inline_device();
   const auto stream = device->make_stream("step", StreamWidth::whole);
   for (const std::uint64_t seed : test::seeds(40)) {
@@ -154,7 +154,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
       CAPTURE(n);
       CAPTURE(bucket_elements);
 
-      // The plain way: arrays w, m, v of all elements, and the gradients of each step.
+      // Reference without buckets: arrays w, m, v of all elements, and the gradients of each step.
       constexpr int steps = 4;
       std::array<std::vector<float>, 3> plain;
       std::normal_distribution<float> normal;
@@ -239,7 +239,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
                       segments, options());
                 ++counted_steps;
               }
-              // What counts now is what one pass over everything gives; after a skip, what was there before.
+              // Committed states equal the result of one pass over everything; after a skip they are unchanged.
               const auto& kept = tier.bytes()[static_cast<std::size_t>(states.current())];
               for (std::size_t bucket = 0; bucket < layout.buckets(); ++bucket)
                 for (std::size_t array = 0; array < 3; ++array)
@@ -259,7 +259,7 @@ TEST_CASE("AdamW in buckets gives the bits of one pass, whatever depth, bucket s
 
 namespace {
 
-/// Virtual time of a step whose stages and whose gradients' arrivals take what is given, in microseconds.
+/// Virtual time of a step in microseconds, given the times of its stages and of the arrival of its gradients.
 struct Times {
   int fetch, compute, store, refresh;
   int between_gradients;
@@ -307,21 +307,21 @@ Duration time_of_step(const Times& times, std::size_t buckets, std::size_t depth
 TEST_CASE("stages of different buckets overlap: a step takes little more than its longest part") {
   using namespace std::chrono_literals;
   const Times times{.fetch = 80, .compute = 60, .store = 80, .refresh = 40, .between_gradients = 100};
-  CHECK(time_of_step(times, 20, 3, CommitMode::always) <= 20 * 100us + 60us + 80us);  // the last gradient's way out
+  CHECK(time_of_step(times, 20, 3, CommitMode::always) <= 20 * 100us + 60us + 80us);  // the last gradient's stages
   CHECK(time_of_step(times, 20, 3, CommitMode::by_flip) <= 20 * 100us + 60us + 80us);
   CHECK(time_of_step(times, 20, 1, CommitMode::always) > 20 * 200us);  // one slot: one after the other
-  // An answer that compute waits for: the rest of the work comes after the gradients.
+  // Compute waits for the decision: the rest of the work follows the gradients.
   CHECK(time_of_step(times, 20, 3, CommitMode::on_resolve) >= 20 * 100us + 17 * 80us);
   CHECK(time_of_step(times, 20, 20, CommitMode::on_resolve) <= 20 * 100us + 60us + 20 * 80us);
 }
 
-TEST_CASE("while the answer is awaited buckets are fetched into every slot") {
+TEST_CASE("buckets are fetched into every slot while the decision is pending") {
   std::vector<std::size_t> fetched;
   time_of_step({10, 10, 10, 10, 10, 1000}, 6, 4, CommitMode::on_resolve, &fetched);
   CHECK(fetched == std::vector<std::size_t>{0, 1, 2, 3});
 }
 
-TEST_CASE("calls that do not fit a step are refused") {
+TEST_CASE("calls that do not match a step's state are refused") {
   Simulation simulation(1, {});
   EventLoop& loop = simulation.loop(0);
   const auto stage = [](const BucketPass&, const Handler&) {};

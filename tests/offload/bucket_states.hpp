@@ -1,5 +1,5 @@
-// The states of a pipeline's buckets where a test keeps them: one region of a tier, or two where a step's answer flips
-// between them: the pipeline's caller says which one counts. It has the fetch and store of a BucketPipeline.
+// Stores the states of a pipeline's buckets: one region of a tier, or two with speculative updates; the pipeline's
+// caller chooses the current one. It has the fetch and store of a BucketPipeline.
 #pragma once
 
 #include "offload/bucket_layout.hpp"
@@ -14,27 +14,27 @@ namespace ranvier::offload::tests {
 
 class BucketStates {
  public:
-  /// Reserves the regions. The tier, not started yet, outlives this.
+  /// Reserves the regions. The tier must not be started yet and must outlive this object.
   BucketStates(Tier& tier, BucketLayout layout, CommitMode commit_mode) : tier_(tier), layout_(std::move(layout)) {
     for (int copy = 0; copy < (commit_mode == CommitMode::by_flip ? 2 : 1); ++copy)
       copies_.push_back(tier.reserve(runtime::MemoryKind::optimizer, "states", layout_.region_bytes()));
   }
 
-  /// Brings a bucket's record from the copy that counts.
+  /// Fetches a bucket's states from the current copy.
   void fetch(const BucketPass& pass, std::span<std::byte> slot, runtime::Handler done) {
     tier_.fetch(copies_[static_cast<std::size_t>(current_)], layout_.record_offset(pass.bucket),
                 slot.first(layout_.record_bytes(pass.bucket)), std::move(done));
   }
-  /// Puts it into the copy that the step writes.
+  /// Stores them in the copy that the step writes.
   void store(const BucketPass& pass, std::span<const std::byte> slot, runtime::Handler done) {
     tier_.store(copies_[static_cast<std::size_t>(written())], layout_.record_offset(pass.bucket),
                 slot.first(layout_.record_bytes(pass.bucket)), std::move(done));
   }
 
-  /// The copy that counts, and the one that a step writes.
+  /// The current copy, and the one that a step writes.
   [[nodiscard]] int current() const { return current_; }
   [[nodiscard]] int written() const { return copies_.size() == 1 ? current_ : 1 - current_; }
-  /// A step counts that was written.
+  /// Commits the copy that the step wrote.
   void commit() { current_ = written(); }
 
  private:

@@ -1,4 +1,4 @@
-// A file system that is real but for the faults that a test asks for.
+// A real file system with the faults that a test requests.
 #pragma once
 
 #include "offload/file_system.hpp"
@@ -15,13 +15,13 @@
 
 namespace ranvier::offload::tests {
 
-/// What happens to a request instead of, or beside, what the system does.
+/// Fault of a request, instead of or in addition to the system's result.
 struct Fault {
-  std::optional<std::int64_t> result;       ///< completes with this, untried
-  std::optional<std::size_t> shortened_to;  ///< only so many bytes are asked for
+  std::optional<std::int64_t> result;       ///< completes with this without being submitted
+  std::optional<std::size_t> shortened_to;  ///< only this many bytes are requested
 };
 
-/// What the queue has seen. Read it after the tier is gone.
+/// Record of the queue's requests. Read it after the tier is destroyed.
 struct QueueLog {
   std::size_t requests = 0;
   std::size_t outstanding = 0;
@@ -31,7 +31,7 @@ struct QueueLog {
 
 struct Faults {
   std::function<Fault(const IoRequest&)> on_request;  ///< called by the tier's thread
-  std::function<void()> on_submit;                    ///< likewise, before each submission
+  std::function<void()> on_submit;                    ///< called by the tier's thread before each submission
   QueueLog* log = nullptr;
   std::optional<std::int64_t> free_bytes;
   int uring_refused = 0;  ///< errno

@@ -42,7 +42,7 @@ FileTierOptions small_requests(const TemporaryFolder& folder, int directories = 
 
 std::unique_ptr<FileSystem> with(Faults faults) { return std::make_unique<FaultyFileSystem>(std::move(faults)); }
 
-/// A tier's own memory, which is for its checksums.
+/// A tier's own memory, which holds its checksums.
 class Planned {
  public:
   void start(FileTier& tier) {
@@ -58,7 +58,7 @@ class Planned {
   std::optional<runtime::Arena> arena_;
 };
 
-/// What storing and fetching a region of 1 MiB ends with.
+/// Error of storing and fetching a region of 1 MiB.
 Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder), with(faults));
@@ -73,7 +73,7 @@ Error error_of_round_trip(const TemporaryFolder& folder, const Faults& faults) {
 
 }  // namespace
 
-TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past the cache and through it") {
+TEST_CASE("a file tier returns what was stored, on io_uring and on threads, past the cache and through it") {
   for (const std::uint64_t seed : test::seeds(2)) {
     for (const int directories : {1, 2, 3}) {
       for (const bool uring : {true, false}) {
@@ -95,7 +95,7 @@ TEST_CASE("a file tier keeps what was stored, on io_uring and on threads, past t
   }
 }
 
-TEST_CASE("a file tier makes good short transfers, interruptions and refusals for the moment") {
+TEST_CASE("a file tier completes transfers despite short transfers, interruptions and temporary refusals") {
   for (const std::uint64_t seed : test::seeds(6)) {
     for (const bool uring : {true, false}) {
       const TemporaryFolder folder;
@@ -112,7 +112,7 @@ TEST_CASE("a file tier makes good short transfers, interruptions and refusals fo
               return {.result = -EINTR};
             case 1:
               return {.result = -EAGAIN};
-            case 2:  // whole sectors, so that O_DIRECT takes it; less than a block now and then
+            case 2:  // complete sectors, so that O_DIRECT accepts it; sometimes less than a block
               return {.shortened_to = (1 + random() % (request.bytes / 512)) * 512};
             default:
               return {};
@@ -128,7 +128,7 @@ TEST_CASE("a file tier makes good short transfers, interruptions and refusals fo
   }
 }
 
-TEST_CASE("a file tier has no more requests in flight than its depth, and as many where there is work") {
+TEST_CASE("a file tier keeps its depth of requests in flight, never more, while there is work") {
   const TemporaryFolder folder;
   QueueLog log;
   {
@@ -143,7 +143,7 @@ TEST_CASE("a file tier has no more requests in flight than its depth, and as man
   CHECK(log.max_outstanding == 5);
 }
 
-TEST_CASE("starting a transfer does not wait for the system to take it") {
+TEST_CASE("starting a transfer does not wait until the system accepts it") {
   const TemporaryFolder folder;
   AsioLoop loop;
   std::promise<void> taken;
@@ -182,10 +182,10 @@ TEST_CASE("a failed read or write ends the loop with file, offset and cause") {
   std::filesystem::remove_all(folder.path() / "disk0");
   const Error error = error_of_round_trip(folder, fail_at(IoKind::write, 8 * 4096, ENOSPC));
   CHECK(says(error, "cannot write 32768 bytes at offset 32768: No space left on device"));
-  CHECK(std::filesystem::is_empty(folder.path() / "disk0"));  // gone with the tier, after a failure too
+  CHECK(std::filesystem::is_empty(folder.path() / "disk0"));  // removed with the tier, also after a failure
 }
 
-TEST_CASE("a transfer that is always put off fails in the end") {
+TEST_CASE("a transfer that is always postponed fails in the end") {
   const TemporaryFolder folder;
   CHECK(says(error_of_round_trip(folder, {.on_request = [](const IoRequest&) { return Fault{.result = -EAGAIN}; }}),
              "Resource temporarily unavailable"));
@@ -195,7 +195,7 @@ TEST_CASE("a transfer that is always put off fails in the end") {
            "less than a block"));
 }
 
-TEST_CASE("a file that was shortened is noticed, not read as zeros") {
+TEST_CASE("a truncated file is detected, not read as zeros") {
   const TemporaryFolder folder;
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
@@ -211,7 +211,7 @@ TEST_CASE("a file that was shortened is noticed, not read as zeros") {
   CHECK(says(error, "truncated by another process"));
 }
 
-TEST_CASE("with checksums a damaged file is noticed before anybody uses what it holds") {
+TEST_CASE("with checksums a damaged file is detected before its contents are used") {
   for (const std::uint64_t offset : {0u, 5u * 4096 + 77, 255u * 4096 + 4095}) {
     const TemporaryFolder folder;
     AsioLoop loop;
@@ -236,7 +236,7 @@ TEST_CASE("with checksums a damaged file is noticed before anybody uses what it 
   }
 }
 
-TEST_CASE("checksums take eight bytes of planned memory for a block, however many directories there are") {
+TEST_CASE("checksums take eight bytes of planned memory per block, for any number of directories") {
   for (const bool checksums : {false, true}) {
     for (const int directories : {1, 2, 3}) {
       const TemporaryFolder folder;
@@ -256,7 +256,7 @@ TEST_CASE("checksums take eight bytes of planned memory for a block, however man
   }
 }
 
-TEST_CASE("where io_uring is refused threads do its work, and the description says why") {
+TEST_CASE("if io_uring is refused, threads do its work, and the description gives the reason") {
   for (const int error : {EPERM, ENOSYS, ENOMEM}) {
     const TemporaryFolder folder;
     AsioLoop loop;
@@ -267,7 +267,7 @@ TEST_CASE("where io_uring is refused threads do its work, and the description sa
   }
 }
 
-TEST_CASE("where O_DIRECT is refused a file tier goes through the system's cache, and says so") {
+TEST_CASE("if O_DIRECT is refused, a file tier uses the system's cache and reports it") {
   for (const bool at_open : {true, false}) {
     const TemporaryFolder folder;
     AsioLoop loop;
@@ -278,7 +278,7 @@ TEST_CASE("where O_DIRECT is refused a file tier goes through the system's cache
   }
 }
 
-TEST_CASE("a disk without space is refused at start with folder, needed and free bytes, and nothing stays there") {
+TEST_CASE("a disk without space is refused at startup with folder, needed and free bytes, and leaves no file") {
   for (const bool only_when_taken : {false, true}) {
     const TemporaryFolder folder;
     AsioLoop loop;
@@ -298,7 +298,7 @@ TEST_CASE("a disk without space is refused at start with folder, needed and free
   }
 }
 
-TEST_CASE("a disk that really has too little space is refused") {
+TEST_CASE("a real disk with too little space is refused") {
   const TemporaryFolder folder;
   AsioLoop loop;
   FileTier tier(loop, small_requests(folder));
@@ -306,7 +306,7 @@ TEST_CASE("a disk that really has too little space is refused") {
   CHECK(says(error_of([&] { tier.start(); }), "1.0 PiB needed"));
 }
 
-TEST_CASE("folders that are missing, are files, or take no folder are refused by name") {
+TEST_CASE("folders that are missing, are files, or cannot be written are refused by name") {
   const TemporaryFolder folder;
   folder.write("file", "");
   for (const std::filesystem::path& bad :
@@ -321,7 +321,7 @@ TEST_CASE("folders that are missing, are files, or take no folder are refused by
   }
 }
 
-TEST_CASE("options of a file tier that make no sense are refused") {
+TEST_CASE("invalid options of a file tier are refused") {
   AsioLoop loop;
   for (const FileTierOptions& options :
        {FileTierOptions{}, FileTierOptions{.directories = {"/tmp"}, .depth = 0},
@@ -330,7 +330,7 @@ TEST_CASE("options of a file tier that make no sense are refused") {
     CHECK(error_of([&] { FileTier tier(loop, options); }).code() == ErrorCode::usage);
 }
 
-TEST_CASE("a tier that goes in the middle of transfers waits for those in flight and calls nobody") {
+TEST_CASE("a tier that is destroyed during transfers waits for those in flight and calls no handler") {
   for (const bool uring : {true, false}) {
     const TemporaryFolder folder;
     AsioLoop loop;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a job leaves behind that was killed: a folder of this host with a lock that nobody holds.
+/// Leftover of a killed job: a folder of this host with an unlocked lock file.
 fs::path make_leftover(const fs::path& parent, const std::string& suffix, bool with_lock = true) {
   fs::path like;
   {
@@ -39,7 +39,7 @@ fs::path make_leftover(const fs::path& parent, const std::string& suffix, bool w
 
 }  // namespace
 
-TEST_CASE("a job's folder is its own and goes with it") {
+TEST_CASE("a job's folder belongs to it and is removed with it") {
   const TemporaryFolder parent;
   {
     const JobDirectory first(parent.path(), 0), second(parent.path(), 0), third(parent.path(), 1);
@@ -48,26 +48,26 @@ TEST_CASE("a job's folder is its own and goes with it") {
     for (const JobDirectory* folder : {&first, &second, &third}) {
       CHECK(fs::is_directory(folder->path()));
       std::ofstream(folder->file()) << "states";
-      CHECK(folder->cleared() == 0);  // those of living jobs stay
+      CHECK(folder->cleared() == 0);  // folders of running jobs stay
     }
   }
   CHECK(fs::is_empty(parent.path()));
 }
 
-TEST_CASE("folders of dead jobs are cleared, those of living ones are not") {
+TEST_CASE("folders of dead jobs are removed, folders of running jobs are not") {
   const TemporaryFolder parent;
   const JobDirectory living(parent.path(), 0);
   const fs::path dead = make_leftover(parent.path(), ".abcdef");
   const fs::path died_early = make_leftover(parent.path(), ".ghijkl", false);
   const JobDirectory next(parent.path(), 0);
-  CHECK(next.cleared() == 1);  // the making of the second leftover cleared the first
+  CHECK(next.cleared() == 1);  // creating the second leftover removed the first
   CHECK(!fs::exists(dead));
   CHECK(!fs::exists(died_early));
   CHECK(fs::exists(living.path() / "lock"));
   CHECK(fs::exists(next.path() / "lock"));
 }
 
-TEST_CASE("a killed process leaves its folder to the next start, not before") {
+TEST_CASE("the folder of a killed process is removed by the next start, not before") {
   const TemporaryFolder parent;
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("a killed process leaves its folder to the next start, not before") {
   for (const int end : ends) ::close(end);
 }
 
-TEST_CASE("nothing is removed that is not a leftover") {
+TEST_CASE("only leftovers are removed") {
   const TemporaryFolder parent;
   const fs::path dead = make_leftover(parent.path(), ".abcdef");
   std::ofstream(dead / "notes") << "somebody's";
@@ -110,7 +110,7 @@ TEST_CASE("nothing is removed that is not a leftover") {
   CHECK(fs::exists(parent.path() / "ranvier-offload.notes"));
 }
 
-TEST_CASE("ranks that start and end at the same time leave each other alone") {
+TEST_CASE("ranks that start and end at the same time do not affect each other") {
   const TemporaryFolder parent;
   std::vector<std::thread> ranks;
   std::vector<int> lost(4);

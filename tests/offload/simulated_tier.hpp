@@ -1,5 +1,5 @@
-// A tier under virtual time: transfers take drawn delays and overtake each other. Memory is used as freely as files
-// may use it: what is fetched holds noise until it is there, what is stored is read at the end.
+// A tier under virtual time: transfers take random delays and overtake each other. Memory is used as files may use it:
+// a fetched buffer holds noise until completion; a stored one is read at the end.
 #pragma once
 
 #include "offload/nvme_tier.hpp"
@@ -50,7 +50,7 @@ class WithDelays : public Base {
     });
   }
 
-  /// That have ended.
+  /// Number of completed transfers.
   [[nodiscard]] std::uint64_t transfers() const noexcept { return transfers_; }
 
  private:
@@ -62,7 +62,7 @@ class WithDelays : public Base {
 
 using SimulatedTier = WithDelays<Tier>;
 
-/// What Tiers take for files (FileOptions::make).
+/// Factory that Tiers accept for files (FileOptions::make).
 class SimulatedFiles final : public WithDelays<NvmeTier> {
  public:
   using WithDelays<NvmeTier>::WithDelays;

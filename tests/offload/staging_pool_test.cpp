@@ -15,7 +15,7 @@ using namespace ranvier;
 using namespace ranvier::offload;
 using namespace ranvier::runtime;
 
-TEST_CASE("a pool's slots are equal, whole blocks, and all that it adds to the plan") {
+TEST_CASE("a pool's slots are equal, in complete blocks, and all that it adds to the plan") {
   Simulation simulation(1, {});
   StagingPool pool(simulation.loop(0), "staging", 5000, 3);
   const auto device = make_inline_device();
@@ -34,7 +34,7 @@ TEST_CASE("a pool's slots are equal, whole blocks, and all that it adds to the p
   CHECK_THROWS_AS(StagingPool(simulation.loop(0), "none", 4096, 0), Error);
 }
 
-TEST_CASE("slots are granted in the order of asking, one to each, and never more than there are") {
+TEST_CASE("slots are granted in the order of requests, one each, and never more than exist") {
   for (const std::uint64_t seed : test::seeds(20)) {
     CAPTURE(seed);
     Simulation simulation(1, {.seed = seed});
@@ -55,7 +55,7 @@ TEST_CASE("slots are granted in the order of asking, one to each, and never more
           if (granted.size() == asks && pool.waiting() == 0) loop.stop();
         });
       });
-      CHECK(granted.empty());  // nobody is called inside acquire
+      CHECK(granted.empty());  // acquire calls no handler
     }
     simulation.run();
     for (int ask = 0; ask < asks; ++ask) CHECK(granted[ask] == ask);
@@ -63,7 +63,7 @@ TEST_CASE("slots are granted in the order of asking, one to each, and never more
   }
 }
 
-TEST_CASE("a slot that nobody has cannot be released") {
+TEST_CASE("a slot that was not acquired cannot be released") {
   Simulation simulation(1, {});
   StagingPool pool(simulation.loop(0), "staging", 4096, 2);
   CHECK_THROWS_AS(pool.release(0), Error);

@@ -1,4 +1,4 @@
-// What every tier must do, as one test body.
+// The contract of every tier, as one test body.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -15,18 +15,18 @@
 
 namespace ranvier::offload::tests {
 
-/// Runs `begin`, which is to call its argument once for each of `count` completions, and the loop until then.
+/// Runs `begin`, which must call its argument once for each of `count` completions, and the loop until then.
 inline void run_transfers(runtime::AsioLoop& loop, std::size_t count,
                           const std::function<void(runtime::Handler done)>& begin) {
   std::size_t left = count;
   begin([&] {
     if (--left == 0) loop.stop();
   });
-  CHECK(left == count);  // nothing is called before the loop runs
+  CHECK(left == count);  // no handler is called before the loop runs
   if (count != 0) loop.run();
 }
 
-/// Cuts [0, bytes) into ranges of random whole blocks, in random order.
+/// Splits [0, bytes) into ranges of random numbers of complete blocks, in random order.
 inline std::vector<std::pair<std::size_t, std::size_t>> random_ranges(std::size_t bytes, std::size_t max_blocks,
                                                                       std::mt19937_64& random) {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
@@ -39,7 +39,7 @@ inline std::vector<std::pair<std::size_t, std::size_t>> random_ranges(std::size_
   return ranges;
 }
 
-/// `start` starts the tier once regions are reserved.
+/// `start` starts the tier after regions are reserved.
 inline void keeps_what_was_stored(runtime::AsioLoop& loop, Tier& tier, const std::function<void()>& start,
                                   std::uint64_t seed) {
   CAPTURE(seed);
@@ -73,7 +73,7 @@ inline void keeps_what_was_stored(runtime::AsioLoop& loop, Tier& tier, const std
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       sources.push_back(Blocks::random(sizes[i], random()));
       for (const auto& range : random_ranges(sources[i].span().size(), 40, random)) {
-        if (random() % 4 == 0) continue;  // some of it stays as it was
+        if (random() % 4 == 0) continue;  // some ranges stay unchanged
         todo.emplace_back(i, range);
         std::copy_n(sources[i].data() + range.first, range.second, expected[i].data() + range.first);
       }
@@ -87,15 +87,15 @@ inline void keeps_what_was_stored(runtime::AsioLoop& loop, Tier& tier, const std
   }
 
   Blocks memory(4096);
-  run_transfers(loop, 2, [&](const runtime::Handler& done) {  // nothing is moved at once, too
+  run_transfers(loop, 2, [&](const runtime::Handler& done) {  // empty transfers, too
     tier.fetch(regions[0], 0, memory.span(0, 0), done);
     tier.store(regions[4], 4096, memory.span(0, 0), done);
   });
   const auto none = [] {};
-  CHECK_THROWS_AS(tier.fetch(regions[2], 4096, memory.span(), none), Error);       // behind its end
-  CHECK_THROWS_AS(tier.fetch(regions[4], 64, memory.span(), none), Error);         // not on a block
-  CHECK_THROWS_AS(tier.store(regions[4], 0, memory.span(64, 4032), none), Error);  // nor this
-  CHECK_THROWS_AS(tier.store(regions[4], 0, memory.span(0, 100), none), Error);    // nor whole
+  CHECK_THROWS_AS(tier.fetch(regions[2], 4096, memory.span(), none), Error);       // past its end
+  CHECK_THROWS_AS(tier.fetch(regions[4], 64, memory.span(), none), Error);         // not aligned to a block
+  CHECK_THROWS_AS(tier.store(regions[4], 0, memory.span(64, 4032), none), Error);  // nor is this
+  CHECK_THROWS_AS(tier.store(regions[4], 0, memory.span(0, 100), none), Error);    // not complete blocks
   CHECK_THROWS_AS(tier.fetch({sizes.size()}, 0, memory.span(), none), Error);      // never reserved
   CHECK_THROWS_AS((void)tier.reserve(runtime::MemoryKind::optimizer, "late", 1), Error);
 }

@@ -20,8 +20,8 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has room
-/// for gaps between them.
+/// Runs of random lengths and alignments that together have `bytes`, one after another in `memory`, which has space for
+/// gaps between them.
 Tiers::StridedLayout scattered(std::vector<std::byte>& memory, std::size_t bytes, std::mt19937_64& random) {
   Tiers::StridedLayout runs;
   std::size_t at = random() % 64;
@@ -36,7 +36,7 @@ Tiers::StridedLayout scattered(std::vector<std::byte>& memory, std::size_t bytes
 
 }  // namespace
 
-TEST_CASE("tiers keep what was stored from scattered runs of memory, in host memory and in files") {
+TEST_CASE("tiers return what was stored from scattered runs of memory, in host memory and in files") {
   for (const std::uint64_t seed : test::seeds(test::sanitized ? 1 : 3)) {
     for (const bool at_once : {true, false}) {
       CAPTURE(seed);
@@ -57,7 +57,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
       CHECK(plan.bytes(MemorySpace::nvme) == tier_plan.bytes(TierKind::nvme));
       CHECK(plan.bytes(MemorySpace::pinned) ==
             tier_plan.bytes(TierKind::host) + TierPlan::staging_slots * TierPlan::staging_slot_bytes);
-      // Large regions begin on a MiB; items of a plan on 64 bytes.
+      // Large regions start on a MiB; items of a plan on 64 bytes.
       CHECK(plan.bytes(MemorySpace::host) >= tier_plan.bytes(TierKind::nvme) / 4096 * 8);
       CHECK(plan.bytes(MemorySpace::host) <= (tier_plan.bytes(TierKind::nvme) + (2 << 20)) / 4096 * 8 + 64);
 
@@ -77,7 +77,7 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
         run_transfers(loop, regions.size(), [&](const Handler& done) {
           for (std::size_t r = 0; r < regions.size(); ++r) {
             Tiers::StridedLayout runs;
-            // Short runs of random places, so that no run is a whole number of blocks.
+            // Short runs at random locations, so that no run is a multiple of a block.
             std::size_t at = 1, from = 0;
             while (from < expected[r].size()) {
               const std::size_t length =
@@ -114,13 +114,14 @@ TEST_CASE("tiers keep what was stored from scattered runs of memory, in host mem
       CHECK(std::memcmp(tiers.memory(regions[2]).data(), expected[2].data(), 40960) == 0);
       CHECK_THROWS_AS((void)tiers.memory(regions[7]), Error);
       std::vector<std::byte> memory(8192);
-      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);            // more than there is
-      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}), Error);  // not on a block
+      CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);  // larger than the region
+      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}),
+                      Error);  // not aligned to a block
     }
   }
 }
 
-TEST_CASE("whole blocks come to pinned memory straight from either tier") {
+TEST_CASE("complete blocks are read into pinned memory directly from either tier") {
   const ranvier::tests::TemporaryFolder folder;
   const auto device = make_cpu_device({});
   TierPlan tier_plan;
@@ -145,7 +146,7 @@ TEST_CASE("whole blocks come to pinned memory straight from either tier") {
   CHECK(std::memcmp(arena.slot(ahead, 1), stored.data(), 8192) == 0);
 }
 
-TEST_CASE("what is on its way to and from files has spans, and what stays in memory has none") {
+TEST_CASE("transfers to and from files have spans, and those in memory have none") {
   const ranvier::tests::TemporaryFolder folder;
   const auto device = make_cpu_device({});
   TierPlan tier_plan;

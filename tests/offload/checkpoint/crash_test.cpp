@@ -1,4 +1,4 @@
-// Power that fails, and calls that fail, anywhere in the writing and removing of checkpoints.
+// Power failures and failing calls at every point of writing and removing checkpoints.
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
 
@@ -21,7 +21,7 @@ namespace {
 
 const std::filesystem::path run_folder = "/disk/run";
 
-/// The seed of the newest whole checkpoint, all of which is looked at; 0 if there is none.
+/// Seed of the newest complete checkpoint, after all of its data are checked; 0 if there is none.
 std::int64_t newest_seed(const MemoryStorage& storage) {
   const CheckpointFolder folder(run_folder, storage);
   const auto newest = folder.newest_whole();
@@ -33,7 +33,7 @@ std::int64_t newest_seed(const MemoryStorage& storage) {
   return folder.open(newest->path).training.at("seed").as_int64();
 }
 
-/// How many names in the folder are such.
+/// Number of names in the folder that match.
 template <typename Such>
 std::size_t names_in(const MemoryStorage& storage, Such&& such) {
   std::vector<std::string> names;
@@ -45,13 +45,13 @@ std::size_t parts_in(const MemoryStorage& storage) {
   return names_in(storage, [](const std::string& name) { return name.ends_with(".part"); });
 }
 
-/// Checkpoints that were left behind.
+/// Number of set-aside checkpoints.
 std::size_t left_in(const MemoryStorage& storage) {
   return names_in(storage, [](const std::string& name) { return name.find(".left") != std::string::npos; });
 }
 
-/// What a disk holds after each of the first changes and a power failure, in several ways for each; `check` gets how
-/// many changes there were.
+/// Contents of the disk after each number of changes followed by a power failure, several variants each; `check` gets
+/// the number of changes.
 template <typename Check>
 void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& check) {
   const auto changes = storage.changes();
@@ -75,7 +75,8 @@ void crash_everywhere(const MemoryStorage& storage, std::size_t first, Check&& c
 }  // namespace
 
 TEST_CASE(
-    "wherever power fails while a checkpoint is written and the one before removed, one of them is found whole") {
+    "after a power failure at any point of writing one checkpoint and removing the previous, one complete one "
+    "exists") {
   MemoryStorage storage;
   std::size_t begun = 0, whole = 0;
   {
@@ -93,7 +94,7 @@ TEST_CASE(
     const std::int64_t seed = newest_seed(crashed);
     CHECK((seed == 2 || (seed == 1 && count < whole)));
     ++(seed == 1 ? olds : news);
-    // The next job goes on from there.
+    // The next job resumes from this checkpoint.
     CheckpointFolder folder(run_folder, crashed);
     folder.lock("bbbb");
     CHECK(parts_in(crashed) == 0);
@@ -105,7 +106,7 @@ TEST_CASE(
   CHECK(news > 0);
 }
 
-TEST_CASE("a step that is done again never loses the checkpoint that it replaces") {
+TEST_CASE("repeating a step never loses the checkpoint that it replaces") {
   MemoryStorage storage;
   std::size_t begun = 0, whole = 0;
   {
@@ -125,7 +126,8 @@ TEST_CASE("a step that is done again never loses the checkpoint that it replaces
   });
 }
 
-TEST_CASE("a run that leaves checkpoints behind always has a whole one to go on from, and clears them at last") {
+TEST_CASE(
+    "a run that sets checkpoints aside always has a complete one to resume from, and deletes them in the end") {
   MemoryStorage storage;
   std::size_t begun = 0, whole = 0, further = 0;
   {
@@ -155,7 +157,7 @@ TEST_CASE("a run that leaves checkpoints behind always has a whole one to go on 
     }
     ++(seed < 4 ? olds : news);
     partly_left += left_in(crashed) == 1 ? 1 : 0;
-    // The next job goes on from there, leaves behind what is newer, and clears what was left once it is as far.
+    // The next job resumes from it, sets newer ones aside, and deletes those once it reaches their steps.
     CheckpointFolder folder(run_folder, crashed);
     folder.lock("bbbb");
     CHECK(parts_in(crashed) == 0);
@@ -174,8 +176,8 @@ TEST_CASE("a run that leaves checkpoints behind always has a whole one to go on 
 }
 
 TEST_CASE(
-    "whichever call fails while a checkpoint is written, the one before stays, and the next try makes it whole") {
-  // Of a run that goes on, and of one that leaves a checkpoint behind.
+    "if any call fails while a checkpoint is written, the previous one stays, and the next attempt completes it") {
+  // In a run that continues, and in one that sets a checkpoint aside.
   for (const std::int64_t before : {500, 700}) {
     for (int failing = 1; failing > 0; ++failing) {
       CAPTURE(before);
@@ -199,10 +201,10 @@ TEST_CASE(
         failure = error.what();
       }
       storage.refuse = nullptr;
-      if (failed.empty()) break;  // all were tried
+      if (failed.empty()) break;  // all calls were tried
       CAPTURE(failed);
       const std::int64_t seed = newest_seed(storage);
-      // What is left behind has lost its name for good, and its files stay until a run comes as far.
+      // A checkpoint that was set aside has lost its name permanently; its files stay until a run reaches its step.
       CHECK((seed == 1 || seed == 2 || (seed == 0 && left_in(storage) == 1)));
       if (seed != 2) {
         CHECK(failure.find("/disk/run") != std::string::npos);

@@ -29,13 +29,13 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
-/// What each call of a whole file was told: open, the writes in the order of their ends, close.
+/// Results of all calls for one file: open, the writes in the order of their completion, close.
 struct Told {
   std::string open, close;
   std::vector<std::string> writes;
 };
 
-/// Writes a file in writes of `step` bytes, the last ones first.
+/// Writes a file in writes of `step` bytes, last offset first.
 Told write_file(AsioLoop& loop, CheckpointFileWriter& writer, const std::filesystem::path& path,
                 const Blocks& content, std::size_t step) {
   Told told;
@@ -65,7 +65,7 @@ bool holds(const CheckpointStorage& storage, const std::filesystem::path& path, 
   return result == 0 && read == content;
 }
 
-/// The system's, without what it would grant.
+/// The real file system with some features refused.
 class Reluctant final : public CheckpointStorage {
  public:
   Reluctant(bool uring, bool direct) : uring_(uring), direct_(direct) {}
@@ -82,7 +82,8 @@ class Reluctant final : public CheckpointStorage {
 
 }  // namespace
 
-TEST_CASE("files of a checkpoint are written whole, one after the other, whatever the system grants") {
+TEST_CASE(
+    "files of a checkpoint are written completely, one after the other, regardless of what the system supports") {
   for (const bool uring : {true, false}) {
     for (const bool direct : {true, false}) {
       const TemporaryFolder folder;
@@ -105,7 +106,7 @@ TEST_CASE("files of a checkpoint are written whole, one after the other, whateve
   }
 }
 
-TEST_CASE("short, interrupted and put-off writes of a checkpoint come to a whole file") {
+TEST_CASE("short, interrupted and postponed writes of a checkpoint add up to a complete file") {
   for (const std::uint64_t seed : test::seeds(4)) {
     MemoryStorage storage;
     std::mt19937_64 random(seed);
@@ -137,7 +138,7 @@ TEST_CASE("short, interrupted and put-off writes of a checkpoint come to a whole
   }
 }
 
-TEST_CASE("a write that fails is told to its file's outcomes, and the next file is written") {
+TEST_CASE("a failed write is reported in the results of its file, and the next file is written") {
   MemoryStorage storage;
   bool fails = true;
   storage.faults.on_request = [&](const IoRequest& request) -> Fault {
@@ -158,7 +159,7 @@ TEST_CASE("a write that fails is told to its file's outcomes, and the next file 
   CHECK(holds(storage, "/next", content));
 }
 
-TEST_CASE("a disk that is full, or a call that fails, is told with the file and the cause") {
+TEST_CASE("a full disk or a failed call is reported with file and cause") {
   struct Case {
     const char* call;
     int error;
@@ -188,7 +189,7 @@ TEST_CASE("a disk that is full, or a call that fails, is told with the file and 
   }
 }
 
-TEST_CASE("who insists is asked whether to try again to make a file, and only then") {
+TEST_CASE("with retries a caller is asked whether to try again to create a file, and only then") {
   MemoryStorage storage;
   storage.faults.free_bytes = 0;
   AsioLoop loop;
@@ -217,7 +218,7 @@ TEST_CASE("who insists is asked whether to try again to make a file, and only th
   CHECK(errors.size() == 5);
 }
 
-TEST_CASE("a real disk that has too little space is known as the file is made") {
+TEST_CASE("too little space on a real disk is detected when the file is created") {
   const TemporaryFolder folder;
   AsioLoop loop;
   CheckpointFileWriter writer(loop, system_storage(), 2);
@@ -235,7 +236,7 @@ TEST_CASE("a real disk that has too little space is known as the file is made") 
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("a disk that is slow holds nothing up, and what it is at can be seen") {
+TEST_CASE("a slow disk does not block the loop, and its current operation is reported") {
   for (const char* slow : {"allocate", "sync"}) {
     MemoryStorage storage;
     std::promise<void> goes_on;
@@ -262,7 +263,7 @@ TEST_CASE("a disk that is slow holds nothing up, and what it is at can be seen")
   }
 }
 
-TEST_CASE("a queue that breaks is a failure of the file and not of the loop") {
+TEST_CASE("a broken queue is a failure of the file and not of the loop") {
   class Broken final : public CheckpointStorage {
    public:
     UringOutcome make_uring(int) const override {
@@ -293,7 +294,7 @@ TEST_CASE("a queue that breaks is a failure of the file and not of the loop") {
   }
 }
 
-TEST_CASE("a writer that goes in the middle of a file calls nobody") {
+TEST_CASE("a writer that is destroyed in the middle of a file calls no handler") {
   AsioLoop loop;
   bool called = false;
   const Blocks content(4 * mib, 3);
@@ -315,7 +316,7 @@ TEST_CASE("a writer that goes in the middle of a file calls nobody") {
   }
 }
 
-TEST_CASE("what a writer cannot have meant is refused") {
+TEST_CASE("calls that cannot be intended are refused") {
   MemoryStorage storage;
   AsioLoop loop;
   CheckpointFileWriter writer(loop, storage, 2);

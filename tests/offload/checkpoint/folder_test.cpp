@@ -70,7 +70,7 @@ TEST_CASE("a folder that another job writes to is refused by that job's host and
   CHECK(says(error, "--checkpoint"));
 }
 
-TEST_CASE("the lock goes with its folder, and the next job says who it is") {
+TEST_CASE("the lock is removed with its folder object, and the next job writes its own identity") {
   const TemporaryFolder parent;
   {
     CheckpointFolder(parent.path()).lock("aaaaaaaaaaaaaaaa");
@@ -80,7 +80,7 @@ TEST_CASE("the lock goes with its folder, and the next job says who it is") {
   CHECK(parent.read("lock").starts_with("job bb, process "));
 }
 
-TEST_CASE("who it is has left this machine when the lock is taken") {
+TEST_CASE("the owner's identity is synced to disk when lock() returns") {
   MemoryStorage storage;
   std::vector<std::string> calls;
   storage.refuse = [&](const std::string& call, const fs::path& path) {
@@ -93,7 +93,7 @@ TEST_CASE("who it is has left this machine when the lock is taken") {
   CHECK(calls.back() == "sync");
 }
 
-TEST_CASE("a folder that cannot be written is refused with its name") {
+TEST_CASE("a folder that cannot be written is refused by name") {
   MemoryStorage storage;
   for (const char* refused : {"make_folder", "open", "truncate", "write"}) {
     storage.refuse = [&](const std::string& call, const fs::path&) { return call == refused ? -EROFS : 0; };
@@ -108,7 +108,7 @@ TEST_CASE("a folder that cannot be written is refused with its name") {
   CHECK(says(error_of([&] { CheckpointFolder(parent.path() / "file" / "run").lock("aaaa"); }), "Not a directory"));
 }
 
-TEST_CASE("what dead jobs left goes, what is somebody's own stays") {
+TEST_CASE("leftovers of dead jobs are removed, other files stay") {
   MemoryStorage storage;
   {
     CheckpointFolder dead("/run", storage);
@@ -128,7 +128,7 @@ TEST_CASE("what dead jobs left goes, what is somebody's own stays") {
                                                               "step-5.part", "steps.x.part"});
 }
 
-TEST_CASE("what a job could not finish goes as it gives up, or with its next try") {
+TEST_CASE("an unfinished checkpoint is removed when the job gives up, or by its next attempt") {
   MemoryStorage storage;
   CheckpointFolder folder("/run", storage);
   folder.lock("aaaa");
@@ -147,7 +147,8 @@ TEST_CASE("what a job could not finish goes as it gives up, or with its next try
   CHECK(names_in(storage, "/run/step-00000600.aaaa.part").empty());
 }
 
-TEST_CASE("where the file system has no locks a job goes on, says so, and leaves what may be another's") {
+TEST_CASE(
+    "on a file system without locks a job continues, reports this, and leaves possible files of other jobs alone") {
   MemoryStorage storage;
   static_cast<void>(storage.make_folder("/run"));
   static_cast<void>(CheckpointFolder("/run", storage).prepare(500, "aaaa"));
@@ -160,7 +161,7 @@ TEST_CASE("where the file system has no locks a job goes on, says so, and leaves
   CHECK(folder.newest_whole()->step == 600);
 }
 
-TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
+TEST_CASE("an incomplete checkpoint is skipped, and the reason is reported") {
   const auto check = [](auto&& harm, const char* why) {
     MemoryStorage storage;
     CheckpointFolder folder("/run", storage);
@@ -215,7 +216,7 @@ TEST_CASE("a checkpoint that is not whole is passed over, and it is said why") {
       "Input/output error");
 }
 
-TEST_CASE("names that no checkpoint has are nobody's step") {
+TEST_CASE("names in another format are not checkpoint steps") {
   MemoryStorage storage;
   CheckpointFolder folder("/run", storage);
   folder.lock("aaaa");
@@ -227,7 +228,7 @@ TEST_CASE("names that no checkpoint has are nobody's step") {
   CHECK(folder.newest_whole()->path == "/run/step-1234567890");
 }
 
-TEST_CASE("the newest checkpoints and those of an archive stay") {
+TEST_CASE("the newest checkpoints and the archived ones stay") {
   struct Case {
     int keep;
     std::int64_t archive_every;
@@ -245,7 +246,7 @@ TEST_CASE("the newest checkpoints and those of an archive stay") {
   }
 }
 
-TEST_CASE("what is not whole does not count among those that are kept") {
+TEST_CASE("incomplete checkpoints do not count among those to keep") {
   MemoryStorage storage;
   {
     CheckpointFolder folder("/run", storage);
@@ -260,7 +261,7 @@ TEST_CASE("what is not whole does not count among those that are kept") {
   CHECK(folder.newest_whole()->step == 400);
 }
 
-TEST_CASE("a run that goes on from an older checkpoint leaves the later ones behind") {
+TEST_CASE("a run that resumes from an older checkpoint sets the later ones aside") {
   MemoryStorage storage;
   CheckpointFolder folder("/run", storage);
   folder.lock("aaaa");
@@ -273,7 +274,7 @@ TEST_CASE("a run that goes on from an older checkpoint leaves the later ones beh
         std::vector<std::string>{"lock", "step-00000600", "step-00000600.2", "step-00000600.3", "step-00000650",
                                  "step-00000650.left", "step-00000650.left2", "step-00000700.left",
                                  "step-00000700.left2", "step-00000700.left3"});
-  // Until it has come as far, they might still be wanted.
+  // Until the run reaches their steps, they might still be needed.
   CHECK(folder.prune(2, 0) == std::vector<std::int64_t>{600, 600, 650, 650});
   REQUIRE(storage.make_folder("/run/step-00000600.left.old") == 0);
   save_steps(storage, folder, {690});
@@ -284,7 +285,7 @@ TEST_CASE("a run that goes on from an older checkpoint leaves the later ones beh
                                                               "step-00000650", "step-00000690", "step-00000701"});
 }
 
-TEST_CASE("who insists is asked whether to try again what the disk refuses to make whole") {
+TEST_CASE("with retries a caller is asked whether to try again when the disk refuses to complete a checkpoint") {
   for (const char* refused : {"make_folder", "open", "write", "sync"}) {
     CAPTURE(refused);
     MemoryStorage storage;
@@ -305,7 +306,7 @@ TEST_CASE("who insists is asked whether to try again what the disk refuses to ma
   }
 }
 
-TEST_CASE("what a manifest does not fit never becomes whole") {
+TEST_CASE("a checkpoint that does not match its manifest is never committed") {
   MemoryStorage storage;
   CheckpointFolder folder("/run", storage);
   folder.lock("aaaa");

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t block_bytes = 4096;
 
-/// Two arrays in three pieces in two files.
+/// Two arrays in three segments in two files.
 Manifest small() {
   Manifest manifest;
   manifest.step = 500;
@@ -38,7 +38,7 @@ Error refusal(const Manifest& manifest) {
   return error_of([&] { static_cast<void>(parse_manifest(to_json(manifest), "DIR/manifest.json")); });
 }
 
-/// With the checksum that it needs.
+/// Appends the checksum that a manifest needs.
 std::string signed_text(std::string text) {
   text += fmt::format("\"xxh3\":\"{:016x}\"}}\n", runtime::xxh3(std::as_bytes(std::span(text))));
   return text;
@@ -53,7 +53,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 
 }  // namespace
 
-TEST_CASE("a manifest is read as it was written") {
+TEST_CASE("a manifest reads back as written") {
   const Manifest manifest = small();
   const std::string text = to_json(manifest);
   const Manifest read = parse_manifest(text, "DIR/manifest.json");
@@ -70,7 +70,7 @@ TEST_CASE("a manifest is read as it was written") {
   CHECK(read.data_bytes() == 4 * block_bytes);
 }
 
-TEST_CASE("numbers that JSON lacks become null in a manifest, which stays whole") {
+TEST_CASE("numbers that JSON lacks become null in a manifest, which stays valid") {
   Manifest manifest = small();
   manifest.about = {{"loss", std::nan("")}, {"list", {1.5, std::numeric_limits<double>::infinity()}}};
   const Manifest read = parse_manifest(to_json(manifest), "DIR/manifest.json");
@@ -93,7 +93,7 @@ TEST_CASE("every changed byte of a manifest and every truncation is refused") {
   CHECK(says(error_of([&] { static_cast<void>(parse_manifest(text + "\n", "x")); }), "no checksum at the end"));
 }
 
-TEST_CASE("a manifest that does not describe a whole checkpoint is refused with what is wrong") {
+TEST_CASE("a manifest that does not describe a complete checkpoint is refused with the reason") {
   const auto check = [](auto&& change, const char* words) {
     Manifest manifest = small();
     change(manifest);
@@ -128,7 +128,7 @@ TEST_CASE("a manifest that does not describe a whole checkpoint is refused with 
     check([&](Manifest& m) { m.files[0].name = name; }, "is not the name of a checkpoint file");
 }
 
-TEST_CASE("a manifest of another make is refused with what is wrong") {
+TEST_CASE("a manifest in another format is refused with the reason") {
   const std::string text = to_json(small());
   const auto check = [&](const std::string& bad, const char* words) {
     const Error error = error_of([&] { static_cast<void>(parse_manifest(bad, "DIR/manifest.json")); });
@@ -147,7 +147,7 @@ TEST_CASE("a manifest of another make is refused with what is wrong") {
   check(signed_text("[1,\n"), "not JSON");
 }
 
-TEST_CASE("a manifest of many pieces takes less than a hundred bytes for each") {
+TEST_CASE("a manifest of many segments takes less than a hundred bytes for each") {
   Manifest manifest;
   constexpr std::uint64_t count = checkpoint_segment_bytes / 4, pieces = 20'000;
   manifest.arrays = {{"h.0", "weights", runtime::DType::f32, pieces * count}};

@@ -1,5 +1,5 @@
-// Files in memory that behave as a disk does where power fails: what was not synced may be lost, each call of it by
-// itself, names as well as data, and the last writes may be torn. Also refuses whatever call a test wants refused.
+// Files in memory with a disk's behavior at a power failure. Each unsynced call, on names as well as data, may be lost
+// independently, and the last writes may be torn. Also refuses any call that a test selects.
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"
@@ -28,8 +28,8 @@ class MemoryStorage final : public CheckpointStorage {
   struct Change {
     enum class Kind : std::uint8_t { name, write, resize, sync };
     Kind kind = Kind::sync;
-    int inode = 0;         ///< of the file or folder that it changes
-    std::string from, to;  ///< of a name: what goes and what comes, if any
+    int inode = 0;         ///< file or folder that it changes
+    std::string from, to;  ///< names removed and added, if any
     int named = 0;         ///< the inode that `to` names
     std::uint64_t offset = 0;
     std::string data;
@@ -38,10 +38,10 @@ class MemoryStorage final : public CheckpointStorage {
 
   MemoryStorage() { inodes_[root].folder = true; }
 
-  /// Called before each call, by its name and path ("sync", "/DIR/step-00000500/manifest.json"): a negative errno is
-  /// what the call answers then, without doing anything.
+  /// Called before each call, with its name and path ("sync", "/DIR/step-00000500/manifest.json"). If it returns a
+  /// negative errno, the call returns that without doing anything.
   std::function<int(const std::string& call, const std::filesystem::path& path)> refuse;
-  /// Of reads and writes by requests.
+  /// Faults of reads and writes that are submitted as requests.
   Faults faults;
 
   [[nodiscard]] std::vector<Change> changes() const {
@@ -49,12 +49,12 @@ class MemoryStorage final : public CheckpointStorage {
     return changes_;
   }
 
-  /// What is there after power failed when `changes` had been called: of those that were not synced, `survives` says of
-  /// each, by its index, how much: 0 nothing, 1 all, between a part of its bytes.
+  /// Contents after a power failure that follows `changes`. For each unsynced change, by its index, `survives` returns
+  /// the fraction that reached the disk: 0 nothing, 1 all, between them a part of its bytes.
   [[nodiscard]] static std::unique_ptr<MemoryStorage> after_crash(
       std::span<const Change> changes, const std::function<double(std::size_t)>& survives) {
     auto storage = std::make_unique<MemoryStorage>();
-    std::map<int, std::size_t> synced;  // up to which change
+    std::map<int, std::size_t> synced;  // index of the last sync
     for (std::size_t i = 0; i < changes.size(); ++i)
       if (changes[i].kind == Change::Kind::sync) synced[changes[i].inode] = i;
     for (std::size_t i = 0; i < changes.size(); ++i) {
@@ -65,13 +65,13 @@ class MemoryStorage final : public CheckpointStorage {
     return storage;
   }
 
-  /// Changes what a file holds as no program would.
+  /// Changes a file's contents directly, as disk damage would.
   void damage(const std::filesystem::path& file, const std::function<void(std::string& content)>& change) {
     const std::lock_guard lock(mutex_);
     change(inodes_.at(find(file)).content);
   }
 
-  // What programs ask for.
+  // Calls of programs.
   int open(const std::filesystem::path& file, bool direct) const override {
     return open_file("open", file, true, direct);
   }

@@ -32,7 +32,7 @@ namespace {
 constexpr std::uint64_t seed_of_small = 5;
 const fs::path small_path = "/run/step-00000500";
 
-/// With a checkpoint of step 500, and others.
+/// A folder with a checkpoint of step 500, and others.
 std::unique_ptr<MemoryStorage> with_small(const std::vector<std::int64_t>& others = {}) {
   auto storage = std::make_unique<MemoryStorage>();
   CheckpointFolder folder("/run", *storage);
@@ -43,7 +43,7 @@ std::unique_ptr<MemoryStorage> with_small(const std::vector<std::int64_t>& other
   return storage;
 }
 
-/// An array of many pieces, a block each, in turn in three files.
+/// An array of many segments of a block each, in turn in three files.
 constexpr std::uint32_t many_pieces = 60;
 constexpr std::uint64_t per_piece = 1024;
 const fs::path many_path = "/run/step-00000001";
@@ -74,7 +74,7 @@ void write_many(const CheckpointStorage& storage) {
 
 }  // namespace
 
-TEST_CASE("any range of any array is read as it was written") {
+TEST_CASE("any range of any array reads back as written") {
   const auto storage = with_small();
   for (const CheckpointReaderOptions& options :
        {CheckpointReaderOptions{}, CheckpointReaderOptions{1, 0}, CheckpointReaderOptions{3, 1}}) {
@@ -108,7 +108,7 @@ TEST_CASE("a checkpoint is read from a real disk") {
     REQUIRE(values[i] == SmallCheckpoint::value_of(seed_of_small, 0, i));
 }
 
-TEST_CASE("sizes of files are looked up by one rank, and a file that is short is noticed by who reads it") {
+TEST_CASE("one rank looks up the sizes of files, and the rank that reads a truncated file detects it") {
   MemoryStorage storage;
   write_many(storage);
   storage.damage(many_path / "rank-0001.data", [](std::string& content) { content.resize(4096); });
@@ -127,7 +127,7 @@ TEST_CASE("sizes of files are looked up by one rank, and a file that is short is
   CHECK(says(error, "truncated"));
 }
 
-TEST_CASE("reads that follow each other read each piece once, and ahead; others read no more than they need") {
+TEST_CASE("sequential reads read each segment once, and ahead; others read no more than they need") {
   for (const int ahead : {0, 1, 8}) {
     for (const std::uint64_t count : {100u, 1024u, 1500u, 5000u}) {
       MemoryStorage storage;
@@ -161,7 +161,7 @@ TEST_CASE("reads that follow each other read each piece once, and ahead; others 
   CHECK(reads == 6);
 }
 
-TEST_CASE("what is announced is read ahead wherever it lies, and once") {
+TEST_CASE("announced ranges are read ahead, and once, regardless of their location") {
   MemoryStorage storage;
   write_many(storage);
   std::atomic<int> reads = 0;
@@ -185,7 +185,8 @@ TEST_CASE("what is announced is read ahead wherever it lies, and once") {
 }
 
 TEST_CASE(
-    "every byte of a checkpoint that changes, and every truncation, is named, refused, and the one before taken") {
+    "every changed byte and every truncation of a checkpoint is reported and refused, and the previous one is "
+    "used") {
   const auto storage = with_small({600});
   const fs::path newest = "/run/step-00000600";
   const CheckpointFolder folder("/run", *storage);
@@ -240,7 +241,7 @@ TEST_CASE(
   REQUIRE(verify_checkpoint(newest, 1, nullptr, *storage).empty());
 }
 
-TEST_CASE("what is damaged is named with file, offset and elements by as many threads as there are") {
+TEST_CASE("damage is reported with file, offset and elements by any number of threads") {
   MemoryStorage storage;
   write_many(storage);
   storage.damage(many_path / "rank-0002.data", [](std::string& content) { content[4096 + 5] ^= 1; });
@@ -258,7 +259,7 @@ TEST_CASE("what is damaged is named with file, offset and elements by as many th
       "after they were written: checksum "));
   CHECK(damages[2].file == "rank-0002.data");
 
-  // Reading is refused where damage lies, and nowhere else, also when it was read ahead.
+  // Reads are refused in the damaged ranges only, also if these were read ahead.
   CheckpointReader reader(many_path, {.threads = 2, .ahead = 4}, storage);
   std::vector<float> values(per_piece);
   for (std::uint64_t piece = 0; piece < many_pieces; ++piece) {
@@ -275,7 +276,7 @@ TEST_CASE("what is damaged is named with file, offset and elements by as many th
   }
 }
 
-TEST_CASE("a disk that does not answer a read is told apart from damage") {
+TEST_CASE("a disk that fails a read is distinguished from damage") {
   const auto storage = with_small();
   CheckpointReader reader(small_path, {}, *storage);
   storage->refuse = [](const std::string& call, const fs::path&) { return call == "read" ? -EIO : 0; };
@@ -288,7 +289,7 @@ TEST_CASE("a disk that does not answer a read is told apart from damage") {
   CHECK(verify_checkpoint(small_path, 1, nullptr, *storage).size() == 1);  // the manifest
 }
 
-TEST_CASE("a file system that takes no O_DIRECT is read through its cache") {
+TEST_CASE("a file system without O_DIRECT is read through its cache") {
   const auto storage = with_small();
   for (const bool at_open : {true, false}) {
     storage->faults.direct_open_refused = at_open ? EINVAL : 0;
@@ -304,7 +305,7 @@ TEST_CASE("a file system that takes no O_DIRECT is read through its cache") {
   }
 }
 
-TEST_CASE("what a checkpoint lacks is refused with what was asked for") {
+TEST_CASE("a missing part of a checkpoint is refused with the request") {
   const auto storage = with_small();
   CheckpointReader reader(small_path, {}, *storage);
   std::vector<float> values(10);

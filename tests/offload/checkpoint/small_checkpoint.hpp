@@ -1,4 +1,4 @@
-// A checkpoint of a few blocks in two files, and writing it as a job does.
+// A checkpoint of a few blocks in two files, written as a job writes it.
 #pragma once
 
 #include "offload/checkpoint/file_writer.hpp"
@@ -15,7 +15,7 @@
 
 namespace ranvier::offload::tests {
 
-/// Of units h.0 (weights in two pieces, in different files, and m) and ln (weights in bf16), all by a seed.
+/// Units h.0 (weights in two segments, in different files, and m) and ln (weights in bf16), all drawn from a seed.
 class SmallCheckpoint {
  public:
   explicit SmallCheckpoint(std::int64_t step, std::uint64_t seed = 1) {
@@ -42,7 +42,7 @@ class SmallCheckpoint {
     }
   }
 
-  /// A small whole number, which every type has.
+  /// A small integer, which every type can represent.
   [[nodiscard]] static float value_of(std::uint64_t seed, std::uint32_t array, std::uint64_t element) {
     return static_cast<float>((seed * 31 + array * 7 + element) % 200) - 100;
   }
@@ -51,7 +51,7 @@ class SmallCheckpoint {
     return files_[piece.file].span(piece.offset, manifest_.block_bytes_of(piece));
   }
 
-  /// Writes the files in a folder, each by a writer of its rank; the failure, or "".
+  /// Writes the files in a folder, each by a writer of its rank; returns the failure, or "".
   [[nodiscard]] std::string write_files(const CheckpointStorage& storage, const std::filesystem::path& part) const {
     runtime::AsioLoop loop;
     CheckpointFileWriter writer(loop, storage, 3);
@@ -75,7 +75,7 @@ class SmallCheckpoint {
     return first;
   }
 
-  /// A checkpoint from beginning to end. Throws, or returns, what goes wrong.
+  /// Writes a checkpoint from beginning to end. Throws or returns the failure.
   [[nodiscard]] std::string save(const CheckpointStorage& storage, CheckpointFolder& folder,
                                  const std::string& job) const {
     const std::string failure = write_files(storage, folder.prepare(manifest_.step, job));
