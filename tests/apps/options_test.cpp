@@ -72,7 +72,7 @@ TEST_CASE("flags fill the fields that they are bound to") {
   CHECK(fields.dry);
 }
 
-TEST_CASE("without flags the defaults stay") {
+TEST_CASE("without flags the defaults apply") {
   const auto fields = parse({});
   CHECK(fields.steps == 5);
   CHECK(fields.shuffle);
@@ -80,7 +80,7 @@ TEST_CASE("without flags the defaults stay") {
   CHECK_FALSE(fields.memory.has_value());
 }
 
-TEST_CASE("a config file has the same words, and flags win over it") {
+TEST_CASE("a config file has the same keys as flags, and flags override it") {
   const TemporaryFolder folder;
   const auto path = folder.write("run.conf", "# a run\n\nsteps = 9   # nine\nlearning-rate=0.25\ndry-run = on\n");
   const auto fields = parse({"--config", path.c_str(), "--steps", "3"});
@@ -89,7 +89,7 @@ TEST_CASE("a config file has the same words, and flags win over it") {
   CHECK(fields.dry);
 }
 
-TEST_CASE("values out of range or of another kind are refused with flag, value and what would do") {
+TEST_CASE("values out of range or of another type are refused with flag, value and accepted values") {
   for (const char* value : {"0", "101", "-1", "1.5", "abc", "", "7 ", "99999999999999999999"}) {
     CAPTURE(value);
     const auto error = refusal({"--steps", value});
@@ -117,7 +117,7 @@ TEST_CASE("unknown names suggest the nearest one") {
   CHECK(says(refusal({"--steps", "4", "--steps", "5"}), "--steps is given twice"));
 }
 
-TEST_CASE("a config file that is wrong is named with what is wrong in it") {
+TEST_CASE("an invalid config file is refused with file and reason") {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& content) {
     const auto path = folder.write("run.conf", content);
@@ -137,7 +137,7 @@ TEST_CASE("a config file that is wrong is named with what is wrong in it") {
   CHECK(says(refusal({"--config", "/no/such/file"}), "/no/such/file"));
 }
 
-TEST_CASE("help lists flags by concern with their defaults") {
+TEST_CASE("help lists flags by topic with their defaults") {
   Fields fields;
   const auto help = declare(fields).help("usage\n");
   const auto run = help.find("\nRun\n");
@@ -148,7 +148,7 @@ TEST_CASE("help lists flags by concern with their defaults") {
   CHECK(help.find("budget (default all)") > machine);
 }
 
-TEST_CASE("help without a heading has the usual flags, and says how to see the others") {
+TEST_CASE("help without a topic lists the usual flags, and how to list the others") {
   Fields fields;
   OptionTable table = declare(fields);
   table.details("more about it");
@@ -170,7 +170,7 @@ TEST_CASE("help without a heading has the usual flags, and says how to see the o
   }
 }
 
-TEST_CASE("facts of flags have their words, kinds of paths and lists, as help texts say them") {
+TEST_CASE("option info has the values, path kinds and lists of flags in the format of help texts") {
   bool asked = false;
   std::string concern, paths;
   Fields fields;
@@ -229,7 +229,7 @@ TEST_CASE("a given option without effect gets a note with its value and the reas
   CHECK(notes({"--dry-run", "--steps", "7"}) == std::vector<std::string>{"--steps 7 has no effect with --dry-run"});
 }
 
-TEST_CASE("the hash follows what was resolved, but not what a rank has of its own") {
+TEST_CASE("the hash covers the resolved options, but not per-rank options") {
   Fields fields;
   const auto table = declare(fields);
   const auto hash = hash_of(table.resolved());

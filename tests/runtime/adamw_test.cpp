@@ -25,7 +25,7 @@ struct State {
   friend bool operator==(const State&, const State&) = default;
 };
 
-/// The formula of the header, in double.
+/// The header's formula in double.
 void reference(std::vector<double>& w, std::vector<double>& m, std::vector<double>& v, const std::vector<float>& g,
                const std::vector<DecaySegment>& segments, const AdamWOptions& o) {
   const double bias1 = 1 - std::pow(o.beta1, o.step), bias2 = 1 - std::pow(o.beta2, o.step);
@@ -40,7 +40,7 @@ void reference(std::vector<double>& w, std::vector<double>& m, std::vector<doubl
   }
 }
 
-/// A step on the device; the state and the working copy come back to the host.
+/// A step on the device; the state and the working copy are copied back to the host.
 template <typename T = float>
 void step(Stream& stream, State& state, const std::vector<T>& gradient, const std::vector<DecaySegment>& segments,
           const AdamWOptions& options, std::vector<T>* working = nullptr) {
@@ -90,7 +90,7 @@ TEST_CASE("20 steps of AdamW follow the formula in double, with and without deca
   }
   double worst = 0;
   for (std::size_t i = 0; i < n; ++i) worst = std::max(worst, std::abs(state.weights[i] - w[i]));
-  CHECK(worst < 1e-7);  // of weights around 0.02 after 20 steps of 0.001
+  CHECK(worst < 1e-7);  // weights are around 0.02 after 20 steps of 0.001
   CHECK(state.weights[2500] == left_out);
   CHECK(state.m[2500] == 0.0f);
 }
@@ -104,7 +104,7 @@ TEST_CASE("epsilon is added after the root of the bias-corrected second moment")
   CHECK(state.weights[0] == doctest::Approx(-0.5).epsilon(1e-5));  // 1e-8 / (1e-8 + 1e-8)
 }
 
-TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
+TEST_CASE("decay without gradients shrinks weights by lr times decay, in decayed segments only") {
   const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(2);
@@ -115,7 +115,7 @@ TEST_CASE("decay alone shrinks weights by lr times decay, where it applies") {
   CHECK(state.weights[1] == 1.0f);
 }
 
-TEST_CASE("moving averages take over a part of what is new, whatever the optimizer's other options are") {
+TEST_CASE("moving averages include new values by their coefficient, regardless of the optimizer's other options") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 3001;
@@ -135,7 +135,7 @@ TEST_CASE("moving averages take over a part of what is new, whatever the optimiz
   double worst = 0;
   for (std::size_t k = 0; k < n; ++k)
     if (k != 2500) worst = std::max(worst, std::abs(state.weights[k] - expected[k]));
-  CHECK(worst < 1e-4);  // of values around 30
+  CHECK(worst < 1e-4);  // values are around 30
   CHECK(state.weights[2500] == left_out);
 }
 
@@ -192,7 +192,7 @@ TEST_CASE_TEMPLATE("half-precision gradients step as their float values do, and 
     CHECK(to_float(working[i]) == (i < 3 ? 0.0f : to_float(from_float<T>(state.weights[i]))));
 }
 
-TEST_CASE("segments that overlap or go back, and a step before the first, are refused") {
+TEST_CASE("segments that overlap or are out of order, and a step before the first, are refused") {
   const auto device = tests::make_device();
   const auto stream = device->make_stream("test", StreamWidth::whole);
   State state(10);
@@ -204,8 +204,8 @@ TEST_CASE("segments that overlap or go back, and a step before the first, are re
   CHECK(state == State(10));
 }
 
-TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherever arrays lie", T, float, Bf16,
-                   F16) {
+TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, regardless of where arrays are stored", T,
+                   float, Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const auto device = tests::make_device({.threads = 3});
@@ -217,7 +217,7 @@ TEST_CASE_TEMPLATE("a step on runs has the bits of steps on each of them, wherev
                                                 {33, 48, 6, 5}}) {
     CAPTURE(run);
     const std::size_t n = stride * runs, elements = run * (runs - 1) + last;
-    // Some begin and end in the middle of runs, some cover several, one lies between two.
+    // Some start and end in the middle of runs, some cover several, one is between two.
     const std::vector<DecaySegment> segments = {
         {3, stride + 2, true}, {stride + 2, 2 * stride + run / 2, false}, {2 * stride + run / 2, n - 3, true}};
     State at_once(n);

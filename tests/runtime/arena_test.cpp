@@ -13,7 +13,7 @@ using namespace ranvier::runtime;
 using ranvier::tests::error_of;
 using ranvier::tests::says;
 
-TEST_CASE("bytes are spelled in the largest unit that leaves a whole digit") {
+TEST_CASE("bytes are printed in the largest unit that leaves an integer digit") {
   CHECK(format_bytes(0) == "0 B");
   CHECK(format_bytes(1023) == "1023 B");
   CHECK(format_bytes(1024) == "1.0 KiB");
@@ -23,7 +23,7 @@ TEST_CASE("bytes are spelled in the largest unit that leaves a whole digit") {
   CHECK(format_bytes(SIZE_MAX) == "16.0 EiB");
 }
 
-TEST_CASE("an arena takes exactly what its plan says, per space") {
+TEST_CASE("an arena allocates exactly its plan, per space") {
   const auto device = make_inline_device();
   MemoryPlan plan;
   plan.add({MemoryKind::parameters, MemorySpace::device, "wte", 100, 1});
@@ -32,7 +32,7 @@ TEST_CASE("an arena takes exactly what its plan says, per space") {
   plan.add({MemoryKind::messages, MemorySpace::pinned, "staging", 1000, 2});
   plan.add({MemoryKind::workspace, MemorySpace::device, "none", 0, 4});
   plan.add({MemoryKind::workspace, MemorySpace::device, "no slots", 64, 0});
-  const std::size_t large = (2 << 20) + 4096;  // whole pages
+  const std::size_t large = (2 << 20) + 4096;  // full pages
   CHECK(plan.bytes(MemorySpace::device) == 128 + 3 * 128 + large);
   CHECK(plan.bytes(MemorySpace::pinned) == 2 * 1024);
   CHECK(plan.bytes(MemorySpace::host) == 0);
@@ -43,7 +43,7 @@ TEST_CASE("an arena takes exactly what its plan says, per space") {
   CHECK(device->used_bytes() == plan.bytes(MemorySpace::device));
 }
 
-TEST_CASE("what is allocated elsewhere is in the table and its sums, and the arena has no slots of it") {
+TEST_CASE("memory that is allocated elsewhere is in the table and its sums, and has no slots in the arena") {
   const auto device = make_inline_device({.budget_bytes = 8192});
   MemoryPlan plan;
   const MemoryId scratch = plan.add({.kind = MemoryKind::workspace, .slot_bytes = 4096, .elsewhere = true});
@@ -73,16 +73,16 @@ TEST_CASE("slots are zero, aligned, apart from each other and in bounds; large i
       CHECK(reinterpret_cast<std::uintptr_t>(data) % 64 == 0);
       if (slot == 0 && sizes[i] >= 2 << 20) CHECK(reinterpret_cast<std::uintptr_t>(data) % 4096 == 0);
       for (std::size_t at = 0; at < sizes[i]; at += 4096) CHECK(data[at] == std::byte{0});
-      CHECK(data[sizes[i] - 1] == std::byte{0});  // nobody before wrote here
+      CHECK(data[sizes[i] - 1] == std::byte{0});  // not overwritten by an earlier slot
       std::memset(data, static_cast<int>(1 + i), sizes[i]);
     }
   }
-  for (std::size_t i = 0; i < sizes.size(); ++i)  // and nobody after
+  for (std::size_t i = 0; i < sizes.size(); ++i)  // nor by a later one
     for (std::size_t slot = 0; slot < 1 + i % 2; ++slot)
       CHECK(arena.slot(ids[i], slot)[sizes[i] - 1] == static_cast<std::byte>(1 + i));
 }
 
-TEST_CASE("items whose slots are whole pages start on one, however small") {
+TEST_CASE("items whose slots are full pages start on one, however small") {
   const auto device = make_inline_device();
   MemoryPlan plan;
   plan.add({MemoryKind::workspace, MemorySpace::pinned, "odd", 65, 1});
@@ -93,7 +93,7 @@ TEST_CASE("items whose slots are whole pages start on one, however small") {
     CHECK(reinterpret_cast<std::uintptr_t>(arena.slot(paged, slot)) % 4096 == 0);
 }
 
-TEST_CASE("a slot that was not planned is refused") {
+TEST_CASE("an unplanned slot is refused") {
   const auto device = make_inline_device();
   MemoryPlan plan;
   const MemoryId id = plan.add({MemoryKind::workspace, MemorySpace::device, "pair", 8, 2});
@@ -103,7 +103,7 @@ TEST_CASE("a slot that was not planned is refused") {
   CHECK_THROWS_AS((void)arena.slot({1}), Error);
 }
 
-TEST_CASE("a plan beyond the budget is refused with its table and what would help") {
+TEST_CASE("a plan beyond the budget is refused with its table and a remedy") {
   const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{3} << 20});
   MemoryPlan plan;
   plan.add({MemoryKind::activations, MemorySpace::device, "layer inputs", std::size_t{1} << 20, 4});
@@ -117,7 +117,7 @@ TEST_CASE("a plan beyond the budget is refused with its table and what would hel
   CHECK(device->used_bytes() == 0);
 }
 
-TEST_CASE("what would help is said of the largest part of a plan") {
+TEST_CASE("the remedy addresses the largest part of a plan") {
   const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{1} << 20});
   for (const auto& [kind, flag] : {std::pair{MemoryKind::parameters, "--parameter-tier host"},
                                    {MemoryKind::gradients, "--gradient-tier host"},
@@ -134,11 +134,11 @@ TEST_CASE("what would help is said of the largest part of a plan") {
     const Error error = error_of([&] { const Arena arena(*device, plan); });
     CHECK(says(error, "2.0 MiB are "));
     CHECK(says(error, flag));
-    CHECK_FALSE(std::string(error.what()).find("--attention") != std::string::npos);  // of a GPU
+    CHECK_FALSE(std::string(error.what()).find("--attention") != std::string::npos);  // advice for a GPU
   }
 }
 
-TEST_CASE("a plan that the system has no memory for is refused with its table") {
+TEST_CASE("a plan that exceeds the system's memory is refused with its table") {
   const auto device = make_inline_device();
   MemoryPlan plan;
   plan.add({MemoryKind::messages, MemorySpace::pinned, "more than there is", std::size_t{1} << 48, 1});
@@ -165,7 +165,7 @@ TEST_CASE("the table shows every item and the sums, in aligned columns") {
   CHECK(plan.table() == expected);
 }
 
-TEST_CASE("items that are alike but for numbers share a line of the table") {
+TEST_CASE("items that differ only in numbers share a line of the table") {
   MemoryPlan plan;
   for (int unit = 0; unit < 12; ++unit) {
     plan.add({MemoryKind::parameters, MemorySpace::device, fmt::format("h.{}.mlp.3 fp32", unit), 1024, 2});

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Has something outstanding until it was asked `answers` times, then calls `done`.
+/// Returns that work is outstanding until it was polled `answers` times, then calls `done`.
 class Countdown final : public PollSource {
  public:
   Countdown(int answers, Handler done) : left_(answers), done_(std::move(done)) {}
@@ -26,7 +26,7 @@ class Countdown final : public PollSource {
   Handler done_;
 };
 
-/// Outstanding for ever.
+/// Always outstanding.
 class Waiting final : public PollSource {
  public:
   bool poll() override {
@@ -67,7 +67,7 @@ TEST_CASE("handlers that other threads post each keep their thread's order") {
           seen[thread].push_back(i);
           if (++total == threads * posts) loop.stop();
         });
-        if (i % 100 == 0) std::this_thread::sleep_for(50us);  // lets the loop fall asleep
+        if (i % 100 == 0) std::this_thread::sleep_for(50us);  // lets the loop go to sleep
       }
     });
   }
@@ -78,7 +78,7 @@ TEST_CASE("handlers that other threads post each keep their thread's order") {
   }
 }
 
-TEST_CASE("no handler runs after stop, and run can go on with it later") {
+TEST_CASE("no handler runs after stop, and a later run continues with the remaining ones") {
   AsioLoop loop;
   int ran = 0;
   loop.post([&] { loop.stop(); });
@@ -92,7 +92,7 @@ TEST_CASE("no handler runs after stop, and run can go on with it later") {
   CHECK(ran == 1);
 }
 
-TEST_CASE("an exception of a handler leaves run, and what was queued behind it stays queued") {
+TEST_CASE("an exception of a handler propagates out of run, and the handlers queued after it stay queued") {
   AsioLoop loop;
   loop.post([] { throw std::runtime_error("no"); });
   loop.post([&] { loop.stop(); });
@@ -100,7 +100,7 @@ TEST_CASE("an exception of a handler leaves run, and what was queued behind it s
   loop.run();
 }
 
-TEST_CASE("run throws the first error that stop was given") {
+TEST_CASE("run throws the first error passed to stop") {
   AsioLoop loop;
   loop.post([&] {
     loop.stop(std::make_exception_ptr(std::runtime_error("first")));
@@ -135,7 +135,7 @@ TEST_CASE("timers run while a source is busy") {
   CHECK(source.asked > 0);
 }
 
-TEST_CASE("a source is asked until it is idle, then the loop still hears posts and timers") {
+TEST_CASE("a source is polled until it is idle, then the loop still handles posts and timers") {
   AsioLoop loop;
   Countdown source(100, [&] { loop.after(5ms, [&] { loop.post([&] { loop.stop(); }); }); });
   loop.add_source(source);
@@ -158,7 +158,7 @@ TEST_CASE("a post from another thread ends a sleep at once") {
   CHECK(loop.now() < 5s);
 }
 
-TEST_CASE("stop from another thread ends a loop that waits for nothing") {
+TEST_CASE("stop from another thread ends a loop that has nothing to wait for") {
   AsioLoop loop;
   std::jthread stopper([&] {
     std::this_thread::sleep_for(5ms);
@@ -167,7 +167,7 @@ TEST_CASE("stop from another thread ends a loop that waits for nothing") {
   loop.run();
 }
 
-TEST_CASE("the heartbeat goes on while nothing happens") {
+TEST_CASE("the heartbeat continues while the loop is idle") {
   AsioLoop loop;
   std::uint64_t before = 0;
   std::jthread stopper([&] {

@@ -18,7 +18,7 @@ using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 
-TEST_CASE("a file appears when it is committed, whole") {
+TEST_CASE("a file appears only when it is committed, and then completely") {
   const TemporaryFolder folder;
   folder.write("f", "before");
   AtomicFile file(folder.path() / "f");
@@ -29,7 +29,7 @@ TEST_CASE("a file appears when it is committed, whole") {
   CHECK(folder.read("f") == "after");
 }
 
-TEST_CASE("a file that is given up leaves nothing behind") {
+TEST_CASE("an abandoned file leaves nothing behind") {
   const TemporaryFolder folder;
   {
     AtomicFile(folder.path() / "f").append("x", 1);
@@ -63,17 +63,18 @@ TEST_CASE("a full disk is reported with file and offset") {
   CHECK(says(error, "cannot write /dev/full at offset 0: No space left"));
 }
 
-TEST_CASE("what a killed writer leaves is removed by the next one, and what lives or is another's is left alone") {
+TEST_CASE("the next writer removes a killed writer's partial file, and leaves all other files alone") {
   const TemporaryFolder folder;
-  folder.write("f.123.partial", "of a dead process");
+  folder.write("f.123.partial", "partial file of a dead process");
   folder.write("f.123.probe", "");
-  folder.write("g.123.partial", "of another file");
-  folder.write("f.old.partial", "somebody's own");
+  folder.write("g.123.partial", "partial file of another name");
+  folder.write("f.old.partial", "unrelated file");
   folder.write("f.7.whole", "kept");
   AtomicFile living(folder.path() / "f");
   living.append("living", 6);
   const std::string own = fmt::format("f.{}.partial", ::getpid());
-  std::filesystem::rename(folder.path() / own, folder.path() / "f.77.partial");  // as of another process
+  std::filesystem::rename(folder.path() / own,
+                          folder.path() / "f.77.partial");  // as if another process had written it
   AtomicFile next(folder.path() / "f");
   next.commit();
   CHECK_FALSE(std::filesystem::exists(folder.path() / "f.123.partial"));
@@ -85,7 +86,7 @@ TEST_CASE("what a killed writer leaves is removed by the next one, and what live
   CHECK(folder.read("f.77.partial") == "living");
 }
 
-TEST_CASE("a file that somebody else is writing under the same name is left to them") {
+TEST_CASE("a file that another process is writing under the same name is left to that process") {
   const TemporaryFolder folder;
   AtomicFile first(folder.path() / "f");
   first.append("first", 5);
@@ -94,7 +95,7 @@ TEST_CASE("a file that somebody else is writing under the same name is left to t
   CHECK(folder.read("f") == "first");
 }
 
-TEST_CASE("a whole file that cannot have its name is kept, and the message says where") {
+TEST_CASE("a complete file that cannot be renamed is kept, and the message says where") {
   const TemporaryFolder folder;
   AtomicFile file(folder.path() / "f");
   file.append("whole", 5);
@@ -109,7 +110,7 @@ TEST_CASE("a whole file that cannot have its name is kept, and the message says 
   CHECK(folder.read(kept) == "whole");
 }
 
-TEST_CASE("a file that cannot be made, or grow, is tried again for as long as somebody wishes") {
+TEST_CASE("creating or extending a file is retried for as long as the caller requests") {
   const TemporaryFolder folder;
   int asked = 0;
   AtomicFile file(folder.path() / "not yet" / "f", [&](const std::filesystem::path&, int error) {
@@ -127,7 +128,7 @@ TEST_CASE("a file that cannot be made, or grow, is tried again for as long as so
   CHECK(asked == 3);
 }
 
-TEST_CASE("whether a path can be written is known beforehand, and nothing is changed by asking") {
+TEST_CASE("a path can be checked for writing beforehand, and the check changes nothing") {
   const TemporaryFolder folder;
   const auto path = folder.write("there", "content");
   check_writable(path, "--save");

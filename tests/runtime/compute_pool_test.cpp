@@ -13,7 +13,7 @@
 using namespace ranvier;
 using namespace ranvier::runtime;
 
-TEST_CASE("shares cover all items once, in order, cut at the grain and even within one grain") {
+TEST_CASE("shares cover all items once, in order, split at the grain and even within one grain") {
   for (const std::size_t items : {0, 1, 63, 64, 65, 1000, 4096}) {
     for (const int threads : {1, 2, 3, 7, 64}) {
       for (const std::size_t grain : {1, 16, 64}) {
@@ -57,7 +57,7 @@ TEST_CASE("a pool calls every thread once per run, the caller as number 0") {
   }
 }
 
-TEST_CASE("a pool serves callers on different threads, one after another, and rests between") {
+TEST_CASE("a pool serves callers on different threads, one after another, and sleeps between") {
   ComputePool pool(2);
   std::atomic<int> calls{0};
   for (int round = 0; round < 5; ++round) {
@@ -67,7 +67,7 @@ TEST_CASE("a pool serves callers on different threads, one after another, and re
   CHECK(calls == 10);
 }
 
-TEST_CASE("a pool rethrows an exception of any thread after all have returned, and works on") {
+TEST_CASE("a pool rethrows an exception of any thread after all have returned, and continues to work") {
   for (const int threads : {1, 2, 4}) {
     ComputePool pool(threads);
     for (int thrower = 0; thrower < threads; ++thrower) {

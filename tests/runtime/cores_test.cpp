@@ -44,7 +44,7 @@ TEST_CASE("a quota of the control group is divided among all processes") {
   CHECK(core_share(shared, 0, 1) == 1);
 }
 
-TEST_CASE("quotas are read from the control groups of either version, the tightest counts") {
+TEST_CASE("quotas are read from the control groups of either version, and the tightest one applies") {
   const TemporaryFolder folder;
   CHECK(core_quota(folder.path()) == none);
   folder.write("proc/self/cgroup", "0::/slice/job\n");
@@ -62,4 +62,4 @@ TEST_CASE("quotas are read from the control groups of either version, the tighte
   CHECK(core_quota(folder.path()) == 2);
 }
 
-TEST_CASE("this process has a core at least") { CHECK(available_cores() >= 1); }
+TEST_CASE("this process has at least one core") { CHECK(available_cores() >= 1); }

@@ -1,4 +1,4 @@
-// The contract of a device, for a GPU: what device_test.cpp says of those that run work of the host's.
+// The contract of a GPU's device; device_test.cpp has the one of devices whose work runs on the host.
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "tests/device_under_test.hpp"
@@ -30,10 +30,10 @@ std::vector<std::uint8_t> read(Stream& stream, const Buffer& buffer) {
 
 }  // namespace
 
-TEST_CASE("device memory is zeroed, aligned to pages and counted against the budget until it goes") {
+TEST_CASE("device memory is zeroed, aligned to pages and counted against the budget until it is freed") {
   const auto device = make_cuda_device({.budget_bytes = std::size_t{8} << 20});
   const auto stream = device->make_stream("test", StreamWidth::one);
-  for (int round = 0; round < 2; ++round) {  // the second gets memory that was written
+  for (int round = 0; round < 2; ++round) {  // the second allocation gets memory that was written
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, (std::size_t{5} << 20) + 3}) {
       CAPTURE(bytes);
       Buffer buffer = device->allocate(bytes, MemorySpace::device);
@@ -50,7 +50,7 @@ TEST_CASE("device memory is zeroed, aligned to pages and counted against the bud
   CHECK(device->allocate(0, MemorySpace::device).data() == nullptr);
 }
 
-TEST_CASE("host and pinned memory are zeroed, not counted, and the host's to read and write") {
+TEST_CASE("host and pinned memory are zeroed, not counted, and accessible to the host") {
   const auto device = make_cuda_device({});
   for (const MemorySpace space : {MemorySpace::pinned, MemorySpace::host}) {
     const Buffer buffer = device->allocate(10000, space);
@@ -61,12 +61,12 @@ TEST_CASE("host and pinned memory are zeroed, not counted, and the host's to rea
   CHECK(device->used_bytes() == 0);
 }
 
-TEST_CASE("a kernel reads and writes pinned memory, however large it is") {
+TEST_CASE("a kernel reads and writes pinned memory of any size") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   for (const std::size_t elements : {std::size_t{1000}, (std::size_t{70} << 20) / sizeof(float)}) {
     CAPTURE(elements);
-    for (int round = 0; round < 2; ++round) {  // the second may get the memory that the first gave back
+    for (int round = 0; round < 2; ++round) {  // the second allocation may get the memory that the first returned
       const Buffer pinned = device->allocate(elements * sizeof(float), MemorySpace::pinned);
       auto* const values = reinterpret_cast<float*>(pinned.data());
       REQUIRE(std::all_of(values, values + elements, [](float value) { return value == 0; }));
@@ -79,7 +79,7 @@ TEST_CASE("a kernel reads and writes pinned memory, however large it is") {
   }
 }
 
-TEST_CASE("an allocation beyond the budget or the GPU names bytes, use and flag, and takes nothing") {
+TEST_CASE("an allocation beyond the budget or the GPU names bytes, purpose and flag, and allocates nothing") {
   const auto device = make_cuda_device({.budget_bytes = 10000});
   const Buffer first = device->allocate(6000, MemorySpace::device);
   const Error error = error_of([&] { (void)device->allocate(4001, MemorySpace::device); });
@@ -92,7 +92,7 @@ TEST_CASE("an allocation beyond the budget or the GPU names bytes, use and flag,
   CHECK(error_of([&] { (void)generous->allocate(std::size_t{1} << 45, MemorySpace::device); }).code() ==
         ErrorCode::memory);
   CHECK(generous->used_bytes() == 0);
-  CHECK(generous->allocate(100, MemorySpace::device).data() != nullptr);  // the refusal leaves no error behind
+  CHECK(generous->allocate(100, MemorySpace::device).data() != nullptr);  // the refusal leaves no pending error
 }
 
 TEST_CASE("a buffer may outlive its device") {
@@ -127,7 +127,7 @@ TEST_CASE("callbacks run in the order of the calls, each after the work before i
   }
 }
 
-TEST_CASE("a device has one whole stream at a time") {
+TEST_CASE("a device has one full-width stream at a time") {
   const auto device = make_cuda_device({});
   auto whole = device->make_stream("compute", StreamWidth::whole);
   CHECK(error_of([&] { (void)device->make_stream("second", StreamWidth::whole); }).code() == ErrorCode::internal);
@@ -136,7 +136,7 @@ TEST_CASE("a device has one whole stream at a time") {
   whole->synchronize();
 }
 
-TEST_CASE("an event that is not reached yet leaves no error behind for the next launch") {
+TEST_CASE("an event that is not reached yet leaves no pending error for the next launch") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   const auto event = device->make_event();
@@ -147,7 +147,7 @@ TEST_CASE("an event that is not reached yet leaves no error behind for the next 
   stream->synchronize();
 }
 
-TEST_CASE("an exception in a callback is handed over once and drops later callbacks") {
+TEST_CASE("an exception in a callback is reported once and drops later callbacks") {
   const auto device = make_cuda_device({});
   std::atomic<int> handled{0}, ran{0};
   device->on_failure([&](std::exception_ptr) { ++handled; });
@@ -164,7 +164,7 @@ TEST_CASE("an exception in a callback is handed over once and drops later callba
   CHECK(handled == 1);
 }
 
-TEST_CASE("work of the host's, and streams and events of other devices, are refused") {
+TEST_CASE("host work, and streams and events of other devices, are refused") {
   const auto gpu = make_cuda_device({});
   const auto immediate = make_inline_device();
   const auto of_gpu = gpu->make_stream("cuda", StreamWidth::one);
@@ -176,14 +176,14 @@ TEST_CASE("work of the host's, and streams and events of other devices, are refu
   CHECK(error_of([&] { immediate->make_event()->record(*of_gpu); }).code() == ErrorCode::internal);
 }
 
-TEST_CASE("a GPU that is not there is refused with the number of those that are") {
+TEST_CASE("a missing GPU is refused with the number of available ones") {
   const int count = cuda_device_count();
   CHECK(count >= 1);
   CHECK(error_of([&] { (void)make_cuda_device({.ordinal = count}); }).code() == ErrorCode::device);
   CHECK(error_of([] { (void)make_cuda_device({.ordinal = -1}); }).code() == ErrorCode::device);
 }
 
-TEST_CASE("work that comes again is repeated without a call, on the memory that its key stands for") {
+TEST_CASE("repeated work is replayed without calling its function, on the memory that its key denotes") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   const Buffer first = device->allocate(1000 * sizeof(float), MemorySpace::pinned);
@@ -204,7 +204,7 @@ TEST_CASE("work that comes again is repeated without a call, on the memory that 
   stream->synchronize();
   CHECK(reinterpret_cast<float*>(first.data())[999] == 243);
   CHECK(reinterpret_cast<float*>(second.data())[999] == 3);
-  CHECK(calls == 3);  // once, once to keep it, and once for the other memory
+  CHECK(calls == 3);  // once, once for the capture, and once for the other memory
   const GraphStats graph_stats = stream->graph_stats();
   CHECK(graph_stats.kept == 1);
   CHECK(graph_stats.replayed == 4);
@@ -212,7 +212,7 @@ TEST_CASE("work that comes again is repeated without a call, on the memory that 
   CHECK(graph_stats.refused == "");
 }
 
-TEST_CASE("work that cannot be kept is queued, and the stream says why") {
+TEST_CASE("work that cannot be captured is queued, and the stream reports the reason") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   const Buffer buffer = device->allocate(sizeof(float), MemorySpace::pinned);
@@ -232,7 +232,7 @@ TEST_CASE("work that cannot be kept is queued, and the stream says why") {
   CHECK(stream->graph_stats().refused == "not while I am captured");
 }
 
-TEST_CASE("what fails for another reason than being kept fails still") {
+TEST_CASE("an error that is unrelated to the capture is still reported") {
   const auto device = make_cuda_device({});
   const auto stream = device->make_stream("test", StreamWidth::whole);
   const std::uint64_t key[] = {7};

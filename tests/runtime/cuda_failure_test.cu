@@ -1,5 +1,5 @@
-// A kernel that fails while it runs: the failure is handed over, nobody waits for ever, and everything can go. A
-// process of its own, because nothing runs on a GPU afterwards.
+// A kernel that fails while it runs: the failure is reported, no wait blocks forever, and all objects can be destroyed.
+// In its own process, because nothing runs on a GPU afterwards.
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_native.hpp"
 #include "runtime/device/device.hpp"
@@ -55,13 +55,13 @@ int main() {
     cuda::check_launch("trap");
     stream->call_back([&] { ++ran; });
     for (int i = 0; i < 5000 && handled == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    check(handled == 1, "on_failure hears of it once, as an error of the device");
+    check(handled == 1, "on_failure is called once, with a device error");
     std::printf("        %s\n", message.c_str());
     check(message.find("failing") != std::string::npos, "the message names the stream");
-    check(ran == 0, "the callback behind it does not run");
+    check(ran == 0, "later callbacks do not run");
     event->record(*stream);
     other->wait(*event);
-    check(event->reached(), "an event is reached all the same");
+    check(event->reached(), "an event is reached nevertheless");
     bool thrown = false;
     try {
       other->synchronize();
@@ -71,6 +71,6 @@ int main() {
     check(thrown, "synchronize of any stream throws");
     other->call_back([&] { ++ran; });
   }
-  check(true, "streams, events, memory and device go");
+  check(true, "streams, events, memory and device are destroyed");
   return failures == 0 ? 0 : 1;
 }

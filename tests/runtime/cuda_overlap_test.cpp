@@ -1,4 +1,4 @@
-// What only a GPU shows, on which work goes on while calls return.
+// Behavior that only a real GPU has, whose work continues after calls return.
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
 #include "tests/device_under_test.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("a stream that waits for an event starts after the recorded work") {
   auto* values = reinterpret_cast<float*>(numbers.data());
   const tests::OnDevice<float> one(*first, {1.0f});
   for (int round = 1; round <= 20; ++round) {
-    scale(*first, values, DType::f32, 1, large);  // takes its time
+    scale(*first, values, DType::f32, 1, large);  // takes a while
     add(*first, values + large - 1, one.data(), DType::f32, 1);
     event->record(*first);
     second->wait(*event);

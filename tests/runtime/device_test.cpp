@@ -1,4 +1,4 @@
-// The contract of a device, for every kind that a machine without a GPU has.
+// The contract of a device, for every kind that needs no GPU.
 #include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -33,7 +33,7 @@ std::vector<std::unique_ptr<Device>> devices(const CpuDeviceOptions& options = {
 
 }  // namespace
 
-TEST_CASE("memory is zeroed, aligned to pages and counted against the budget until it goes") {
+TEST_CASE("memory is zeroed, aligned to pages and counted against the budget until it is freed") {
   for (const auto& device : devices({.threads = 1, .budget_bytes = std::size_t{8} << 20})) {
     CAPTURE(device->description());
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{4097}, (std::size_t{5} << 20) + 3}) {
@@ -59,7 +59,7 @@ TEST_CASE("memory is zeroed, aligned to pages and counted against the budget unt
   }
 }
 
-TEST_CASE("large pinned memory has all of its pages, cleared, as soon as it is allocated") {
+TEST_CASE("all pages of large pinned memory are allocated and zeroed by the allocation") {
   constexpr std::size_t page_bytes = 4096;
   for (const auto& device : devices()) {
     const Buffer buffer = device->allocate((std::size_t{130} << 20) + 5, MemorySpace::pinned);
@@ -81,7 +81,7 @@ TEST_CASE("a buffer may outlive its device") {
   }
 }
 
-TEST_CASE("an allocation beyond the budget names bytes, use, budget and flag, and takes nothing") {
+TEST_CASE("an allocation beyond the budget names bytes, purpose, budget and flag, and allocates nothing") {
   for (const auto& device : devices({.threads = 1, .budget_bytes = 10000})) {
     const Buffer first = device->allocate(6000, MemorySpace::device);
     const Error error = error_of([&] { (void)device->allocate(4001, MemorySpace::device); });
@@ -111,7 +111,7 @@ TEST_CASE("work and callbacks of a stream run in the order of the calls") {
   }
 }
 
-TEST_CASE("the whole stream computes with the device's threads, a narrow one alone") {
+TEST_CASE("the full-width stream computes with all threads of the device, a narrow one with one") {
   for (const auto& device : devices({.threads = 2})) {
     const auto whole = device->make_stream("whole", StreamWidth::whole);
     const auto narrow = device->make_stream("narrow", StreamWidth::one);
@@ -126,7 +126,7 @@ TEST_CASE("the whole stream computes with the device's threads, a narrow one alo
   }
 }
 
-TEST_CASE("a device has one whole stream at a time") {
+TEST_CASE("a device has one full-width stream at a time") {
   for (const auto& device : devices()) {
     auto whole = device->make_stream("compute", StreamWidth::whole);
     CHECK(error_of([&] { (void)device->make_stream("second", StreamWidth::whole); }).code() == ErrorCode::internal);
@@ -164,7 +164,7 @@ TEST_CASE("a stream that waits for an event starts after the recorded work") {
   }
 }
 
-TEST_CASE("a wait is for the record before it, whatever is recorded later elsewhere") {
+TEST_CASE("a wait is for the record before it, regardless of later records elsewhere") {
   const auto device = make_cpu_device({});
   const auto slow = device->make_stream("slow", StreamWidth::one);
   const auto quick = device->make_stream("quick", StreamWidth::one);
@@ -189,11 +189,11 @@ TEST_CASE("a wait is for the record before it, whatever is recorded later elsewh
   CHECK(seen);
 }
 
-TEST_CASE("the streams of the cpu device run beside each other and beside their caller") {
+TEST_CASE("the streams of the cpu device run concurrently with each other and with their caller") {
   const auto device = make_cpu_device({});
   const auto left = device->make_stream("left", StreamWidth::one);
   const auto right = device->make_stream("right", StreamWidth::one);
-  std::latch meeting(3);  // a queue that ran in turn, or in the call, would never get past it
+  std::latch meeting(3);  // a queue that ran sequentially, or inside the call, would block here
   left->launch([&](ComputePool&) { meeting.arrive_and_wait(); });
   right->launch([&](ComputePool&) { meeting.arrive_and_wait(); });
   meeting.arrive_and_wait();
@@ -201,7 +201,7 @@ TEST_CASE("the streams of the cpu device run beside each other and beside their 
   right->synchronize();
 }
 
-TEST_CASE("the first failure is handed over once, drops later work and leaves nobody waiting") {
+TEST_CASE("the first failure is reported once, drops later work and leaves no waiter blocked") {
   for (const auto& device : devices()) {
     CAPTURE(device->description());
     std::atomic<int> handled{0};
@@ -241,7 +241,7 @@ TEST_CASE("the first failure is handed over once, drops later work and leaves no
   }
 }
 
-TEST_CASE("a failure that came before its handler is handed over when the handler comes") {
+TEST_CASE("a failure before a handler is set is reported when the handler is set") {
   for (const auto& device : devices()) {
     const auto stream = device->make_stream("early", StreamWidth::one);
     stream->launch([](ComputePool&) { fail(ErrorCode::device, "at once"); });
@@ -252,7 +252,7 @@ TEST_CASE("a failure that came before its handler is handed over when the handle
   }
 }
 
-TEST_CASE("a stream that goes still does what was queued, waits for others included") {
+TEST_CASE("a destroyed stream first completes its queued work, waits for other streams included") {
   for (const auto& device : devices()) {
     int ran = 0;
     {

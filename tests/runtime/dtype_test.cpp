@@ -11,7 +11,7 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// The value of a half-precision pattern from the definition of the format, in double.
+/// Value of a half-precision bit pattern by the definition of the format, in double.
 double value_of(std::uint16_t bits, int mantissa_bits, int bias) {
   const int exponent_bits = 15 - mantissa_bits;
   const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -27,7 +27,7 @@ double value_of(std::uint16_t bits, int mantissa_bits, int bias) {
 double value_of(Bf16 value) { return value_of(value.bits, 7, 127); }
 double value_of(F16 value) { return value_of(value.bits, 10, 15); }
 
-/// Values, halves between them and their neighbours: everything where rounding could go wrong.
+/// Values, midpoints between them and their neighbors: all critical points of rounding.
 template <typename T>
 void check_rounding() {
   for (std::uint32_t pattern = 0; pattern < 0x8000u; ++pattern) {
@@ -42,7 +42,7 @@ void check_rounding() {
     REQUIRE(from_float<T>(exact).bits == pattern);
     REQUIRE(from_float<T>(-exact).bits == (pattern | 0x8000u));
     if (!std::isfinite(to_float(high))) continue;
-    const auto middle = static_cast<float>((value_of(low) + value_of(high)) / 2);  // one bit more: exact
+    const auto middle = static_cast<float>((value_of(low) + value_of(high)) / 2);  // one more bit: exact
     const T even = (pattern & 1u) == 0 ? low : high;
     REQUIRE(from_float<T>(middle).bits == even.bits);
     REQUIRE(from_float<T>(std::nextafter(middle, 0.0f)).bits == low.bits);
@@ -52,16 +52,16 @@ void check_rounding() {
 
 }  // namespace
 
-TEST_CASE("every bf16 value survives, and everything between rounds to nearest, ties to even") {
+TEST_CASE("every bf16 value is preserved, and everything between rounds to nearest, ties to even") {
   check_rounding<Bf16>();
 }
 
 TEST_CASE(
-    "every fp16 value survives, subnormals included, and everything between rounds to nearest, ties to even") {
+    "every fp16 value is preserved, subnormals included, and everything between rounds to nearest, ties to even") {
   check_rounding<F16>();
 }
 
-TEST_CASE("what is too large becomes infinity only from half a step beyond the largest value") {
+TEST_CASE("values become infinity only from half a step beyond the largest finite value") {
   CHECK(to_float(from_float<F16>(65519.996f)) == 65504.0f);
   CHECK(std::isinf(to_float(from_float<F16>(65520.0f))));
   CHECK(std::isinf(to_float(from_float<F16>(std::numeric_limits<float>::max()))));
@@ -69,7 +69,7 @@ TEST_CASE("what is too large becomes infinity only from half a step beyond the l
   CHECK(std::isinf(to_float(from_float<Bf16>(std::numeric_limits<float>::max()))));
 }
 
-TEST_CASE("NaN stays NaN whatever its payload") {
+TEST_CASE("NaN stays NaN with any payload") {
   std::mt19937_64 random(ranvier::test::random_seed());
   CAPTURE(ranvier::test::random_seed());
   for (int i = 0; i < 1000; ++i) {

@@ -1,5 +1,5 @@
-// Every kernel against a plain loop of its definition, for all types, sizes around vectors and blocks, and
-// thread counts, which must not change a bit.
+// Every kernel against a plain loop of its definition, for all types, sizes around vectors and blocks, and thread
+// counts, which must not change a bit.
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/elementwise.hpp"
@@ -34,7 +34,7 @@ struct Bench {
   }
 };
 
-/// Any bit pattern now and then, mostly values of ordinary size.
+/// Any bit pattern occasionally, mostly values of ordinary size.
 template <typename T>
 std::vector<T> random_values(std::size_t n, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -51,7 +51,7 @@ std::vector<T> random_values(std::size_t n, std::mt19937_64& random) {
   return values;
 }
 
-/// Equal bits, or both NaN: which of two payloads a sum keeps is the compiler's choice.
+/// Equal bits, or both NaN: the compiler decides which of two payloads a sum keeps.
 template <typename T>
 std::size_t differences(const std::vector<T>& left, const std::vector<T>& right) {
   std::size_t count = 0;
@@ -156,7 +156,7 @@ TEST_CASE_TEMPLATE("add adds in float and rounds once", T, float, Bf16, F16, dou
   });
 }
 
-TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any cut", T,
+TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any number of threads and any split", T,
                    float, Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
@@ -176,7 +176,7 @@ TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any num
       const auto placed = bench.place(values);
       const auto sums = bench.place(std::vector<float>(blocks));
       const auto total = bench.place(std::vector<double>{-1});
-      // All at once, or so many blocks at a time.
+      // All at once, or this many blocks at a time.
       const std::size_t at_a_time = threads == 1 ? n : static_cast<std::size_t>(threads) * squares_block_elements;
       for (std::size_t begin = 0; begin < n; begin += at_a_time) {
         sums_of_squares(*bench.stream, sums.data() + begin / squares_block_elements, placed.data() + begin,
@@ -190,8 +190,8 @@ TEST_CASE_TEMPLATE("sums of squares are right and have the same bits for any num
   }
 }
 
-TEST_CASE_TEMPLATE("parts of arrays that begin anywhere are computed as those that begin on a line", T, float, Bf16,
-                   F16) {
+TEST_CASE_TEMPLATE("parts of arrays with any start are computed like those that start on a cache line", T, float,
+                   Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   constexpr std::size_t n = 1030;
@@ -226,7 +226,7 @@ TEST_CASE_TEMPLATE("parts of arrays that begin anywhere are computed as those th
   }
 }
 
-TEST_CASE_TEMPLATE("infinity and NaN show in the sum of squares wherever they are", T, float, Bf16, F16) {
+TEST_CASE_TEMPLATE("infinity and NaN at any index appear in the sum of squares", T, float, Bf16, F16) {
   Bench bench(2);
   for (const std::size_t at : {0, 511, 512, 9999}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
@@ -245,7 +245,7 @@ TEST_CASE_TEMPLATE("infinity and NaN show in the sum of squares wherever they ar
   }
 }
 
-TEST_CASE("types that a kernel does not take are refused at the call") {
+TEST_CASE("types that a kernel does not support are refused at the call") {
   Bench bench(1);
   double value = 0;
   CHECK_THROWS_AS(cast(*bench.stream, &value, DType::f64, &value, DType::f32, 1), Error);
@@ -255,7 +255,7 @@ TEST_CASE("types that a kernel does not take are refused at the call") {
   CHECK_THROWS_AS(sums_of_squares(*bench.stream, &sums, &value, DType::f64, 1), Error);
 }
 
-TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another", T, float, Bf16, F16) {
+TEST_CASE_TEMPLATE("elements in runs are computed like contiguous ones", T, float, Bf16, F16) {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   Bench bench(3);
@@ -283,7 +283,7 @@ TEST_CASE_TEMPLATE("what lies in runs is computed as what lies one after another
     for (std::size_t x = 0; x < compact; ++x) from_runs.push_back(spread_bits[in_runs.at(x)]);
     CHECK(differences(from_runs, rounded_flat.read()) == 0);
 
-    // Blocks begin with each run; the last run may be cut short.
+    // Blocks start with each run; the last run may be shorter.
     const std::size_t of_run = (run + squares_block_elements - 1) / squares_block_elements;
     const std::size_t n = run * (runs - 1) + run / 2;
     const auto at_once = bench.place(std::vector<float>(of_run * runs));

@@ -8,7 +8,7 @@
 
 using namespace ranvier;
 
-TEST_CASE("every kind of failure has an exit status of its own, and none is a stop's, a shell's or a signal's") {
+TEST_CASE("every kind of failure has its own exit status, unlike any of a stop, a shell or a signal") {
   using enum ErrorCode;
   std::set<int> codes{stopped_exit_code};
   for (const ErrorCode code : {usage, data, io, memory, device, transport, numeric, internal}) {
@@ -19,7 +19,7 @@ TEST_CASE("every kind of failure has an exit status of its own, and none is a st
   }
 }
 
-TEST_CASE("an exception is a failure of its own kind") {
+TEST_CASE("an exception is a separate kind of failure") {
   CHECK(error_code(Error(ErrorCode::data, "")) == ErrorCode::data);
   CHECK(error_code(std::bad_alloc()) == ErrorCode::memory);
   CHECK(error_code(std::runtime_error("")) == ErrorCode::internal);

@@ -18,7 +18,7 @@ TEST_CASE("ranks of a column are neighbours, and position and rank are each othe
   CHECK(grid.position(3) == Position{.stage = 1, .row = 1});
 }
 
-TEST_CASE("a grid of one rank is a grid") {
+TEST_CASE("a grid of one rank is valid") {
   const Grid grid({}, 1);
   CHECK(grid.column(0) == std::vector{0});
   CHECK(grid.pipeline(0) == std::vector{0});

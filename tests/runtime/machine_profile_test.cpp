@@ -54,7 +54,7 @@ MachineProfile whole_profile() {
   return profile;
 }
 
-/// What has to be there and nothing else, with more behind it.
+/// A profile with the required entries only, followed by `more`.
 std::string small(const std::string& more = "") {
   return R"({"name": "x", "source": "y", "gpu": false, "cores": 2, "device_memory": 1000, "host_memory": 1000,
            "rates": {"fp32": {"product": {"flops_per_second": 1e9}, "elementwise": {"bytes_per_second": 1e8}}})" +
@@ -75,7 +75,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 double seconds_of(const ProfileCosts& costs, const WorkCost& cost) { return seconds(costs.duration(cost)); }
 
-/// Measured products whose rates are powers of their sizes.
+/// Measured matrix multiplications whose rates are powers of their sizes.
 MachineProfile measured_products() {
   MachineProfile profile = parse_machine_profile(small(), "a test");
   for (const std::size_t m : {16, 256, 4096}) {
@@ -91,7 +91,7 @@ MachineProfile measured_products() {
 
 }  // namespace
 
-TEST_CASE("a profile that is written is read back as the same") {
+TEST_CASE("a profile reads back as written") {
   const MachineProfile profile = whole_profile();
   const std::string written = to_json(profile);
   INFO(written);
@@ -119,7 +119,7 @@ TEST_CASE("a profile that is written is read back as the same") {
   CHECK_FALSE(least.links.inter_node.measured());
 }
 
-TEST_CASE("a profile that lacks something says what") {
+TEST_CASE("an incomplete profile is refused with the name of the missing entry") {
   const std::string all = small();
   for (const std::string key : {"name", "source", "gpu", "cores", "device_memory", "host_memory"}) {
     const std::size_t begin = all.find("\"" + key), end = all.find_first_of(",", begin);
@@ -134,7 +134,7 @@ TEST_CASE("a profile that lacks something says what") {
              "lacks 'products.bf16[0].k'"));
 }
 
-TEST_CASE("keys that a profile does not have are refused with the nearest one") {
+TEST_CASE("unknown keys of a profile are refused with the nearest known one") {
   CHECK(says(refusal(small(R"(, "hosts_rates": {})")), "unknown key 'hosts_rates': perhaps 'host_rates'"));
   CHECK(says(refusal(replaced(small(), "\"fp32\"", "\"f32\"")), "unknown type 'f32' in 'rates': perhaps 'fp32'"));
   CHECK(says(refusal(replaced(small(), "\"elementwise\"", "\"elementwize\"")),
@@ -145,7 +145,7 @@ TEST_CASE("keys that a profile does not have are refused with the nearest one") 
   CHECK(says(refusal(small(R"(, "qqq": 1)")), "there are name, source"));
 }
 
-TEST_CASE("values of a profile that make no sense are refused by name") {
+TEST_CASE("invalid values of a profile are refused by name") {
   for (const char* text : {"", "{", "profile", "{} {}", "\xff"}) CHECK(says(refusal(text), "is not JSON"));
   for (const char* text : {"[]", "1", "null"}) CHECK(says(refusal(text), "is not a JSON object"));
   for (const char* value : {"-1", "\"fast\"", "null", "[1]", "1e999", "true"}) {
@@ -165,7 +165,7 @@ TEST_CASE("values of a profile that make no sense are refused by name") {
   CHECK(says(refusal(replaced(small(), "\"x\"", "7")), "'name' that is not a text"));
 }
 
-TEST_CASE("a profile that is not there is refused with the names of those that ship") {
+TEST_CASE("an unknown profile is refused with the names of the shipped ones") {
   const auto error = error_of([] { (void)read_machine_profile("a100-40-p4d"); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, "--profile a100-40-p4d: neither a file nor a shipped profile"));
@@ -174,7 +174,7 @@ TEST_CASE("a profile that is not there is refused with the names of those that s
   CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "--profile /tmp: cannot be read"));
 }
 
-TEST_CASE("profiles that ship are read by name, and say what GPUs and their links do") {
+TEST_CASE("shipped profiles are read by name, and have the rates of GPUs and their links") {
   const auto names = shipped_profiles();
   CHECK(names.size() >= 5);
   for (const std::string& name : names) {
@@ -208,7 +208,7 @@ TEST_CASE("profiles that ship are read by name, and say what GPUs and their link
     CHECK(std::find(names.begin(), names.end(), name) != names.end());
 }
 
-TEST_CASE("work takes its launch, and what its flops or its bytes take, whichever is longer") {
+TEST_CASE("work takes its launch time plus the longer of the times for its flops and for its bytes") {
   MachineProfile profile = parse_machine_profile(small(), "a test");
   profile.rates[DType::f32][kind_of(WorkKind::attention)] = {1e-3, 1e6, 1e5};
   const ProfileCosts costs(profile);
@@ -220,7 +220,7 @@ TEST_CASE("work takes its launch, and what its flops or its bytes take, whicheve
   CHECK(costs.duration({.kind = WorkKind::attention, .flops = 1e300}) > std::chrono::hours(24));
 }
 
-TEST_CASE("work of a kind or type that a profile does not know takes the rate of what is nearest to it") {
+TEST_CASE("work of a kind or type without a rate uses the rate of the nearest one") {
   MachineProfile profile = parse_machine_profile(small(), "a test");
   profile.rates[DType::bf16][kind_of(WorkKind::norm)] = {0, 0, 2e8};
   const ProfileCosts costs(profile), host(profile, ProfileCosts::Where::host);
@@ -236,7 +236,7 @@ TEST_CASE("work of a kind or type that a profile does not know takes the rate of
   CHECK(seconds_of(other_host, {.kind = WorkKind::optimizer, .bytes = 1e7}) == doctest::Approx(1));
 }
 
-TEST_CASE("a product takes the rate that was measured of its shape, and between shapes one between theirs") {
+TEST_CASE("a product has the rate measured for its shape, and between two shapes a rate between theirs") {
   const MachineProfile profile = measured_products();
   const ProfileCosts costs(profile);
   const auto rate = [&](std::size_t m, std::size_t n, std::size_t k) {
@@ -255,7 +255,7 @@ TEST_CASE("a product takes the rate that was measured of its shape, and between 
   CHECK(rate(256, 256, 256) < rate(256, 1024, 1024));
   CHECK(rate(1 << 20, 1024, 1024) == doctest::Approx(rate(4096, 1024, 1024)).epsilon(0.05));
   const WorkCost bf16 = product_cost({256, 1024, 1024}, DType::bf16, DType::bf16, false);
-  CHECK(seconds_of(costs, bf16) == doctest::Approx(bf16.flops / 1e9));  // not measured: the kind's rate
+  CHECK(seconds_of(costs, bf16) == doctest::Approx(bf16.flops / 1e9));  // not measured: the rate of its kind
 }
 
 TEST_CASE(
@@ -284,7 +284,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("kinds of work are crowded as the profile says of them, or of all") {
+TEST_CASE("contention slows each kind of work by the profile's factor for it, or by the common factor") {
   MachineProfile profile = parse_machine_profile(small(R"(, "crowding": 1.25)"), "a test");
   profile.rates[DType::f32][kind_of(WorkKind::norm)] = {.bytes_per_second = 1e8, .crowding = 1.75};
   const ProfileCosts costs(profile);
@@ -293,7 +293,7 @@ TEST_CASE("kinds of work are crowded as the profile says of them, or of all") {
   CHECK(costs.crowding({.kind = WorkKind::product}) == 1.25);
 }
 
-TEST_CASE("what a product needs to begin is added to what was measured of its shape") {
+TEST_CASE("the startup time of a product is added to the time measured for its shape") {
   MachineProfile profile = measured_products();
   profile.rates[DType::f32][kind_of(WorkKind::product)].launch_seconds = 0.25;
   const ProfileCosts costs(profile);

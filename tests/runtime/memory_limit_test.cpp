@@ -29,14 +29,14 @@ struct Machine {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Machine, "without control groups memory ends with what the machine has available, and its swap") {
+TEST_CASE_FIXTURE(Machine, "without control groups the limit is the machine's available memory plus its swap") {
   CHECK(memory_limit(folder.path()).bytes == 512 * MiB);
   CHECK(memory_limit(folder.path()).reason == "the machine has 1.0 GiB, of which 512.0 MiB are available");
   add("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  524288 kB\nSwapFree:  1024 kB\n");
   CHECK(memory_limit(folder.path()).bytes == 513 * MiB);
 }
 
-TEST_CASE_FIXTURE(Machine, "a control group of version 2 limits memory, and so do those around it") {
+TEST_CASE_FIXTURE(Machine, "a control group of version 2 limits memory, and so do its ancestors") {
   add("proc/self/cgroup", "0::/jobs/job\n");
   add("sys/fs/cgroup/jobs/job/memory.max", "max\n");
   CHECK(memory_limit(folder.path()).bytes == 512 * MiB);
@@ -49,7 +49,7 @@ TEST_CASE_FIXTURE(Machine, "a control group of version 2 limits memory, and so d
 }
 
 TEST_CASE_FIXTURE(Machine,
-                  "a control group of version 1 limits memory, also where its path is another one outside") {
+                  "a control group of version 1 limits memory, also if its path outside the container differs") {
   add("proc/self/cgroup", "5:cpu,cpuacct:/\n4:hugetlb,memory:/docker/0123\n0::/\n");
   add("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(64 * MiB) + "\n");
   add("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(65 * MiB) + "\n");
@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(Machine,
   CHECK(memory_limit(folder.path()).bytes == 1 * MiB);
 }
 
-TEST_CASE("where nothing can be read nothing is limited") {
+TEST_CASE("without readable information there is no limit") {
   const TemporaryFolder empty;
   CHECK(memory_limit(empty.path()).bytes > (std::size_t{1} << 60));
 }

@@ -23,7 +23,7 @@ constexpr Tag tag(std::uint32_t index) { return {Channel::user, index}; }
 
 void nothing() {}
 
-/// A loop and a transport, and a count of what must happen before the loop stops.
+/// A loop and a transport, and the number of completions before the loop stops.
 struct Rank {
   AsioLoop loop;
   MpiTransport transport{mpi_session(), loop};
@@ -99,7 +99,7 @@ TEST_CASE("every rank reaches every rank, itself included, with messages of any 
       }
     }
   }
-  CHECK(rank.left == 2 * ranks * static_cast<int>(sizes.size()));  // none completes inside a call
+  CHECK(rank.left == 2 * ranks * static_cast<int>(sizes.size()));  // no operation completes inside a call
   rank.run();
   for (int peer = 0; peer < ranks; ++peer) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -144,7 +144,7 @@ TEST_CASE("handlers may start further messages: a token goes round a thousand ti
   std::function<void()> receive = [&] {
     rank.transport.receive(previous, tag(0), std::as_writable_bytes(std::span(&in, 1)), [&] {
       if (++received < rounds) receive();
-      if (me == 0 && received == rounds) return step();  // and keeps it
+      if (me == 0 && received == rounds) return step();  // and keeps the token
       pass();
     });
   };
@@ -155,7 +155,7 @@ TEST_CASE("handlers may start further messages: a token goes round a thousand ti
 }
 
 TEST_CASE("a message longer or shorter than its receive names peer, tag and both lengths") {
-  // Short ones: Open MPI 4 writes a long message behind the end of its receive's buffer before it says so.
+  // Short messages: Open MPI 4 writes a long message past the end of its receive buffer before it reports the error.
   for (const std::size_t sent : {8, 2000}) {
     for (const std::size_t asked : {sent / 2, 2 * sent, std::size_t{0}}) {
       for (const bool receive_first : {false, true}) {
@@ -191,7 +191,7 @@ TEST_CASE("peers and tags that do not exist are refused") {
   CHECK_THROWS_AS(rank.transport.send(0, tag(1u << 20), Bytes(&byte, 1), nothing), ranvier::Error);
 }
 
-TEST_CASE("the largest tag of every channel is a tag of its own") {
+TEST_CASE("the largest tag of every channel is distinct") {
   Rank rank;
   const int me = rank.transport.rank();
   constexpr std::uint32_t last = (1u << 20) - 1;
@@ -212,7 +212,7 @@ TEST_CASE("the largest tag of every channel is a tag of its own") {
   CHECK(in == out);
 }
 
-TEST_CASE("a transport lists what is outstanding and can be destroyed with it") {
+TEST_CASE("a transport lists pending operations and can be destroyed with them") {
   std::vector<std::byte> data(1 << 20);
   {
     Rank rank;
@@ -243,7 +243,7 @@ TEST_CASE("an error in a handler leaves the other completions for the next run")
   CHECK_FALSE(rank.transport.active());
 }
 
-TEST_CASE("one message can have more than 2 GiB" * doctest::skip()) {  // --no-skip; takes 5 GB a rank
+TEST_CASE("one message can have more than 2 GiB" * doctest::skip()) {  // --no-skip; takes 5 GB per rank
   constexpr std::size_t bytes = (std::size_t{5} << 29) + 12345;
   Rank rank;
   const int ranks = rank.transport.ranks(), me = rank.transport.rank();
@@ -256,7 +256,7 @@ TEST_CASE("one message can have more than 2 GiB" * doctest::skip()) {  // --no-s
   CHECK(in == pattern(bytes, previous, me));
 }
 
-TEST_CASE("smallest and largest are over all ranks") {
+TEST_CASE("minimum and maximum are over all ranks") {
   auto& session = mpi_session();
   CHECK(session.smallest(session.rank() + 5) == 5);
   CHECK(session.largest(session.rank()) == session.ranks() - 1);
@@ -266,7 +266,7 @@ TEST_CASE("smallest and largest are over all ranks") {
                    session.nodes()[static_cast<std::size_t>(session.rank())]) == session.local_ranks());
 }
 
-TEST_CASE("every rank learns the value of each") {
+TEST_CASE("every rank gets the value of each") {
   MpiSession& session = mpi_session();
   const auto values = session.all(10LL * session.rank() - 7);
   REQUIRE(std::ssize(values) == session.ranks());
@@ -274,7 +274,7 @@ TEST_CASE("every rank learns the value of each") {
     CHECK(values[static_cast<std::size_t>(rank)] == 10LL * rank - 7);
 }
 
-TEST_CASE("what rank 0 broadcasts is on every rank, whatever was there") {
+TEST_CASE("a broadcast of rank 0 replaces the value of every rank") {
   auto& session = mpi_session();
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{70000}}) {
     std::vector<std::byte> bytes(session.rank() == 0 ? size : 5, std::byte{3});
@@ -287,7 +287,7 @@ TEST_CASE("what rank 0 broadcasts is on every rank, whatever was there") {
   }
 }
 
-TEST_CASE("a transport whose receives never completed leaves no communicator behind") {
+TEST_CASE("a transport with incomplete receives leaves no communicator behind") {
   // MPI copies this attribute to each duplicate of the world, and deletes it with the duplicate.
   static int communicators = 0;
   int key = MPI_KEYVAL_INVALID;

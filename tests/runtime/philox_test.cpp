@@ -27,7 +27,7 @@ TEST_CASE("keys differ by seed and purpose") {
   CHECK(keys.size() == 15);
 }
 
-TEST_CASE("uniform numbers lie between 0 and 1 and spread evenly") {
+TEST_CASE("uniform numbers are between 0 and 1 and evenly distributed") {
   CHECK(uniform(0) == 0.0f);
   CHECK(uniform(0xffffffff) < 1.0f);
   const PhiloxKey key = philox_key(5, RandomPurpose::test);

@@ -1,4 +1,4 @@
-// A profiler of the test's own, which NVTX finds by a pointer, sees what a trace does.
+// A test profiler, which NVTX finds by a pointer, records the spans of a trace.
 #include "runtime/device/device.hpp"
 #include "runtime/trace/profiler_ranges.hpp"
 #include "runtime/trace/trace.hpp"
@@ -46,7 +46,7 @@ int attach(NvtxGetExportTableFunc_t table) {
 
 }  // namespace
 
-TEST_CASE("an attached profiler sees a trace's spans by their names, and each span once") {
+TEST_CASE("an attached profiler gets a trace's spans by their names, and each span once") {
   REQUIRE(profiler::attached());
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::whole);

@@ -76,7 +76,7 @@ TEST_CASE("records that a full disk refuses are held, and written once there is 
   {
     const FullDisk full(25);
     file.append("abcdefghij\n");
-    file.append("klmnopqrst\n");  // would end behind the limit
+    file.append("klmnopqrst\n");  // would exceed the limit
     file.append("uvwxyz\n");
     CHECK(file.loss() == "2 records of log were not written: File too large");
     CHECK(file.held_bytes() == 18);
@@ -87,7 +87,7 @@ TEST_CASE("records that a full disk refuses are held, and written once there is 
   CHECK(file.loss().empty());
 }
 
-TEST_CASE("the last attempt asks again after each refusal, until there is space or the retry gives up") {
+TEST_CASE("the last attempt tries again after each refusal, until there is space or the retry gives up") {
   const TemporaryFolder folder;
   RecordFile file("log", folder.path() / "log", Start::from_scratch);
   int refusals = 0;
@@ -106,7 +106,7 @@ TEST_CASE("the last attempt asks again after each refusal, until there is space 
   CHECK(folder.read("log") == "0123\n");
 }
 
-TEST_CASE("records beyond what memory may hold are lost and counted") {
+TEST_CASE("records beyond the memory limit are lost and counted") {
   const TemporaryFolder folder;
   RecordFile file("log", folder.path() / "log", Start::from_scratch);
   {

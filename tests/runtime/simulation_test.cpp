@@ -25,7 +25,7 @@ constexpr Tag tag(std::uint32_t index) { return {Channel::user, index}; }
 
 void nothing() {}
 
-/// Sends `messages` numbers from rank 0 to rank 1 under one tag, and as many under tags of their own.
+/// Sends `messages` numbers from rank 0 to rank 1 under one tag, and as many under separate tags.
 std::vector<int> order_of_arrival(std::uint64_t seed) {
   constexpr int messages = 8;
   Simulation simulation(2, {.seed = seed});
@@ -90,7 +90,7 @@ TEST_CASE("simulated handlers of one loop run in the order of their posts while 
   CHECK(simulation.handlers_run() == 21);
 }
 
-TEST_CASE("several ranges make one message, of any length and to oneself") {
+TEST_CASE("several ranges make one message, of any length and also to the sender itself") {
   for (const std::size_t length : {0, 1, 1000}) {
     Simulation simulation(1, {.seed = length});
     std::vector<std::byte> from(3 * length), to(3 * length);
@@ -110,7 +110,7 @@ TEST_CASE("several ranges make one message, of any length and to oneself") {
   }
 }
 
-TEST_CASE("a send buffer that is reused before its completion shows") {
+TEST_CASE("reusing a send buffer before its completion is detected") {
   int wrong = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Simulation simulation(2, {.seed = seed});
@@ -153,7 +153,7 @@ TEST_CASE("sends complete before their receive with some seeds and after it with
   CHECK(before < 45);
 }
 
-TEST_CASE("a message of another length than its receive names both lengths, peer and tag") {
+TEST_CASE("a message whose length differs from its receive's names both lengths, peer and tag") {
   Simulation simulation(2, {});
   std::array<std::byte, 8> from{}, to{};
   simulation.transport(0).send(1, tag(9), from, nothing);
@@ -163,7 +163,7 @@ TEST_CASE("a message of another length than its receive names both lengths, peer
     CHECK(contains(message, part));
 }
 
-TEST_CASE("a deadlock lists who waits for whom, also while timers go on") {
+TEST_CASE("a deadlock lists which rank waits for which, even if timers continue") {
   for (const bool timers : {false, true}) {
     Simulation simulation(3, {});
     int value = 0;
@@ -179,7 +179,7 @@ TEST_CASE("a deadlock lists who waits for whom, also while timers go on") {
   }
 }
 
-TEST_CASE("what a handler throws and what a simulated loop is stopped with leave run") {
+TEST_CASE("exceptions of handlers and the error passed to stop propagate out of run") {
   Simulation simulation(2, {});
   simulation.loop(0).post([] { throw std::runtime_error("thrown"); });
   CHECK(message_of([&] { simulation.run(); }) == "thrown");

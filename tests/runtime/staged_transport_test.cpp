@@ -18,7 +18,7 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// Over a simulated transport; counts messages, and those that touch memory which the host does not reach.
+/// Wraps a simulated transport; counts messages, and those that use memory inaccessible to the host.
 class HostOnly final : public Transport {
  public:
   HostOnly(Transport& simulated, const Device& device) : simulated_(&simulated), device_(&device) {}
@@ -65,7 +65,7 @@ std::vector<std::byte> noise(std::size_t bytes, std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("messages between memory that the host does not reach arrive in order by way of pieces that it does") {
+TEST_CASE("messages between memory inaccessible to the host arrive in order through staging buffers") {
   for (const std::uint64_t seed : test::seeds(20)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -85,7 +85,7 @@ TEST_CASE("messages between memory that the host does not reach arrive in order 
       const std::size_t bytes = i == 0 ? 0 : i == 1 ? piece_bytes : random() % 450;
       pieces += std::max<std::size_t>(1, (bytes + piece_bytes - 1) / piece_bytes);
       sent.push_back(noise(bytes, random));
-      // Host memory now and then, on either side.
+      // Host memory occasionally, on either side.
       const auto anywhere = [&] { return random() % 3 == 0 ? MemorySpace::host : MemorySpace::device; };
       from.push_back(left.device.allocate(bytes + 1, anywhere()));
       to.push_back(right.device.allocate(bytes + 1, anywhere()));
@@ -111,7 +111,7 @@ TEST_CASE("messages between memory that the host does not reach arrive in order 
   }
 }
 
-TEST_CASE("staging memory is taken again once messages are done") {
+TEST_CASE("staging memory is reused after messages complete") {
   Simulation simulation(2, {.seed = 1});
   Rank left(simulation, 0, 4096), right(simulation, 1, 4096);
   const Buffer from = left.device.allocate(10000, MemorySpace::device);
@@ -132,7 +132,7 @@ namespace {
 
 using Direction = StagedMessages::Direction;
 
-/// Sends messages of so many bytes at a time from the device of one rank to that of the other.
+/// Sends messages of the given sizes concurrently from the device of one rank to the device of the other.
 void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::vector<std::size_t>& messages,
                     Tag tag) {
   std::mt19937_64 random(1);
@@ -159,7 +159,7 @@ void send_at_a_time(Simulation& simulation, Rank& left, Rank& right, const std::
 
 }  // namespace
 
-TEST_CASE("staging memory that was reserved is enough for so many messages under way, shorter ones too") {
+TEST_CASE("reserved staging memory is enough for the reserved number of messages in flight, shorter ones too") {
   constexpr std::size_t piece_bytes = 8192;
   for (const std::uint64_t seed : test::seeds(20)) {
     CAPTURE(seed);
@@ -182,7 +182,7 @@ TEST_CASE("staging memory that was reserved is enough for so many messages under
   }
 }
 
-TEST_CASE("sends beyond what was reserved wait for a place, and arrive in order") {
+TEST_CASE("sends beyond the reservation wait for a free buffer, and arrive in order") {
   for (const std::uint64_t seed : test::seeds(20)) {
     CAPTURE(seed);
     Simulation simulation(2, {.seed = seed});
@@ -195,7 +195,7 @@ TEST_CASE("sends beyond what was reserved wait for a place, and arrive in order"
 }
 
 TEST_CASE(
-    "a place that was reserved under a tag is that tag's, and what nobody reserved is refused in a closed space") {
+    "a buffer reserved under a tag is used by that tag only, and after closing, unreserved ones are refused") {
   Simulation simulation(2, {.seed = 1});
   Rank left(simulation, 0, 8192), right(simulation, 1, 8192);
   right.transport.reserve({Channel::piece, Direction::receive, 1, 100, 1});

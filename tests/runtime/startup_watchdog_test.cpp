@@ -1,4 +1,4 @@
-// Whom the watch over a thread that blocks ends, and what it leaves alone.
+// Which blocked threads the startup watchdog ends, and which it leaves alone.
 #include "runtime/liveness/startup_watchdog.hpp"
 
 #include <doctest/doctest.h>
@@ -16,12 +16,12 @@ namespace {
 
 constexpr runtime::Duration timeout = 400ms;
 
-/// A watch that says why it would end the process.
+/// A watchdog that records why it would end the process.
 class Watched {
  public:
   [[nodiscard]] runtime::StartupWatchdog& operator*() { return watch_; }
   [[nodiscard]] runtime::StartupWatchdog* operator->() { return &watch_; }
-  /// Waits until it ends.
+  /// Waits until the watchdog fires.
   [[nodiscard]] std::string why() { return why_.get_future().get(); }
   [[nodiscard]] bool ended() const { return ended_; }
 
@@ -40,7 +40,7 @@ class Watched {
 
 }  // namespace
 
-TEST_CASE("a thread that blocks is ended with what it did, and the part of it") {
+TEST_CASE("a blocked thread is ended with its activity and the item in progress") {
   Watched watched;
   watched->does("loads its weights");
   watched->about("h.3 of model.safetensors");
@@ -51,7 +51,7 @@ TEST_CASE("a thread that blocks is ended with what it did, and the part of it") 
   CHECK(why.find("and nothing has moved for 0.4 s (--timeout 0.4)") != std::string::npos);
 }
 
-TEST_CASE("a thread that says that it gets on is left alone, and so is one that rests or has patience") {
+TEST_CASE("a thread that reports progress is left alone, as are those that are paused or have a longer timeout") {
   Watched moves, rests, patient;
   moves->does("loads its weights");
   rests->does("loads its weights");
@@ -67,7 +67,7 @@ TEST_CASE("a thread that says that it gets on is left alone, and so is one that 
   CHECK_FALSE(patient.ended());
 }
 
-TEST_CASE("a thread that computes and says nothing is left alone until it blocks") {
+TEST_CASE("a thread that computes without reports is left alone until it blocks") {
   Watched watched;
   watched->does("makes its plan");
   std::atomic<std::uint64_t> sum = 0;
@@ -77,7 +77,7 @@ TEST_CASE("a thread that computes and says nothing is left alone until it blocks
   CHECK(watched.why().starts_with("rank 1 stands still: it makes its plan, for "));
 }
 
-TEST_CASE("whom a thread waits for is said in place of a part, and forgotten with what it does next") {
+TEST_CASE("the rank that a thread waits for is printed in place of the item, until the next activity") {
   Watched watched;
   watched->does("loads its weights");
   watched->about("h.3");
@@ -90,7 +90,7 @@ TEST_CASE("whom a thread waits for is said in place of a part, and forgotten wit
   CHECK(watched->doing().starts_with("plans its run, for "));
 }
 
-TEST_CASE("others are told as the owner gets on, from its own thread, and not more often than asked for") {
+TEST_CASE("progress of the owner is reported to others from its thread, and not more often than requested") {
   int told = 0;
   const std::thread::id owner = std::this_thread::get_id();
   runtime::StartupWatchdog watch({.timeout = 60s,

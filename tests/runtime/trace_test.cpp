@@ -19,13 +19,14 @@ using Lane = Trace::Lane;
 
 const SteadyClock real_time;
 
-/// A trace with spans at known times: the first begins where the trace's clock does, give or take its making.
+/// A trace with spans at known times: the first starts at the origin of the trace's clock, within its construction
+/// time.
 struct Times {
   Duration zero = real_time.now();
   [[nodiscard]] Duration at(std::chrono::microseconds time) const { return zero + time; }
 };
 
-/// A clock that the test sets.
+/// A clock under the test's control.
 class SetClock final : public Clock {
  public:
   [[nodiscard]] Duration now() const override { return time; }
@@ -40,7 +41,7 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
+TEST_CASE("a trace records spans and sums the seconds of each kind") {
   Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::forward, Lane::compute, times.at(10us), times.at(30us), 4);
@@ -59,22 +60,22 @@ TEST_CASE("a trace keeps spans and adds up the seconds of each kind") {
   CHECK(trace.spans().empty());
 }
 
-TEST_CASE("files that are waited for are those under way while nothing is computed") {
+TEST_CASE("file wait is the time of file spans during which nothing is computed") {
   SetClock clock;
   Trace trace(0, clock);
   const auto alone = [&] { return std::lround(trace.seconds_of_files_alone() * 1e6); };
   trace.add(SpanKind::backward, Lane::compute, 10us, 30us);
-  trace.add(SpanKind::gather, Lane::communicate, 30us, 45us);  // is no computing
+  trace.add(SpanKind::gather, Lane::communicate, 30us, 45us);  // not computing
   trace.add(SpanKind::optimizer, Lane::compute, 40us, 45us);
   trace.add(SpanKind::load, Lane::files, 20us, 50us);
   CHECK(alone() == 15);                                // from 30 to 40 and from 45 to 50
-  trace.add(SpanKind::load, Lane::files, 25us, 48us);  // was counted
-  trace.add(SpanKind::load, Lane::files, 48us, 60us);  // and this one to 50
+  trace.add(SpanKind::load, Lane::files, 25us, 48us);  // already counted
+  trace.add(SpanKind::load, Lane::files, 48us, 60us);  // counted up to 50
   CHECK(alone() == 25);
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::whole);
   clock.time = 70us;
-  trace.begin(*stream, SpanKind::forward);  // which has not ended
+  trace.begin(*stream, SpanKind::forward);  // not ended yet
   clock.time = 100us;
   trace.add(SpanKind::load, Lane::files, 65us, 100us);
   CHECK(alone() == 30);
@@ -85,7 +86,7 @@ TEST_CASE("files that are waited for are those under way while nothing is comput
   CHECK(alone() == 0);
 }
 
-TEST_CASE("time that spans of one kind share counts once") {
+TEST_CASE("overlapping time of spans of one kind counts once") {
   Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::reduce, Lane::communicate, times.at(10us), times.at(30us));
@@ -94,7 +95,7 @@ TEST_CASE("time that spans of one kind share counts once") {
   CHECK(trace.seconds(SpanKind::reduce) == doctest::Approx(30e-6));
 }
 
-TEST_CASE("a full trace forgets the oldest span first, and its totals forget nothing") {
+TEST_CASE("a full trace drops the oldest span first, and its totals keep everything") {
   Trace trace(0, real_time, 3);
   const Times times;
   for (int i = 0; i < 8; ++i) trace.add(SpanKind::other, Lane::loop, times.at(i * 1us), times.at((i + 1) * 1us), i);
@@ -108,7 +109,7 @@ TEST_CASE("a full trace forgets the oldest span first, and its totals forget not
   CHECK(count(trace.tail(100), "\n") == 3);
 }
 
-TEST_CASE("a stream's spans are as long as its work, also when two streams have the same kind open") {
+TEST_CASE("a stream's spans last as long as its work, also when two streams have the same kind open") {
   const auto device = make_cpu_device({});
   const auto slow = device->make_stream("slow", StreamWidth::one);
   const auto quick = device->make_stream("quick", StreamWidth::one);
@@ -146,7 +147,7 @@ TEST_CASE("spans of one stream may nest") {
   CHECK(spans[0].end_ns <= spans[1].end_ns);
 }
 
-TEST_CASE("an end without its begin is refused") {
+TEST_CASE("an end without a begin is refused") {
   const auto device = make_inline_device();
   const auto stream = device->make_stream("compute", StreamWidth::one);
   Trace trace(0, real_time);
@@ -185,7 +186,7 @@ TEST_CASE("Chrome events can be limited to the newest spans") {
   for (const char* name : {"forward 3", "forward 4"}) CHECK(count(events, name) == 1);
 }
 
-TEST_CASE("spans tell training, validation and sampling apart, and the steps that they belong to") {
+TEST_CASE("spans distinguish training, validation and sampling, and the steps that they belong to") {
   Trace trace(0, real_time);
   const Times times;
   const auto pass = [&](SpanKind activity, std::int64_t step, std::chrono::microseconds begin) {
@@ -210,7 +211,7 @@ TEST_CASE("spans tell training, validation and sampling apart, and the steps tha
   CHECK(trace.seconds(SpanKind::forward) == doctest::Approx(20e-6));
 }
 
-TEST_CASE("spans of a lane that overlap are drawn in rows below each other") {
+TEST_CASE("overlapping spans of a lane are drawn in separate rows") {
   Trace trace(0, real_time);
   const Times times;
   trace.add(SpanKind::send, Lane::communicate, times.at(0us), times.at(10us), 0);
@@ -238,5 +239,5 @@ TEST_CASE("several threads may record into a trace at once") {
     });
   for (auto& thread : threads) thread.join();
   CHECK(trace.spans().size() == 100);
-  CHECK(trace.seconds(SpanKind::load) == doctest::Approx(1e-6));  // all of them are the same microsecond
+  CHECK(trace.seconds(SpanKind::load) == doctest::Approx(1e-6));  // all of them cover the same microsecond
 }

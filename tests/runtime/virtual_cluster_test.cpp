@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A flop takes a nanosecond, alone.
+/// A flop takes a nanosecond without contention.
 class FlopCosts final : public CostModel {
  public:
   Duration duration(const WorkCost& cost) const override { return Duration(static_cast<std::int64_t>(cost.flops)); }
@@ -31,7 +31,7 @@ void nothing() {}
 const Stream::Work nothing_done = [](ComputePool&) {};
 constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
 
-/// Devices, and when what happened.
+/// Devices, and the times of noted events.
 struct Machines {
   explicit Machines(const VirtualClusterOptions& options) : cluster(options) {}
 
@@ -43,7 +43,7 @@ struct Machines {
   void note(Stream& stream, const std::string& what) {
     stream.call_back([this, what] { times[what] = cluster.time().now(); });
   }
-  /// Lets everything happen that is going to.
+  /// Runs until no event is left.
   void run() {
     while (cluster.time().step()) {
     }
@@ -55,9 +55,9 @@ struct Machines {
 };
 
 constexpr Link wire{.latency_seconds = 10e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 0};
-constexpr std::size_t megabyte = 1000000;  // a millisecond of that link
+constexpr std::size_t megabyte = 1000000;  // takes a millisecond on that link
 
-/// Sends `bytes` from rank to rank, both ends posted now.
+/// Sends `bytes` from rank to rank; posts both ends immediately.
 void exchange(Machines& machines, int from, int to, std::size_t bytes, const std::string& what) {
   static const std::vector<std::byte> memory(2 * megabyte);
   static std::vector<std::byte> target(2 * megabyte);
@@ -70,7 +70,7 @@ void exchange(Machines& machines, int from, int to, std::size_t bytes, const std
 
 }  // namespace
 
-TEST_CASE("streams of a phantom device take what their work costs, beside each other") {
+TEST_CASE("streams of a phantom device take the time of their work's cost, concurrently") {
   Machines machines({.node_of = {0}});
   PhantomDevice& device = machines.add_device();
   const auto whole = device.make_stream("whole", StreamWidth::whole),
@@ -113,7 +113,7 @@ TEST_CASE("a stream of a phantom device waits for an event of another one") {
   CHECK(machines.times["after"] == 5ms);
 }
 
-TEST_CASE("ranks that have more threads than a node has cores share them") {
+TEST_CASE("ranks with more threads than their node has cores share the cores") {
   Machines machines({.node_of = {0, 0, 1}, .cores = {.cores = 1}});
   std::vector<std::unique_ptr<Stream>> streams;
   for (const int rank : {0, 1, 2})
@@ -124,8 +124,8 @@ TEST_CASE("ranks that have more threads than a node has cores share them") {
   for (int rank = 0; rank < 3; ++rank) machines.note(*streams[std::size_t(rank)], fmt::format("rank {}", rank));
   machines.run();
   CHECK(machines.times["rank 0"] == 8ms);   // half a core
-  CHECK(machines.times["rank 1"] == 14ms);  // 4 ms of its work in 8, and 6 alone
-  CHECK(machines.times["rank 2"] == 10ms);  // on a node of its own
+  CHECK(machines.times["rank 1"] == 14ms);  // 4 ms of its work in 8 ms, then 6 ms without contention
+  CHECK(machines.times["rank 2"] == 10ms);  // on its own node
 
   Machines wide({.node_of = {0, 0}, .cores = {.cores = 4}});
   const auto three = wide.add_device(0, {.threads = 3}).make_stream("three", StreamWidth::whole);
@@ -137,7 +137,7 @@ TEST_CASE("ranks that have more threads than a node has cores share them") {
   CHECK(seconds(wide.times["end"]) == doctest::Approx(9e-3));  // 6 threads on 4 cores
 }
 
-TEST_CASE("cores that share memory are slower the more of them are busy") {
+TEST_CASE("cores that share memory slow down with the number of busy ones") {
   const auto ends = [](int cores, int other_threads, WorkKind other = WorkKind::norm) {
     Machines machines({.node_of = {0, 0}, .cores = {.cores = cores}});
     const auto first =
@@ -151,13 +151,13 @@ TEST_CASE("cores that share memory are slower the more of them are busy") {
     machines.run();
     return std::pair(machines.times["first"], machines.times["second"]);
   };
-  CHECK(ends(2, 1) == std::pair<Duration, Duration>(7500us, 4500us));  // the rest of the first one alone
-  CHECK(ends(3, 1) == std::pair<Duration, Duration>(6750us, 3750us));  // half as crowded
-  CHECK(ends(1, 1) == std::pair<Duration, Duration>(9ms, 6ms));        // one is all, and alone
-  CHECK(ends(2, 1, WorkKind::product) == std::pair<Duration, Duration>(7ms, 3ms));  // which nobody crowds
+  CHECK(ends(2, 1) == std::pair<Duration, Duration>(7500us, 4500us));  // the rest of the first one is alone
+  CHECK(ends(3, 1) == std::pair<Duration, Duration>(6750us, 3750us));  // half the contention
+  CHECK(ends(1, 1) == std::pair<Duration, Duration>(9ms, 6ms));        // one thread is all, and alone
+  CHECK(ends(2, 1, WorkKind::product) == std::pair<Duration, Duration>(7ms, 3ms));  // no contention
 }
 
-TEST_CASE("work of several kinds is crowded as each of them is") {
+TEST_CASE("several kinds of work slow down by the contention of each kind") {
   Machines machines({.node_of = {0, 0}, .cores = {.cores = 2}});
   const auto first =
       machines.add_device(0, {.crowding = norms_are_crowded}).make_stream("first", StreamWidth::whole);
@@ -171,7 +171,7 @@ TEST_CASE("work of several kinds is crowded as each of them is") {
   CHECK(machines.times["first"] == 8ms);
 }
 
-TEST_CASE("one thread of a CPU may have rates of its own") {
+TEST_CASE("a single CPU thread may have separate rates") {
   Machines machines({.node_of = {0}});
   class Slow final : public CostModel {
     Duration duration(const WorkCost& cost) const override { return Duration(std::int64_t(3 * cost.flops)); }
@@ -187,7 +187,7 @@ TEST_CASE("one thread of a CPU may have rates of its own") {
   CHECK(machines.times["one"] == 6ms);
 }
 
-TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {
+TEST_CASE("work of a GPU needs no cores, and concurrent work of the host does") {
   Machines machines({.node_of = {0}, .cores = {.cores = 1}});
   PhantomDevice& gpu = machines.add_device(0, {.apart = true, .host_costs = &costs});
   const auto host = gpu.make_host_device(1);
@@ -201,7 +201,7 @@ TEST_CASE("work of a GPU needs no cores, and that of the host beside it does") {
   CHECK(machines.times["host"] == 8ms);
 }
 
-TEST_CASE("copies between a phantom GPU and its host share the link, each way by itself") {
+TEST_CASE("copies between a phantom GPU and its host share the link, separately in each direction") {
   Machines machines({.node_of = {0}});
   PhantomDevice& gpu = machines.add_device(0, {.apart = true});
   const auto copy = [](CopyDirection direction, Duration time) {
@@ -216,7 +216,7 @@ TEST_CASE("copies between a phantom GPU and its host share the link, each way by
     for (const WorkCost& cost : costs) made.launch(cost, nullptr);
     machines.note(made, name);
   };
-  // In turns: each stream asks for the link when its own earlier copy is over.
+  // In turns: each stream requests the link when its own earlier copy is over.
   stream("first", {copy(CopyDirection::to_device, 1ms), copy(CopyDirection::to_device, 1ms)});
   stream("second", {copy(CopyDirection::to_device, 1ms), work(5ms), copy(CopyDirection::to_device, 1ms)});
   stream("back", {copy(CopyDirection::to_host, 2ms)});
@@ -230,7 +230,7 @@ TEST_CASE("copies between a phantom GPU and its host share the link, each way by
   CHECK(machines.times["compute"] == 3ms);
   CHECK(gpu.host_link_bytes().to_device == 4 * megabyte);
   CHECK(gpu.host_link_bytes().to_host == megabyte);
-  // What a key repeats crosses the link again.
+  // Replayed work uses the link again.
   const std::uint64_t key = 1;
   for (int i = 0; i < 2; ++i)
     streams[0]->repeat({&key, 1}, [&] { streams[0]->launch(copy(CopyDirection::to_host, 1ms), nullptr); });
@@ -238,7 +238,7 @@ TEST_CASE("copies between a phantom GPU and its host share the link, each way by
   CHECK(gpu.host_link_bytes().to_host == 3 * megabyte);
 }
 
-TEST_CASE("memory of a phantom device is counted, and the host does not reach that of a GPU") {
+TEST_CASE("memory of a phantom device is counted, and the host cannot access a phantom GPU's memory") {
   Machines machines({.node_of = {0}});
   PhantomDevice& gpu = machines.add_device(0, {.apart = true, .budget_bytes = std::size_t{64} << 30});
   {
@@ -260,7 +260,7 @@ TEST_CASE("memory of a phantom device is counted, and the host does not reach th
   CHECK(gpu.used_bytes() == 0);
 }
 
-TEST_CASE("a message takes latency and bytes by rate, and a long one waits for its receive") {
+TEST_CASE("a message takes latency plus bytes by rate, and a long one waits for its receive") {
   Machines machines({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(machines, 0, 1, 1000, "short");
   machines.run();
@@ -270,7 +270,7 @@ TEST_CASE("a message takes latency and bytes by rate, and a long one waits for i
   Machines long_one({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(long_one, 0, 1, megabyte, "long");
   long_one.run();
-  CHECK(long_one.times["long received"] == 1020us);  // asked for, then sent
+  CHECK(long_one.times["long received"] == 1020us);  // requested, then sent
   CHECK(long_one.times["long sent"] == 1020us);
   CHECK(long_one.cluster.network().sent(0).bytes_intra == megabyte);
   CHECK(long_one.cluster.network().sent(0).messages == 1);
@@ -287,7 +287,7 @@ TEST_CASE("a message takes latency and bytes by rate, and a long one waits for i
   CHECK(late.times["received"] == 6010us);
 }
 
-TEST_CASE("messages of one rank follow each other, and those in both directions do not") {
+TEST_CASE("messages of one rank in one direction are sequential, and those in opposite directions overlap") {
   Machines machines({.node_of = {0, 0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   exchange(machines, 0, 1, megabyte, "first");
   exchange(machines, 0, 2, megabyte, "second");
@@ -322,17 +322,17 @@ TEST_CASE("links of a slow node take longer") {
   CHECK(machines.times["usual received"] == 1020us);
 }
 
-TEST_CASE("rings of a team use all links that it has") {
+TEST_CASE("rings of a team use all of its links") {
   const Links links{.intra_node = {0, 4e9, 0}, .inter_node = {0, 1e9, 1e9}};
   VirtualNetwork network({0, 0, 1, 1}, links);
-  // Each node has one way out, shared by both ranks: at the NIC's rate.
+  // Each node has one outgoing link, shared by both ranks: at the NIC's rate.
   const std::array<int, 4> all{0, 1, 2, 3};
   CHECK(network.ring(all, 1e6, Duration(0)) == 1ms);
   CHECK(network.sent(0).ring_bytes_inter == doctest::Approx(5e5));
   CHECK(network.sent(0).ring_bytes_intra == doctest::Approx(5e5));
-  CHECK(network.sent(0).bytes_inter + network.sent(0).bytes_intra == 0);  // of messages
+  CHECK(network.sent(0).bytes_inter + network.sent(0).bytes_intra == 0);  // no bytes of messages
   CHECK(network.sent(0).messages == 0);
-  // Two teams at a time have half of it each.
+  // Two teams at a time get half of it each.
   VirtualNetwork busy({0, 0, 1, 1}, links);
   const std::array<int, 2> one{0, 2}, other{1, 3};
   CHECK(busy.ring(one, 1e6, Duration(0)) == 1ms);
@@ -341,21 +341,22 @@ TEST_CASE("rings of a team use all links that it has") {
   CHECK(VirtualNetwork({0, 0}, links).ring(inside, 1e6, Duration(0)) == 250us);
 }
 
-TEST_CASE("messages and rings share ports half and half") {
+TEST_CASE("messages and rings share ports equally") {
   const Links links{.intra_node = {0, 1e9, 0}, .inter_node = {}};
   const std::array<int, 2> both{0, 1};
   VirtualNetwork network({0, 0}, links);
   CHECK(network.ring(both, 4e6, Duration(0)) == 4ms);
   CHECK(network.carry(0, 1, megabyte, Duration(0)).arrived == 2ms);
-  CHECK(network.ring(both, 1e6, Duration(0)) == 6ms);  // a millisecond was the message's
+  CHECK(network.ring(both, 1e6, Duration(0)) == 6ms);  // the message took a millisecond of it
 
   VirtualNetwork other({0, 0}, links);
   CHECK(other.carry(0, 1, megabyte, Duration(0)).arrived == 1ms);
-  CHECK(other.ring(both, 4e6, Duration(0)) == 4500us);  // which had half of the first one, as it was seen then
+  CHECK(other.ring(both, 4e6, Duration(0)) ==
+        4500us);  // which had half of the first one, by the state at that time
   CHECK(other.carry(0, 1, megabyte, 5ms).arrived == 6ms);
 }
 
-TEST_CASE("a loop runs a handler at a time, in the order of the posts") {
+TEST_CASE("a loop runs one handler at a time, in the order of the posts") {
   Machines machines({.node_of = {0}, .handler_seconds = 1e-6});
   EventLoop& loop = machines.cluster.loop(0);
   std::vector<std::pair<int, Duration>> ran;
@@ -366,7 +367,7 @@ TEST_CASE("a loop runs a handler at a time, in the order of the posts") {
   CHECK(machines.cluster.handlers_run() == 4);
 }
 
-TEST_CASE("a delay of nothing is over after all that happens at its moment, and takes no time") {
+TEST_CASE("a delay of zero ends after all events of its moment, and takes no time") {
   Machines machines({.node_of = {0, 0}, .links = {}, .files = {}});
   EventLoop& here = machines.cluster.loop(0);
   EventLoop& there = machines.cluster.loop(1);
@@ -383,7 +384,7 @@ TEST_CASE("a delay of nothing is over after all that happens at its moment, and 
   CHECK(order == "message after later ");
 }
 
-TEST_CASE("files of a node are read one after another, beside what is written") {
+TEST_CASE("files of a node are read one after another, concurrently with writes") {
   VirtualTime time;
   VirtualDisk disk(time, {.read_bytes_per_second = 1e9, .write_bytes_per_second = 5e8, .latency_seconds = 1e-4});
   std::vector<Duration> ends;
@@ -398,7 +399,7 @@ TEST_CASE("files of a node are read one after another, beside what is written") 
   CHECK(disk.bytes_written() == megabyte);
 }
 
-TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of kernels do not") {
+TEST_CASE("control messages between ranks arrive as sent, and payloads of kernels do not") {
   VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   for (const std::size_t count : {std::size_t{4}, std::size_t{1} << 16}) {
     std::vector<int> sent(count, 7), arrived(count, 1), untouched(count, 1);
@@ -420,7 +421,8 @@ TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of ke
   }
 }
 
-TEST_CASE("messages of another length than their receive are an error, and ranks that wait for ever are named") {
+TEST_CASE(
+    "messages whose length differs from their receive's are an error, and ranks that wait forever are named") {
   VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   std::vector<std::byte> memory(megabyte);
   cluster.transport(0).send(1, counted, ConstBytes(memory).first(8), nothing);
@@ -441,7 +443,7 @@ TEST_CASE("messages of another length than their receive are an error, and ranks
   }
 }
 
-TEST_CASE("work that repeats takes the same times again, and is queued once") {
+TEST_CASE("repeated work takes the same times again, and is queued once") {
   const auto times_of = [](bool repeats, double jitter) {
     Machines machines({.node_of = {0}});
     const auto stream = machines.add_device(0, {.slowness = 1.5, .jitter = jitter, .seed = 7})
@@ -469,7 +471,7 @@ TEST_CASE("work that repeats takes the same times again, and is queued once") {
   for (const double jitter : {0.0, 0.3}) CHECK(times_of(true, jitter) == times_of(false, jitter));
 }
 
-TEST_CASE("work that fails while it is queued is not kept") {
+TEST_CASE("work that fails while it is queued is not kept for replay") {
   Machines machines({.node_of = {0}});
   const auto stream = machines.add_device().make_stream("compute", StreamWidth::whole);
   const std::uint64_t key[] = {1};
@@ -480,7 +482,7 @@ TEST_CASE("work that fails while it is queued is not kept") {
   CHECK(machines.times["end"] == 1ms);
 }
 
-TEST_CASE("jitter has the mean of the work, and is the same for the same seed") {
+TEST_CASE("jitter keeps the mean of the work, and is the same for the same seed") {
   const auto time_of = [](std::uint64_t seed, double jitter) {
     Machines machines({.node_of = {0}});
     PhantomDevice& device = machines.add_device(0, {.jitter = jitter, .seed = seed});
@@ -497,7 +499,7 @@ TEST_CASE("jitter has the mean of the work, and is the same for the same seed") 
   CHECK(time_of(1, 0.2) != 1000ms);
 }
 
-TEST_CASE("no jitter makes work faster than the least factor says") {
+TEST_CASE("jitter makes no work faster than the minimum factor") {
   CHECK(min_jitter(0) == 1);
   for (const double jitter : {0.1, 1.0}) {
     Duration least = 1ms;
@@ -505,7 +507,7 @@ TEST_CASE("no jitter makes work faster than the least factor says") {
       Machines machines({.node_of = {0}});
       const auto stream =
           machines.add_device(0, {.jitter = jitter, .seed = seed}).make_stream("compute", StreamWidth::whole);
-      constexpr int pieces = 2000;  // of which a thousandth or so is below it
+      constexpr int pieces = 2000;  // about a thousandth of the pieces is below it
       for (int i = 0; i < pieces; ++i) {
         stream->launch(work(1ms), nullptr);
         machines.note(*stream, "end " + std::to_string(i));

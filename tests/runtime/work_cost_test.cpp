@@ -27,7 +27,7 @@ struct Bench {
   std::unique_ptr<Stream> stream = device.make_stream("kernels", StreamWidth::whole);
   std::vector<float> a = std::vector<float>(4096), b = std::vector<float>(4096);
 
-  /// What the one piece of work that `queue` launches costs.
+  /// Cost of the single launch that `queue` makes.
   WorkCost cost(const std::function<void(StreamView)>& queue) {
     device.clear();
     queue(*stream);
@@ -41,7 +41,7 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("every kind of work has a name of its own") {
+TEST_CASE("every kind of work has a distinct name") {
   std::set<std::string> names;
   for (std::size_t kind = 0; kind < work_kinds; ++kind)
     names.insert(std::string(to_string(static_cast<WorkKind>(kind))));
@@ -49,7 +49,7 @@ TEST_CASE("every kind of work has a name of its own") {
   CHECK(names.count("?") == 0);
 }
 
-TEST_CASE("copies and zeros cost what they read and write") {
+TEST_CASE("copies and zeros cost the bytes that they read and write") {
   Bench bench;
   const auto bytes = [&](const std::function<void(StreamView)>& queue) {
     const WorkCost cost = bench.cost(queue);
@@ -59,7 +59,7 @@ TEST_CASE("copies and zeros cost what they read and write") {
   };
   CHECK(bytes([&](StreamView stream) { copy(stream, bench.a.data(), bench.b.data(), 1021); }) == 2 * 1021);
   CHECK(bytes([&](StreamView stream) { fill_zero(stream, bench.a.data(), 1021); }) == 1021);
-  // What lies between runs is not copied.
+  // Gaps between runs are not copied.
   CHECK(bytes([&](StreamView stream) { copy_runs(stream, bench.a.data(), 40, bench.b.data(), 24, 20, 7); }) ==
         2 * 20 * 7);
   CHECK(bytes([&](StreamView stream) {
@@ -71,7 +71,8 @@ TEST_CASE("copies and zeros cost what they read and write") {
   CHECK(bench.device.work().empty());
 }
 
-TEST_CASE("a copy between a device and its host costs what crosses the link, and one on either side does not") {
+TEST_CASE(
+    "a copy between a device and its host costs the bytes on the link, one within either its memory traffic") {
   for (const bool apart : {false, true}) {
     CAPTURE(apart);
     tests::RecordingDevice device(std::make_unique<tests::FarDevice>(make_inline_device()), apart);
@@ -96,7 +97,7 @@ TEST_CASE("a copy between a device and its host costs what crosses the link, and
   }
 }
 
-TEST_CASE("conversions, sums and factors cost their arrays, whatever the type") {
+TEST_CASE("conversions, sums and factors cost their arrays, regardless of type") {
   Bench bench;
   constexpr std::size_t n = 1021;
   for (const DType dtype : float_types) {
@@ -113,7 +114,7 @@ TEST_CASE("conversions, sums and factors cost their arrays, whatever the type") 
         bench.cost([&](StreamView stream) { add(stream, bench.a.data(), bench.b.data(), dtype, n); });
     CHECK(added.bytes == 3 * n * width(dtype));
     CHECK(added.dtype == dtype);
-    // A sum for each block of 512, which begin with each run of 700.
+    // A sum for each block of 512; blocks start with each run of 700.
     const auto squares =
         bench.cost([&](StreamView stream) { sums_of_squares(stream, bench.a.data(), bench.b.data(), dtype, n); });
     CHECK(squares.bytes == n * width(dtype) + 2 * 4);
@@ -126,7 +127,7 @@ TEST_CASE("conversions, sums and factors cost their arrays, whatever the type") 
   CHECK(bench.cost([&](StreamView stream) { sum(stream, &total, bench.a.data(), n); }).bytes == n * 4 + 8);
 }
 
-TEST_CASE("AdamW costs the elements that it steps, of weights and moments twice") {
+TEST_CASE("AdamW costs the elements that it updates, with weights and moments counted twice") {
   Bench bench;
   std::vector<float> m(4096), v(4096);
   const std::vector<DecaySegment> segments{{3, 100, true}, {120, 1000, false}};  // 977 elements
