@@ -31,7 +31,7 @@ std::size_t steps_of(const Plan& plan) {
 
 unsigned log2_up(int count) { return std::bit_width(static_cast<unsigned>(count - 1)); }
 
-/// As in the tables of the headers.
+/// As in the headers' tables.
 std::size_t promised_steps(Collective collective, std::string_view name, int k, int n) {
   const int ranks = k * n;
   const bool reduces = collective != Collective::all_gather, gathers = collective != Collective::reduce_scatter;
@@ -46,7 +46,8 @@ std::size_t promised_steps(Collective collective, std::string_view name, int k, 
 
 }  // namespace
 
-TEST_CASE("every plan of any number of ranks in any rows passes the checker for any size and any chunk") {
+TEST_CASE(
+    "every plan of any number of ranks in any rows passes the checker for any size and any number of chunks") {
   for (const Collective collective : every_collective) {
     for (const Algorithm& algorithm : algorithms(collective)) {
       for (int ranks = 1; ranks <= max_ranks; ++ranks) {
@@ -75,7 +76,7 @@ TEST_CASE("larger clusters pass the checker too") {
   }
 }
 
-TEST_CASE("plans take the steps and move the elements that their headers say") {
+TEST_CASE("plans have the steps and element counts of their headers") {
   for (int k = 1; k <= 8; ++k) {
     for (int n = 1; n <= 5; ++n) {
       const Topology topology = Topology::regular(k, n);
@@ -107,14 +108,14 @@ TEST_CASE("plans take the steps and move the elements that their headers say") {
   }
 }
 
-TEST_CASE("recursive plans cross the nodes as little as hierarchical ones where sizes are powers of two") {
+TEST_CASE("recursive plans cross nodes as little as hierarchical ones if sizes are powers of two") {
   const Topology topology = Topology::regular(4, 4);
   CHECK(traffic_of(recursive_all_gather(topology, 1600), topology).inter_node == 1600 * 3);
 }
 
-TEST_CASE("contiguous pieces go in one message: no piece is put in order") {
+TEST_CASE("contiguous pieces are one message: no piece is reordered") {
   for (const Algorithm& algorithm : algorithms(Collective::all_gather)) {
-    // A ring's step has a send and a receive. Of the others, HO-Ring has two rings, runs that double may wrap.
+    // A ring's step has a send and a receive. HO-Ring has two rings; doubling runs may wrap.
     const std::size_t most = algorithm.name.ends_with("ring") && algorithm.name != "ho-ring" ? 2 : 4;
     for (const auto& of_rank : algorithm.plan(Topology::regular(4, 2), 800, 1, 0).ranks) {
       for (const Step& step : of_rank) CHECK(step.size() <= most);
@@ -141,7 +142,7 @@ TEST_CASE("HO-Ring keeps both kinds of links busy until the last node's pieces a
   }
 }
 
-TEST_CASE("every single operation of every plan is needed") {
+TEST_CASE("every single operation of every plan is necessary") {
   const Topology topology = Topology::regular(3, 2);
   for (const Collective collective : every_collective) {
     for (const Algorithm& algorithm : algorithms(collective)) {

@@ -16,7 +16,7 @@ constexpr std::size_t elements = 16;
 
 Plan ring() { return ring_all_reduce(ranks, elements); }
 
-/// What the checker says; empty when it finds nothing.
+/// Error message of the checker; empty if it finds nothing.
 template <typename Check>
 std::string fault(const Plan& plan, Check check) {
   try {
@@ -44,7 +44,7 @@ Operation& send(Plan& plan, int rank, int step) { return plan.ranks[rank][step][
 
 }  // namespace
 
-TEST_CASE("a dropped send leaves its receiver waiting for ever") {
+TEST_CASE("a dropped send leaves its receiver waiting forever") {
   Plan plan = ring();
   plan.ranks[2][1].pop_back();
   contains(fault(plan), "matches a send of elements");  // the next send of rank 2 arrives instead
@@ -54,7 +54,7 @@ TEST_CASE("a dropped send leaves its receiver waiting for ever") {
   contains(fault(last), "rank 3, step 5: receive from rank 2");
 }
 
-TEST_CASE("a dropped receive leaves its sender waiting for ever") {
+TEST_CASE("a dropped receive leaves its sender waiting forever") {
   Plan plan = ring();
   plan.ranks[2].back().erase(plan.ranks[2].back().begin());
   contains(fault(plan), "rank 1, step 5: send to rank 2");
@@ -90,7 +90,7 @@ TEST_CASE("a value that replaces where it should be added loses contributions") 
 
 TEST_CASE("an addition that is done twice is counted twice") {
   Plan plan = ring_reduce_scatter(ranks, elements);
-  // One more exchange of the last piece between neighbours.
+  // One additional exchange of the last piece between neighbors.
   plan.ranks[0].push_back({{Action::send, 1, {0, 4}}});
   plan.ranks[1].push_back({{Action::receive_add, 0, {0, 4}}});
   CHECK(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }) == "");  // rank 1 does not own piece 0
@@ -99,7 +99,7 @@ TEST_CASE("an addition that is done twice is counted twice") {
   contains(fault(plan, [](const Plan& wrong) { check_reduce_scatter(wrong); }), "rank 0 ends with");
 }
 
-TEST_CASE("a send that meets its receive in a step of another number is found") {
+TEST_CASE("a send that is matched by a receive of another step is found") {
   Plan plan = ring();
   auto& steps = plan.ranks[1];
   steps.insert(steps.begin(), Step{});
@@ -119,7 +119,7 @@ TEST_CASE("swapped and shifted ranges are found") {
   --send(shorter, 1, 1).range.count;
   contains(fault(shorter), "matches a send of elements");
 
-  // Alike on both sides, so that only the sums tell.
+  // Consistent on both sides, so that only the sums reveal it.
   Plan both = ring();
   send(both, 1, 1).range = receive(both, 2, 1).range = {0, 1};
   CHECK(fault(both) != "");
@@ -137,7 +137,7 @@ TEST_CASE("a wrong peer is found") {
   contains(fault(plan), "the rank itself");
 }
 
-TEST_CASE("a range that is outside the buffer is found, also where sums of it overflow") {
+TEST_CASE("a range outside the buffer is found, also if its end overflows") {
   Plan plan = ring();
   send(plan, 0, 0).range = {elements - 1, 2};
   contains(fault(plan), "is outside the buffer");
@@ -145,7 +145,7 @@ TEST_CASE("a range that is outside the buffer is found, also where sums of it ov
   contains(fault(plan), "is outside the buffer");
 }
 
-TEST_CASE("a range that a step reads and writes is a conflict, as is one written twice") {
+TEST_CASE("a range that a step reads and writes is a conflict, as is a range written twice") {
   Plan plan{"exchange", 4, {{{{Action::send, 1, {0, 4}}, {Action::receive_add, 1, {3, 1}}}}, {}}};
   contains(fault(plan),
            "rank 0, step 0: receive and add from rank 1 of elements [3, 4) conflicts with send to rank 1");
@@ -155,21 +155,21 @@ TEST_CASE("a range that a step reads and writes is a conflict, as is one written
   CHECK(fault(plan).find("conflicts") == std::string::npos);
 }
 
-TEST_CASE("ranks that all receive before they send wait for ever") {
+TEST_CASE("ranks that all receive before they send wait forever") {
   Plan plan{"exchange in turn", 2, {}};
   for (const int rank : {0, 1}) {
     const Range mine{static_cast<std::size_t>(rank), 1}, other{1 - mine.begin, 1};
     plan.ranks.push_back({{{Action::receive, 1 - rank, other}}, {{Action::send, 1 - rank, mine}}});
   }
   contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "never completes");
-  // Sends first would wait as well: a long message needs its receive.
+  // Sending first would block as well: a long message needs its receive.
   for (auto& steps : plan.ranks) std::swap(steps[0], steps[1]);
   contains(fault(plan, [](const Plan& wrong) { check_all_gather(wrong); }), "never completes");
   for (auto& steps : plan.ranks) steps = {{steps[0][0], steps[1][0]}};
   check_all_gather(plan);
 }
 
-TEST_CASE("a chunk's plan may not touch what lies outside its chunk") {
+TEST_CASE("a chunk's plan must not touch elements outside its chunk") {
   constexpr int chunks = 2;
   Plan plan = ring_all_reduce(ranks, elements, chunks, 0);
   check_all_reduce(plan, chunks, 0);
@@ -177,14 +177,14 @@ TEST_CASE("a chunk's plan may not touch what lies outside its chunk") {
   CHECK(fault(ring(), [](const Plan& wrong) { check_all_reduce(wrong, chunks, 0); }) != "");
 }
 
-TEST_CASE("a plan passes only the check of what it does") {
+TEST_CASE("a plan passes only the check of its collective") {
   CHECK(fault(ring_reduce_scatter(ranks, elements)) != "");
   CHECK(fault(ring_all_gather(ranks, elements)) != "");
   CHECK(fault(ring(), [](const Plan& wrong) { check_all_gather(wrong); }) != "");
   CHECK(fault(tree_all_reduce(ranks, elements), [](const Plan& right) { check_reduce_scatter(right); }) == "");
 }
 
-TEST_CASE("a plan says which piece each rank owns, and is held to it") {
+TEST_CASE("a plan declares which piece each rank owns, and is checked for it") {
   Plan plan = ring_all_gather(Topology::regular(2, 2), elements);
   CHECK(plan.pieces == std::vector{0, 2, 1, 3});
   check_all_gather(plan);
@@ -203,7 +203,7 @@ TEST_CASE("a plan says which piece each rank owns, and is held to it") {
   contains(fault(scatter, scatters), "contributions of rank");
 }
 
-TEST_CASE("every single operation of a ring and a tree is needed") {
+TEST_CASE("every single operation of a ring and a tree is necessary") {
   for (const Plan& good : {ring(), tree_all_reduce(5, 3)}) {
     for (std::size_t rank = 0; rank < good.ranks.size(); ++rank) {
       for (std::size_t step = 0; step < good.ranks[rank].size(); ++step) {

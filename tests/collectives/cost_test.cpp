@@ -16,13 +16,13 @@ namespace {
 
 constexpr double unlimited = 1e30;
 
-/// No latency; rates in elements of a byte.
+/// No latency; rates in elements of one byte.
 Conditions rates(Link intra, Link inter) { return {.links = {intra, inter}, .element_bytes = 1}; }
 
 }  // namespace
 
-TEST_CASE("a step takes what its busiest rank or node needs") {
-  // Two nodes of two. Rank 0 sends 6 inside and 4 out, rank 1 sends 5 out.
+TEST_CASE("a step takes the time of its busiest rank or node") {
+  // Two nodes of two. Rank 0 sends 6 elements inside its node and 4 to the other, rank 1 sends 5 to the other.
   const Topology topology = Topology::regular(2, 2);
   Plan plan{"a step", 20, std::vector<std::vector<Step>>(4, std::vector<Step>(1))};
   const auto move = [&](int from, int to, Range range) {
@@ -42,7 +42,7 @@ TEST_CASE("a step takes what its busiest rank or node needs") {
   CHECK(seconds(plan, topology, wide) == Approx(36));
 }
 
-TEST_CASE("a ring takes its steps times latency and a piece") {
+TEST_CASE("a ring takes its number of steps times the time of latency and a piece") {
   const Conditions conditions = rates({2, 10, unlimited}, {2, 10, unlimited});
   CHECK(seconds(ring_all_gather(5, 500), Topology::regular(5, 1), conditions) == Approx(4 * (2 + 10)));
   CHECK(seconds(ring_all_gather(1, 500), Topology::regular(1, 1), conditions) == 0);
@@ -50,7 +50,8 @@ TEST_CASE("a ring takes its steps times latency and a piece") {
 }
 
 TEST_CASE("chunks in flight overlap until the busiest link is full") {
-  // A piece inside takes 1, across 2: H-Ring's link across is busy for 2 of 4, those inside for 2 of 4.
+  // A piece takes 1 inside a node and 2 across nodes. H-Ring uses the inter-node link for 2 of 4, intra-node links for
+  // 2 of 4.
   const Topology topology = Topology::regular(2, 2);
   Conditions conditions = rates({0, 1, unlimited}, {0, 0.5, unlimited});
   const Plan plan = h_ring_all_gather(topology, 4);
@@ -63,9 +64,9 @@ TEST_CASE("chunks in flight overlap until the busiest link is full") {
   CHECK(seconds(plan, topology, conditions) == Approx(4 + 9 * 2));
 }
 
-TEST_CASE("HO-Ring takes two thirds of H-Ring's time on two nodes of 8 where both kinds take equal time") {
+TEST_CASE("HO-Ring takes two thirds of H-Ring's time on two nodes of 8 if both link classes take equal time") {
   const Topology topology = Topology::regular(8, 2);
-  // Seven pieces go inside while one goes across.
+  // Seven pieces move inside a node in the time of one across nodes.
   const Conditions conditions = rates({0, 7, unlimited}, {0, 1, unlimited});
   const auto ratio = [&](const Plan& left, const Plan& right) {
     return seconds(left, topology, conditions) / seconds(right, topology, conditions);
@@ -73,12 +74,12 @@ TEST_CASE("HO-Ring takes two thirds of H-Ring's time on two nodes of 8 where bot
   constexpr std::size_t elements = 16 * 7 * 8 * 2;
   CHECK(ratio(ho_ring_all_gather(topology, elements), h_ring_all_gather(topology, elements)) == Approx(2.0 / 3));
   CHECK(ratio(ho_ring_reduce_scatter(topology, elements), h_ring_reduce_scatter(topology, elements)) ==
-        Approx(2.0 / 3).epsilon(0.05));  // half a hop inside more, before the way across begins
+        Approx(2.0 / 3).epsilon(0.05));  // half an additional intra-node hop before the inter-node transfers start
 }
 
-TEST_CASE("HO-Ring takes the paper's share of a ring's time on the paper's links") {
-  // PaRO §3.3, §4.2: one GPU across nodes 10-18 GB/s, eight together 56 GB/s. 100 GB in all over 16 ranks in 459 ms
-  // are 13.6 GB/s of the one that crosses, and in 309 ms 18.9 GB/s inside, which is then what limits HO-Ring.
+TEST_CASE("HO-Ring takes the paper's fraction of a ring's time on the paper's links") {
+  // PaRO §3.3, §4.2: one GPU across nodes has 10-18 GB/s, eight together 56 GB/s. 100 GB in total over 16 ranks take
+  // 459 ms in a ring: 13.6 GB/s on the inter-node link. HO-Ring takes 309 ms: 18.9 GB/s inside nodes, its bottleneck.
   const Topology topology = Topology::regular(8, 2);
   const Conditions conditions = rates({0, 18.9e9, unlimited}, {0, 13.6e9, 56e9});
   constexpr std::size_t elements = 100'000'000'000 / 15 / (16 * 7) * (16 * 7);
@@ -86,7 +87,7 @@ TEST_CASE("HO-Ring takes the paper's share of a ring's time on the paper's links
   CHECK(seconds(ho_ring_all_gather(topology, elements), topology, conditions) == Approx(0.309).epsilon(0.01));
 }
 
-TEST_CASE("where the ranks of a node share its link, plans by node come near (p - k)/(p - 1) of a ring's time") {
+TEST_CASE("if the ranks of a node share its link, node-aware plans come near (p - k)/(p - 1) of a ring's time") {
   for (const auto& [k, n] : {std::pair{2, 2}, {8, 2}, {8, 4}}) {
     const Topology topology = Topology::regular(k, n);
     const int p = k * n;
@@ -99,7 +100,7 @@ TEST_CASE("where the ranks of a node share its link, plans by node come near (p 
   }
 }
 
-TEST_CASE("the choice is the plan with the least time, the first of equals") {
+TEST_CASE("the choice is the plan with the least time, the first one if times are equal") {
   const Topology topology = Topology::regular(4, 2);
   const Links links = {{2e-6, 6e9, 12e9}, {4e-5, 2.5e7, 2.5e7}};
   for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
@@ -113,14 +114,14 @@ TEST_CASE("the choice is the plan with the least time, the first of equals") {
       }
     }
   }
-  // Few steps for little, both kinds of links at once for much.
+  // Few steps for small sizes, both link classes at once for large ones.
   CHECK(choose(Collective::all_gather, topology, 8, {.links = links}).name == "hierarchical");
   const Links even = {{2e-6, 6e9, unlimited}, {2e-6, 2e9, unlimited}};
   CHECK(choose(Collective::all_gather, topology, 80'000'000, {.links = even}).name == "ho-ring");
   CHECK_THROWS_AS((void)choose(std::span<const Plan>(), topology, {}), ranvier::Error);
 }
 
-TEST_CASE("where all nodes do the same, the ranks of the last one cost what all ranks do") {
+TEST_CASE("if all nodes do the same, the cost over the last node's ranks equals the cost over all ranks") {
   const Conditions conditions{.links = {{2e-6, 6e9, 12e9}, {2e-5, 1.25e9, 1.25e9}}, .chunks = 2, .depth = 2};
   for (const auto& [inner, outer] : {std::pair{1, 5}, {2, 3}, {3, 4}, {8, 2}, {4, 8}, {6, 1}}) {
     const Topology topology = Topology::regular(inner, outer);

@@ -19,7 +19,7 @@ using namespace ranvier::test;
 
 namespace {
 
-/// GappedRuns `operations` copies of a case at a time on simulated ranks, in the order that `seed` gives.
+/// Runs `operations` copies of a case concurrently on simulated ranks, in the order of the seed.
 template <typename T>
 void run_case(const Case& c, int operations, std::uint64_t seed, const GappedRuns& runs = {}) {
   CAPTURE(seed);
@@ -35,7 +35,7 @@ void run_case(const Case& c, int operations, std::uint64_t seed, const GappedRun
   CAPTURE(c.dtype);
   std::mt19937_64 random(seed);
   const std::vector<Plan> plans = plans_of(c);
-  // Ranks in the reverse order and one that takes no part, so that a member is not its rank.
+  // Ranks in reverse order and one that is not a member, so that a member's index is not its rank.
   Simulation simulation(c.ranks() + 1, {.seed = seed});
   simulation.loop(c.ranks()).stop();
   std::vector<int> members;
@@ -93,7 +93,7 @@ void run_case_of_any_type(const Case& c, int operations, std::uint64_t seed, con
 
 }  // namespace
 
-TEST_CASE("every plan, size and element type gives the bits of its order of sums") {
+TEST_CASE("every plan, size and element type gives the bits of its order of summation") {
   ranvier::tests::Share share(1, 2);
   for (const auto& [collective, algorithm] : all_algorithms()) {
     for (int ranks = 1; ranks <= max_ranks; ++ranks) {
@@ -128,7 +128,7 @@ TEST_CASE("thousands of seeded orders of messages give the same bits") {
   }
 }
 
-TEST_CASE("what lies in runs gets the same bits, and what lies between them is left alone") {
+TEST_CASE("elements in runs get the same bits, and the gaps between runs stay unchanged") {
   ranvier::tests::Share share(1, 2);
   for (const auto& [collective, algorithm] : all_algorithms()) {
     for (int ranks = 1; ranks <= max_ranks; ++ranks) {
@@ -145,7 +145,7 @@ TEST_CASE("what lies in runs gets the same bits, and what lies between them is l
   }
 }
 
-TEST_CASE("a step is as many messages and pieces of work, however many runs it lies in") {
+TEST_CASE("a step has the same number of messages and pieces of work for any number of runs") {
   std::vector<std::size_t> receives(4), work(4);  // by rank, at 8 runs
   for (const std::size_t runs : {8, 64, 512}) {
     CAPTURE(runs);
@@ -172,11 +172,11 @@ TEST_CASE("a step is as many messages and pieces of work, however many runs it l
       operands.staging = staging[me].data();
       simulation.loop(me).post([&, me, operands] {
         executors[me]->run(operands, [&, me] { simulation.loop(me).stop(); });
-        // The first step: half of the buffer to one peer, and another half from it.
+        // The first step: sends half of the buffer to one peer, and receives the other half from it.
         const auto pending = simulation.transport(me).pending();
         const auto posted =
             std::count_if(pending.begin(), pending.end(), [](const auto& each) { return each.receives; });
-        CHECK(posted <= 3);  // of two steps, of which one may wrap round the end of the buffer
+        CHECK(posted <= 3);  // two steps, one of which may wrap around the end of the buffer
         if (runs == 8) receives[me] = static_cast<std::size_t>(posted);
         CHECK(receives[me] == static_cast<std::size_t>(posted));
       });
@@ -189,8 +189,8 @@ TEST_CASE("a step is as many messages and pieces of work, however many runs it l
   }
 }
 
-TEST_CASE("sums are the same bits for any chunks and any depth") {
-  // Follows from the order of sums being one for all: the reference above knows of no chunks.
+TEST_CASE("sums have the same bits for any number of chunks and any depth") {
+  // Follows from the single order of summation: the reference above does not depend on chunks.
   for (const auto& [collective, algorithm] : all_algorithms()) {
     for (const int chunks : {1, 2, 5, 50}) {
       for (const int depth : {1, 2, 60}) {

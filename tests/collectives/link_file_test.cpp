@@ -20,7 +20,7 @@ const std::string intra =
 const std::string inter =
     R"("inter_node": {"latency_seconds": 4e-05, "bytes_per_second": 25000000, "node_bytes_per_second": 5e7})";
 
-/// The message of the refusal that `json` meets.
+/// Error message of the refusal of `json`.
 ranvier::Error refusal(const std::string& json) {
   const auto error = error_of([&] { (void)parse_links(json, "--links cluster.json"); });
   CHECK(error.code() == ranvier::ErrorCode::usage);
@@ -34,14 +34,14 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-TEST_CASE("a links file says latency and rates of both classes") {
+TEST_CASE("a links file has latency and rates of both link classes") {
   const TemporaryFolder folder;
   const Links links = read_links(folder.write("links.json", "{" + inter + ",\n" + intra + "}\n"));
   CHECK(links.intra_node == Link{0, 6e9, 12e9});
   CHECK(links.inter_node == Link{4e-5, 2.5e7, 5e7});
 }
 
-TEST_CASE("what is written is read back") {
+TEST_CASE("a links file reads back as written") {
   const Links links{{1.0 / 3e6, 1e10 / 7, 2e10 / 7}, {5.1e-5, 123456789.123456789, 1e300}};
   const Links read = parse_links(to_json(links), "a test");
   for (const auto link : {&Links::intra_node, &Links::inter_node}) {
@@ -51,13 +51,13 @@ TEST_CASE("what is written is read back") {
   }
 }
 
-TEST_CASE("a links file that lacks something says what") {
+TEST_CASE("an incomplete links file is refused with the name of the missing entry") {
   CHECK(says(refusal("{}"), "has no link class"));
   CHECK(says(refusal("{" + intra + R"(, "inter_node": {"latency_seconds": 1, "bytes_per_second": 1}})"),
              "lacks 'node_bytes_per_second' in 'inter_node'"));
 }
 
-TEST_CASE("a class that there are no links of may be left out, and is written so") {
+TEST_CASE("a link class without links may be omitted, and is omitted when written") {
   const Links one_node = parse_links("{" + intra + "}", "a test");
   CHECK(one_node.intra_node.measured());
   CHECK(!one_node.inter_node.measured());
@@ -81,7 +81,7 @@ TEST_CASE("a class that there are no links of may be left out, and is written so
   CHECK(says(refused(one_rank_each, {0, 1, 2, 2}), "no entry for links of class 'intra_node'"));
 }
 
-TEST_CASE("a links file that is malformed says how") {
+TEST_CASE("a malformed links file is refused with the reason") {
   for (const char* text : {"", "{", "links", "{\"intra_node\": }", "{} {}", "\xff\xfe"}) {
     CHECK(says(refusal(text), "is not JSON"));
   }
@@ -99,7 +99,7 @@ TEST_CASE("a links file that is malformed says how") {
              "'bytes_per_second' in 'inter_node' that is not a number above 0"));
 }
 
-TEST_CASE("a links file that is not there is named") {
+TEST_CASE("a missing links file is refused by name") {
   const auto error = error_of([] { (void)read_links("/nowhere/links.json"); });
   CHECK(error.code() == ranvier::ErrorCode::usage);
   CHECK(says(error, "--links /nowhere/links.json"));

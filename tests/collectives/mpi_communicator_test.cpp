@@ -21,7 +21,7 @@ using namespace ranvier::test;
 
 namespace {
 
-/// One process's share of a job: additions on a stream with a thread of its own.
+/// One rank of a job in this process: additions on a stream with its own thread.
 struct Rank {
   AsioLoop loop;  // outlives the threads that post to it
   std::unique_ptr<Device> device = make_cpu_device({});
@@ -49,14 +49,14 @@ struct Members {
 };
 
 constexpr std::array all_collectives = {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce};
-const std::vector<std::size_t> lengths = {3000, 1, 0, 777, 20000};  ///< of a piece of each part
+const std::vector<std::size_t> lengths = {3000, 1, 0, 777, 20000};  ///< length of a piece, for each part
 
-/// Small whole numbers, whose sums are the same in any order.
+/// Small integers, whose sums are the same in any order.
 float value(std::size_t part, int member, std::size_t element) {
   return static_cast<float>((part * 31 + static_cast<std::size_t>(member) * 7 + element * 3) % 64);
 }
 
-/// GappedRuns every collective twice, all of them at a time, and checks the values.
+/// Runs every collective twice, all of them concurrently, and checks the values.
 void run_all(Rank& rank, Communicator& communicator, const GappedRuns& runs = {}) {
   const Topology& topology = communicator.team().topology;
   const int me = communicator.me(), ranks = topology.ranks();
@@ -102,7 +102,7 @@ void run_all(Rank& rank, Communicator& communicator, const GappedRuns& runs = {}
 
 }  // namespace
 
-TEST_CASE("MPI's collectives leave each piece with its owner, whatever the topology and the order of the members") {
+TEST_CASE("MPI's collectives leave each piece with its owner, for any topology and order of the members") {
   for (const Topology& topology : topologies_of(mpi_session().ranks())) {
     CAPTURE(topology.inner);
     Rank rank;  // its loop keeps every source
@@ -113,10 +113,10 @@ TEST_CASE("MPI's collectives leave each piece with its owner, whatever the topol
   }
 }
 
-TEST_CASE("a communicator over MPI may have some of the ranks only") {
+TEST_CASE("a communicator over MPI may have a subset of the ranks") {
   Rank rank;
   const int ranks = rank.transport.ranks(), me = rank.transport.rank();
-  std::vector<int> alike;  // even or odd ranks
+  std::vector<int> alike;  // all even or all odd ranks
   for (int other = me % 2; other < ranks; other += 2) alike.push_back(other);
   std::vector<int> indices(alike.size());
   std::iota(indices.begin(), indices.end(), 0);
@@ -139,7 +139,7 @@ TEST_CASE("plans of several parts give the same values between processes") {
                               .all_reduce = std::string(name) == "h-ring" ? "torus" : name,
                               .chunk_bytes = 16 << 10};
       const std::vector<GappedRuns> layouts = {
-          {}, {100, 23}, {2500, 1}};  // short runs that are one message, and long ones
+          {}, {100, 23}, {2500, 1}};  // short runs, packed in one message, and long ones
       std::vector<OperationShape> shapes;
       for (const GappedRuns& runs : layouts) {
         for (const Collective collective : all_collectives) {
@@ -167,7 +167,7 @@ TEST_CASE("plans of several parts give the same values between processes") {
   CHECK(rank.transport.pending().empty());
 }
 
-TEST_CASE("MPI's sums of half precision are refused by name, its gathers are not") {
+TEST_CASE("MPI's sums in half precision are refused by name, its gathers are not") {
   Rank rank;
   const Members members(Topology::regular(rank.transport.ranks(), 1), rank.transport.rank());
   MpiCommunicator communicator(mpi_session(), rank.loop, members.team, members.me, members.ranks);

@@ -18,7 +18,7 @@ using namespace ranvier::test;
 
 namespace {
 
-/// One process's share of a job: additions on a stream with a thread of its own.
+/// One rank of a job in this process: additions on a stream with its own thread.
 struct Rank {
   AsioLoop loop;  // outlives the threads that post to it
   std::unique_ptr<Device> device = make_cpu_device({});
@@ -31,7 +31,7 @@ struct Rank {
   }
 };
 
-/// GappedRuns the case `operations` times at once. All ranks draw the same numbers.
+/// Runs the case `operations` times concurrently. All ranks draw the same numbers.
 template <typename T>
 void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
   CAPTURE(to_string(c.collective));
@@ -72,7 +72,7 @@ void run_case(Rank& rank, const Case& c, int operations, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("collectives between processes give the bits of their order of sums") {
+TEST_CASE("collectives between processes give the bits of their order of summation") {
   Rank rank;
   const int ranks = rank.transport.ranks();
   ranvier::tests::Share share(1, 4);
@@ -95,7 +95,7 @@ TEST_CASE("collectives between processes give the bits of their order of sums") 
   }
 }
 
-TEST_CASE("collectives after one another leave nothing outstanding") {
+TEST_CASE("consecutive collectives leave nothing outstanding") {
   Rank rank;
   const int ranks = rank.transport.ranks();
   const auto algorithms = all_algorithms();

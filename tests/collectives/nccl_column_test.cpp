@@ -23,15 +23,15 @@ namespace {
 
 struct Call {
   Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;   ///< of a piece of each part
-  std::vector<GappedRuns> runs = {};  ///< of each part; empty: all are contiguous
+  std::vector<std::size_t> lengths;   ///< length of a piece, for each part
+  std::vector<GappedRuns> runs = {};  ///< run layout of each part; empty: all are contiguous
 
   [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
 
-enum class Numbers { any, whole };  ///< sums of small whole numbers are the same in any order
+enum class Numbers { any, whole };  ///< sums of small integers are the same in any order
 
-/// GappedRuns all calls at a time and compares the bits of each with the sums of the named algorithm.
+/// Runs all calls concurrently and compares the bits of each with the sums of the named algorithm.
 template <typename T>
 void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice, const std::vector<Call>& calls,
                DType dtype, Numbers numbers, std::uint64_t seed) {
@@ -64,7 +64,7 @@ void run_calls(const Topology& topology, NcclMode way, const PlanChoice& choice,
                 dtype};
   };
   std::vector<std::vector<std::vector<std::vector<T>>>> before;  // [call][part][rank]
-  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // likewise
+  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // [call][part][rank]
   for (const Call& call : calls) {
     auto& parts = before.emplace_back();
     auto& places = memory.emplace_back();
@@ -128,7 +128,7 @@ std::vector<Call> calls_of_all_kinds() {
 
 }  // namespace
 
-TEST_CASE("NCCL's own collectives, alone and by communicators inside the nodes and across them, give every sum") {
+TEST_CASE("NCCL's own collectives, flat and with communicators inside and across nodes, give every sum") {
   ranvier::tests::Share share(1, 7);
   for (int ranks = 1; ranks <= 6; ++ranks) {
     for (const Topology& topology : topologies_of(ranks)) {
@@ -142,7 +142,8 @@ TEST_CASE("NCCL's own collectives, alone and by communicators inside the nodes a
   run_calls<Bf16>(Topology::regular(2, 2), NcclMode::own, {}, calls_of_all_kinds(), DType::bf16, Numbers::whole, 1);
 }
 
-TEST_CASE("a plan by NCCL's sends and receives has the bits of that plan, whatever the algorithm and the chunks") {
+TEST_CASE(
+    "a plan on NCCL's sends and receives has the bits of that plan, for every algorithm and number of chunks") {
   ranvier::tests::Share share(1, 10);
   for (const Topology& topology : {Topology::regular(4, 1), Topology::regular(2, 2), Topology::regular(2, 3)}) {
     for (const char* name : {"ring", "recursive", "hierarchical", "h-ring", "ho-ring"}) {
@@ -161,7 +162,7 @@ TEST_CASE("a plan by NCCL's sends and receives has the bits of that plan, whatev
   run_calls<F16>(Topology::regular(2, 2), NcclMode::plan, {}, calls_of_all_kinds(), DType::f16, Numbers::any, 3);
 }
 
-TEST_CASE("an NCCL that sums round a ring gives the bits of the ring's plan") {
+TEST_CASE("an NCCL that sums around a ring gives the bits of the ring's plan") {
   std::vector<Call> calls;
   for (const Collective collective : all_collectives) calls.push_back({collective, {1, 7, 33}});
   for (const std::uint64_t seed : seeds(4)) {
@@ -191,7 +192,7 @@ TEST_CASE("several parts are one launch") {
 
 namespace {
 
-/// Two ranks, of which only the first starts an operation; it is stopped where something is thrown.
+/// Two ranks, of which only the first starts an operation; it is stopped if an error is thrown.
 std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwhile) {
   const std::size_t communicator = job.add_communicator(0, {});
   static std::array<float, 2> values{};
@@ -215,7 +216,8 @@ std::string message_of_failure(NcclJob& job, const std::function<void()>& meanwh
 
 }  // namespace
 
-TEST_CASE("an error that NCCL meets later is one message with rank, device and operation, and ends what runs") {
+TEST_CASE(
+    "an asynchronous error of NCCL is one message with rank, device and operation, and aborts running operations") {
   NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::string message = message_of_failure(job, [&] {
     CHECK(job.ranks[0].column->waited_for().size() == 1);
@@ -235,11 +237,11 @@ TEST_CASE("an error that NCCL meets later is one message with rank, device and o
   CHECK(job.world.aborted == 1);
   job.ranks[0].column->close();
   CHECK(job.world.aborted == 1);
-  job.ranks[1].column->close();  // nothing runs there
+  job.ranks[1].column->close();  // no operation is running on this rank
   CHECK(job.world.closed == 1);
 }
 
-TEST_CASE("a peer that ends while operations are under way on both lanes is one message, and all of them end") {
+TEST_CASE("a peer that ends during operations on both lanes is one message, and all operations end") {
   NcclJob job(Topology::regular(2, 2), 1, NcclMode::own);
   const std::size_t within = job.add_communicator_of(TeamKind::group, 0);
   const std::size_t between = job.add_communicator_of(TeamKind::replicas, 1);
@@ -275,7 +277,7 @@ TEST_CASE("a peer that ends while operations are under way on both lanes is one 
   for (NcclRank& rank : job.ranks) CHECK_NOTHROW(rank.gpu->make_stream("after", StreamWidth::one)->synchronize());
 }
 
-TEST_CASE("a rank that does not come to connect is named, or the ranks among which it is") {
+TEST_CASE("a rank that does not connect is named, or the ranks that may be missing are") {
   for (const int silent : {0, 1}) {
     CAPTURE(silent);
     NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
@@ -300,7 +302,7 @@ TEST_CASE("a rank that does not come to connect is named, or the ranks among whi
   }
 }
 
-TEST_CASE("communicators are connected once for each team, whoever uses them, and closed where nothing runs") {
+TEST_CASE("each team's communicators are connected once, for all of their users, and closed when nothing runs") {
   NcclJob job(Topology::regular(2, 2), 1, NcclMode::hierarchical);
   for (int number = 0; number < 3; ++number) (void)job.add_communicator(number, {});
   for (int me = 0; me < 4; ++me) {
@@ -308,7 +310,7 @@ TEST_CASE("communicators are connected once for each team, whoever uses them, an
   }
   job.simulation.run();
   std::sort(job.world.sizes.begin(), job.world.sizes.end());
-  CHECK(job.world.sizes == std::vector<int>{2, 2, 2, 2, 4});  // two nodes, two places in them, all
+  CHECK(job.world.sizes == std::vector<int>{2, 2, 2, 2, 4});  // two nodes, two positions in them, and all ranks
   CHECK_THROWS_WITH_AS((void)job.add_communicator(3, {}), doctest::Contains("after NCCL was connected"),
                        ranvier::Error);
   for (NcclRank& rank : job.ranks) rank.column->close();
@@ -316,7 +318,7 @@ TEST_CASE("communicators are connected once for each team, whoever uses them, an
   CHECK(job.world.aborted == 0);
 }
 
-TEST_CASE("an operation that NCCL cannot be given is refused by name") {
+TEST_CASE("an operation that NCCL does not support is refused by name") {
   NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);
   const std::size_t communicator = job.add_communicator(0, {});
   const Communicator::Operand part{nullptr, 7};

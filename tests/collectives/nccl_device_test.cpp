@@ -1,4 +1,4 @@
-// NCCL with one rank, from connecting to closing, beside a plan of one rank.
+// NCCL with one rank, from connecting to closing, compared with a plan of one rank.
 #include "collectives/nccl/nccl_column.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -35,7 +35,7 @@ class Alone final : public Transport {
 
 }  // namespace
 
-TEST_CASE("one rank's collectives by NCCL leave what a plan of one rank leaves") {
+TEST_CASE("one rank's collectives by NCCL give the result of a plan of one rank") {
   if (const auto reason = tests::missing_nccl()) {
     MESSAGE("skipped: " << *reason);
     return;
@@ -53,7 +53,7 @@ TEST_CASE("one rank's collectives by NCCL leave what a plan of one rank leaves")
     Executor executor(loop, alone, *stream);
     PlanCommunicator by_plan(loop, executor, of_one);
 
-    // As bytes: three parts, one of them in runs, whose gaps stay as they are.
+    // As bytes: three parts, one of them in runs, whose gaps stay unchanged.
     std::vector<unsigned char> values(4096);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<unsigned char>(i % 61);
     const tests::OnDevice<unsigned char> first(*stream, values), second(*stream, values);

@@ -1,4 +1,4 @@
-// Ranks of a column whose collectives go by an NCCL of the tests, in one process.
+// Ranks of a column whose collectives run on the tests' NCCL, in one process.
 #pragma once
 
 #include "collectives/nccl/nccl_column.hpp"
@@ -31,7 +31,7 @@ using runtime::Transport;
 inline constexpr std::array all_collectives = {Collective::all_gather, Collective::reduce_scatter,
                                                Collective::all_reduce};
 
-/// One rank of such a job whose column is all ranks.
+/// One rank of such a job, whose column has all ranks.
 struct NcclRank {
   std::unique_ptr<Device> gpu;
   std::unique_ptr<NcclLibrary> library;
@@ -40,7 +40,7 @@ struct NcclRank {
   std::vector<std::byte> staging;
 };
 
-/// A column of ranks, in the reverse order of the MPI ranks, and one that takes no part.
+/// A column of ranks, in the reverse order of the MPI ranks, and a rank that is not a member.
 struct NcclJob {
   Simulation simulation;
   NcclWorld world;
@@ -71,7 +71,7 @@ struct NcclJob {
   EventLoop& loop(int me) { return simulation.loop(mpi_ranks[static_cast<std::size_t>(me)]); }
   Transport& transport(int me) { return simulation.transport(mpi_ranks[static_cast<std::size_t>(me)]); }
 
-  /// A communicator of the ranks that share a node, or of those at one place of all nodes; returns its index.
+  /// Adds a communicator of the ranks of a node, or of the ranks at one position of all nodes; returns its index.
   std::size_t add_communicator_of(TeamKind kind, int number) {
     for (int me = 0; me < topology.ranks(); ++me) {
       const bool within = kind == TeamKind::group;
@@ -87,7 +87,7 @@ struct NcclJob {
     return ranks[0].communicators.size() - 1;
   }
 
-  /// One communicator of all ranks; returns its index.
+  /// Adds a communicator of all ranks; returns its index.
   std::size_t add_communicator(int number, std::span<const OperationShape> shapes) {
     for (int me = 0; me < topology.ranks(); ++me) {
       NcclRank& rank = ranks[static_cast<std::size_t>(me)];

@@ -16,7 +16,7 @@ using namespace ranvier::test;
 
 namespace {
 
-/// Connected communicators of two ranks, asked directly.
+/// Connected communicators of two ranks, used directly.
 void launch_sum(NcclLibrary& library, NcclLibrary::Handle handle, StreamView stream, float& value) {
   (void)library.group_start();
   (void)library.all_reduce(&value, &value, 1, DType::f32, handle, stream);
@@ -25,7 +25,7 @@ void launch_sum(NcclLibrary& library, NcclLibrary::Handle handle, StreamView str
   }
 }
 
-/// Two ranks with communicators, each on a stream of its own or all on one.
+/// Two ranks with communicators, each on its own stream or all on one.
 struct TwoRanks {
   NcclWorld world;
   std::vector<std::unique_ptr<Device>> gpus;
@@ -69,7 +69,7 @@ struct TwoRanks {
   }
 };
 
-/// Whether two ranks that each start one operation of two communicators, in these orders, come to an end.
+/// Returns whether two ranks that each start one operation of two communicators, in these orders, finish.
 bool ends(std::array<std::size_t, 2> order_of_0, std::array<std::size_t, 2> order_of_1) {
   TwoRanks two(1, 2, 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -78,8 +78,8 @@ bool ends(std::array<std::size_t, 2> order_of_0, std::array<std::size_t, 2> orde
   return two.ends();
 }
 
-/// The same with a stream for each communicator, one order of the calls, and work before them that ends for both at a
-/// time, on GPUs that have room for one kernel.
+/// The same with one stream per communicator, one order of the calls, on GPUs with capacity for one kernel. Work before
+/// the operations ends for both at the same time.
 bool ends_on_two_streams(std::uint64_t seed, bool keeps_launch_order) {
   TwoRanks two(seed, 3, 3);
   two.world.room = 1;
@@ -88,7 +88,7 @@ bool ends_on_two_streams(std::uint64_t seed, bool keeps_launch_order) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     auto& streams = two.streams[rank];
     if (rank == 0) two.launch(0, 2);
-    // On the second rank that is what the others wait for, too: it starts when the first one's is called for.
+    // The second rank's streams wait for this work, too: it starts when the first rank's operation is called.
     auto& event = before.emplace_back(two.gpus[0]->make_event());
     event->record(*two.streams[0][2]);
     for (const std::size_t communicator : {0u, 1u}) {
@@ -103,7 +103,8 @@ bool ends_on_two_streams(std::uint64_t seed, bool keeps_launch_order) {
 
 }  // namespace
 
-TEST_CASE("kernels of two streams that begin in the order of the calls end where GPUs have room for one of them") {
+TEST_CASE(
+    "kernels of two streams that start in the order of the calls finish on GPUs with capacity for one of them") {
   int ended = 0, ended_as_they_come = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     ended += ends_on_two_streams(seed, true);
@@ -115,7 +116,7 @@ TEST_CASE("kernels of two streams that begin in the order of the calls end where
 
 namespace {
 
-/// Three flows on two nodes of two ranks: each flow's operations in order, the flows in any.
+/// Three flows on two nodes of two ranks: each flow's operations in order, the flows in any order.
 void run_in_any_order(std::uint64_t seed) {
   constexpr int flows = 3, operations = 4, ranks = 4;
   CAPTURE(seed);
@@ -137,7 +138,7 @@ void run_in_any_order(std::uint64_t seed) {
   }
   std::array<Collective, flows * operations> collectives{};
   for (Collective& collective : collectives) collective = all_collectives[random() % all_collectives.size()];
-  // The elements tell operations apart, and those of an operation's phases.
+  // The number of elements identifies an operation and its phases.
   const auto elements = [](int operation) { return std::size_t{16} * static_cast<std::size_t>(operation + 1); };
   std::vector<std::vector<std::vector<float>>> data(ranks);
   std::array<int, ranks> left{};
@@ -194,8 +195,8 @@ void run_in_any_order(std::uint64_t seed) {
   }
 }
 
-/// The virtual time of operations on two nodes of two ranks, each of whose phases takes 10 ms. With two hops the second
-/// one of an operation is another operation, across the nodes, after the first one.
+/// Virtual time of operations on two nodes of two ranks, each of whose phases takes 10 ms. With two hops, the second
+/// hop is a separate operation across the nodes, after the first one.
 double seconds_of(Collective collective, bool two_hops, int operations, bool keeps_launch_order) {
   NcclJob job(Topology::regular(2, 2), 1, two_hops ? NcclMode::own : NcclMode::hierarchical, {},
               keeps_launch_order);
@@ -237,15 +238,15 @@ double seconds_of(Collective collective, bool two_hops, int operations, bool kee
 
 }  // namespace
 
-TEST_CASE("ranks that start operations of several communicators in different orders do not wait for ever") {
-  // They would, if each went by its own order.
+TEST_CASE("ranks that start operations of several communicators in different orders do not deadlock") {
+  // They would deadlock if each rank used its own order.
   CHECK(ends({0, 1}, {0, 1}));
   CHECK(!ends({0, 1}, {1, 0}));
 
   for (const std::uint64_t seed : seeds(sanitized ? 20 : 1000)) run_in_any_order(seed);
 }
 
-TEST_CASE("what NCCL does inside nodes and across them is under way at a time") {
+TEST_CASE("NCCL's operations inside nodes and across nodes overlap") {
   constexpr int operations = 8;
   for (const bool two_hops : {false, true}) {
     for (const Collective collective : all_collectives) {
@@ -254,7 +255,7 @@ TEST_CASE("what NCCL does inside nodes and across them is under way at a time") 
       CAPTURE(static_cast<int>(collective));
       const double alone = seconds_of(collective, two_hops, operations, false);
       const double together = seconds_of(collective, two_hops, operations, true);
-      // In units of a phase; messages and handlers take some time, too.
+      // In multiples of a phase; messages and handlers take some time, too.
       const int phases = !two_hops && collective == Collective::all_reduce ? 3 : 2;
       CHECK(alone >= 1e-2 * phases * operations);
       CHECK(together < 1e-2 * ((phases - 1) * operations + 1.9));
@@ -262,7 +263,7 @@ TEST_CASE("what NCCL does inside nodes and across them is under way at a time") 
   }
 }
 
-TEST_CASE("ranks wait for the first one to say what comes next only where there are several flows") {
+TEST_CASE("ranks wait for the first rank's order of operations only if there are several flows") {
   for (const int flows : {1, 2}) {
     CAPTURE(flows);
     NcclJob job(Topology::regular(2, 1), 1, NcclMode::own);

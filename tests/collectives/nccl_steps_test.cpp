@@ -15,13 +15,13 @@ using Kind = NcclCall::Kind;
 
 namespace {
 
-/// Never read or written: stages are data.
+/// Never read or written: steps are data.
 std::byte* const memory = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 20);
 std::byte* at(std::size_t element) { return memory + element * 4; }
 
 }  // namespace
 
-TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece a rank owns") {
+TEST_CASE("a contiguous part is one call of NCCL's own, in place, whichever piece a rank owns") {
   const Topology topology = Topology::regular(2, 2);  // rank 1 owns piece 2
   const Communicator::Operand part{memory, 40};
   CHECK(own_stages(Collective::all_gather, topology, 1, {&part, 1}, DType::f32) ==
@@ -33,7 +33,7 @@ TEST_CASE("a contiguous part is one call of NCCL's own, in place, whatever piece
   CHECK(nccl_members(topology, 1, NcclSpan::team) == std::vector<int>{0, 2, 1, 3});
 }
 
-TEST_CASE("several parts are one group, and parts without elements none") {
+TEST_CASE("several parts are one group, and empty parts add no call") {
   const std::vector<Communicator::Operand> parts = {{at(0), 8}, {nullptr, 0}, {at(100), 4}};
   CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, parts, DType::f32) ==
         std::vector<NcclStep>{
@@ -41,7 +41,7 @@ TEST_CASE("several parts are one group, and parts without elements none") {
   CHECK(own_stages(Collective::all_reduce, Topology::regular(4, 1), 3, {&parts[1], 1}, DType::f32).empty());
 }
 
-TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run") {
+TEST_CASE("a part in runs is broadcast from, or reduced to, the owner of each run") {
   const Communicator::Operand part{memory, 8, 2, 10};  // elements 0 1, 10 11, 20 21, 30 31
   const Topology topology = Topology::regular(2, 1);
   const std::vector<NcclCall> gathers = {{Kind::broadcast, at(0), at(0), 2, 0},
@@ -57,7 +57,7 @@ TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run
   REQUIRE(scatter.size() == 1);
   CHECK(scatter[0].calls.size() == 4);
   CHECK(scatter[0].calls[3] == NcclCall{Kind::reduce, at(30), at(30), 2, 1});
-  // Where a piece ends inside a run.
+  // A piece that ends inside a run.
   const Communicator::Operand cut{memory, 6, 2, 10};
   CHECK(own_stages(Collective::all_gather, topology, 0, {&cut, 1}, DType::f32)[0].calls ==
         std::vector<NcclCall>{{Kind::broadcast, at(0), at(0), 2, 0},
@@ -66,7 +66,7 @@ TEST_CASE("a part in runs is sent out by, or summed up at, the owner of each run
                               {Kind::broadcast, at(20), at(20), 2, 1}});
 }
 
-TEST_CASE("with memory to pack to, a part in runs is one call, however many runs there are") {
+TEST_CASE("with packing memory, a part in runs is one call for any number of runs") {
   const Topology topology = Topology::regular(4, 1);
   std::byte* const place = at(50000);
   const NcclPacking packing{nullptr, place, 1 << 20};
@@ -92,15 +92,15 @@ TEST_CASE("with memory to pack to, a part in runs is one call, however many runs
       CHECK(stages[0].unpacks[0].count == (scatters ? piece : part.elements));
     }
   }
-  // What does not fit goes run by run.
+  // A part that exceeds the packing memory takes one call per run.
   const Communicator::Operand large{memory, 1 << 20, 16, 40};
   CHECK(own_stages(Collective::all_reduce, topology, 1, {&large, 1}, DType::f32, packing)[0].packs.empty());
 }
 
-TEST_CASE("a hierarchical gather goes across the rows and then inside them, a reduce-scatter the other way") {
+TEST_CASE("a hierarchical gather runs across the rows and then inside them, a reduce-scatter the other way") {
   const Topology topology = Topology::regular(2, 3);
   const Communicator::Operand part{memory, 60};
-  const int me = 3;  // place 1 of row 1: piece 4
+  const int me = 3;  // position 1 of row 1: piece 4
   CHECK(hierarchical_stages(Collective::all_gather, topology, me, {&part, 1}, DType::f32) ==
         std::vector<NcclStep>{{NcclSpan::column, {{Kind::all_gather, at(40), at(30), 10}}},
                               {NcclSpan::row, {{Kind::all_gather, at(30), at(0), 30}}}});
@@ -118,7 +118,7 @@ TEST_CASE("a hierarchical gather goes across the rows and then inside them, a re
         own_stages(Collective::all_gather, flat, me, {&part, 1}, DType::f32));
 }
 
-TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to be added fits its staging") {
+TEST_CASE("a plan's steps are groups of sends and receives, and received values to be added fit the staging") {
   const Topology topology = Topology::regular(4, 1);
   for (const auto& algorithm : algorithms(Collective::all_reduce)) {
     CAPTURE(algorithm.name);
@@ -142,14 +142,14 @@ TEST_CASE("a plan's steps are groups of sends and receives, and what arrives to 
   }
 }
 
-TEST_CASE("an algorithm's name says how NCCL is asked") {
+TEST_CASE("an algorithm's name determines the NCCL calls") {
   CHECK(nccl_mode("auto") == NcclMode::own);
   CHECK(nccl_mode("hierarchical") == NcclMode::hierarchical);
   for (const char* name : {"ring", "recursive", "h-ring", "ho-ring", "torus"})
     CHECK(nccl_mode(name) == NcclMode::plan);
 }
 
-TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are refused") {
+TEST_CASE("elements that are not divisible by the ranks, and runs that overlap, are refused") {
   const Communicator::Operand odd{memory, 41};
   CHECK_THROWS_WITH_AS((void)own_stages(Collective::all_gather, Topology::regular(4, 1), 0, {&odd, 1}, DType::f32),
                        doctest::Contains("41 elements are not divisible by 4"), ranvier::Error);
@@ -159,7 +159,7 @@ TEST_CASE("elements that do not divide by the ranks, and runs that overlap, are 
       doctest::Contains("invalid runs: 10 elements, stride 9"), ranvier::Error);
 }
 
-TEST_CASE("a version is written as people do") {
+TEST_CASE("a version is printed in the usual form") {
   CHECK(nccl_version_text(22809) == "2.28.9");
   CHECK(nccl_version_text(21903) == "2.19.3");
   CHECK(nccl_version_text(2804) == "2.8.4");

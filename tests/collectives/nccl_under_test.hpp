@@ -1,4 +1,4 @@
-// NCCL of one rank on the device under test: its own on `cuda`, one over host memory elsewhere.
+// NCCL of one rank on the device under test: the real one on `cuda`, one over host memory elsewhere.
 #pragma once
 
 #include "collectives/nccl/nccl_library.hpp"
@@ -19,7 +19,7 @@ class NcclUnderTest {
 
 [[nodiscard]] std::unique_ptr<NcclUnderTest> make_nccl_under_test();
 
-/// Why there is none, for people; none: there is one.
+/// Reason, in words, why NCCL is unavailable; nullopt if it is available.
 [[nodiscard]] std::optional<std::string> missing_nccl();
 
 }  // namespace ranvier::tests

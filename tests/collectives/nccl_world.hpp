@@ -1,11 +1,11 @@
-// NCCL of all ranks of a simulation, over host memory: what NcclColumn asks of NCCL where no GPU is. It is as
-// strict as the real one. Communicators are non-blocking: what a group has launched comes to the stream some
-// questions later, and nothing else may be asked of the communicator until then. Work of a stream waits for what is
-// before it, and a collective for all its ranks, so operations in different orders wait for ever. A GPU has room for a
-// few kernels at a time; it begins them in the order of the calls where NCCL keeps that, or else as they come.
+// NCCL of all ranks of a simulation, over host memory: the functions that NcclColumn calls, without a GPU. It is as
+// strict as real NCCL. Communicators are non-blocking: a group's launches reach the stream after some polls; no other
+// call on the communicator is allowed before. A stream's work waits for earlier work, and a collective for all its
+// ranks, so operations in different orders deadlock. A GPU runs a few kernels at a time; it starts them in launch order
+// if NCCL keeps that, or else as they come.
 //
-// Sums go round a ring from the rank behind the one that owns the element, which is the order of the ring's plan
-// where the ranks stand in one row.
+// Sums are added around a ring from the rank after the element's owner, which is the order of the ring's plan if the
+// ranks are in one row.
 #pragma once
 
 #include "collectives/nccl/nccl_library.hpp"
@@ -30,7 +30,7 @@ using collectives::NcclLibrary;
 
 class NcclWorld;
 
-/// Work that is done when `left` of it is 0; `begin` when everything before it is done.
+/// Work that is done when `left` of it is 0; `begin` is called when all earlier work is done.
 struct WaitingKernel {
   std::function<void()> begin;
   std::size_t left = 0;
@@ -56,17 +56,17 @@ class WaitingGpu final : public runtime::Device {
     inner_->on_failure(std::move(handler));
   }
 
-  std::vector<std::size_t> launches;  ///< elements of the first call of each, in order
+  std::vector<std::size_t> launches;  ///< elements of the first call of each launch, in order
 
  private:
   friend class WaitingStream;
 
-  /// Of what NCCL has launched here.
+  /// Returns whether a kernel that NCCL launched on this GPU may start.
   [[nodiscard]] bool may_begin(const WaitingKernel& kernel);
 
   NcclWorld& world_;
   std::unique_ptr<runtime::Device> inner_;
-  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // that are not over, in the order of the calls
+  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // unfinished, in the order of the calls
 };
 
 class WaitingEvent final : public runtime::Event {
@@ -92,7 +92,7 @@ class WaitingStream final : public runtime::Stream {
   void synchronize() override;
 
   void enqueue(std::shared_ptr<WaitingKernel> kernel);
-  /// GappedRuns what can run; true if something did.
+  /// Runs all work that can run; returns true if there was any.
   bool progress();
 
  private:
@@ -121,17 +121,17 @@ class NcclWorld {
     std::size_t count = 0;
     runtime::DType dtype = runtime::DType::f32;
     int peer = 0;
-    WaitingKernel* kernel = nullptr;  ///< its endpoint keeps it
+    WaitingKernel* kernel = nullptr;  ///< kept by its endpoint
   };
 
   struct Clique;
   struct Endpoint {
     Clique* clique = nullptr;
     int rank = 0;
-    WaitingStream* stream = nullptr;  ///< of what was launched
+    WaitingStream* stream = nullptr;  ///< stream of the launched work
     WaitingGpu* gpu = nullptr;
     NcclLibrary::Result error = NcclLibrary::success;
-    int questions = 0;  ///< until what was launched is on the stream
+    int questions = 0;  ///< remaining polls until the launch is on the stream
     std::shared_ptr<WaitingKernel> launched;
     std::size_t collectives = 0;
     std::vector<std::shared_ptr<WaitingKernel>> kernels;
@@ -144,14 +144,14 @@ class NcclWorld {
     std::map<std::pair<int, int>, std::deque<Call>> sends, receives;  ///< by source and destination
   };
 
-  /// What happened, for checks.
+  /// Record of events, for checks.
   int groups = 0, calls = 0, closed = 0, aborted = 0;
-  std::vector<int> sizes;  ///< of the communicators, as they were connected, once each
+  std::vector<int> sizes;  ///< ranks of each communicator, once each, in the order of connection
 
   bool keeps_launch_order = true;
-  bool sums_alike = true;  ///< otherwise each communicator has an order of its own
-  std::size_t room = 2;    ///< for kernels of NCCL's on a GPU at a time
-  /// Called when all ranks are at a collective, with what ends it; null: it takes no time.
+  bool sums_alike = true;  ///< otherwise each communicator has its own order of summation
+  std::size_t room = 2;    ///< capacity for concurrent NCCL kernels per GPU
+  /// Called when all ranks have reached a collective, with the function that ends it; null: it takes no time.
   std::function<void(std::function<void()>)> takes_time = {};
 
   std::unique_ptr<runtime::Device> make_gpu() { return std::make_unique<WaitingGpu>(*this); }
@@ -161,7 +161,7 @@ class NcclWorld {
     if (std::exchange(settling_, true)) return;
     for (bool moved = true; moved;) {
       moved = false;
-      // Whichever stream comes first takes the room that is left.
+      // Whichever stream comes first takes the remaining capacity.
       std::vector<WaitingStream*> streams = streams_;
       std::shuffle(streams.begin(), streams.end(), random_);
       for (WaitingStream* stream : streams) moved = stream->progress() || moved;
@@ -230,7 +230,7 @@ inline void WaitingStream::enqueue(std::shared_ptr<WaitingKernel> kernel) {
 }
 inline void WaitingStream::synchronize() {
   gpu_.world_.settle();
-  expect(items_.empty(), "stream {} would be waited for for ever", name());
+  expect(items_.empty(), "waiting for stream {} would never end", name());
 }
 inline bool WaitingStream::progress() {
   bool moved = false;
@@ -302,7 +302,7 @@ inline void NcclWorld::meet(Clique& clique, std::map<int, Call>& of_ranks) {
   for (auto& [rank, call] : of_ranks) kernels.push_back(call.kernel);
   const auto over = [this, kernels] {
     for (WaitingKernel* kernel : kernels) {
-      if (kernel->left > 0) --kernel->left;  // or it was aborted
+      if (kernel->left > 0) --kernel->left;  // not aborted
     }
     settle();
   };
@@ -344,7 +344,7 @@ void NcclWorld::compute(const Clique& clique, std::map<int, Call>& of_ranks) {
   }
 }
 
-/// One rank's NCCL.
+/// The NCCL of one rank.
 class WorldNccl final : public NcclLibrary {
  public:
   explicit WorldNccl(NcclWorld& world) : world_(world) {}
@@ -387,7 +387,7 @@ class WorldNccl final : public NcclLibrary {
   void close(Handle) noexcept override { ++world_.closed; }
   void abort(Handle handle) noexcept override {
     ++world_.aborted;
-    for (const auto& kernel : of(handle).kernels) {  // ends, whatever it has done
+    for (const auto& kernel : of(handle).kernels) {  // ends, regardless of its progress
       kernel->begun = true;
       kernel->left = 0;
     }
@@ -448,7 +448,7 @@ class WorldNccl final : public NcclLibrary {
     return call({Kind::receive, nullptr, to, count, dtype, peer}, handle, stream);
   }
 
-  /// From now on every communicator of this rank says so.
+  /// Makes every communicator of this rank report this result.
   void break_with(Result error) {
     for (NcclWorld::Endpoint& endpoint : endpoints_) endpoint.error = error;
   }

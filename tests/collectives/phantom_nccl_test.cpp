@@ -1,4 +1,4 @@
-// Collectives in virtual time: plans step by step, and NCCL's by formula, against times worked out by hand.
+// Collectives in virtual time: plans step by step, and NCCL's by formula, compared with times computed by hand.
 #include "collectives/nccl/phantom_nccl.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A byte a nanosecond.
+/// One byte per nanosecond.
 class ByBytes final : public runtime::CostModel {
  public:
   Duration duration(const runtime::WorkCost& cost) const override {
@@ -40,7 +40,7 @@ PlanCommunicator::Options options_of(const Topology& topology, int me, std::vect
   return {.team = team, .me = me, .ranks = std::move(ranks), .choice = {}, .staging = {}};
 }
 
-/// When an operation of `elements` floats that all ranks begin at once is over, by NCCL's formula.
+/// End time of an operation of `elements` floats that all ranks start at once, by NCCL's formula.
 Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclMode way) {
   runtime::VirtualCluster cluster({.node_of = topology.node_of, .links = {fast, slow}});
   PhantomNccl nccl(cluster, {way, way, way});
@@ -101,26 +101,26 @@ TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   }
 }
 
-TEST_CASE("operations of NCCL take what rings take") {
-  constexpr std::size_t elements = 1000000;  // 1 ms of a fast link, 4 ms of a slow one
+TEST_CASE("operations of NCCL take the time of rings") {
+  constexpr std::size_t elements = 1000000;  // 1 ms on a fast link, 4 ms on a slow one
   const Topology inside = Topology::regular(4, 1), across = Topology::regular(1, 4), both = Topology::regular(2, 2);
   CHECK(nccl_time(inside, Collective::all_gather, elements, NcclMode::own) == 750us + 3 * 10us);
   CHECK(nccl_time(inside, Collective::reduce_scatter, elements, NcclMode::own) == 750us + 3 * 10us);
   CHECK(nccl_time(inside, Collective::all_reduce, elements, NcclMode::own) == 1500us + 6 * 10us);
   CHECK(nccl_time(across, Collective::all_gather, elements, NcclMode::own) == 3ms + 3 * 20us);
   CHECK(nccl_time(across, Collective::all_reduce, elements, NcclMode::own) == 6ms + 4 * 20us);  // by a tree
-  // The NIC of each node carries three quarters once, and two links inside nodes and one between follow each other.
+  // Each node's NIC carries three quarters once; two intra-node hops and one inter-node hop are sequential.
   CHECK(nccl_time(both, Collective::all_gather, elements, NcclMode::own) == 3ms + 20us + 2 * 10us);
-  // Both ranks of a node take half of a half across, together by the NIC, and then half inside.
+  // Both ranks of a node send half of a half across nodes, sharing the NIC, and then half inside.
   CHECK(nccl_time(both, Collective::all_gather, elements, NcclMode::hierarchical) == 2ms + 20us + 500us + 10us);
   CHECK(nccl_time(both, Collective::reduce_scatter, elements, NcclMode::hierarchical) == 2ms + 20us + 500us + 10us);
   CHECK(nccl_time(both, Collective::all_reduce, elements, NcclMode::hierarchical) ==
         4ms + 2 * 20us + 2 * (500us + 10us));
-  // A plan's time is the estimate that choices are made by: three steps of 1 MB, in a chunk.
+  // A plan's time is the estimate that choices are based on: three steps of 1 MB, in one chunk.
   CHECK(nccl_time(across, Collective::all_gather, elements / 4, NcclMode::plan) == 3 * (20us + 250us));
 }
 
-TEST_CASE("an operation of NCCL begins when its last rank does, and after the one before it") {
+TEST_CASE("an operation of NCCL starts when its last rank does, and after the previous one") {
   const Topology topology = Topology::regular(2, 1);
   runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {fast, {}}});
   PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
@@ -154,9 +154,8 @@ TEST_CASE("an operation of NCCL begins when its last rank does, and after the on
   CHECK_THROWS_AS(members[1]->run(Collective::all_reduce, {&part, 1}, DType::f32, "another", [] {}), Error);
 }
 
-TEST_CASE(
-    "a device that is held computes nothing while its rank is in an operation, and the same before and after") {
-  // Operations of 100 us from 50 us on, and another at once, against work of 200 us and, later, of 30 us.
+TEST_CASE("a blocked device computes nothing while its rank is in an operation, and as usual before and after") {
+  // Operations of 100 us start at 50 us and at 300 us, concurrently with work of 200 us and, later, of 30 us.
   for (const bool overlap : {true, false}) {
     CAPTURE(overlap);
     runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
@@ -174,7 +173,7 @@ TEST_CASE(
       members.push_back(
           sources.back()->communicator(TeamKind::column, 0, options_of(Topology::regular(2, 1), rank, {0, 1})));
     }
-    const Communicator::Operand part{.data = nullptr, .elements = 50000};  // of which each rank sends half
+    const Communicator::Operand part{.data = nullptr, .elements = 50000};  // each rank sends half
     std::vector<Duration> computed, gathered;
     for (const int rank : {0, 1}) {
       const auto compute = [&, rank](double bytes) {
@@ -194,7 +193,7 @@ TEST_CASE(
     CHECK(gathered == std::vector<Duration>{150us, 150us, 400us, 400us});
     if (overlap) {
       CHECK(computed == std::vector<Duration>{200us, 200us, 340us, 340us});
-    } else {  // 200 us with 100 us in between, and 30 us when the second operation is over
+    } else {  // 200 us, interrupted for 100 us, and 30 us after the second operation
       CHECK(computed == std::vector<Duration>{300us, 300us, 430us, 430us});
     }
     for (const auto& device : devices) CHECK(device->busy() == 230us);

@@ -24,13 +24,13 @@ namespace {
 
 struct Call {
   Collective collective = Collective::all_gather;
-  std::vector<std::size_t> lengths;   ///< of a piece of each part
-  std::vector<GappedRuns> runs = {};  ///< of each part; empty: all are contiguous
+  std::vector<std::size_t> lengths;   ///< length of a piece, for each part
+  std::vector<GappedRuns> runs = {};  ///< run layout of each part; empty: all are contiguous
 
   [[nodiscard]] GappedRuns runs_of(std::size_t part) const { return runs.empty() ? GappedRuns{} : runs[part]; }
 };
 
-/// What all members of a team do.
+/// The operations that all members of a team run.
 struct Program {
   Topology topology = Topology::regular(1, 1);
   PlanChoice choice;
@@ -53,7 +53,7 @@ struct Program {
     return all;
   }
 
-  /// As few tag indices as the communicator allows, so that they are used again soon.
+  /// The minimum number of tag indices that the communicator allows, so that they are reused soon.
   [[nodiscard]] std::uint32_t indices() const {
     int most = 1;
     for (const OperationShape& shape : shapes()) {
@@ -73,7 +73,7 @@ struct Program {
   }
 };
 
-/// One member: its communicator, and the memory of that.
+/// One member: its communicator and that communicator's memory.
 struct Member {
   std::unique_ptr<Executor> executor;
   std::vector<std::vector<std::byte>> staging;
@@ -111,7 +111,7 @@ void run_program(const Program& program, std::uint64_t seed) {
   CAPTURE(program.places);
   std::mt19937_64 random(seed);
   const int ranks = program.ranks();
-  // Ranks in the reverse order and one that takes no part, so that a member is not its rank.
+  // Ranks in reverse order and one that is not a member, so that a member's index is not its rank.
   Simulation simulation(ranks + 1, {.seed = seed});
   simulation.loop(ranks).stop();
   std::vector<int> members;
@@ -120,7 +120,7 @@ void run_program(const Program& program, std::uint64_t seed) {
   const auto device = make_inline_device();
   const auto stream = device->make_stream("add", StreamWidth::one);
   std::vector<std::vector<std::vector<std::vector<T>>>> before;  // [call][part][rank]
-  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // likewise
+  std::vector<std::vector<std::vector<InRuns<T>>>> memory;       // [call][part][rank]
   for (const Call& call : program.calls) {
     auto& parts = before.emplace_back();
     auto& places = memory.emplace_back();
@@ -190,7 +190,7 @@ std::string name_of(Collective collective, std::size_t number) {
 }  // namespace
 
 TEST_CASE(
-    "operations of several parts that overlap give the bits of their order of sums, in any order of messages") {
+    "overlapping operations of several parts give the bits of their order of summation, in any order of messages") {
   for (const std::uint64_t seed : seeds(2000)) {
     std::mt19937_64 random(seed);
     const auto up_to = [&](std::size_t most) { return static_cast<int>(random() % (most + 1)); };
@@ -220,7 +220,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("every algorithm carries several parts, odd ones and empty ones, on any number of ranks") {
+TEST_CASE("every algorithm supports several parts, odd ones and empty ones, on any number of ranks") {
   ranvier::tests::Share share(1, 3);
   for (int ranks = 1; ranks <= max_ranks; ++ranks) {
     for (const Topology& topology : topologies_of(ranks)) {
@@ -248,7 +248,7 @@ TEST_CASE("every algorithm carries several parts, odd ones and empty ones, on an
   }
 }
 
-TEST_CASE("long ranges, which are messages of their own, and short ones between them give the same bits") {
+TEST_CASE("long ranges, which are separate messages, and short ones between them give the same bits") {
   for (const std::uint64_t seed : seeds(sanitized ? 1 : 10)) {
     for (std::size_t number = 0; number < 5; ++number) {
       for (const std::size_t chunk_bytes : {12u << 10, 1u << 20}) {
@@ -270,7 +270,7 @@ TEST_CASE("long ranges, which are messages of their own, and short ones between 
 
 namespace {
 
-/// Two ranks whose communicator has the given staging and tag indices, on loops that do not run.
+/// Two ranks whose communicators have the given staging and tag indices, on loops that do not run.
 struct Pair {
   Simulation simulation{2, {}};
   std::unique_ptr<Device> device = make_inline_device();
@@ -314,7 +314,7 @@ TEST_CASE("runs that overlap are refused") {
       doctest::Contains("invalid runs: 10 elements, stride 9"), ranvier::Error);
 }
 
-TEST_CASE("a communicator names what is under way, and lets no more operations run than it has staging for") {
+TEST_CASE("a communicator lists pending operations, and runs no more at once than its staging allows") {
   Pair pair(1 << 16);
   pair.run(Collective::all_gather, 100, "gather of h.0");
   pair.run(Collective::all_gather, 100, "gather of h.1");
@@ -323,7 +323,7 @@ TEST_CASE("a communicator names what is under way, and lets no more operations r
   for (const auto& pending : pair.simulation.transport(0).pending()) CHECK(pending.tag.index == 0);
 }
 
-TEST_CASE("short ranges of a step are one message, and a long one goes by itself") {
+TEST_CASE("short ranges of a step are one message, and a long one is a separate message") {
   Pair pair(1 << 16, 1 << 10, 1 << 20);
   std::vector<float> a(100), b(20), c(2 * 2048);
   std::vector<Communicator::Operand> parts;

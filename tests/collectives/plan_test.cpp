@@ -5,7 +5,7 @@
 
 using namespace ranvier::collectives;
 
-TEST_CASE("chunks cut every piece without gaps, for any number of chunks") {
+TEST_CASE("chunks divide every piece without gaps, for any number of chunks") {
   for (const std::size_t length : {0, 1, 2, 7, 64}) {
     for (const int pieces : {1, 2, 5}) {
       for (const int chunks : {1, 2, 3, 10}) {
@@ -23,7 +23,7 @@ TEST_CASE("chunks cut every piece without gaps, for any number of chunks") {
   }
 }
 
-TEST_CASE("pieces that do not exist and elements that do not divide are refused") {
+TEST_CASE("invalid piece indices and elements that do not divide are refused") {
   CHECK_THROWS_AS((void)chunk_of_piece(10, 3, 0, 1, 0), ranvier::Error);
   CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 2, 1, 0), ranvier::Error);
   CHECK_THROWS_AS((void)chunk_of_piece(10, 2, 0, 2, 2), ranvier::Error);

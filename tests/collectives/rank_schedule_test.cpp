@@ -9,7 +9,7 @@
 
 using namespace ranvier::collectives;
 
-TEST_CASE("a script has one message for each peer and direction of a step, and the idle steps too") {
+TEST_CASE("a rank's schedule has one message for each peer and direction of a step, and keeps idle steps") {
   Plan plan{"by hand", 10, std::vector<std::vector<Step>>(3)};
   plan.ranks[1] = {{{Action::send, 0, {0, 2}},
                     {Action::send, 2, {0, 2}},
@@ -31,7 +31,7 @@ TEST_CASE("a script has one message for each peer and direction of a step, and t
 }
 
 TEST_CASE(
-    "a receive may not arrive early where the busy step before it works, however many idle ones lie between") {
+    "a receive may not arrive early if the previous busy step does work, with any number of idle steps between") {
   Plan plan{"by hand", 10, std::vector<std::vector<Step>>(2)};
   plan.ranks[0] = {{{Action::send, 1, {0, 2}}}, {}, {{Action::receive, 1, {1, 2}}}, {{Action::receive, 1, {5, 2}}}};
   const RankSchedule schedule = schedule_of(plan, 0);
@@ -39,7 +39,7 @@ TEST_CASE(
   CHECK(schedule.steps[3].may_arrive_early);
 }
 
-TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
+TEST_CASE("an algorithm's rank schedules equal the ones made from its plans, for any number of chunks") {
   for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
     for (const Algorithm& algorithm : algorithms(collective)) {
       for (const auto& [inner, outer] : {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}, {3, 2}, {4, 2}}) {
@@ -59,7 +59,7 @@ TEST_CASE("an algorithm's scripts are cut from its plans, of any chunks") {
   }
 }
 
-TEST_CASE("a step that both keeps and adds what comes from one rank is refused: it would be one message") {
+TEST_CASE("a step that both stores and adds data from one rank is refused: it would be one message") {
   Plan plan{"by hand", 10, std::vector<std::vector<Step>>(2)};
   plan.ranks[0] = {{{Action::receive, 1, {0, 2}}, {Action::receive_add, 1, {5, 2}}}};
   CHECK_THROWS_AS((void)schedule_of(plan, 0), ranvier::Error);

@@ -1,4 +1,4 @@
-// What collectives must give, computed plainly: the sum of every element in the order that the algorithm's header
+// Expected results of collectives, computed plainly: the sum of every element in the order that the algorithm's header
 // promises.
 #pragma once
 
@@ -36,7 +36,7 @@ struct Case {
   [[nodiscard]] int ranks() const { return topology.ranks(); }
 };
 
-/// How a part lies in memory: in runs with gaps between them, or contiguous where `run` is 0.
+/// Memory layout of a part: runs with gaps between them, or contiguous if `run` is 0.
 struct GappedRuns {
   std::size_t run = 0;
   std::size_t gap = 0;
@@ -47,7 +47,7 @@ struct GappedRuns {
   }
 };
 
-/// Values that lie in runs; what lies between them are random bytes, which nobody may touch.
+/// Values that are stored in runs; the gaps hold random bytes, which must not be changed.
 template <typename T>
 class InRuns {
  public:
@@ -79,7 +79,7 @@ class InRuns {
   std::vector<T> memory_, before_;
 };
 
-/// Every algorithm of every collective, the tree too.
+/// Every algorithm of every collective, the tree included.
 inline std::vector<std::pair<Collective, std::string_view>> all_algorithms() {
   std::vector<std::pair<Collective, std::string_view>> all = {{Collective::all_reduce, "tree"}};
   for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
@@ -88,7 +88,7 @@ inline std::vector<std::pair<Collective, std::string_view>> all_algorithms() {
   return all;
 }
 
-/// Every way to put that many ranks into rows.
+/// All divisions of that many ranks into rows.
 inline std::vector<Topology> topologies_of(int ranks) {
   std::vector<Topology> all;
   for (int inner = 1; inner <= ranks; ++inner) {
@@ -111,7 +111,7 @@ template <typename T>
   }
 }
 
-/// One per rank. No vector: there are many, and AddressSanitizer makes allocations slow.
+/// One per rank. Not a vector: there are many, and AddressSanitizer makes allocations slow.
 template <typename T>
 class Values {
  public:
@@ -163,7 +163,7 @@ T sum_by_tree(Values<T> values) {
   return values[0];
 }
 
-/// First the sums inside the nodes, for the owner's place; then over these.
+/// First the sums inside the nodes, for the owner's position; then the sum over these.
 template <typename T, typename Sum>
 T sum_inside_then_across(const Topology& topology, const Values<T>& values, int owner, Sum sum) {
   Values<T> nodes;
@@ -190,7 +190,7 @@ T sum_of_ho_ring(const Topology& topology, const Values<T>& values, int owner) {
   return sum;
 }
 
-/// The sum of one element, given each rank's value of it and the rank that owns its piece.
+/// Sum of one element, given each rank's value of it and the rank that owns its piece.
 template <typename T>
 T sum_of(const Case& c, const Values<T>& values, int owner) {
   if (c.ranks() == 1) return values[0];
@@ -224,7 +224,7 @@ std::vector<std::vector<T>> random_buffers(const Case& c, std::mt19937_64& rando
   return buffers;
 }
 
-/// What every element that the algorithm promises something about ends as.
+/// Final values of all elements for which the algorithm makes a promise.
 template <typename T>
 std::vector<T> promised(const Case& c, const std::vector<std::vector<T>>& before) {
   const std::size_t length = c.elements / c.ranks();
@@ -239,7 +239,7 @@ std::vector<T> promised(const Case& c, const std::vector<std::vector<T>>& before
   return expected;
 }
 
-/// Whether `rank` ended with the bits that the algorithm promises, where it promises any.
+/// Whether `rank` ended with the bits that the algorithm promises, if it promises any.
 template <typename T>
 bool as_promised(const Case& c, const std::vector<T>& expected, const std::vector<std::vector<T>>& after,
                  int rank) {

@@ -16,7 +16,7 @@ std::size_t sent_by(const Plan& plan, int rank) {
 
 }  // namespace
 
-TEST_CASE("rings of 1 to 9 ranks pass the checker for any size and any chunk") {
+TEST_CASE("rings of 1 to 9 ranks pass the checker for any size and any number of chunks") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (const std::size_t length : {0, 1, 2, 5, 48}) {
       for (const int chunks : {1, 2, 3, 7}) {
@@ -30,7 +30,7 @@ TEST_CASE("rings of 1 to 9 ranks pass the checker for any size and any chunk") {
   }
 }
 
-TEST_CASE("rings take the steps and send the elements that their header says") {
+TEST_CASE("rings have the steps and element counts of their header") {
   for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
     const std::size_t elements = 6 * ranks, hops = ranks - 1;
     const Plan scatter = ring_reduce_scatter(ranks, elements), gather = ring_all_gather(ranks, elements);
@@ -46,7 +46,7 @@ TEST_CASE("rings take the steps and send the elements that their header says") {
   }
 }
 
-TEST_CASE("the sum of a piece starts at the rank behind its owner, whatever the chunk") {
+TEST_CASE("the sum of a piece starts at the rank after its owner, for any number of chunks") {
   constexpr int ranks = 4, chunks = 3;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const Plan plan = ring_reduce_scatter(ranks, ranks * 8, chunks, chunk);

@@ -46,7 +46,7 @@ const Column columns[] = {
     {{0, 0, 0, 0, 1}, 5},
 };
 
-/// A column whose ranks hold a unit of `elements` each, in plain arrays.
+/// A column whose ranks each hold a unit of `elements`, in plain arrays.
 class Ranks {
  public:
   Ranks(const Column& column, std::size_t elements) : elements_(elements) {
@@ -56,7 +56,7 @@ class Ranks {
     }
   }
 
-  /// What MPI would do, on the ranges that the layout names.
+  /// The collective's result as MPI defines it, on the ranges of the layout.
   void run(const Hop& hop) {
     const auto before = data;
     for (std::size_t r = 0; r < layouts.size(); ++r) {
@@ -103,7 +103,7 @@ TEST_CASE("a sharding is a name or three letters, and nothing else") {
   }
 }
 
-TEST_CASE("pieces of a scope cover a unit once per copy, and finer ones lie inside coarser ones") {
+TEST_CASE("pieces of a scope cover a unit once per copy, and finer ones are parts of coarser ones") {
   for (const Column& column : columns) {
     const auto ranks = column.node_of.size();
     const std::size_t elements = ranks * 6;
@@ -149,7 +149,7 @@ TEST_CASE("the hops of every sharding work on the pieces that their teams own") 
 }
 
 TEST_CASE(
-    "under every sharding gradients become the column's sum where the optimizer steps, and parameters come back") {
+    "under every sharding optimizer steps get the column's gradient sum, and all ranks get the parameters back") {
   for (const Column& column : columns) {
     const auto count = column.node_of.size();
     const std::size_t elements = count * 2;
@@ -209,7 +209,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("named shardings send what the papers say") {
+TEST_CASE("named shardings send the volumes of the papers") {
   const std::vector<int> node_of{0, 0, 1, 1};
   const ShardLayout layout(node_of, 2, 0);
   constexpr auto gather = Collective::all_gather, scatter = Collective::reduce_scatter,
@@ -238,7 +238,7 @@ TEST_CASE("named shardings send what the papers say") {
   CHECK(zeropp.gather_backward == Hops{{gather, group, N, I}});
 }
 
-TEST_CASE("rows are neighbours only where they share a node in every column") {
+TEST_CASE("rows count as neighbors only if they share a node in every column") {
   // Two columns of four rows on nodes of six ranks.
   const std::vector<int> node_of{0, 0, 0, 0, 0, 0, 1, 1};
   CHECK(common_rows(node_of, 2, 4) == std::vector<int>{0, 0, 1, 1});

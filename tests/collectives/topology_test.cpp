@@ -31,7 +31,7 @@ const std::vector<Layout> layouts = {
 
 }  // namespace
 
-TEST_CASE("the place in a unit is the place in the group, then the one among the replicas") {
+TEST_CASE("the index in a unit is the index in the group, then the one among the replicas") {
   for (const auto& [name, node_of] : layouts) {
     for (const int size : {1, 2, 3, 4, 6, 12}) {
       CAPTURE(name);
@@ -62,7 +62,7 @@ TEST_CASE("the place in a unit is the place in the group, then the one among the
   }
 }
 
-TEST_CASE("the pieces of a node's places are contiguous, and so are those of a group's shards") {
+TEST_CASE("the pieces of a node's ranks are contiguous, and the pieces of a group's shards are as well") {
   // Two nodes of two ranks in each of two groups: (local rank, node within the group, group).
   const std::vector<int> node_of = {0, 0, 1, 1, 2, 2, 3, 3};
   const Groups groups(node_of, 4);
@@ -73,7 +73,7 @@ TEST_CASE("the pieces of a node's places are contiguous, and so are those of a g
   CHECK(pieces == std::vector{0, 4, 2, 6, 1, 5, 3, 7});
 }
 
-TEST_CASE("groups keep to nodes, however ranks were dealt out") {
+TEST_CASE("groups keep to nodes, regardless of how ranks were dealt out") {
   const std::vector<int> node_of = {0, 1, 0, 1, 0, 1, 0, 1};
   const Groups groups(node_of, 4);
   CHECK(groups.group_of(2).members == std::vector{0, 2, 4, 6});
@@ -90,7 +90,7 @@ TEST_CASE("groups that share a node are one row of their column") {
   CHECK(groups.replicas_of(0).topology.outer == 2);
 }
 
-TEST_CASE("the common size of uneven nodes is one that fits them all") {
+TEST_CASE("the common size of uneven nodes is one that divides all of them") {
   CHECK(common_node_size(std::vector{0, 0, 0, 0, 1, 1}) == 2);
   CHECK(common_node_size(std::vector{0, 1, 0, 1}) == 2);
   CHECK(common_node_size(std::vector{0, 0, 1}) == 1);

@@ -10,7 +10,7 @@ using namespace ranvier::collectives;
 
 namespace {
 
-// PaRO's Figure 5 in small: N ranks in g groups of M, a node each.
+// PaRO's Figure 5 in small: N ranks in g groups of M, one node each.
 constexpr int N = 64, g = 8, M = N / g;
 constexpr std::size_t psi = 64 * 56 * 3;
 
@@ -62,7 +62,7 @@ TEST_CASE("gathers inside all groups move Table 2's I, those across all replicas
   }
 }
 
-TEST_CASE("plans that know the groups move I and X over all ranks") {
+TEST_CASE("group-aware plans move I and X over all ranks") {
   const Team column = groups().column();
   for (const char* name : {"recursive", "hierarchical", "h-ring", "ho-ring"}) {
     CAPTURE(name);
@@ -91,7 +91,7 @@ TEST_CASE("a hierarchical gather takes (p - k)/p of the buffer over a node's lin
   }
 }
 
-TEST_CASE("chunks together move what the whole does") {
+TEST_CASE("chunks together move the volume of the undivided plan") {
   const Topology topology = Topology::regular(3, 2);
   const Algorithm& gather = algorithm(Collective::all_gather, "ho-ring");
   const Traffic whole = traffic_of(gather.plan(topology, 600, 1, 0), topology);
@@ -101,14 +101,14 @@ TEST_CASE("chunks together move what the whole does") {
   CHECK(chunks.max_inter_of_node == whole.max_inter_of_node);
 }
 
-TEST_CASE("what an operation moves without a plan is what its plans move, for every algorithm") {
+TEST_CASE("the computed volume of an operation equals the volume of its plans, for every algorithm") {
   ranvier::tests::Share share(1, 4);
   const auto equal = [](const Traffic& left, const Traffic& right) {
     return left.intra_node == right.intra_node && left.inter_node == right.inter_node &&
            left.max_intra_of_rank == right.max_intra_of_rank && left.max_inter_of_rank == right.max_inter_of_rank &&
            left.max_inter_of_node == right.max_inter_of_node;
   };
-  // Nodes alike, and nodes that rows do not fit.
+  // Nodes of equal sizes, and nodes that rows do not divide.
   std::vector<Team> teams;
   for (const int ranks : {1, 2, 3, 4, 6, 7, 9, 12, 16}) {
     for (int node = 1; node <= ranks; ++node) {
@@ -140,7 +140,7 @@ TEST_CASE("what an operation moves without a plan is what its plans move, for ev
   }
 }
 
-TEST_CASE("what a thousand ranks move is counted without their plan, a hundred times over") {
+TEST_CASE("the volume of a thousand ranks is computed without their plan, a hundred times") {
   std::vector<int> node_of;
   for (int rank = 0; rank < 1024; ++rank) node_of.push_back(rank / 8);
   const Team column = Groups(node_of, 8).column();
