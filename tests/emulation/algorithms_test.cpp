@@ -1,4 +1,4 @@
-// cuBLASLt's algorithms that fail, which only an emulated library does when it is told to.
+// Failing algorithms of cuBLASLt, which only an emulated library can produce on demand.
 #include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
 #include "tests/models/device_copies.hpp"
@@ -17,13 +17,13 @@ using runtime::DType;
 
 namespace {
 
-/// How the library fails, in the words of cublas_lt.cpp.
+/// The kind of failure, in the format of cublas_lt.cpp.
 struct Algorithms {
   explicit Algorithms(const char* description) { setenv("EMULATED_CUBLAS_LT", description, 1); }
   ~Algorithms() { unsetenv("EMULATED_CUBLAS_LT"); }
 };
 
-/// A product of m rows, which no other test has.
+/// A product of m rows, which no other test uses.
 struct Product {
   Product(std::size_t rows, DType dtype, DType result)
       : m(rows), a(dtype, m * k, 1), b(dtype, k * n, 2), c(result, m * n) {}
@@ -49,7 +49,7 @@ struct Product {
   TypedArray a, b, c;
 };
 
-/// The algorithm that is measured to be the fastest for a product of bf16.
+/// The algorithm that is measured as the fastest for a product in bf16.
 std::optional<std::uint64_t> measured(runtime::StreamView stream, std::size_t m, DType result) {
   Product product(m, DType::bf16, result);
   const ProductChoices choices = measure_products(stream, [&] { product.run(stream); });
@@ -66,21 +66,21 @@ constexpr std::uint64_t in_place = 1000;
 
 }  // namespace
 
-TEST_CASE("an algorithm that fails while it is measured is not taken, and the twentieth is looked at, too") {
+TEST_CASE("an algorithm that fails during measurement is not chosen, and all twenty are measured") {
   on_one_device([](runtime::StreamView stream) {
     const Algorithms library("20:19");
     CHECK(measured(stream, 101, DType::bf16) == 20);
   });
 }
 
-TEST_CASE("a product of which every algorithm fails is done by our own kernels") {
+TEST_CASE("a product for which every algorithm fails uses the built-in kernels") {
   on_one_device([](runtime::StreamView stream) {
     const Algorithms library("3:3");
     CHECK(measured(stream, 102, DType::bf16) == std::nullopt);
   });
 }
 
-TEST_CASE("a product that the library fails to describe or to find an algorithm for is done by our own kernels") {
+TEST_CASE("a product that the library fails to describe or to find an algorithm for uses the built-in kernels") {
   on_one_device([](runtime::StreamView stream) {
     std::size_t m = 110;
     for (const char* fails : {"description", "heuristic"}) {
@@ -94,7 +94,7 @@ TEST_CASE("a product that the library fails to describe or to find an algorithm 
   });
 }
 
-TEST_CASE("a product whose only algorithm fails outside of measurements is done by our own kernels from then on") {
+TEST_CASE("a product whose only algorithm fails outside of measurements uses the built-in kernels from then on") {
   on_one_device([](runtime::StreamView stream) {
     Product product(120, DType::f32, DType::f32);
     {
@@ -108,7 +108,7 @@ TEST_CASE("a product whose only algorithm fails outside of measurements is done 
   });
 }
 
-TEST_CASE("parts of a sum are added in place where the result is of float, and never in half precision") {
+TEST_CASE("partial sums are added in place if the result is in float, and never in half precision") {
   on_one_device([](runtime::StreamView stream) {
     const Algorithms library("2:2");
     CHECK(measured(stream, 103, DType::f32) == in_place);

@@ -1,5 +1,5 @@
-// cuBLASLt's products as its manual says them, one element after the other. In place of cublas_lt_cuda.cpp. It has
-// two algorithms, and one more, which adds in place. EMULATED_CUBLAS_LT lets it fail:
+// cuBLASLt's products as its manual defines them, one element after the other. Replaces cublas_lt_cuda.cpp. It has two
+// algorithms, and one more, which adds in place. EMULATED_CUBLAS_LT makes it fail:
 //
 //   N:F          it has N algorithms, of which the first F fail when they are run
 //   description  no product can be described
@@ -100,7 +100,7 @@ bool has_aux(std::uint32_t epilogue) {
          epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
-/// What a call may not ask for.
+/// Whether the library accepts the call.
 bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   const bool ta = p.transpose_a == CUBLAS_OP_T, tb = p.transpose_b == CUBLAS_OP_T;
   const std::uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
@@ -115,7 +115,7 @@ bool fits(const Product& p, const Matrix& a, const Matrix& b, const Matrix& d) {
   return !has_aux(p.epilogue) || (p.aux != nullptr && p.aux_stride % 8 == 0 && p.aux_stride >= d.stride);
 }
 
-/// One element of d after the other.
+/// Computes the elements of d one after the other.
 struct Multiplication {
   Product p;
   Matrix a, b, c, d;

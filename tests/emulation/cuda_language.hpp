@@ -1,4 +1,4 @@
-// What nvcc adds to C++, for a compiler of the host: included before every .cu file by its command line.
+// nvcc's extensions of C++, for a compiler of the host: included before every .cu file by its command line.
 #pragma once
 
 #include "tests/emulation/machine.hpp"
@@ -27,7 +27,7 @@
 using std::max;
 using std::min;
 
-// Lanes are always all asked: machine.cpp ends a program where some do not come.
+// All lanes always take part: machine.cpp ends a program if some do not.
 template <typename T>
 T __shfl_sync(unsigned, T value, int from) {
   return ranvier::emulation::shuffle(value, from);
@@ -42,7 +42,7 @@ T __shfl_down_sync(unsigned, T value, int by) {
   return ranvier::emulation::shuffle(value, from < ranvier::emulation::lanes ? from : ranvier::emulation::lane());
 }
 
-// Rounded once, whatever the host's compiler contracts.
+// Rounded once, regardless of the host compiler's contractions.
 inline float __fadd_rn(float a, float b) {
   volatile float sum = a + b;
   return sum;

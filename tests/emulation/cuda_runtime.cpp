@@ -1,17 +1,15 @@
-// The part of CUDA's runtime that device_cuda.cpp and the operations call, over memory of the host: one GPU whose work
-// is over when the call returns. The linker takes these before the static library's.
+// The functions of CUDA's runtime that device_cuda.cpp and the operations call, over host memory: one GPU whose work is
+// done when the call returns. The linker prefers these to the static library's.
 //
-// RANVIER_EMULATED_GPU makes it another one, or none at all:
+// RANVIER_EMULATED_GPU changes the GPU, or removes it:
 //
 //   no-gpu        the driver finds none
-//   no-driver     there is none
-//   old-driver    it is for an older CUDA
-//   memory=N      of so many bytes
-//   name=NAME     of that name
+//   no-driver     the driver is missing
+//   old-driver    the driver is for an older CUDA
+//   memory=N      N bytes of memory
+//   name=NAME     another name
 //   volta         compute capability 7.0; volta=R: on rank R of MPI only
-//   fail=R:N      on rank R of MPI the Nth kernel reads where nothing is: as on a GPU, whoever waits for it learns
-//   of it,
-//                 and from then on every call fails
+//   fail=R:N      the Nth kernel of MPI rank R makes an illegal access; a wait reports it, later calls fail
 #include "tests/emulation/stream.hpp"
 
 #include <fmt/core.h>
@@ -50,7 +48,7 @@ Streams& streams() {
 
 thread_local bool captures = false;
 
-/// What a GPU refuses to a thread that captures, or what would not be part of the graph.
+/// Ends the program: during a capture a GPU refuses this call, or the graph would not include it.
 void not_captured(bool is_captured, const char* call) {
   if (!is_captured) return;
   std::fputs(fmt::format("{} during the capture of a stream\n", call).c_str(), stderr);
@@ -102,7 +100,7 @@ const Machine& machine() {
   return described;
 }
 
-/// Kernels and copies so far; the failure, and whether anybody has waited for it.
+/// Number of kernels and copies; the failure, and whether a wait has reported it.
 std::atomic<long long> works{0};
 std::atomic<bool> has_failed{false}, is_known{false};
 cudaError_t health() { return is_known ? cudaErrorIllegalAddress : cudaSuccess; }
@@ -110,14 +108,14 @@ cudaError_t health() { return is_known ? cudaErrorIllegalAddress : cudaSuccess; 
 constexpr std::size_t page_bytes = 4096, guard_bytes = 4096;
 constexpr unsigned char guard = 0xa5;
 
-/// Sizes of arrays that were taken, and host memory that was registered, by its first byte.
+/// Sizes of allocated arrays, and registered host memory, by its first byte.
 struct Sizes {
   std::mutex mutex;
   std::unordered_map<void*, std::size_t> of;
   std::unordered_set<void*> registered;
 };
 Sizes& sizes() {
-  static auto* all = new Sizes;  // buffers of static lifetime come back after any destructor
+  static auto* all = new Sizes;  // buffers with static storage duration are freed after any destructor
   return *all;
 }
 
@@ -128,7 +126,7 @@ cudaError_t take(void** place, std::size_t bytes) {
   const std::size_t whole = (bytes + guard_bytes + page_bytes - 1) / page_bytes * page_bytes;
   *place = std::aligned_alloc(page_bytes, whole);
   if (*place == nullptr) return cudaErrorMemoryAllocation;
-  // Nobody may rely on what was there before; the middle of a large array costs more time than it is worth.
+  // New memory has no defined contents; filling the middle of a large array takes too much time.
   const std::size_t end_bytes = std::min(bytes, std::size_t{8} << 20);
   std::memset(*place, 0xff, end_bytes);
   std::memset(static_cast<char*>(*place) + bytes - end_bytes, 0xff, end_bytes);
@@ -138,7 +136,7 @@ cudaError_t take(void** place, std::size_t bytes) {
   return cudaSuccess;
 }
 
-/// What a kernel wrote behind an array shows here.
+/// Detects writes of kernels past the end of an array.
 cudaError_t give_back(void* place) {
   if (place == nullptr) return cudaSuccess;
   not_captured(captures, "memory is freed");
@@ -164,7 +162,7 @@ struct Recorded {
   bool was_asked_for = false;
 };
 ranvier::emulation::WatchedCopies* watched_copies = nullptr;
-thread_local cudaError_t last_error = cudaSuccess;  // what cudaGetLastError() answers, once
+thread_local cudaError_t last_error = cudaSuccess;  // returned by cudaGetLastError(), once
 Recorded& recorded(cudaEvent_t event) { return *reinterpret_cast<Recorded*>(event); }
 cudaError_t learn(cudaEvent_t event) {
   if (recorded(event).after_failure) is_known = true;

@@ -1,6 +1,6 @@
-// cuDNN's attention by its definition. In place of cudnn_attention_cuda.cpp. EMULATED_CUDNN_MISSING=R takes it from
-// rank R of a job, EMULATED_CUDNN_VERSION=R gives that rank another one. Work with a handle that is bound to no
-// stream, to another one or to one that is gone ends the program with a line on stderr.
+// cuDNN's attention by its definition. Replaces cudnn_attention_cuda.cpp. EMULATED_CUDNN_MISSING=R removes it from rank
+// R of a job, EMULATED_CUDNN_VERSION=R gives that rank another version. Work with a handle that is bound to no stream,
+// to another one or to a destroyed one ends the program with a line on stderr.
 #include "models/ops/cudnn_attention_cuda.hpp"
 #include "runtime/base/dtype.hpp"
 #include "runtime/device/cuda_native.hpp"
@@ -27,7 +27,7 @@ bool is_for_this_rank(const char* variable) {
   return asked != nullptr && std::string_view(asked) == (rank != nullptr ? rank : "0");
 }
 
-std::optional<cudaStream_t> bound;  // of the one GPU's handle
+std::optional<cudaStream_t> bound;  // stream of the GPU's only handle
 
 void expect_bound(runtime::StreamView stream, const char* call) {
   if (bound == runtime::cuda::native(stream) && emulation::is_alive(*bound)) return;
@@ -35,8 +35,8 @@ void expect_bound(runtime::StreamView stream, const char* call) {
   std::abort();
 }
 
-/// Workspace of a backward pass. A deterministic one keeps the gradients of all weights, a fast one those of all
-/// queries. If heads share keys, both keep gradients of keys and values for each head of queries.
+/// Bytes of workspace of a pass. A deterministic one keeps the gradients of all weights, a fast one the gradients
+/// of all queries. If heads share keys, both keep gradients of keys and values for each head of queries.
 std::size_t needed_bytes(const AttentionShape& shape, DType dtype, AttentionPass pass) {
   if (pass == AttentionPass::forward) return 256;
   const auto T = static_cast<std::size_t>(shape.positions), padded = (T + 63) / 64 * 64,
@@ -55,7 +55,7 @@ struct Pass {
   CudnnAttentionArrays arrays;
 
   void operator()() const {
-    // Whatever it may write, it writes.
+    // Overwrites all memory that it may write.
     std::memset(arrays.workspace, 0xff, needed_bytes(shape, dtype, pass));
     runtime::with_float_type(dtype, [&](auto type) {
       using T = decltype(type);
@@ -115,7 +115,7 @@ struct Pass {
     return all;
   }
 
-  /// Computes the heads of queries that read head k of keys.
+  /// Computes the heads of queries that attend with head k of keys.
   template <typename T>
   void forward(int b, int k) const {
     const std::vector<Vector> keys = rows_of<T>(arrays.k, b, k), values = rows_of<T>(arrays.v, b, k);

@@ -1,4 +1,4 @@
-// Defaults of jobs on GPUs: their precision, and the data sheet that MFU is a share of.
+// Defaults of jobs on GPUs: their precision, and the data sheet that MFU refers to.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a GPU trains in bf16 unless told otherwise, an older one in fp16, and a CPU in fp32") {
+TEST_CASE_FIXTURE(Fixture, "a GPU trains in bf16 by default, an older one in fp16, and a CPU in fp32") {
   const Flags gpu{"--device", "cuda"};
   CHECK(has(output(1, gpu), "precision: bf16 (default of this GPU; --precision fp32 trains in single precision)"));
   CHECK(losses(gpu) == losses({"--device", "cuda", "--precision", "bf16"}));
@@ -51,7 +51,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains in bf16 unless told otherwise, an older
   CHECK(losses({"--device", "cpu"}) == losses({"--device", "cpu", "--precision", "fp32"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "ranks with different GPUs train in a precision that all of them have") {
+TEST_CASE_FIXTURE(Fixture, "ranks with different GPUs train in a precision that all of them support") {
   const std::string mixed = output(2, {"--device", "cuda", "--g-data", "2"}, "volta=1");
   CHECK(has(mixed, "precision: fp16 (default of this GPU, which has no bf16; "));
 }
@@ -64,7 +64,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run without a GPU plans for one with bf16, or 
   CHECK(has(output(1, old, "no-gpu"), "precision: fp16 (default of v100-32g-p3dn; "));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint unless told otherwise") {
+TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint by default") {
   const auto run_from = [&](const std::string& folder, const std::string& device, Flags more = {}) {
     more.insert(more.end(), {"--device", device, "--lr-decay", "constant", "--checkpoint", folder});
     return start(1, more);
@@ -85,18 +85,18 @@ TEST_CASE_FIXTURE(Fixture, "a run resumes in the precision of its checkpoint unl
     CHECK(named.status != 0);
     CHECK(has(named.output, "--precision fp16 (was " + std::string(precision) + ")"));
   }
-  // The default of the device, which the checkpoint has as well, is what it is on a run that begins.
+  // If the checkpoint has the device's default, the message is the same as in a new run.
   const std::string folder = checkpoints + "bf16";
   REQUIRE(run_from(folder, "cuda", {"--steps", "2"}).status == 0);
   CHECK(has(run_from(folder, "cuda", {"--resume", folder}).output, "precision: bf16 (default of this GPU; "));
 }
 
-TEST_CASE_FIXTURE(Fixture, "MFU on a GPU is the share of its data sheet's rate in the precision of the run") {
+TEST_CASE_FIXTURE(Fixture, "MFU on a GPU is relative to its data sheet's rate in the precision of the run") {
   const auto rates = [&](int ranks, Flags more, const std::string& gpu) {
     std::filesystem::remove(metrics);
     more.insert(more.end(), {"--device", "cuda", "--metrics", metrics});
     const std::string printed = output(ranks, more, gpu);
-    CHECK(metric(metrics, "measured_mfu").back() == "null");  // the large product has no room
+    CHECK(metric(metrics, "measured_mfu").back() == "null");  // no memory for the large product
     if (metric(metrics, "mfu").back() == "null") {
       CHECK(has(printed, "  MFU      -  "));
       return 0.0;

@@ -1,4 +1,4 @@
-// What a user sees of a GPU that is not there, too old, too small, or that fails: one message and the end of all ranks.
+// Messages about a GPU that is missing, too old, too small, or failing: one message and the end of all ranks.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,8 @@ std::size_t count(std::string_view text, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a machine without a GPU, a driver or a new enough one is told apart, with a remedy") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a missing GPU, a missing driver and an old driver have separate messages, each with a remedy") {
   for (const auto& [gpu, says] :
        {std::pair{"no-gpu", "no GPU is visible to this process"},
         {"no-driver", "this machine has no NVIDIA driver"},
@@ -41,14 +42,14 @@ TEST_CASE_FIXTURE(Fixture, "a machine without a GPU, a driver or a new enough on
   CHECK(count(train(1, "no-gpu").output, "--device cpu") == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a GPU with a number that this machine has not is refused with those that it has") {
+TEST_CASE_FIXTURE(Fixture, "a GPU number that this machine lacks is refused with the existing numbers") {
   const Outcome outcome = train(1, "", {"--device", "cuda:3"});
   INFO(outcome.output);
   CHECK(outcome.status == 72);
   CHECK(count(outcome.output, "cuda:3: this process sees 1 GPU, numbered from 0") == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the run would need") {
+TEST_CASE_FIXTURE(Fixture, "a GPU with too little memory is refused with the memory that the run needs") {
   const Outcome outcome = train(1, "memory=1100000000", {"--hidden", "256", "--layers", "60"});
   INFO(outcome.output);
   CHECK(outcome.status == 71);
@@ -57,7 +58,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU that is too small is said to be, with what the
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "products that cuBLASLt fails to compute do not end a run, unless the GPU no longer works") {
+                  "products that cuBLASLt fails to compute do not end a run, unless the GPU stops working") {
   const auto train = [&](const char* fails) {
     const Flags flags{"--device",    "cuda",    "--precision",     "bf16",
                       "--attention", "ranvier", "--device-memory", "140MiB"};
@@ -86,7 +87,7 @@ TEST_CASE_FIXTURE(Fixture, "a kernel that fails ends all ranks with one message 
   CHECK(count(outcome.output, "compute-sanitizer") == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends the run before it trains") {
+TEST_CASE_FIXTURE(Fixture, "a kernel that fails while kernels are measured ends the run before training") {
   const Outcome outcome =
       train(1, "fail=0:200", {"--precision", "bf16", "--products", "measured", "--device-memory", "140MiB"});
   INFO(outcome.output);

@@ -1,4 +1,4 @@
-// Text that is written on the emulated GPU.
+// Text generation on the emulated GPU.
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
 
@@ -7,7 +7,7 @@
 using namespace ranvier::tests;
 using namespace std::chrono_literals;
 
-TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes") {
+TEST_CASE_FIXTURE(SmallText, "a GPU generates the text that the cpu device generates") {
   const std::string model = file("model");
   const Outcome outcome =
       run(1, small_run(text, {"--save", model, "--steps", "30", "--learning-rate", "1e-2"}), 60s);
@@ -30,7 +30,7 @@ TEST_CASE_FIXTURE(SmallText, "a GPU writes the text that the cpu device writes")
   }
 }
 
-TEST_CASE_FIXTURE(SmallText, "a GPU writes text in bf16 unless told otherwise") {
+TEST_CASE_FIXTURE(SmallText, "a GPU generates text in bf16 by default") {
   const std::string model = file("model");
   REQUIRE(run(1, small_run(text, {"--save", model, "--steps", "1"}), 60s).status == 0);
   const auto report = [&](const std::string& more) {

@@ -14,10 +14,10 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-REGISTERS = 65536  # of a multiprocessor
-GRANULE = 8  # a thread is given registers in multiples of this
+REGISTERS = 65536  # per multiprocessor
+GRANULE = 8  # a thread's registers are allocated in multiples of this
 
-# Bytes of a thread's local memory that are known, by file and kernel. What is spilled lies in the first-level cache.
+# Known bytes of local memory per thread, by file and kernel. Spilled registers are in the first-level cache.
 SPILLS = [
     # Rows of more than 8192 channels, which 512 threads keep in registers: five arrays of 32 floats each.
     ("layer_norm_cuda", r"backward_kernel<float, 8, 4>", 1280),
@@ -25,10 +25,10 @@ SPILLS = [
     ("rms_norm_cuda", r"backward_kernel<float, 8, 4>", 200),
     ("rms_norm_cuda", r"backward_kernel<\w+, 4, 8>", 104),
     ("rms_norm_cuda", r"backward_kernel<\w+, 8, 1>", 8),
-    # Eight sines and cosines, and the channels of two halves of a head that turn by them.
+    # Eight sines and cosines, and the channels of two halves of a head that they rotate.
     ("rotary_cuda", r"rotary_kernel<8, \w+>", 8),
-    # Two blocks a multiprocessor are worth more than registers for all of a tile: a few accesses beside 96 to 256
-    # products of a warp. Dropout's numbers come on top.
+    # Two blocks per multiprocessor are worth more than registers for the complete tile: a few accesses compared with 96
+    # to 256 products per warp. Dropout's numbers need more.
     ("tensor_attention_cuda", r"forward_kernel<\w+, 128, \w+, \w+>", 208),
     ("tensor_attention_cuda", r"forward_kernel<\w+, 64, true, \w+>", 96),
     ("tensor_attention_cuda", r"query_gradient_kernel<\w+, 64, \w+, \w+>", 128),
@@ -58,7 +58,7 @@ def launch_bounds(cubin):
         while at < begin + size:
             form, attribute, value = struct.unpack_from("<BBH", data, at)
             at += 4
-            if form != 4:  # anything but a value of that many bytes
+            if form != 4:  # skip a value of that many bytes
                 continue
             if attribute == 5:
                 x, y, z = struct.unpack_from("<III", data, at)
@@ -68,7 +68,7 @@ def launch_bounds(cubin):
 
 
 def kernels(cuobjdump, archive):
-    """(architecture, mangled name, threads, what cuobjdump says) of each."""
+    """(architecture, mangled name, threads, output of cuobjdump) of each."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([cuobjdump, "-xelf", "all", archive], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         for cubin in sorted(Path(folder).iterdir()):

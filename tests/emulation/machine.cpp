@@ -36,17 +36,17 @@ struct Thread {
   State state = State::ready;
   uint3 index{};
   bool second_turn = false;
-  std::vector<Copy> copies;             // that are under way
-  std::vector<std::size_t> group_ends;  // in `copies`; what comes after the last one is an open group
+  std::vector<Copy> copies;             // in flight
+  std::vector<std::size_t> group_ends;  // indices of `copies`; copies after the last one form an open group
 };
 
-/// Two turns: a lane may write its next value while others still read the ones before.
+/// Two buffers: a lane may write its next value while others still read the previous ones.
 struct Warp {
   alignas(16) std::byte values[2][lanes][max_exchanged_bytes];
   Exchanged places[2];
 };
 
-/// Stacks of fibers that are over serve the next ones.
+/// Reuses the stacks of finished fibers.
 class Stacks {
  public:
   context::stack_context take() {
@@ -71,7 +71,7 @@ const char* kernel_name = "";
 const std::function<void()>* body = nullptr;
 std::vector<Thread> threads;
 std::vector<Warp> warps;
-std::size_t current = 0;  // of `threads`
+std::size_t current = 0;  // index in `threads`
 context::fiber* scheduler = nullptr;
 std::vector<std::byte> shared;
 std::uint32_t chance = 1;
@@ -82,7 +82,7 @@ constexpr std::size_t shared_bytes_at_first = std::size_t{48} << 10;
 constexpr std::size_t max_shared_bytes = std::size_t{163} << 10;    // limit of an A100 (H100: 227 KiB)
 std::unordered_map<const void*, std::size_t> shared_bytes_allowed;  // by kernel
 
-/// Where a GPU promises nothing.
+/// Pseudo-random choice where a GPU guarantees no order.
 std::uint32_t next_chance() {
   chance = chance * 1664525u + 1013904223u;
   return chance >> 16;
@@ -121,7 +121,7 @@ void begin(Thread& thread) {
   });
 }
 
-/// The warp's fibers run until all are over or at the block's barrier; returns how many came to their end.
+/// Runs the warp's fibers until all have ended or reached the block's barrier; returns how many ended.
 int run_warp(std::size_t first, std::size_t end) {
   int ended = 0;
   for (;;) {
@@ -158,7 +158,7 @@ void run_block(std::size_t count) {
       const std::size_t begin = (first + w) % warp_count * lanes;
       ended += static_cast<std::size_t>(run_warp(begin, std::min(count, begin + lanes)));
     }
-    // A thread that is over counts as one that is at the barrier, as on GPUs.
+    // As on GPUs, a thread that has ended counts as waiting at the barrier.
     for (std::size_t t = 0; t < count; ++t) {
       if (threads[t].state == State::awaits_block) threads[t].state = State::ready;
     }

@@ -1,7 +1,7 @@
 // Runs CUDA kernels on the host: a block at a time, each of its threads a fiber, all in the thread that launches.
 //
-// A fiber runs until a barrier or an exchange between the lanes of its warp. Which warp goes on first changes from
-// launch to launch, so that what only the order of warps makes right goes wrong sooner or later. One launch at a time.
+// A fiber runs until a barrier or an exchange between the lanes of its warp. Which warp runs next changes from launch
+// to launch, so that code that depends on the order of warps fails sooner or later. One launch at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,41 +15,41 @@ namespace ranvier::emulation {
 
 inline constexpr int lanes = 32;
 
-/// Of the fiber that runs.
+/// Indices and sizes of the running fiber.
 extern uint3 thread_index, block_index;
 extern dim3 block_size, grid_size;
 [[nodiscard]] int lane();
 
-/// Runs every block to its end. What a kernel may not do ends the program with a line on stderr: a barrier that some
-/// threads do not reach, lanes of a warp that exchange values while others wait elsewhere, a launch that one of the
-/// GPUs does not take which code is made for. `address` is the kernel's, by which allow_shared_memory() knows it.
+/// Runs every block to its end. Ends the program with a line on stderr if some threads miss a barrier, if lanes
+/// exchange values while others wait elsewhere, or if a supported GPU refuses the launch. `address` identifies the
+/// kernel for allow_shared_memory().
 void launch(const char* name, const void* address, dim3 grid, dim3 block, std::size_t shared_bytes,
             const std::function<void()>& kernel);
 
-/// While one lives, launches run the last blocks only, and those of every y and z: what comes last in arrays that no
-/// test could go through. One at a time.
+/// While an object exists, launches run only the last blocks of x, for every y and z. This tests the ends of arrays
+/// that are too large to compute completely. One at a time.
 class OnlyLastBlocks {
  public:
-  explicit OnlyLastBlocks(unsigned across);  ///< of gridDim.x
+  explicit OnlyLastBlocks(unsigned across);  ///< number of blocks along gridDim.x
   ~OnlyLastBlocks();
   OnlyLastBlocks(const OnlyLastBlocks&) = delete;
   OnlyLastBlocks& operator=(const OnlyLastBlocks&) = delete;
 };
 
-/// From now on the kernel may be launched with so many bytes of shared memory: without it 48 KiB. False if that is more
-/// than a GPU of architecture 80 has for a block.
+/// Allows launches of the kernel with this many bytes of shared memory instead of 48 KiB. Returns false if that exceeds
+/// the limit of a block on architecture 80.
 [[nodiscard]] bool allow_shared_memory(const void* address, std::size_t bytes);
 
 /// __syncthreads().
 void synchronize_block();
 
-/// The block's memory of the size that its launch asked for; 0xff at first.
+/// The block's memory of the size that its launch requested; filled with 0xff at first.
 [[nodiscard]] std::byte* block_memory();
 
-/// What lanes say to each other at a time: at most this many bytes.
+/// Maximum bytes per lane in one exchange.
 inline constexpr std::size_t max_exchanged_bytes = 64;
 using Exchanged = std::array<const void*, lanes>;  ///< [lane]
-/// All lanes call it; the values stay until the next but one exchange of the warp.
+/// All lanes call it; the values are valid until the exchange after the next one of the warp.
 [[nodiscard]] const Exchanged& exchange(const void* value, std::size_t bytes);
 
 /// The value of another lane.
@@ -61,10 +61,10 @@ template <typename T>
   return found;
 }
 
-/// A copy to the block's memory that is over at once, or not before its fiber waits for it (cp.async). Null: zeros.
+/// A copy to the block's memory that completes at once, or not before its fiber waits for it (cp.async). Null: zeros.
 void copy_later(void* to, const void* from, std::size_t bytes);
 void end_copy_group();
-/// Until all but the last `groups` groups of this fiber are there.
+/// Waits until all but the last `groups` groups of this fiber are complete.
 void wait_for_copies(int groups);
 
 }  // namespace ranvier::emulation

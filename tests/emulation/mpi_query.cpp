@@ -1,5 +1,6 @@
-// What MPI says of GPUs. The emulated one's memory is the host's, so every MPI reaches it and says so here; with
-// RANVIER_EMULATED_MPI=host it is one that was built without CUDA. The linker takes this before Open MPI's own.
+// MPI's query of GPU support. The emulated GPU's memory is host memory, so every MPI can access it, and the query
+// returns true; with RANVIER_EMULATED_MPI=host it behaves like an MPI without CUDA. The linker prefers this to Open
+// MPI's function.
 #include <cstdlib>
 #include <string_view>
 

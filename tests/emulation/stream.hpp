@@ -1,5 +1,5 @@
-// Streams of the emulated GPU: work is done when it is queued, unless the stream is being captured; then it waits
-// in the graph. Work owns what it needs: arguments, not the caller's variables. Any thread, one at a time for each
+// Streams of the emulated GPU: work is done when it is queued, unless the stream is being captured; then it waits in
+// the graph. Work owns its arguments and does not refer to the caller's variables. Any thread, one at a time per
 // stream.
 #pragma once
 
@@ -16,7 +16,7 @@ struct CopyDone {
   std::size_t bytes;
 };
 
-/// While one lives, lists what cudaMemcpyAsync copies; a copy of a graph whenever the graph is launched. One at a time.
+/// While an object exists, lists the copies of cudaMemcpyAsync, and a graph's copies at each launch. One at a time.
 class WatchedCopies {
  public:
   WatchedCopies();
@@ -27,13 +27,13 @@ class WatchedCopies {
   std::vector<CopyDone> done;
 };
 
-/// What no stream may be asked for during a capture ends the program with a line on stderr.
+/// Queues work; during a capture, a call that no captured stream accepts ends the program with a line on stderr.
 void queue(cudaStream_t stream, std::function<void()> work);
 
-/// As after a kernel that read where nothing is, and of which everybody knows: every call fails from now on.
+/// Simulates an illegal memory access of a kernel that has been reported: every later call fails.
 void break_gpu();
 
-/// Whether it was made and is not destroyed. Null is: the default stream.
+/// Whether the stream was created and not destroyed. Null, the default stream, always is.
 [[nodiscard]] bool is_alive(cudaStream_t stream);
 
 }  // namespace ranvier::emulation

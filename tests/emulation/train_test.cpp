@@ -1,5 +1,5 @@
-// Whole trainings on the emulated GPU, which every rank has for itself: what crosses between device and host goes
-// through pinned memory and streams as on a real one.
+// Complete training jobs on the emulated GPU, one per rank: transfers between device and host use pinned memory and
+// streams as on a real one.
 #include "runtime/device/cuda_build.hpp"
 #include "tests/apps/small_run.hpp"
 
@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// For scratch, which takes 129 MiB, and the model, and too little for the large product that the rate of the GPU is
-// measured by.
+// Enough for scratch, which takes 129 MiB, and the model, but too little for the large product that measures the GPU's
+// rate.
 constexpr const char* room = "140MiB";
 
 struct Result {
@@ -60,7 +60,7 @@ void check_close(const Result& a, const Result& b, double relative) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
+TEST_CASE_FIXTURE(Fixture, "a GPU gives the training results of the cpu device") {
   for (const auto& [precision, relative] : {std::pair{"fp32", 1e-6}, {"bf16", 3e-3}}) {
     CAPTURE(precision);
     const Flags flags{"--precision", precision, "--dropout", "0.1"};
@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains what the cpu device trains") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a GPU trains LLaMA and its kin, and BERT, as the cpu device does") {
+TEST_CASE_FIXTURE(Fixture, "a GPU trains LLaMA and related families, and BERT, as the cpu device does") {
   const std::vector<std::pair<double, Flags>> runs{
       {1e-6, {"--model", "llama", "--tile", "2"}},
       {3e-3, {"--model", "mistral", "--window", "5", "--precision", "bf16"}},
@@ -127,8 +127,8 @@ TEST_CASE_FIXTURE(Fixture, "a GPU trains a wide residual network as the cpu devi
     CHECK(std::stod(found[step]) == doctest::Approx(std::stod(expected.at(step))).epsilon(1e-5));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "products and attention as rank 0 measured them train what others train, and are remembered") {
+TEST_CASE_FIXTURE(
+    Fixture, "products and attention as rank 0 measured them give the usual results, and measurements are saved") {
   const std::string products = file("products.json");
   const Flags flags{"--precision", "bf16", "--layers", "2", "--g-inter", "2"};
   Flags measured = flags;
@@ -143,11 +143,11 @@ TEST_CASE_FIXTURE(Fixture,
   const std::string known = " from " + products + ", 0 measured\n";
   const std::size_t of_products = second.output.find(known);
   REQUIRE(of_products != std::string::npos);
-  CHECK(second.output.find(known, of_products + 1) != std::string::npos);  // of attention
+  CHECK(second.output.find(known, of_products + 1) != std::string::npos);  // and for attention
   CHECK(read_file(products) == remembered);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file of products that is none ends a run before it trains, and stays as it is") {
+TEST_CASE_FIXTURE(Fixture, "a --products-file in another format ends a run before training, and is not changed") {
   const std::string content = read_file(text);
   const Outcome outcome =
       start(1, {"--precision", "bf16", "--device", "cuda", "--products", "measured", "--products-file", text});
@@ -159,7 +159,8 @@ TEST_CASE_FIXTURE(Fixture, "a file of products that is none ends a run before it
   CHECK(read_file(text) == content);
 }
 
-TEST_CASE_FIXTURE(Fixture, "attention by cuDNN trains what our own kernels train, on all ranks or on none") {
+TEST_CASE_FIXTURE(
+    Fixture, "attention by cuDNN gives the training results of the built-in kernels, on all ranks or on none") {
   const Flags own{"--device", "cuda",     "--precision", "bf16",        "--layers",
                   "1",        "--g-data", "2",           "--attention", "ranvier"};
   Flags cudnn = own, either = own;
@@ -179,7 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "attention by cuDNN trains what our own kernels train
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "attention by cuDNN trains shared keys, windows and whole samples as our own kernels do") {
+                  "attention by cuDNN trains shared keys, windows and full samples as the built-in kernels do") {
   for (const Flags& model :
        {Flags{"--model", "llama", "--kv-heads", "1"},
         {"--model", "llama", "--kv-heads", "1", "--window", "5"},
@@ -196,7 +197,7 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within rounding, and says what it costs") {
+TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within rounding, and prints its drawback") {
   const Flags flags{"--device", "cuda", "--precision", "bf16", "--layers", "1", "--attention", "cudnn"};
   Flags fast = flags;
   fast.insert(fast.end(), {"--attention-backward", "fast"});
@@ -206,7 +207,7 @@ TEST_CASE_FIXTURE(Fixture, "a fast backward pass of attention trains within roun
         std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that insists on it, with a remedy") {
+TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that requires it, with a remedy") {
   const Outcome refused = start(
       2, {"--device", "cuda", "--precision", "bf16", "--layers", "1", "--g-data", "2", "--attention", "cudnn"},
       {{"EMULATED_CUDNN_MISSING", "1"}});
@@ -217,8 +218,8 @@ TEST_CASE_FIXTURE(Fixture, "a cuDNN that is missing on a rank ends a job that in
   CHECK(refused.output.find("use --attention auto") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "stages on GPUs leave every bit alone, with checkpoints and states off the device, too") {
+TEST_CASE_FIXTURE(
+    Fixture, "pipeline stages on GPUs do not change any bit, with checkpoints and states off the device, too") {
   const Result whole = train(1, {"--device", "cuda"});
   CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged"}) == whole);
   CHECK(train(2, {"--device", "cuda", "--g-inter", "2", "--p2p", "staged", "--recompute", "1", "--activation-tier",
@@ -227,7 +228,7 @@ TEST_CASE_FIXTURE(Fixture,
                   "--bucket-size", "4096"}) == whole);
 }
 
-TEST_CASE_FIXTURE(Fixture, "blocks that are repeated as graphs leave every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "blocks that are replayed as graphs do not change any bit") {
   for (const Flags& more :
        {Flags{"--g-data", "2", "--shard", "zero3"},
         Flags{"--g-inter", "2", "--precision", "bf16", "--recompute", "1", "--activation-tier", "host"}}) {
@@ -242,7 +243,7 @@ TEST_CASE_FIXTURE(Fixture, "blocks that are repeated as graphs leave every bit a
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {
+TEST_CASE_FIXTURE(Fixture, "rows on GPUs shard their states") {
   const Result cpu = train(2, {"--g-data", "2"});
   for (const char* sharding : {"ddp", "zero3"}) {
     CAPTURE(sharding);
@@ -250,7 +251,7 @@ TEST_CASE_FIXTURE(Fixture, "rows on GPUs share out what they hold") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "messages straight from a GPU's memory leave every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "messages sent directly from a GPU's memory do not change any bit") {
   const auto weights = [&](int ranks, const char* way, Flags flags) {
     flags.insert(flags.end(), {"--device", "cuda", "--device-memory", room, "--layers", "2", "--steps", "2",
                                "--precision", "fp32", "--p2p", way, "--save", file("weights")});
@@ -267,7 +268,7 @@ TEST_CASE_FIXTURE(Fixture, "messages straight from a GPU's memory leave every bi
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI says that it reaches it") {
+TEST_CASE_FIXTURE(Fixture, "messages are sent directly from a GPU's memory if MPI reports support for it") {
   const auto output = [&](const Flags& more, const char* mpi) {
     Flags flags{"--device", "cuda", "--device-memory", room, "--products", "first",
                 "--layers", "2",    "--steps",         "1",  "--g-inter",  "2"};
@@ -289,7 +290,7 @@ TEST_CASE_FIXTURE(Fixture, "messages go straight from a GPU's memory where MPI s
         std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "MPI and NCCL are never both let at a GPU's memory") {
+TEST_CASE_FIXTURE(Fixture, "MPI and NCCL never access a GPU's memory in the same run") {
   const Flags flags{"--device", "cuda",   "--g-inter",     "2",   "--g-data", "2",
                     "--p2p",    "direct", "--collectives", "nccl"};
   const Outcome outcome = run(4, small_run(text, flags), 120s);

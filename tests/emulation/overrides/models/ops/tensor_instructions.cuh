@@ -1,4 +1,4 @@
-// In place of the real one: what PTX's manual says of each instruction, lane by lane.
+// Replaces the real header: implements the instructions lane by lane, as PTX's manual defines them.
 #pragma once
 
 #include "models/ops/cuda_vector.cuh"
@@ -19,7 +19,7 @@ using Left = std::uint32_t[4];
 /// row / 8 + 2 (k / 8); element (k, column) of the right one in lane 4 column + k % 8 / 2, in its pair k / 8.
 template <typename T>
 void multiply_add(Sums& sums, const Left& left, std::uint32_t b0, std::uint32_t b1) {
-  constexpr int depth = 16, right = 8;  // numbers of the left operand come first in a lane's
+  constexpr int depth = 16, right = 8;  // a lane's numbers of the left operand come first
   const std::uint32_t pairs[] = {left[0], left[1], left[2], left[3], b0, b1};
   float own[2 * std::size(pairs)];
   for (std::size_t i = 0; i < std::size(own); ++i) {
@@ -27,7 +27,7 @@ void multiply_add(Sums& sums, const Left& left, std::uint32_t b0, std::uint32_t 
   }
   const auto& all = emulation::exchange(own, sizeof own);
   const int lane = emulation::lane(), g = lane / 4, c = lane % 4;
-  float a[2][depth], b[2][depth];  // of the rows g and g + 8, of the columns 2 c and 2 c + 1
+  float a[2][depth], b[2][depth];  // rows g and g + 8; columns 2 c and 2 c + 1
   for (int k = 0; k < depth; ++k) {
     const auto numbers = [&](int line) {
       return static_cast<const float*>(all[static_cast<std::size_t>(4 * line + k % 8 / 2)]);
@@ -42,7 +42,8 @@ void multiply_add(Sums& sums, const Left& left, std::uint32_t b0, std::uint32_t 
   }
 }
 
-/// ldmatrix.x4: lane 8 m + r says where row r of matrix m is; `element` of (row, column) of each goes to the lanes.
+/// ldmatrix.x4: lane 8 m + r has the address of row r of matrix m; `element` of (row, column) of each goes to the
+/// lanes.
 template <typename Element>
 void load_four(std::uint32_t (&to)[4], const void* row, const Element& element) {
   const auto& all = emulation::exchange(&row, sizeof row);

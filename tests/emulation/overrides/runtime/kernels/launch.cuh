@@ -1,5 +1,5 @@
-// In place of the real one: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph
-// does.
+// Replaces the real header: kernels run in tests/emulation/machine.cpp, before the call returns or when their graph
+// runs.
 #pragma once
 
 #include "runtime/device/cuda_native.hpp"
