@@ -1,5 +1,5 @@
-// The emulated cluster of run.sh: who shares memory, what crosses which link, and that nothing stays behind.
-// Exits with 77, ctest's "skipped", where the machine does not allow network namespaces.
+// The emulated cluster of run.sh: which ranks share memory, which bytes cross which link, and that nothing is left
+// behind. Exits with 77, ctest's "skipped", if the machine does not allow network namespaces.
 #include "actors/states/sharded_unit.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/temporary_folder.hpp"
@@ -35,7 +35,7 @@ struct Outcome {
   std::string output;
 };
 
-/// A shell's command line, to its end.
+/// Runs a shell command until it ends.
 Outcome shell(const std::string& command) {
   std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
   if (!pipe) throw std::runtime_error("no process for: " + command);
@@ -52,7 +52,7 @@ Outcome cluster(const std::string& arguments) { return shell(RANVIER_CLUSTER " -
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// What follows each `"key": ` of a JSON text, up to the next comma, brace or line end.
+/// Values of each `"key": ` of a JSON text, up to the next comma, brace or line end.
 std::vector<std::string> values(const std::string& text, const std::string& key) {
   std::vector<std::string> found;
   const std::string mark = '"' + key + "\":";
@@ -68,7 +68,7 @@ struct Link {
   double out = 0;
 };
 
-/// Bytes of each link of a counters file, under "host0 between" and the like.
+/// Bytes of each link of a counters file, under keys such as "host0 between".
 std::map<std::string, Link> links(const std::string& counters) {
   const auto names = values(counters, "name"), kinds = values(counters, "link");
   const auto in = values(counters, "bytes_in"), out = values(counters, "bytes_out");
@@ -79,7 +79,7 @@ std::map<std::string, Link> links(const std::string& counters) {
   return result;
 }
 
-/// Runs ranvier_move_bytes; the links' bytes, and in `nodes` which ranks share memory.
+/// Runs ranvier_move_bytes; returns the links' bytes, and in `nodes` which ranks share memory.
 std::map<std::string, Link> moved(const std::string& flags, const std::string& moves,
                                   std::string* nodes = nullptr) {
   const TemporaryFolder folder;
@@ -87,7 +87,7 @@ std::map<std::string, Link> moved(const std::string& flags, const std::string& m
   const Outcome run = cluster(fmt::format("{} --counters {} -- {} {}", flags, file, RANVIER_MOVE_BYTES, moves));
   CAPTURE(run.output);
   REQUIRE(run.status == 0);
-  MESSAGE(flags << ", " << moves << ": " << run.output);  // the time is told, never judged
+  MESSAGE(flags << ", " << moves << ": " << run.output);  // the time is printed, not checked
   if (nodes) {
     const std::size_t begin = run.output.find("[[");
     *nodes = run.output.substr(begin, run.output.find("]]") + 2 - begin);
@@ -97,13 +97,13 @@ std::map<std::string, Link> moved(const std::string& flags, const std::string& m
 
 constexpr double mebibyte = 1024 * 1024;
 
-/// Payload, and at most 3 % of headers and acknowledgements.
+/// Payload, plus at most 3 % for headers and acknowledgements.
 void check_payload(double counted, double payload) {
   CHECK(counted >= payload);
   CHECK(counted <= 1.03 * payload);
 }
 
-/// What MPI says to start and to end, and the acknowledgements of what came in.
+/// MPI's messages at startup and shutdown, and the acknowledgements of received data.
 constexpr double small_talk = 0.02 * 16 * mebibyte;
 
 std::set<std::string> interfaces() {
@@ -114,7 +114,7 @@ std::set<std::string> interfaces() {
   return names;
 }
 
-/// True if a process lives in one of these network namespaces, named "net:[4026531840]".
+/// True if a process is in one of these network namespaces, named "net:[4026531840]".
 bool inhabited(const std::set<std::string>& namespaces) {
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     std::error_code gone;
@@ -133,7 +133,7 @@ std::set<std::string> namespaces_in(const std::string& output) {
   return found;
 }
 
-/// run.sh in the background with ranks that sleep, and its output in a file.
+/// Runs run.sh in the background with ranks that sleep, and its output in a file.
 class SleepingCluster {
  public:
   SleepingCluster() : output_((folder_.path() / "output").string()) {
@@ -166,7 +166,7 @@ class SleepingCluster {
 
 }  // namespace
 
-TEST_CASE("ranks of one host share memory, those of different hosts do not") {
+TEST_CASE("ranks of one host share memory, ranks of different hosts do not") {
   std::string nodes;
   moved("--hosts 2 --ranks-per-host 2", "", &nodes);
   CHECK(nodes == "[[0, 1], [2, 3]]");
@@ -174,7 +174,7 @@ TEST_CASE("ranks of one host share memory, those of different hosts do not") {
   CHECK(nodes == "[[0], [1], [2]]");
 }
 
-TEST_CASE("what goes from host to host is counted on the links of these two, each way by itself") {
+TEST_CASE("bytes between two hosts are counted on these hosts' links, separately in each direction") {
   const auto link = moved("--hosts 2 --ranks-per-host 2 --rate 400mbit",
                           fmt::format("0:2:{0:.0f} 1:3:{0:.0f} 3:0:{0:.0f}", 16 * mebibyte));
   REQUIRE(link.size() == 2);
@@ -194,7 +194,7 @@ TEST_CASE("what goes from host to host is counted on the links of these two, eac
   }
 }
 
-TEST_CASE("what stays on a host crosses no link") {
+TEST_CASE("bytes within a host cross no link") {
   const auto link =
       moved("--hosts 2 --ranks-per-host 2 --rate 1mbit", fmt::format("0:1:{0:.0f} 3:2:{0:.0f}", 64 * mebibyte));
   REQUIRE(link.size() == 2);
@@ -205,7 +205,7 @@ TEST_CASE("what stays on a host crosses no link") {
   }
 }
 
-TEST_CASE("ranks with links of their own use one inside their host and another between hosts") {
+TEST_CASE("ranks with separate links use one inside their host and another between hosts") {
   std::string nodes;
   const auto link = moved("--hosts 2 --ranks-per-host 2 --rate 400mbit --rank-rate 800mbit",
                           fmt::format("0:1:{0:.0f} 1:2:{1:.0f}", 16 * mebibyte, 8 * mebibyte), &nodes);
@@ -221,9 +221,9 @@ TEST_CASE("ranks with links of their own use one inside their host and another b
   CHECK(link.at("rank3 between").in < small_talk);
 }
 
-TEST_CASE("a failing program's status is passed on, and its hosts are gone") {
+TEST_CASE("a failing program's status is passed on, and its hosts are removed") {
   const auto before = interfaces();
-  // All have started before one fails: the launcher ends the others at once.
+  // All have started before one fails: the launcher ends the others immediately.
   const TemporaryFolder folder;
   const Outcome run =
       cluster(fmt::format("-- sh -c 'readlink /proc/self/ns/net >{0}/new$OMPI_COMM_WORLD_RANK; "
@@ -238,7 +238,7 @@ TEST_CASE("a failing program's status is passed on, and its hosts are gone") {
   CHECK(cluster("-- " RANVIER_MOVE_BYTES " 0:9:1").status == 1);
 }
 
-TEST_CASE("a program that hangs is ended after its time, and its hosts are gone") {
+TEST_CASE("a program that hangs is ended at its timeout, and its hosts are removed") {
   const Outcome run = cluster("--timeout 2 -- sh -c 'readlink /proc/self/ns/net; sleep 100'");
   CHECK(run.status == 124);
   CHECK(contains(run.output, "did not end within 2 s"));
@@ -247,7 +247,7 @@ TEST_CASE("a program that hangs is ended after its time, and its hosts are gone"
   CHECK_FALSE(inhabited(namespaces));
 }
 
-TEST_CASE("SIGTERM, SIGINT and even SIGKILL of the script end all that it started") {
+TEST_CASE("SIGTERM, SIGINT and even SIGKILL of the script end all of its processes") {
   for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
     CAPTURE(signal);
     const auto before = interfaces();
@@ -255,7 +255,7 @@ TEST_CASE("SIGTERM, SIGINT and even SIGKILL of the script end all that it starte
     REQUIRE(sleeping.namespaces.size() == 2);
     CHECK(inhabited(sleeping.namespaces));
     sleeping.end(signal);
-    if (signal == SIGKILL) {  // nobody is left to wait
+    if (signal == SIGKILL) {  // no process is left to wait
       for (int i = 0; i < 100 && inhabited(sleeping.namespaces); ++i) std::this_thread::sleep_for(50ms);
     }
     CHECK_FALSE(inhabited(sleeping.namespaces));
@@ -263,7 +263,7 @@ TEST_CASE("SIGTERM, SIGINT and even SIGKILL of the script end all that it starte
   }
 }
 
-TEST_CASE("two clusters at once do not meet") {
+TEST_CASE("two clusters that run at once are separate") {
   const SleepingCluster other;
   REQUIRE(other.namespaces.size() == 2);
   std::string nodes;
@@ -273,20 +273,20 @@ TEST_CASE("two clusters at once do not meet") {
   other.end(SIGTERM);
 }
 
-TEST_CASE("a machine that does not allow namespaces skips, and says why") {
-  if (::geteuid() != 0) return;  // only root can give its rights away
+TEST_CASE("a machine that does not allow namespaces skips, and prints the reason") {
+  if (::geteuid() != 0) return;  // only root can drop its privileges
   const Outcome run = shell("setpriv --bounding-set -all --inh-caps -all " RANVIER_CLUSTER " -- true");
   CAPTURE(run.output);
   CHECK(run.status == 77);
   CHECK(contains(run.output, "skipped: this machine does not allow network namespaces (unshare"));
 }
 
-TEST_CASE("wrong flags are refused with the flag and what it takes") {
+TEST_CASE("invalid flags are refused with the flag and its accepted values") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"--hosts 5 -- true", "--hosts is '5'; it takes a whole number from 1 to 4"},
-      {"--rate fast -- true", "'fast' is no rate; write 200mbit or 10gbit"},
+      {"--rate fast -- true", "'fast' is not a rate; write 200mbit or 10gbit"},
       {"--speed 3 -- true", "unknown flag '--speed'"},
-      {"--hosts 2", "there is no program; it goes behind --"},
+      {"--hosts 2", "the program is missing; add it after --"},
       {"--rate", "--rate lacks its value"},
   };
   for (const auto& [arguments, message] : cases) {
@@ -297,8 +297,8 @@ TEST_CASE("wrong flags are refused with the flag and what it takes") {
   }
 }
 
-// Which rank owns which piece, and with it the order of sums, depends on the nodes.
-TEST_CASE("training gives the same bits on two hosts as on one that is counted as two") {
+// The nodes determine which rank owns which piece, and with it the order of summation.
+TEST_CASE("training gives the same bits on two hosts as on one host that counts as two") {
   const TemporaryFolder folder;
   const std::string text =
       folder.write("text.txt", shell("cat " RANVIER_SOURCES "/runtime/*.[ch]pp").output).string();
@@ -324,7 +324,7 @@ TEST_CASE("training gives the same bits on two hosts as on one that is counted a
   }
 }
 
-TEST_CASE("what training sends between hosts is what the papers derive") {
+TEST_CASE("training between hosts sends the bytes that the papers derive") {
   const TemporaryFolder folder;
   const std::string text =
       folder.write("text.txt", shell("cat " RANVIER_SOURCES "/runtime/*.[ch]pp").output).string();
@@ -368,8 +368,8 @@ TEST_CASE("what training sends between hosts is what the papers derive") {
       REQUIRE(link.size() == 2);
       return link.at("host0 between").out + link.at("host1 between").out;
     };
-    const double bytes = (counted(4) - counted(1)) / 3;  // of a step, without what starts and ends a job
-    MESSAGE(std::string(one.flags) << ": " << bytes / 1e6 << " MB a step, derived " << one.elements * 4 / 1e6);
+    const double bytes = (counted(4) - counted(1)) / 3;  // bytes per step, without the start and the end of a job
+    MESSAGE(std::string(one.flags) << ": " << bytes / 1e6 << " MB per step, derived " << one.elements * 4 / 1e6);
     CHECK(bytes == doctest::Approx(one.elements * 4).epsilon(0.03));
   }
 }

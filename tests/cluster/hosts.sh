@@ -10,19 +10,19 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
-# A queue of this size never drops a packet: TCP has less under way.
+# A queue of this size never drops a packet: TCP has less in flight.
 queue=67108864
-# More than the largest packet, so that none is cut; 10 ms at 200 Mbit/s.
+# More than the largest packet, so that none is split; 10 ms at 200 Mbit/s.
 burst=262144
 
-# Also the places of namespaces and of Open MPI's files: gone with the mounts.
+# Also the location of namespaces and of Open MPI's files: removed with the mounts.
 private_places() {
   mount -t tmpfs tmpfs /run
   mount -t tmpfs tmpfs /dev/shm
   mkdir /run/netns /run/uts /run/mpi
 }
 
-limit() {  # <rate> <ip or tc, with the namespace> <device>: what it sends
+limit() {  # <rate> <ip or tc, with the namespace> <device>: limits the rate of its sending
   [ -z "$1" ] || "${@:3}" qdisc add dev "$2" root tbf rate "$1" burst "$burst" limit "$queue"
 }
 
@@ -40,10 +40,9 @@ link() {  # <namespace> <device in it> <bridge> <rate>
   limit "$4" "$far" tc
 }
 
-# A namespace with a host name. A connection's window is wide from the start and stays so after a rest, and
-# nothing but a lost packet narrows it: what is measured is the link, not TCP's guesses about it. What is not sent
-# yet waits with the sender (tcp_notsent_lowat), not in a socket of megabytes, where MPI's answers would wait
-# behind it.
+# A namespace with a host name. A connection's window is wide from the start and stays wide after a pause; only a lost
+# packet narrows it. So measurements show the link, not TCP's estimates of it. Unsent data wait at the sender
+# (tcp_notsent_lowat), not in a socket of megabytes, where MPI's replies would wait behind them.
 host() {  # <name> <between's address> <control's address>
   ip netns add "$1"
   touch "/run/uts/$1"
@@ -93,7 +92,7 @@ make_hosts() {
 
 devices() { [ -z "$RANK_RATE" ] && echo between || echo "between inside"; }
 
-# A line per link: namespace, device, bytes and packets in, bytes and packets out.
+# Prints a line per link: namespace, device, bytes and packets in, bytes and packets out.
 count() {
   local name device
   for name in $(cut -d ' ' -f 2 /run/hosts | grep -v -e localhost -e launcher); do
@@ -104,7 +103,7 @@ count() {
   done
 }
 
-drops() {  # <namespace> <device>: packets that a full queue lost, in both directions
+drops() {  # <namespace> <device>: packets that a full queue dropped, in both directions
   { tc -n "$1" -s qdisc show dev "$2"; tc -s qdisc show dev "$1.$2"; } | awk '
     /dropped/ { sub(",", ""); for (i = 1; i < NF; ++i) if ($i ~ /dropped/) lost += $(i + 1) } END { print lost + 0 }'
 }
@@ -134,7 +133,7 @@ write_counters() {  # <before> <after>, as count() printed them
 }
 
 run() {
-  exec 2>&3 3>&-  # run.sh keeps the errors of `unshare` apart
+  exec 2>&3 3>&-  # run.sh separates the errors of `unshare`
   local slots=() before after status=0
   private_places
   make_hosts
@@ -143,8 +142,8 @@ run() {
              --mca plm rsh --mca plm_rsh_agent "$here/agent.sh" --mca plm_rsh_no_tree_spawn 1
              --mca orte_tmpdir_base /run/mpi --mca oob_tcp_if_include control
              --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include between)
-  # Open MPI would write a long message to the peer's memory ("put") in one piece, and the answers to the peer's
-  # own messages wait behind it: both ways take turns.
+  # Open MPI would write a long message to the peer's memory ("put") in one piece. Replies to the peer's own
+  # messages would wait behind it, so that the two directions alternate.
   export OMPI_MCA_btl_tcp_flags=${OMPI_MCA_btl_tcp_flags:-send}
   before=$(count)
   timeout --kill-after=5 "$TIMEOUT" "${mpi[@]}" "$@" </dev/null || status=$?

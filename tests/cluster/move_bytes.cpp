@@ -1,9 +1,10 @@
-// Which ranks share memory, and bytes from rank to rank over MpiTransport: what an emulated cluster is tested with.
+// Prints which ranks share memory, and moves bytes between ranks over MpiTransport: the test program of an emulated
+// cluster.
 //
 //   ranvier_move_bytes [FROM:TO:BYTES...]
 //
-// All moves run at once. Each is checked by its receiver. Rank 0 prints one JSON line: the ranks of each node as
-// MPI sees them, and the time from the first send to the last arrival.
+// All moves run at once. Each is checked by its receiver. Rank 0 prints one JSON line: the ranks of each node, as MPI
+// reports them, and the time from the first send to the last arrival.
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/mpi_transport.hpp"
@@ -46,7 +47,7 @@ std::byte content(const Move& move, std::size_t i) {
   return static_cast<std::byte>(i * 31 + (i >> 12) + static_cast<std::size_t>(move.from * 7 + move.to * 3));
 }
 
-/// For every rank the lowest one that it shares memory with.
+/// For every rank, the lowest rank that it shares memory with.
 std::vector<int> leaders(const MpiSession& session) {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);

@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# Runs an MPI program on a cluster of 1 to 4 emulated hosts: network namespaces, joined by links of limited rate.
+# Runs an MPI program on a cluster of 1 to 4 emulated hosts: network namespaces connected by links of limited rate.
 #
 #   tests/cluster/run.sh --hosts 2 --ranks-per-host 2 --rate 200mbit [--rank-rate 200mbit] [--mtu 60000]
 #                        [--timeout 300] [--counters FILE] -- PROGRAM [ARGUMENT...]
-#   tests/cluster/run.sh --check      says whether this machine can do that
+#   tests/cluster/run.sh --check      prints whether this machine can do that
 #
-#   --rate       of each host's link to the others, in each direction, as tc spells it; without it unlimited
-#   --rank-rate  every rank gets a host name and links of its own: one of this rate to the ranks of its host, one
-#                of --rate to all others. MPI then knows nothing of the hosts; tell the program (--node-size).
+#   --rate       of each host's link to the others, in each direction, in tc's format; default: unlimited
+#   --rank-rate  every rank gets its own host name and two links: one of this rate to the ranks of its host, one
+#                with --rate to all others. MPI then cannot detect the hosts; set them in the program (--node-size).
 #   --mtu        large packets, so that headers stay below 1 % of what is counted
-#   --timeout    seconds that the program may take; then the status is 124
+#   --timeout    maximum seconds of the program; after that the status is 124
 #   --counters   bytes and packets of every link while the program ran, as JSON
-#
-# The exit status is the program's; 77 with a line "skipped: ..." where the machine does not allow namespaces.
-# Nothing is left behind, however this ends: all of it lives in namespaces without a name outside, and these end
-# with the first process in them, which the kernel ends with this script. Works without root where users may make
-# namespaces.
+
+# The exit status is the program's; 77 with a line "skipped: ..." if the machine does not allow namespaces. Nothing is
+# left behind, however this ends. All processes and interfaces are in namespaces without a name outside. These end with
+# their first process, which the kernel ends with this script. Works without root if users may create namespaces.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -54,16 +53,16 @@ while (($# > 0)); do
   shift 2
 done
 for word in $rate $rank_rate; do
-  [[ $word =~ ^[0-9]+([.][0-9]+)?[kmgt]?bit$ ]] || usage "'$word' is no rate; write 200mbit or 10gbit"
+  [[ $word =~ ^[0-9]+([.][0-9]+)?[kmgt]?bit$ ]] || usage "'$word' is not a rate; write 200mbit or 10gbit"
 done
-[ -n "$check" ] || (($# > 0)) || usage "there is no program; it goes behind --"
+[ -n "$check" ] || (($# > 0)) || usage "the program is missing; add it after --"
 
 PATH=$PATH:/usr/sbin:/sbin
 for tool in ip tc nsenter setpriv unshare mpirun; do
   command -v "$tool" >/dev/null || skip "'$tool' is missing; cmake/install_dependencies.sh installs it"
 done
 
-# The first process dies with `unshare`, that with this script, and all others with the first.
+# The first process ends with `unshare`, which ends with this script, and all others end with the first.
 enter=(setpriv --pdeathsig KILL -- unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc)
 [ "$(id -u)" -eq 0 ] || enter+=(--user --map-root-user)
 
@@ -74,7 +73,7 @@ HOSTS=$hosts RANKS_PER_HOST=$ranks_per_host RATE=$rate RANK_RATE=$rank_rate MTU=
   "${enter[@]}" "$here/hosts.sh" run "$@" 3>&2 2>/dev/null &  # `unshare` complains when its child is killed
 entered=$!
 
-# Ends the first process of the namespaces: `unshare` returns when all others are gone too.
+# Ends the first process of the namespaces: `unshare` returns when all others have ended too.
 end() {
   local status=$1 process
   for process in $(grep -ls "^PPid:[[:space:]]*$entered\$" /proc/[0-9]*/status); do
