@@ -1,5 +1,5 @@
-// The manifest of a checkpoint: as it is, or, if the first byte is odd, with the checksum that it needs to be read
-// further.
+// The manifest of a checkpoint: unchanged, or, if the first byte is odd, with a correct checksum, so that more of it is
+// read.
 #include "offload/checkpoint/manifest.hpp"
 #include "runtime/files/xxh3.hpp"
 #include "tests/fuzz/input.hpp"
@@ -22,12 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& piece : manifest.pieces) {
       held += piece.count;
       fuzz::require(piece.offset + manifest.block_bytes_of(piece) <= manifest.files.at(piece.file).bytes,
-                    "a piece lies in its file");
+                    "a segment is inside its file");
     }
-    fuzz::require(elements == held, "pieces hold each element once");
+    fuzz::require(elements == held, "segments hold each element once");
     const std::string written = offload::to_json(manifest);
     fuzz::require(offload::to_json(offload::parse_manifest(written, "manifest.json")) == written,
-                  "a manifest is what was written of it");
+                  "a manifest reads back as written");
   });
   return 0;
 }

@@ -1,4 +1,4 @@
-// Megatron's .idx beside a .bin of 256 bytes.
+// Megatron's .idx file, with a .bin file of 256 bytes.
 #include "tests/fuzz/input.hpp"
 #include "tests/fuzz/samples.hpp"
 

@@ -1,4 +1,4 @@
-// A config file of options of every kind, and files by weight.
+// A config file with options of every type, and files by weight.
 #include "models/text/mixed_source.hpp"
 #include "apps/program/options.hpp"
 #include "tests/fuzz/input.hpp"
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!option.value.empty() && option.name != "config") written += option.name + " = " + option.value + "\n";
     folder.write("run.conf", written);
     Options again;
-    fuzz::require(apps::hash_of(again.read(path)) == apps::hash_of(once), "options are what was written of them");
+    fuzz::require(apps::hash_of(again.read(path)) == apps::hash_of(once), "options read back as written");
   });
   return 0;
 }

@@ -1,4 +1,4 @@
-// A file of questions with several answers, read as samples. The first byte chooses the model's sizes.
+// A file of multiple-choice questions, read as samples. The first byte chooses the model's sizes.
 #include "models/text/question_source.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -21,14 +21,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto [begin, end] = source.scored(n);
       const int positions = source.positions_of(n, 1);
       fuzz::require(begin < end && end <= static_cast<std::size_t>(positions) && positions <= length,
-                    "a answer is scored inside its sample");
+                    "an answer is scored inside its sample");
       source.set_positions(positions);
       std::vector<std::int32_t> tokens(2 * static_cast<std::size_t>(positions));
       source.read_inputs(n, 1, reinterpret_cast<std::byte*>(tokens.data()));
       source.read_targets(n, 1, reinterpret_cast<std::byte*>(tokens.data() + positions));
       fuzz::require(
           std::all_of(tokens.begin(), tokens.end(), [&](int token) { return token >= 0 && token < vocab_size; }),
-          "tokens are the model's");
+          "tokens are in the model's vocabulary");
     }
     for (std::size_t e = 0; e < file->examples(); ++e)
       fuzz::require(file->right_answer(e) < file->answers_of(e), "one of the answers is right");

@@ -1,4 +1,4 @@
-// A safetensors file, and the sizes of the model that it may hold.
+// A safetensors file, and the sizes of the model that may be in it.
 #include "models/families/gpt_config.hpp"
 #include "models/weights/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const models::Safetensors file(path);
     for (const auto& tensor : file.tensors()) {
       fuzz::require(file.find(tensor.name) == &tensor, "a tensor is found by its name");
-      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size, "a tensor lies in the file");
+      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size, "a tensor is inside the file");
       if (!tensor.dtype) continue;
       const std::size_t count = tensor.elements();
       const std::size_t some = std::min<std::size_t>(count, 1000);

@@ -1,4 +1,4 @@
-// Reads samples of token files as training does.
+// Reads samples of token files as a training run does.
 #pragma once
 
 #include "models/text/text_source.hpp"
@@ -19,7 +19,7 @@ inline void read_samples(const models::TextDataOptions& options) {
       source->read_inputs(first, 3, reinterpret_cast<std::byte*>(tokens.data()));
       source->read_targets(first, 3, reinterpret_cast<std::byte*>(tokens.data()));
       for (const std::int32_t token : tokens)
-        require(token >= 0 && token < options.vocab_size, "a token is of the vocabulary");
+        require(token >= 0 && token < options.vocab_size, "a token is in the vocabulary");
     }
   }
 }

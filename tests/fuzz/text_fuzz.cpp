@@ -38,19 +38,19 @@ bool check_characters(std::string_view text) {
   std::size_t stray = text.size();
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = models::character_bytes(text, at);
-    fuzz::require(bytes <= 4 && bytes <= text.size() - at, "a character lies in the text");
+    fuzz::require(bytes <= 4 && bytes <= text.size() - at, "a character is inside the text");
     if (bytes == 0) {
       stray = std::min(stray, at++);
       continue;
     }
     std::string again;
     models::append_utf8(models::character_at(text, at), again);
-    fuzz::require(again == text.substr(at, bytes), "a character is written as it was read");
+    fuzz::require(again == text.substr(at, bytes), "a character encodes to the bytes that it was read from");
     narrow = narrow && bytes == 1;
     at += bytes;
   }
   fuzz::require(models::first_stray_byte(text, 0) == stray,
-                "the first stray byte is the first without a character");
+                "the first stray byte is the first byte outside a character");
   return narrow;
 }
 
@@ -62,14 +62,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Words words = tokenizer.words(text);
   std::string whole;
   for (const auto& word : words) whole += word;
-  fuzz::require(whole == text, "words are the text");
+  fuzz::require(whole == text, "words concatenate to the text");
   if (check_characters(text))
     fuzz::require(words == tests::SmallTokenizer::words(std::string(text), {}),
-                  "words are those of a plain reading");
+                  "words equal the words of a plain reading");
   const std::size_t cut = models::last_cut(text, size / 2);
   Words both = tokenizer.words(text.substr(0, cut));
   for (auto& word : tokenizer.words(text.substr(cut))) both.push_back(word);
-  fuzz::require(both == words, "cutting changes no word");
+  fuzz::require(both == words, "splitting the text changes no word");
   fuzz::round_trip(tokenizer.vocabulary, tokenizer.plain, text);
   fuzz::round_trip(tokenizer.vocabulary, tokenizer.special, text);
   return 0;

@@ -1,5 +1,4 @@
-// A token file of every format but Megatron's. The first byte chooses format and name, the second the model's
-// sizes.
+// A token file of every format except Megatron's. The first byte chooses format and name, the second the model's sizes.
 #include "tests/fuzz/input.hpp"
 #include "tests/fuzz/samples.hpp"
 

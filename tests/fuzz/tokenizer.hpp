@@ -1,4 +1,4 @@
-// What has to hold of every tokenizer that is read.
+// Invariants of every tokenizer that is read.
 #pragma once
 
 #include "models/tokenizers/bpe_encoder.hpp"
@@ -14,16 +14,16 @@
 
 namespace ranvier::fuzz {
 
-/// Text becomes tokens of the vocabulary, and those the text again.
+/// Encodes a text to tokens of the vocabulary, and decodes them to the text.
 inline void round_trip(const models::BpeVocabulary& vocabulary, models::BpeEncoder& encoder,
                        std::string_view text) {
   std::vector<std::int32_t> tokens;
   encoder.encode(text, tokens);
   for (const std::int32_t token : tokens)
-    require(token >= 0 && token < vocabulary.size(), "a token is of the vocabulary");
+    require(token >= 0 && token < vocabulary.size(), "a token is in the vocabulary");
   std::string back;
   vocabulary.decode(tokens, back);
-  require(back == text, "decoding gives what was encoded");
+  require(back == text, "decoding gives the encoded text");
 }
 
 /// Reads the tokenizer at `path`; a message may name any file of its folder.
@@ -35,7 +35,7 @@ inline void read_tokenizer(const std::filesystem::path& path, const InputFolder&
   });
 }
 
-/// The same of any kind, of which some make other text of what they read.
+/// The same for any kind of tokenizer; some normalize the text.
 inline void read_any_tokenizer(const std::filesystem::path& path, const InputFolder& folder) {
   accepts_or_refuses(folder.path().string(), [&] {
     const models::Tokenizer tokenizer = models::read_tokenizer(path);
@@ -45,7 +45,7 @@ inline void read_any_tokenizer(const std::filesystem::path& path, const InputFol
       tokenizer.encoder(specials)->encode(
           "The  world's aaaaaaaa 1234\t in\xff\xe4\xb8\xad \u00e9e\u0301\n<|endoftext|> <s>", true, tokens);
       for (const std::int32_t token : tokens)
-        require(token >= 0 && token < tokenizer.size(), "a token is of the vocabulary");
+        require(token >= 0 && token < tokenizer.size(), "a token is in the vocabulary");
       static_cast<void>(tokenizer.decode(tokens));
     }
   });

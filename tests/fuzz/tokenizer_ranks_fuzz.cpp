@@ -1,4 +1,4 @@
-// tiktoken's ranks, after those of the 256 bytes, without which nothing is accepted.
+// tiktoken's ranks, after the ranks of the 256 bytes, without which every file is refused.
 #include "tests/fuzz/tokenizer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 

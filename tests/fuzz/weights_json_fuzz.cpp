@@ -1,4 +1,4 @@
-// The JSON files beside weights, those of links, of machines and of chosen kernels. The first byte says which.
+// JSON files next to weights, and JSON files of links, machines and chosen kernels. The first byte selects the kind.
 #include "collectives/plans/link_file.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/families/bert_config.hpp"
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         folder.write("config.json", written);
         const auto again = models::read_gpt_config(folder.path());
         fuzz::require(models::gpt_config_json(again->sizes, again->text) == written,
-                      "a config is what was written of it");
+                      "a config reads back as written");
       });
       break;
     }
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             models::llama_config_json(models::read_llama_config({input, "config.json"}), std::string(input));
         fuzz::require(
             models::llama_config_json(models::read_llama_config({written, "config.json"}), written) == written,
-            "a config is what was written of it");
+            "a config reads back as written");
       });
       break;
     case 5:
@@ -48,14 +48,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const std::string written = models::bert_config_json(config.sizes, std::string(input));
         fuzz::require(
             models::bert_config_json(models::read_bert_config({written, "config.json"}).sizes, written) == written,
-            "a config is what was written of it");
+            "a config reads back as written");
       });
       break;
     case 6:
       fuzz::accepts_or_refuses("machine.json", [&] {
         const std::string written = runtime::to_json(runtime::parse_machine_profile(input, "machine.json"));
         fuzz::require(runtime::to_json(runtime::parse_machine_profile(written, "machine.json")) == written,
-                      "a profile is what was written of it");
+                      "a profile reads back as written");
       });
       break;
     case 7: {
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         folder.write(models::adapter_config_name, written);
         fuzz::require(
             models::adapter_config_json(models::read_adapter_config(folder.path()), "base", {}) == written,
-            "a config is what was written of it");
+            "a config reads back as written");
       });
       break;
     }
@@ -74,14 +74,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::accepts_or_refuses("products.json", [&] {
         const auto choices = models::parse_kernel_choices(input, "products.json");
         fuzz::require(models::parse_kernel_choices(models::to_json(choices), "products.json") == choices,
-                      "choices are what was written of them");
+                      "choices read back as written");
       });
       break;
     default:
       fuzz::accepts_or_refuses("links.json", [&] {
         const auto links = collectives::parse_links(input, "links.json");
         fuzz::require(collectives::parse_links(collectives::to_json(links), "links.json") == links,
-                      "links are what was written of them");
+                      "links read back as written");
       });
   }
   return 0;

@@ -1,6 +1,6 @@
-// Writes what the fuzzer starts from: a few whole inputs of each target.
+// Writes the fuzzer's initial corpus: a few complete inputs for each target.
 //
-//   fuzz_corpus FOLDER      into FOLDER/TARGET/, which are made
+//   fuzz_corpus FOLDER      creates FOLDER/TARGET/ for each target
 #include "models/families/adapter_files.hpp"
 #include "models/families/bert_config.hpp"
 #include "models/families/gpt_config.hpp"
@@ -53,7 +53,7 @@ std::string safetensors(const std::string& header, std::size_t data_bytes) {
   return bytes_of(std::vector<std::uint64_t>{header.size()}) + header + std::string(data_bytes, '\1');
 }
 
-/// Without the checksum at its end.
+/// Returns the manifest without the checksum at its end.
 std::string manifest() {
   offload::Manifest manifest;
   manifest.step = 500;
@@ -74,7 +74,7 @@ std::map<std::string, std::vector<std::string>> corpora() {
   const std::vector<std::uint16_t> narrow{1, 2, 3, 50256, 5, 6, 7, 8, 9, 10, 11, 12};
   const std::vector<std::uint32_t> wide{1, 2, 3, 128'000, 5, 6, 7, 8, 9, 10, 11, 12};
   const std::string lines = "{\"text\": \"abc abc\"}\n{\"text\": \"the world\"}\n";
-  constexpr char compressed[] =  // the same lines, by gzip
+  constexpr char compressed[] =  // the same lines, compressed by gzip
       "\037\213\010\000\000\000\000\000\002\003\253\126\052\111\255\050\121\262\122\120\112\114\112\126\000"
       "\142\245\132\256\152\270\130\111\106\252\102\171\176\121\116\012\120\024\000\022\051\104\321\052\000"
       "\000\000";
