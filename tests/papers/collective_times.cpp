@@ -1,9 +1,9 @@
-// How long one collective takes on machines of a profile, by every algorithm: plans message by message in virtual time,
-// and NCCL's by the formulas that predictions use. Prints a JSON object of milliseconds by name.
+// Time of one collective on machines of a profile, by every algorithm: plans message by message in virtual time, and
+// NCCL's algorithms by the formulas of predictions. Prints a JSON object of milliseconds by name.
 //
 //   collective_times PROFILE NODES RANKS_OF_A_NODE all-gather|reduce-scatter|all-reduce BYTES [RANK_RATE NODE_RATE]
 //
-// The rates, in bytes a second, replace those of the links between nodes.
+// The rates, in bytes per second, replace the profile's rates of links between nodes.
 #include "collectives/communicators/executor.hpp"
 #include "collectives/nccl/phantom_nccl.hpp"
 #include "runtime/base/error.hpp"
@@ -47,7 +47,7 @@ runtime::VirtualCluster cluster_of(const Job& job) {
                                   .slow_nodes = {}});
 }
 
-/// When the last rank of a collective that all begin at once is done.
+/// Virtual time until the last rank of a collective is done, if all start at once.
 double ends(runtime::VirtualCluster& cluster, int ranks, const std::function<void(int, runtime::Handler)>& begin) {
   runtime::Duration last{};
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Predicts what the papers measured, and puts it beside their figures.
+"""Predicts the papers' measurements, and compares the predictions with their figures.
 
 usage: tests/papers/compare.py [--build build/release] [--only REGEX] [--quick] [--jobs N] [--cpu-seconds N]
                                [--markdown FILE]
@@ -44,7 +44,7 @@ def verdict(result: Result, value: float | bool | None) -> str:
 
 
 def evaluate(planner: Planner, result: Result) -> tuple[float | bool | None, str]:
-    """The figure (none: it does not fit), and what went wrong, if anything did."""
+    """The figure (none: it does not fit), and an error message, if there was an error."""
     try:
         more = " --no-simulation" if result.of is fits else ""  # memory is in the plan
         predictions = [planner.predict(flags + more) for flags in result.flags]
@@ -59,10 +59,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(TOP, "build/release"), help="folder of a build with tests")
     parser.add_argument("--only", default="", help="regular expression over names and descriptions")
-    parser.add_argument("--quick", action="store_true", help="without those that take minutes")
+    parser.add_argument("--quick", action="store_true", help="skip rows that take minutes")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--cpu-seconds", type=int, default=600, help="of a processor, for each prediction at most")
-    parser.add_argument("--markdown", help="write the tables there, too")
+    parser.add_argument("--cpu-seconds", type=int, default=600, help="maximum CPU seconds per prediction")
+    parser.add_argument("--markdown", help="also write the tables to this file")
     options = parser.parse_args()
     planner = Planner(options.build, options.cpu_seconds)
     out = []

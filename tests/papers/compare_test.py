@@ -12,7 +12,7 @@ import unittest
 import compare
 
 BUILD = sys.argv.pop() if len(sys.argv) > 1 else "build/release"
-# What fits alone, a plan of a changed profile, a collective, and simulations of 16 ranks.
+# Memory fit only, a plan with a changed profile, a collective, and simulations of 16 ranks.
 QUICK = "^(PaRO P8 LLaMA-65B with (zero3|mics)|ZeRO-Infinity Z17 10T|MiCS C24|MiCS C6|ZeRO-Infinity Z7 10B)"
 
 

@@ -1,4 +1,4 @@
-"""What the papers' texts say, and the flags that set up the same trainings: the rows of compare.py."""
+"""Figures from the papers, and the flags of the same training runs: the rows of compare.py."""
 
 from predictions import (Result, between, checkpoints, first_keeps_most, fits, last_keeps_least, rate, states,
                          tera_done, tera_of_deep, tera_of_large)
@@ -14,7 +14,7 @@ DGX2 = "--profile v100-32g-dgx2 --node-size 16 --precision fp16 --gradient-dtype
 
 def myelin(model: str, stages: int, rows: int, micro: int, batch: int, more: str = "--offload myelin",
            at: str = "") -> str:
-    """With checkpoints every so many layers as the paper has it: the factor of a stage's layers nearest to the root."""
+    """Checkpoints every N layers, as in the paper: N is the factor of a stage's layers nearest to their root."""
     summit = SUMMIT.replace(" --node-size", f"{at} --node-size", 1)
     more += f" --recompute {48 // stages if model in ('gpt-12b', 'gpt-24b') else 96 // stages}"
     return (f"{summit} --model {model} --world {stages * rows} --g-inter {stages} --g-data {rows} "
@@ -25,14 +25,14 @@ def mics(model: str, world: int, shard: str, group: int = 8, batch: int = 8192, 
          cluster: str = P3DN, at: str = "") -> str:
     cluster = cluster.replace(" --node-size", f"{at} --node-size", 1)
     if group > 8 and shard == "mics" and "--all-gather" not in more:
-        more += " --all-gather hierarchical"  # as the paper has it where groups span nodes (3.3)
+        more += " --all-gather hierarchical"  # as in the paper if groups span nodes (3.3)
     group_flag = "" if shard in ("zero1", "zero2", "zero3") else f"--group-size {group}"
     return (f"{cluster} --model {model} --world {world} --g-inter 1 --shard {shard} {group_flag} --batch-size {batch} "
             f"--microbatch-size {micro} --recompute 1 {more}")
 
 
 def hundred(world: int, shard: str, more: str = "", at: str = "") -> str:
-    """C14 to C16: 100 B parameters, 4 microbatches of 16 samples; of Myelin's shape, as its own is not stated."""
+    """C14 to C16: 100 B parameters, 4 microbatches of 16 samples; Myelin's shape, because the paper states none."""
     cluster = P4D.replace(" --node-size", f"{at} --node-size", 1)
     groups = "--group-size 128 --all-gather hierarchical" if shard == "mics" else ""
     return (f"{cluster} --model gpt-100b --world {world} --g-inter 1 --shard {shard} {groups} "
@@ -52,7 +52,7 @@ def paro(model: str, world: int, shard: str, at: str = "", more: str = "") -> st
 
 def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, more: str = "", at: str = "") -> str:
     batch = int(micro * world)
-    # Large buckets, as DeepSpeed has them (its sub-groups have 10^9 elements): each takes its turn in the simulation.
+    # Large buckets, as in DeepSpeed (its sub-groups have 10^9 elements): the simulation handles them one by one.
     files = f"--nvme /nvme {BUCKET}" if offload == "infinity-nvme" else ""
     dgx2 = DGX2.replace(" --node-size", f"{at} --node-size", 1)
     return (f"{dgx2} --model gpt --layers {layers} --hidden {hidden} --heads {hidden // 128} --vocab-size 50257 "
@@ -61,25 +61,24 @@ def infinity(layers: int, hidden: int, world: int, micro: float, offload: str, m
 
 
 def chunks(k: str, more: str = "", rows: int = 8) -> str:
-    """The optimizer steps what is reduced, as the paper has it, and does not wait for an answer of all ranks."""
+    """The optimizer updates reduced buckets, as in the paper, and does not wait for a decision of all ranks."""
     return myelin("gpt-12b", 6, rows, 1, 256 * rows,
                   f"--offload myelin {BUCKET} --clip 0 --loss-scale 1024 --optimizer-commit flip --chunk-buckets {k} "
                   + more)
 
 
-SENT = int(100e9 / 15) // 65536 * 65536  # of which 15 sixteenths are sent by each of 16
+SENT = int(100e9 / 15) // 65536 * 65536  # each of 16 ranks sends 15 sixteenths of it
 GATHERED = int(100e9) // 65536 * 65536
-# What C23 says of gathers in a forward pass: 2.85 times as long as computing, which C4 has at 42 % of the peak. Of a
-# microbatch, 2 x 10 B x 8 x 512 FLOP by 52.5 TFLOP/s are 1.56 s, so 20 GB come to a node at 4.5 GB/s.
+# C23: gathers in a forward pass take 2.85 times as long as computing, which runs at 42 % of the peak (C4). The 2 x 10 B
+# x 8 x 512 FLOP of a microbatch take 1.56 s at 52.5 TFLOP/s, so a node receives 20 GB at 4.5 GB/s.
 C23 = "@node=4.5e9,products=0.45"
 # Between 32 nodes gathers take up to 4.9 times as long as between 4.
 C25 = "@node=8.7e9"
 P2 = "@node=56e9,rank=14e9"
-HUNDRED = "@node=100e9,rank=14e9"  # of a node, as 4.1 has it
-# One efficiency of products for each paper and kind of GPU, beside the one that profiles have: Myelin's with which M1,
-# M9 and M10 come nearest; MiCS's with which C4's model is at 42 % of a V100's peak, and with which C14, C15 and C17
-# come nearest on A100; ZeRO-Infinity's with which a GPU alone has Z12's 70 TFLOP/s, and the one with which Z3 and Z5
-# come nearest.
+HUNDRED = "@node=100e9,rank=14e9"  # per node, as in section 4.1
+# Efficiency of matrix multiplications for each paper and kind of GPU, besides the profiles' own. Myelin: nearest to M1,
+# M9 and M10. MiCS: C4's model reaches 42 % of a V100's peak; on A100, nearest to C14, C15 and C17. ZeRO-Infinity: a
+# single GPU reaches Z12's 70 TFLOP/s; another value is nearest to Z3 and Z5.
 MYELIN = "@products=0.555"
 C4 = "@products=0.45"
 A100 = "@products=0.605"
@@ -189,7 +188,7 @@ PAPERS: dict[str, list[Result]] = {
                  [mics("bert-15b", world, "mics", 16, more="--all-gather hierarchical", at=at),
                   mics("bert-15b", world, "mics", 16, more="--all-gather ring", at=at)], "x")
           for note, at in (("", ""), (", products at 45 %", C4)) for world in (16, 32, 64, 128)],
-        Result("C21", "BERT 10B, 128 V100, groups of 8: 2-hop over reduction to everybody", (1.11, 1.249),
+        Result("C21", "BERT 10B, 128 V100, groups of 8: 2-hop over reduction to all ranks", (1.11, 1.249),
                lambda p, q: rate(p) / rate(q),
                [mics("bert-10b", 128, "mics", 8), mics("bert-10b", 128, "IGI", 8)], "x"),
         Result("C21", "the same at C23's rates", (1.11, 1.249), lambda p, q: rate(p) / rate(q),

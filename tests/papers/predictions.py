@@ -1,4 +1,4 @@
-"""Predictions of ranvier-plan and collective_times for the rows of papers.py, and figures out of them."""
+"""Predictions of ranvier-plan and collective_times for the rows of papers.py, and figures computed from them."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from collections.abc import Callable
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-# So that flags leave one candidate.
+# With these flags one candidate is left.
 ONE_CANDIDATE = {"--collectives": "nccl", "--offload": "none", "--all-gather": "auto", "--reduce-scatter": "auto",
                  "--all-reduce": "auto"}
 
@@ -23,7 +23,7 @@ class TooLong(RuntimeError):
 
 
 def profile_with(spec: str, folder: str) -> str:
-    """A file of the profile NAME@KEY=VALUE,…: with another rate between nodes, of a node ("node") or a rank ("rank"),
+    """A file of the profile NAME@KEY=VALUE,…: with another rate between nodes, per node ("node") or rank ("rank"),
     of a rank inside nodes ("inside") or between a GPU and its host ("copies"), in bytes a second, other bytes of a
     node's disks ("disk") or memory ("host") or of a GPU ("device"), or another share of the peak for half-precision
     products ("products")."""
@@ -52,7 +52,7 @@ def profile_with(spec: str, folder: str) -> str:
 
 
 class Planner:
-    """Predictions of ranvier-plan, each made once."""
+    """Predictions of ranvier-plan, each computed once."""
 
     def __init__(self, build: str, cpu_seconds: int):
         self.cpu_seconds = cpu_seconds
@@ -97,7 +97,7 @@ class Planner:
             refused = [why for why in answer["left_out"] if why.startswith("refused")]
             if refused and not answer["best"]:
                 raise RuntimeError(f"ranvier-plan {flags}: {refused[0]}")
-            if "what_if" in answer:  # of the machine that is asked about, whether or not the profile's is enough
+            if "what_if" in answer:  # memory of the requested machine, whether or not the profile's is enough
                 self.known[words] = answer["what_if"][-1].get("best", {})
             else:
                 self.known[words] = answer["best"][0] if answer["best"] else {}
@@ -148,7 +148,7 @@ def tera_done(prediction: dict) -> float:
 
 
 def kept(pairs: tuple[dict, ...]) -> list[float]:
-    """Of pairs on few and on many GPUs: what remains of a GPU's rate, but for a factor that all have."""
+    """Pairs on few and on many GPUs: the remaining part of a GPU's rate, up to a common factor."""
     return [rate(many) / rate(few) for few, many in zip(pairs[::2], pairs[1::2])]
 
 
@@ -168,7 +168,7 @@ def tera_of_large(small: dict, large: dict) -> float:
 
 
 def tera_of_deep(four: dict, eight: dict, layers: int = 128) -> float:
-    """tera_done() of so many layers, from those of 4 and 8: each layer takes as much longer, and does as much more."""
+    """tera_done() of `layers` layers, from runs of 4 and 8: each layer adds the same time and the same work."""
     def at_depth(of: Callable[[dict], float]) -> float:
         return of(four) + (of(eight) - of(four)) * (layers - 4) / 4
 
