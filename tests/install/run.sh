@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs a build that is complete into a temporary folder, moves it, and there configures, builds and runs
-# apps/example-project: its loss falls, and one stage and two end with the same weights.
+# Installs a complete build into a temporary folder, moves it, and there configures, builds and runs
+# apps/example-project. Its loss must fall, and one pipeline stage and two must end with the same weights.
 #
-# usage: tests/install/run.sh BUILD        CMAKE, CXX and MPIEXEC name others than those of the PATH
+# usage: tests/install/run.sh BUILD        CMAKE, CXX and MPIEXEC replace the programs on the PATH
 set -euo pipefail
 build=$(realpath "${1:?usage: tests/install/run.sh BUILD}")
 source=$(realpath "$(dirname "$0")/../..")
@@ -18,29 +18,29 @@ fail() {
 }
 
 "$cmake" --install "$build" --prefix "$work/first" >install.log || fail "no installation: $(tail -5 install.log)"
-mv first prefix  # nothing may remember where it was installed
+mv first prefix  # no file may contain the installation path
 prefix=$work/prefix
 headers=$prefix/include/ranvier
 
 for program in "$prefix"/bin/ranvier-*; do
   name=$(basename "$program")
   for made in "man/man1/$name.1" "bash-completion/completions/$name" "zsh/site-functions/_$name"; do
-    grep -q -- "${name//-/.\\?.}" "$prefix/share/$made" || fail "share/$made is not installed, or of something else"
+    grep -q -- "${name//-/.\\?.}" "$prefix/share/$made" || fail "share/$made is not installed, or invalid"
   done
 done
 if grep -rF -e "$source" -e "$build" --include='*.cmake' "$prefix"; then
   fail "the package names folders of the build"
 fi
 instructions=$(sed -n 's/^set(patterns "\(.*\)")$/\1/p' "$source/cmake/RanvierInstalledIncludes.cmake")
-[ -n "$instructions" ] || fail "nothing says what headers must not depend on"
+[ -n "$instructions" ] || fail "the list of instructions that headers must not depend on is missing"
 if grep -rlE "$instructions" "$headers"; then
-  fail "headers differ with the processor that they are compiled for"
+  fail "headers depend on the processor that they are compiled for"
 fi
 grep -rhoE '#include "[^"]+"' "$headers" | cut -d'"' -f2 | sort -u | while read -r name; do
   [ -f "$prefix/include/$name" ] || fail "installed headers include $name, which is not installed"
 done
 
-# Headers of the project's own with the names that Ranvier's have in its tree.
+# Headers of the project itself, with the names of Ranvier's headers.
 cp -r "$headers" own
 find own -type f -exec sed -i '1i #error a header of the project was taken for one of Ranvier' {} +
 
@@ -66,4 +66,4 @@ losses one |
   fail "the loss does not fall"
 
 train 1 again 1 0 --init-from weights-one.safetensors
-cmp weights-one.safetensors weights-again.safetensors || fail "weights that --save wrote are not those of --init-from"
+cmp weights-one.safetensors weights-again.safetensors || fail "--save wrote other weights than --init-from"
