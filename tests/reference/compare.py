@@ -42,7 +42,7 @@ class Case:
     tokens: str  # file name; its ending says the format
 
 
-# The second shape divides by nothing that kernels like.
+# The second shape is not divisible by the sizes that kernels prefer.
 BYTES = dict(layers=4, hidden=64, heads=4, vocabulary=256, length=64, batch_size=8, microbatch_size=2,
              tokens="tokens.txt")
 ODD = dict(layers=3, hidden=60, heads=3, vocabulary=300, length=37, batch_size=6, microbatch_size=2,
@@ -71,7 +71,7 @@ def make_tokens(case, path, random, steps=STEPS):
 
 
 def make_weights(case, path, random):
-    """No zeros and ones: a bias that is added twice, or a scale that is left out, has to show."""
+    """Without zeros and ones: a bias that is added twice, or an omitted scale, must change the result."""
     tensors = {}
     for name, shape in gpt2.shapes(case.layers, case.hidden, case.vocabulary, case.length).items():
         centre = 1.0 if ".ln_" in f".{name}" and name.endswith(".weight") else 0.0

@@ -31,7 +31,7 @@ GRIDS = families.GRIDS | {"tiles": (2, ["--tile", 2, "--g-inter", 2, "--recomput
 
 
 def make_model(family, kind=AutoModelForSequenceClassification, **more):
-    """No zeros and ones: what is left out, or added twice, has to show."""
+    """Without zeros and ones: an omitted parameter, or one added twice, must change the result."""
     name, options = families.MASKED_FAMILIES[family]
     torch.manual_seed(7)
     model = kind.from_config(AutoConfig.for_model(name, **(options | more)), attn_implementation="eager")
@@ -43,7 +43,7 @@ def make_model(family, kind=AutoModelForSequenceClassification, **more):
 
 
 def make_texts(path):
-    """Texts of all lengths, some too long, whose letters say which class they are of, not always."""
+    """Texts of all lengths, some too long, whose letters mostly determine their class."""
     generator = torch.Generator().manual_seed(5)
     samples = []
     for _ in range(TEXTS):
@@ -56,7 +56,7 @@ def make_texts(path):
 
 
 class Adapter(torch.nn.Module):
-    """y = W x + alpha / r B A x, as PEFT has it."""
+    """y = W x + alpha / r B A x, as in PEFT."""
 
     def __init__(self, base, a, b):
         super().__init__()
@@ -116,7 +116,7 @@ def check_validation(name, line, output, labels):
 
 
 def make_adapter(folder, model, whole):
-    """Beside queries and values, and a head that is not the model's. B is not zero: A has gradients from the first step on."""
+    """Adapters not only for queries and values, and a new head. B is not zero: A has gradients in the first step."""
     torch.manual_seed(9)
     tensors = {}
     for name, module in model.named_modules():
@@ -209,7 +209,7 @@ def main():
         check_validation(grid, lines[-1], output, labels)
     compare_adapters(trainer, folder, family, samples, names)
 
-    # From weights for masks: the head is new, and nothing else.
+    # From masked-language-model weights: only the head is new.
     masks = make_model(family, AutoModelForMaskedLM)
     masks.save_pretrained(folder / "masks", safe_serialization=True)
     run(trainer, folder, 1, ["--init-from", folder / "masks", "--steps", 1, "--learning-rate", 0, "--save", folder / "begun"])

@@ -44,7 +44,7 @@ GRIDS = {
 
 
 def make_model(kind):
-    """No zeros and ones: what is left out, or added twice, has to show."""
+    """Without zeros and ones: an omitted parameter, or one added twice, must change the result."""
     torch.manual_seed(7)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **KINDS[kind]), attn_implementation="eager")
     with torch.no_grad():
@@ -73,7 +73,7 @@ def make_tokens(folder):
 
 
 def make_answers(folder):
-    """The same, of prompts and answers that are packed whole."""
+    """The same for prompts and completions that are packed without splitting."""
     draws = numpy.random.default_rng(4)
     word = lambda least, most: "".join(chr(c) for c in draws.integers(97, 123, draws.integers(least, most)))
     samples, lines = [], []
@@ -134,7 +134,7 @@ def train_reference(model, samples):
 
 
 def compared(parameters):
-    """The key's third of GPT-2's attention bias is left out: it moves by rounding alone, which AdamW makes steps of."""
+    """The key's third of GPT-2's attention bias is left out: AdamW turns its gradient, pure rounding, into steps."""
     for name, values in parameters:
         if name.endswith("attn.c_attn.bias"):
             third = len(values) // 3

@@ -43,7 +43,7 @@ FAMILIES = {
                           attn_pdrop=0.0, resid_pdrop=0.0, use_cache=False)),
     "qwen3": ("qwen3", SIZES | dict(head_dim=12, tie_word_embeddings=True)),
 }
-# Padding has a meaning of its own in transformers, so the data have none.
+# Padding has a special meaning in transformers, so the data contain none.
 SEED, MASK, CHOSEN, FIRST_TOKEN = 12, 256, round(0.15 * LENGTH), 2
 MASKED_SIZES = dict(vocab_size=VOCABULARY + 1, hidden_size=48, intermediate_size=80, num_hidden_layers=4, num_attention_heads=6,
                     hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -52,9 +52,10 @@ MASKED_FAMILIES = {
     "roberta": ("roberta", MASKED_SIZES | dict(max_position_embeddings=LENGTH + 2, pad_token_id=1, type_vocab_size=1,
                                                layer_norm_eps=1e-5)),
 }
-# Without rotation no score depends on keys' biases: their gradient is rounding, of which AdamW makes steps of any sign.
+# Without rotation no score depends on keys' biases: their gradient is rounding, which AdamW turns into steps of any
+# sign.
 NO_SLOPE = "attention.self.key.bias"
-KEYS_BETWEEN = "attn.c_attn.bias"  # of GPT-2, between those of queries and values
+KEYS_BETWEEN = "attn.c_attn.bias"  # in GPT-2, between the biases of queries and values
 # Processes and flags; microbatches of two samples.
 GRIDS = {
     "1 rank": (1, []),
@@ -108,7 +109,7 @@ def config_of(family):
 
 
 def make_model(family):
-    """No zeros and ones: what is left out, or added twice, has to show."""
+    """Without zeros and ones: an omitted parameter, or one added twice, must change the result."""
     torch.manual_seed(7)
     model = class_of(family).from_config(config_of(family), attn_implementation="eager")
     with torch.no_grad():
@@ -119,7 +120,7 @@ def make_model(family):
 
 
 def open_model(family, folder):
-    """What transformers makes of a folder, and what it says of tensors that are missing or left over."""
+    """The model that transformers loads from a folder, and its report of missing and unexpected tensors."""
     if class_of(family) is not Qwen3:
         return class_of(family).from_pretrained(folder, output_loading_info=True)
     config = config_of(family)
@@ -153,7 +154,7 @@ def philox(key, counter):
 
 
 def masked(windows, first):
-    """Of each of these samples CHOSEN tokens are masked, replaced or kept: inputs, and targets."""
+    """In each of these samples CHOSEN tokens are masked, replaced or kept: inputs, and targets."""
     inputs, targets = windows.clone(), torch.full_like(windows, -1)
     key = philox((SEED, 0), (6, 0, 0, 0))[:2]
     for row in range(len(windows)):
@@ -168,7 +169,7 @@ def masked(windows, first):
 
 
 def train_reference(model, tokens, masks=False):
-    """Losses and gradient norms; the model has the last step's weights of what needs gradients."""
+    """Losses and gradient norms; the model has the last step's trained weights."""
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.dim() > 1]
     others = [p for p in trained if p.dim() == 1]
@@ -193,7 +194,7 @@ def train_reference(model, tokens, masks=False):
 
 
 def letters(family):
-    """How many letters a family may write: GPT-2 has learned as many positions as a sample has."""
+    """Number of letters that a family may generate: GPT-2 has learned as many positions as a sample has."""
     return LENGTH - len(PROMPT) if family == "gpt2" else DRAWN
 
 
@@ -206,18 +207,18 @@ def greedy_text(model, drawn):
 
 
 def train(trainer, folder, ranks, flags, saved, metrics):
-    """What ranvier-train does from the same files; the lines of its metrics, one for each step."""
+    """Runs ranvier-train on the same files; returns the lines of its metrics, one per step."""
     flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
     run(["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
          folder / "tokens.txt", "--token-format", "text", "--tokenizer", "bytes", "--shuffle", "off", "--sequence-length",
          LENGTH, "--batch-size", BATCH, "--microbatch-size", 2, "--steps", STEPS, "--learning-rate", RATE,
          "--warmup-steps", 0, "--lr-decay", "constant", "--threads", 1, "--seed", SEED, "--save", saved, "--metrics", metrics, *flags])
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    return [line for line in lines if "loss" in line]  # those of checkpoints have none
+    return [line for line in lines if "loss" in line]  # lines about checkpoints have none
 
 
 def sloped(ours, theirs):
-    """Pairs of tensors of two models, without keys' biases where those have no slope."""
+    """Pairs of tensors of two models, without keys' biases if their gradient is zero."""
     for (name, our), (_, their) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         if name.endswith(KEYS_BETWEEN):
             yield from zip(our.chunk(3)[::2], their.chunk(3)[::2])
@@ -273,7 +274,7 @@ def main():
         refusal = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         print(refusal.stderr)
         if refusal.returncode == 0 or "cannot generate text" not in refusal.stderr:
-            sys.exit(f"{family}: ranvier-generate does not say that this is no model that writes")
+            sys.exit(f"{family}: ranvier-generate does not refuse a model that cannot generate")
         return
     text = run(command, stdout=subprocess.PIPE).stdout
     expected = greedy_text(model, drawn)

@@ -19,7 +19,7 @@ from compare_families import BATCH, LENGTH, RATE, SEED, STEPS, AutoModelForMaske
 from transformers import AutoConfig, BertTokenizerFast, RobertaTokenizerFast
 from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode
 
-END, MASK, NONE = 2, 256, -100  # of samples of tokens alone
+END, MASK, NONE = 2, 256, -100  # in samples of tokens only
 GRIDS = {
     "1 rank": (1, []),
     "2 x 2": (4, ["--g-inter", 2, "--g-data", 2]),
@@ -33,7 +33,7 @@ def draws(least, most, count, seed):
 
 
 def make_tokens(folder):
-    """Samples as (inputs, mask of what each position sees, places); documents of about seven tokens."""
+    """Samples as (inputs, mask of visible keys per position, positions); documents of about seven tokens."""
     tokens = draws(END + 1, MASK, STEPS * BATCH * LENGTH + 1, 3)
     ends = draws(0, 7, len(tokens), 4)
     tokens = [END if end == 0 else token for token, end in zip(tokens, ends)]
@@ -65,7 +65,7 @@ def make_tokenizer(folder, family):
 
 
 def make_documents(folder, family):
-    """Samples as (inputs, mask of what is no padding, None)."""
+    """Samples as (inputs, mask of tokens other than padding, None)."""
     tokenizer = make_tokenizer(folder, family)
     texts, letters = [], iter(draws(0, len(LETTERS), 20000, 5))
     for length in draws(1, 40, STEPS * BATCH, 6):
@@ -81,7 +81,7 @@ def make_documents(folder, family):
 
 
 def masked(tokens, n, filled, specials, mask, vocabulary):
-    """Of sample n's tokens a share is masked, replaced or kept: inputs, and targets."""
+    """A fraction of sample n's tokens is masked, replaced or kept: inputs, and targets."""
     key = families.philox((SEED, 0), (6, 0, 0, 0))[:2]
     drawn = [families.philox(key, (t, 0, n, 0)) for t in range(filled)]
     order = sorted(range(filled), key=lambda t: (tokens[t] in specials, drawn[t][:2]))
@@ -95,7 +95,7 @@ def masked(tokens, n, filled, specials, mask, vocabulary):
 
 
 def make_model(family, vocabulary):
-    """No zeros and ones: what is left out, or added twice, has to show."""
+    """Without zeros and ones: an omitted parameter, or one added twice, must change the result."""
     kind, options = families.MASKED_FAMILIES[family]
     torch.manual_seed(7)
     config = AutoConfig.for_model(kind, **options | dict(vocab_size=vocabulary))

@@ -26,7 +26,7 @@ import safetensors
 
 STEPS, BATCH, MICROBATCH, RATE, CLASSES, MOMENTUM = 20, 12, 4, 3e-5, 10, 0.1
 TOLERANCE = {"loss": 1e-5, "norm": 1e-4, "tensor": 1e-4}
-# Blocks, width, pixels across, and where images come from.
+# Blocks, width, pixels per side, and the source of images.
 CASES = {"cifar": ((1, 2, 1, 1), 2, 32), "pooled": ((1, 1, 1, 1), 1, 72)}
 CHANNELS, EXPANSION = 4, 4
 GRIDS = {
@@ -105,7 +105,7 @@ def synthetic(size, count=STEPS * BATCH, classes=CLASSES):
 
 
 def cifar(folder):
-    """Files as CIFAR-10 has them, of images in which the class can be seen."""
+    """Files in CIFAR-10's format, with images that show their class."""
     generator = np.random.default_rng(5)
     labels = generator.integers(0, CLASSES, STEPS * BATCH)
     images = generator.integers(0, 160, (len(labels), 3, 32, 32)) + 9 * labels[:, None, None, None]
@@ -130,7 +130,7 @@ def train_reference(model, images, labels):
     running = {name: buffer for name, buffer in model.named_buffers() if "running" in name}
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
-            module.momentum = 1.0  # what a microbatch leaves is its own
+            module.momentum = 1.0  # keep the statistics of each microbatch
     averages = {name: buffer.clone() for name, buffer in running.items()}
     losses, norms = [], []
     for step in range(STEPS):
@@ -157,7 +157,7 @@ def train_reference(model, images, labels):
 
 
 def train(trainer, folder, data, ranks, flags, saved, metrics):
-    """What ranvier-train does from the same files; the lines of its metrics."""
+    """Runs ranvier-train on the same files; returns the lines of its metrics."""
     flags = [folder / "nvme" if flag == "nvme" else flag for flag in flags]
     command = ["mpirun", "-n", ranks, "--oversubscribe", "--bind-to", "none", trainer, "--init-from", folder / "given", "--data",
                data, "--shuffle", "off", "--batch-size", BATCH, "--microbatch-size", MICROBATCH, "--steps",
@@ -184,7 +184,7 @@ def main():
     blocks, width, size = CASES[case]
     model = Network(blocks, width, size)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():  # no zeros and ones: what is left out has to show
+        for name, parameter in model.named_parameters():  # without zeros and ones: an omitted one must show
             if parameter.dim() == 1:
                 centre = torch.zeros_like(parameter)
                 if "bn" in name or "downsample" in name:

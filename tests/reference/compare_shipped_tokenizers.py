@@ -22,13 +22,13 @@ MODELS = ["tokenizer.model.v1", "mistral_instruct_tokenizer_240323.model.v3"]  #
 
 
 def folder_of(package):
-    """Of a package that is not imported, and may lack what it depends on; none: it is not installed."""
+    """Folder of a package, without importing it, as its dependencies may be missing; none: not installed."""
     found = importlib.util.find_spec(package)
     return Path(found.submodule_search_locations[0]) if found else None
 
 
 def compare(name, through_tokens, tokenizer, text, encode, decode):
-    """`tokenizer`: a file in a folder of its own, which says what kind it is by its name."""
+    """`tokenizer`: a file in its own folder, whose name determines its kind."""
     here = tokenizer.parent
     (here / "text.txt").write_bytes(text.encode())
     subprocess.run([through_tokens, tokenizer, "text", here / "text.txt", here / "tokens.bin", here / "back.txt"], check=True,
@@ -36,14 +36,14 @@ def compare(name, through_tokens, tokenizer, text, encode, decode):
     theirs = encode(text)
     check(name, np.fromfile(here / "tokens.bin", dtype="<i4"), np.array(theirs))
     if (here / "back.txt").read_bytes().decode("utf-8", "replace") != decode(theirs):
-        sys.exit(f"{name}: tokens are decoded to another text")
+        sys.exit(f"{name}: decoded tokens differ from the text")
 
 
 def main():
     through_tokens, folder = sys.argv[1], Path(sys.argv[2])
     shutil.rmtree(folder, ignore_errors=True)
     text, _ = mixed_text(Path(__file__).resolve().parent, random.Random(11))
-    # Characters as old as the packages' tables of them.
+    # Characters no newer than the packages' Unicode tables.
     text = "".join(c for c in text if unicodedata.ucd_3_2_0.category(c) != "Cn")
     print(f"{len(text.encode()) / 1e6:.2f} MB")
     compared = 0

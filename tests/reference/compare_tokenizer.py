@@ -53,7 +53,7 @@ def words(text):
 
 
 def mixed_text(here, chance):
-    """(UTF-8, bytes of which some are no UTF-8)"""
+    """(UTF-8, bytes that are partly invalid UTF-8)"""
     tree = here.parent.parent
     files = sorted(path for folder in "actors apps collectives models runtime tests".split()
                    for pattern in ("*.cpp", "*.hpp", "*.md", "*.sh", "*.py") for path in (tree / folder).rglob(pattern))
@@ -95,7 +95,7 @@ def learned(text, folder):
     known = set(tokens)
     while len(merges) < MERGES:
         best = max(pairs, key=lambda pair: (pairs[pair], pair))
-        if "".join(best) in known:  # another pair made it before: only the first merge of a token is one
+        if "".join(best) in known:  # another pair produced this token before: only its first merge is used
             del pairs[best]
             continue
         for word in where.pop(best):
@@ -227,7 +227,7 @@ def compare_kinds(through_tokens, folder, clean):
         print("not beside tokenizers")
         return
     begin = time.time()
-    # Characters as old as the package's tables of them; and what spells tokens.
+    # Characters no newer than the package's Unicode tables, and spellings of special tokens.
     known = "".join(c for c in clean if unicodedata.ucd_3_2_0.category(c) != "Cn")
     part = known if os.environ.get("RANVIER_LONG") == "1" else known[::len(known) // 16] + "".join(
         known[i:i + len(known) // 64] for i in range(0, len(known), len(known) // 8))
@@ -274,7 +274,7 @@ def main():
     clean_tokens = ours("clean", clean.encode())
     bytes_of = {spelling: byte for byte, spelling in SPELLING.items()}
     try:
-        if len(sys.argv) <= 4:  # it joins whatever is a token together, which is the same for GPT-2's vocabulary only
+        if len(sys.argv) <= 4:  # joins any characters that form a token: equivalent for GPT-2's vocabulary only
             raise ImportError
         import tiktoken
         ranks = {bytes(bytes_of[c] for c in token): i for token, i in encoder.ids.items() if token != END}

@@ -36,7 +36,7 @@ def pixels_of(images):
 
 
 def run(trainer, metrics, *flags):
-    """The last line of what ranvier-train measures."""
+    """The last line of ranvier-train's metrics."""
     command = [str(part) for part in (trainer, "--data", "synthetic", "--batch-size", IMAGES, "--microbatch-size", IMAGES,
                                       "--threads", 2, "--metrics", metrics, *flags)]
     print(" ".join(command), flush=True)
@@ -56,7 +56,7 @@ def compare(what, model, pixels, targets, line):
     if not apart <= TOLERANCE:
         sys.exit(f"{what}: losses are {apart:.1e} apart, more than {TOLERANCE}")
     if line["validation_accuracy"] != accuracy:
-        sys.exit(f"{what}: ranvier-train tells {line['validation_accuracy']} of the images rightly, torchvision {accuracy}")
+        sys.exit(f"{what}: ranvier-train's accuracy is {line['validation_accuracy']}, torchvision's {accuracy}")
 
 
 def main():
@@ -69,7 +69,7 @@ def main():
     pixels, targets = pixels_of(images), torch.from_numpy(labels).long()
     model = wide_resnet50_2()
     for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):  # no zeros and ones: what is left out has to show
+        if isinstance(module, nn.BatchNorm2d):  # without zeros and ones: an omitted parameter must change the result
             module.weight.data.uniform_(0.3, 0.7)
             module.bias.data.normal_(0, 0.1)
     with torch.no_grad():
@@ -91,7 +91,7 @@ def main():
     compare("trained weights in torchvision", model, pixels, targets, line)
     moved = (trained["layer4.2.bn3.running_var"] - torch.from_numpy(given["layer4.2.bn3.running_var"])).abs().max().item()
     if not moved > 0:
-        sys.exit("running statistics are those that were given")
+        sys.exit("running statistics did not change")
 
 
 if __name__ == "__main__":

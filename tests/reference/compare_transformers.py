@@ -46,7 +46,7 @@ def train(trainer, data, folder, *flags):
 
 
 def loss_of(model, data):
-    """Over all validation samples, as ranvier-train takes them."""
+    """Over all validation samples, in ranvier-train's order."""
     tokens = torch.tensor(list(data.read_bytes()))
     tokens = tokens[len(tokens) - int(SPLIT * len(tokens)):]
     samples = (len(tokens) - 1) // LENGTH

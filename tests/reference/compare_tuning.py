@@ -41,7 +41,7 @@ TARGETS = {"llama": ["q_proj", "v_proj", "down_proj"], "bert": ["query", "value"
 
 
 class Adapter(torch.nn.Module):
-    """y = W x + alpha / r B A x, as PEFT has it."""
+    """y = W x + alpha / r B A x, as in PEFT."""
 
     def __init__(self, base, a, b):
         super().__init__()
@@ -58,7 +58,7 @@ def targets_of(model):
 
 
 def stores_inputs_first(model):
-    """Whether weights are [in, out], as those of GPT-2's Conv1D."""
+    """Whether weights are [in, out], as in GPT-2's Conv1D."""
     return model.config.model_type == "gpt2"
 
 
@@ -108,7 +108,7 @@ def make_adapter(folder, model):
 
 
 def adapted(model, folder):
-    """The model with the adapter of a folder, and what of it is trained by the names of PEFT's files."""
+    """The model with the adapter of a folder, and its trained tensors by the names of PEFT's files."""
     model.requires_grad_(False)
     if peft is not None:
         model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True)

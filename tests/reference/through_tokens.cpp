@@ -1,8 +1,8 @@
-// A file's tokens and the text that they are decoded to, for holding both against another program's.
+// Prints a file's tokens and their decoded text, for comparison with another program's.
 //
 //   through_tokens TOKENIZER text|token INPUT TOKENS OUTPUT
 //
-// `text` or `token` is what text that spells a special token becomes. TOKENS is int32.
+// `text` or `token` is the treatment of text that spells a special token. TOKENS is int32.
 #include "models/tokenizers/text_encoder.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "runtime/base/error.hpp"
