@@ -189,7 +189,7 @@ TEST_CASE("a full disk or a failed call is reported with file and cause") {
   }
 }
 
-TEST_CASE("with retries a caller is asked whether to try again to create a file, and only then") {
+TEST_CASE("insist() asks its callback whether to retry a file that cannot be created, and only then") {
   MemoryStorage storage;
   storage.faults.free_bytes = 0;
   AsioLoop loop;

@@ -285,7 +285,7 @@ TEST_CASE("a run that resumes from an older checkpoint sets the later ones aside
                                                               "step-00000650", "step-00000690", "step-00000701"});
 }
 
-TEST_CASE("with retries a caller is asked whether to try again when the disk refuses to complete a checkpoint") {
+TEST_CASE("insist() asks its callback whether to retry a commit that the disk refuses") {
   for (const char* refused : {"make_folder", "open", "write", "sync"}) {
     CAPTURE(refused);
     MemoryStorage storage;
