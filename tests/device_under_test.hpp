@@ -1,5 +1,5 @@
-// What kernels are tested on. The same test bodies make two programs: in one the device is `inline`, in the other
-// `cuda`, which says that it was skipped where no GPU is.
+// The device that kernels are tested on. The same test bodies make two programs: one with the device `inline`, one with
+// `cuda`, which is skipped with a message if there is no GPU.
 #pragma once
 
 #include "runtime/device/device.hpp"
@@ -13,13 +13,13 @@
 
 namespace ranvier::tests {
 
-/// `options.threads` means nothing to a GPU.
+/// A GPU ignores `options.threads`.
 [[nodiscard]] std::unique_ptr<runtime::Device> make_device(const runtime::CpuDeviceOptions& options = {});
 
-/// Why there is no such device here, for people; none: there is one.
+/// Reason, in words, why the device is unavailable; nullopt if it is available.
 [[nodiscard]] std::optional<std::string> missing_device();
 
-/// An array in the device's memory, a copy of one of the host's.
+/// An array in device memory, initialized from a host array.
 template <typename T>
 class OnDevice {
  public:
@@ -33,7 +33,7 @@ class OnDevice {
 
   [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(buffer_.data()); }
 
-  /// What the array holds after all work on the stream.
+  /// Contents of the array after all work on the stream.
   [[nodiscard]] std::vector<T> read() const {
     std::vector<T> values(elements_);
     runtime::copy(*stream_, values.data(), buffer_.data(), buffer_.bytes());

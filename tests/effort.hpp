@@ -1,5 +1,5 @@
-// How much a test tries of what it could: by default what shows a mistake soon, everything with RANVIER_LONG=1 in the
-// environment, and less where a sanitizer watches the same code many times slower.
+// Number of cases that a test runs: by default enough to find a mistake soon, all with RANVIER_LONG=1 in the
+// environment. Fewer with a sanitizer, which runs the same code many times slower.
 #pragma once
 
 #include "tests/seeds.hpp"
@@ -11,18 +11,18 @@ namespace ranvier::tests {
 
 inline bool long_run() { return std::getenv("RANVIER_LONG") != nullptr; }
 
-/// How many of something.
+/// The number for the current effort.
 inline int effort(int usual, int all, int under_sanitizers) {
   return long_run() ? all : test::sanitized ? under_sanitizers : usual;
 }
 
-/// Which of the combinations of nested loops: one of so many, spread evenly and in step with none of the loops.
+/// Selects combinations of nested loops: 1 of N, evenly spread and not periodic with any of the loops.
 class Share {
  public:
   explicit Share(int one_of) noexcept : one_of_(long_run() ? 1 : one_of) {}
   Share(int one_of, int one_of_under_sanitizers) : Share(test::sanitized ? one_of_under_sanitizers : one_of) {}
 
-  /// Whether the next combination is one of them.
+  /// Whether the next combination is selected.
   [[nodiscard]] bool takes() {
     constexpr double golden_ratio = 0.6180339887498949;
     const double place = golden_ratio * number_++;

@@ -1,4 +1,4 @@
-// What was thrown by an action that must fail.
+// The error that an action throws which must fail.
 #pragma once
 
 #include "runtime/base/error.hpp"

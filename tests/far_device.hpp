@@ -1,5 +1,5 @@
-// A device of the host's that says of its device memory what a GPU says: the host does not reach it. So what has to go
-// by way of pinned memory is tested where no GPU is.
+// A host device whose device memory is declared inaccessible to the host, like a GPU's. It tests transfers through
+// pinned memory without a GPU.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -15,7 +15,7 @@ namespace ranvier::tests {
 
 class FarDevice final : public runtime::Device {
  public:
-  /// Streams and events are those of `near`.
+  /// Uses the streams and events of `near`.
   explicit FarDevice(std::unique_ptr<runtime::Device> near) : near_(std::move(near)) {}
 
   runtime::DeviceKind kind() const noexcept override { return near_->kind(); }
@@ -66,7 +66,7 @@ class FarDevice final : public runtime::Device {
 
   std::unique_ptr<runtime::Device> near_;
   std::set<runtime::MemorySpace> closed_;
-  std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as it
+  std::vector<std::pair<const std::byte*, std::size_t>> far_;  // buffers of a test live as long as this device
 };
 
 }  // namespace ranvier::tests

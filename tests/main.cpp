@@ -16,9 +16,9 @@ namespace {
 
 std::uint64_t drawn_seed = 0;
 std::optional<std::uint64_t> chosen_seed;
-unsigned passing = 0;  // test cases that the filters leave
+unsigned passing = 0;  // test cases that match the filters
 
-/// Notices filters that no test case passes: a mistyped name must not look like a success.
+/// Detects filters that match no test case: a mistyped name must not look like a success.
 struct CountCases final : doctest::IReporter {
   explicit CountCases(const doctest::ContextOptions& /*options*/) {}
   void test_run_end(const doctest::TestRunStats& stats) override { passing = stats.numTestCasesPassingFilters; }
@@ -61,15 +61,15 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]).starts_with(flag)) chosen_seed = std::strtoull(argv[i] + flag.size(), nullptr, 0);
   }
-  ::setenv("RANVIER_PROFILE", "none", 1);  // no job that a test starts finds what its user has
-  ranvier::runtime::set_pool_spin_time(std::chrono::nanoseconds(0));  // many of these run side by side
+  ::setenv("RANVIER_PROFILE", "none", 1);  // jobs that a test starts do not use the user's profile
+  ranvier::runtime::set_pool_spin_time(std::chrono::nanoseconds(0));  // many of these programs run concurrently
   doctest::Context context(argc, argv);
   const int status = context.run();
   if (status != 0 || passing > 0 || context.shouldExit()) return status;
   std::vector<const char*> count(argv, argv + argc);
   count.insert(count.end(), {"--no-skip", "--count"});
   doctest::Context(static_cast<int>(count.size()), count.data()).run();
-  if (passing > 0) return 0;  // they are for other builds
-  std::fprintf(stderr, "no test case has such a name or is in such a file\n");
+  if (passing > 0) return 0;  // the matching test cases belong to other builds
+  std::fprintf(stderr, "no test case matches this name or file\n");
   return 1;
 }

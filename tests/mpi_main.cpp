@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   session = &mpi;
   doctest::Context context(argc, argv);
   const int result = context.run();
-  // The other ranks may wait for what this one did not do.
+  // The other ranks may wait for an operation that this one did not start.
   if (result != 0) {
     std::fprintf(stderr, "rank %d of %d failed\n", mpi.rank(), mpi.ranks());
     mpi.abort(result);

@@ -1,4 +1,4 @@
-// For test programs that mpirun starts: every rank runs every test case, and all fail if one does.
+// For test programs under mpirun: every rank runs every test case, and all ranks fail if one does.
 #pragma once
 
 #include "runtime/transport/mpi_transport.hpp"

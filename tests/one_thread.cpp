@@ -1,5 +1,5 @@
-// Linked into a test program whose cases have one thread (ONE_THREAD in its CMakeLists.txt), and which ThreadSanitizer
-// therefore does not watch: the first case that starts another one ends the program.
+// Linked into a test program whose cases have one thread (ONE_THREAD in its CMakeLists.txt), and which is therefore
+// skipped by ThreadSanitizer: the first case that starts another thread ends the program.
 #include <pthread.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the order of folders in cmake/folders.txt: no file includes a later folder, each folder of sources is listed,
-# and each README lists the folders beside it in their order. Prints file and line of each violation.
+# and each README lists its folder's subfolders in their order. Prints file and line of each violation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

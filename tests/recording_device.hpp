@@ -1,5 +1,5 @@
-// A device that remembers what the work on its streams costs, and takes none without a cost: as a phantom device, but
-// that the work is done.
+// A device that records the cost of the work on its streams, and refuses work without a cost: like a phantom device,
+// except that the work is done.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -20,13 +20,13 @@ class RecordingDevice final : public runtime::Device {
     runtime::WorkCost cost;
   };
 
-  /// Streams and events are those of `near`, which runs work where it is launched (`inline`). `apart`: as
-  /// Device::apart() says it.
+  /// Uses the streams and events of `near`, which runs work when it is launched (`inline`). `apart`: the value of
+  /// Device::apart().
   explicit RecordingDevice(std::unique_ptr<runtime::Device> near = runtime::make_inline_device(),
                            bool apart = false)
       : near_(std::move(near)), apart_(apart) {}
 
-  /// What was launched since the last clear(), in order.
+  /// Work that was launched since the last clear(), in order.
   [[nodiscard]] const std::vector<Work>& work() const noexcept { return work_; }
   void clear() noexcept { work_.clear(); }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test through one ctest.
+# Installs missing dependencies, builds, and runs every test through one ctest.
 #
 # usage: tests/run.sh [CTEST ARGUMENT...]       for example: tests/run.sh -R "ring" or tests/run.sh -L unit
 #
-#   RANVIER_TESTS=quick    the release build only, without the sanitizers' builds of the unit tests and without fuzzing
-#   RANVIER_CUDA=OFF       without the CUDA device and its emulation; default AUTO, where a CUDA compiler is
+#   RANVIER_TESTS=quick    only the release build, without sanitizer builds of the unit tests and without fuzzing
+#   RANVIER_CUDA=OFF       without the CUDA device and its emulation; default AUTO: on if there is a CUDA compiler
 #
-# Tests of the sanitizer builds carry "asan" or "tsan" before their names. See tests/README.md for the labels.
+# Tests of the sanitizer builds have the prefix "asan" or "tsan". See tests/README.md for the labels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,11 +16,11 @@ case "${RANVIER_TESTS:-all}" in
   *) echo "tests/run.sh: RANVIER_TESTS is '$RANVIER_TESTS'; it takes all (the default) or quick" >&2; exit 2 ;;
 esac
 
-# First what every build needs; then the rest, while those of the sanitizers compile.
+# First the dependencies of every build, then the others, while the sanitizer builds compile.
 cmake/install_dependencies.sh
 [ -r /etc/os-release ] && . /etc/os-release
 optional=(--format)
-if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then  # it has packages of PyTorch, Chromium and Clang that are known to work
+if [ "${ID:-}:${VERSION_ID:-}" = debian:12 ]; then  # its packages of PyTorch, Chromium and Clang are known to work
   optional+=(--reference --browser)
   [ "${RANVIER_TESTS:-all}" != all ] || optional+=(--fuzz)
 fi
@@ -28,7 +28,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then optional+
 mkdir -p build/tests
 cmake/install_dependencies.sh "${optional[@]}" > build/tests/installation.log 2>&1 &
 installation=$!
-trap wait EXIT  # for the packages, whatever fails meanwhile
+trap wait EXIT  # for the packages, also after a failure
 
 finish_installation() {
   local status=0
@@ -42,7 +42,7 @@ has_fuzzer() {
     clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
 }
 
-# ThreadSanitizer of GCC 12 and 13 does not start where the kernel spreads mappings widely.
+# ThreadSanitizer of GCC 12 and 13 does not start if the kernel randomizes addresses widely.
 fixed_addresses=(setarch "$(uname -m)" --addr-no-randomize)
 "${fixed_addresses[@]}" true 2>/dev/null || fixed_addresses=()
 
@@ -56,8 +56,8 @@ for preset in "${presets[@]}"; do
   fi
   echo "== build: $preset"
   options=()
-  # Said anew each time: what the quickstart left in build/release may be without the CUDA device. Kernels for one
-  # processor compile in half the time: for the GPU that is here, or the oldest one, where nothing newer may be used.
+  # Set every time: the quickstart's build/release may lack the CUDA device. Kernels for one processor compile in half
+  # the time: for the GPU of this machine, or without one, the oldest supported one.
   if [ "$preset" = release ]; then
     architecture=80-real
     if nvidia-smi -L 2>/dev/null | grep -q GPU; then architecture=native; fi

@@ -1,4 +1,4 @@
-// A folder of its own for a test that needs files.
+// A temporary folder for a test that needs files.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ class TemporaryFolder {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes a file of that content; returns its path.
+  /// Writes a file with that content; returns its path.
   std::filesystem::path write(std::string_view name, std::string_view content) const {
     const auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
@@ -47,7 +47,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Changes one byte of a file where it lies: quick enough to do it for each of them.
+/// Changes one byte of a file in place: fast enough to do it for every byte.
 inline void overwrite(const std::filesystem::path& path, std::size_t offset, char byte) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(offset)).put(byte);
