@@ -69,7 +69,7 @@ std::vector<Team> teams_of(std::span<const int> node_of, int group_size, TeamKin
 double seconds_together(std::span<const Team> teams, std::span<const int> node_of, const Algorithm& algorithm,
                         const PlanChoice& cut, std::size_t elements, runtime::DType dtype,
                         const collectives::Links& links) {
-  expect(!teams.empty(), "there is no team");
+  expect(!teams.empty(), "the list of teams is empty");
   const int chunks = cut.chunks(teams[0].topology.ranks(), std::span(&elements, 1), dtype);
   // Builds one plan over the column from the steps of each rank in its team. If all nodes do the same, it contains the
   // ranks of one node only, so its size does not grow with the square of the column.

@@ -52,7 +52,7 @@ void keep_nucleus(std::vector<std::int32_t>& tokens, double top_p, const Likelie
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t number) {
   if (options.tokens > 0 && static_cast<std::size_t>(options.tokens) < logits.size())
     logits = logits.first(static_cast<std::size_t>(options.tokens));
-  expect(!logits.empty(), "there is no logit to draw a token by");
+  expect(!logits.empty(), "logits are empty");
   for (const float logit : logits) {
     if (std::isnan(logit)) fail(ErrorCode::numeric, "a logit is not a number: the weights make no model");
   }

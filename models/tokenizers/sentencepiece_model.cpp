@@ -43,7 +43,7 @@ class Message {
         break;
       case 2: {
         const std::uint64_t size = varint();
-        if (size > bytes_.size() - at_) refuse("a field that is longer than what is there");
+        if (size > bytes_.size() - at_) refuse("a field that exceeds the remaining bytes");
         take(static_cast<std::size_t>(size));
         break;
       }
@@ -90,7 +90,7 @@ class Message {
     refuse("a number of more than 64 bits");
   }
   void take(std::size_t bytes) {
-    if (bytes > bytes_.size() - at_) refuse("a field that is longer than what is there");
+    if (bytes > bytes_.size() - at_) refuse("a field that exceeds the remaining bytes");
     content_ = bytes_.substr(at_, bytes);
     at_ += bytes;
   }
