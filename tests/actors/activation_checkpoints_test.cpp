@@ -1,4 +1,4 @@
-// Where checkpoints live must not change a bit, whatever order passes run in.
+// The location of activation checkpoints must not change a bit, regardless of the order of passes.
 #include "actors/pipeline/activation_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/temporary_folder.hpp"
@@ -30,7 +30,7 @@ actors::TrainerOptions long_row() {
 }  // namespace
 
 TEST_CASE(
-    "checkpoints in host memory train the same bits under every policy, limit, interval and order of messages") {
+    "checkpoints in host memory give the same bits under every schedule, limit, interval and order of messages") {
   auto gpt = small_gpt(6);
   gpt.dropout = 0.1f;
   auto options = long_row();
@@ -87,7 +87,7 @@ TEST_CASE("checkpoints in host memory combine with every sharding and with half 
   }
 }
 
-TEST_CASE("off the device a rank keeps a few places for checkpoints, and the tier every slot's") {
+TEST_CASE("with checkpoints off the device a rank keeps a few buffers for them, and the tier all slots") {
   const auto architecture = models::make_gpt(small_gpt(8));
   const tests::RandomTokens tokens(8, 37);
   auto options = small_run();
@@ -99,14 +99,14 @@ TEST_CASE("off the device a rank keeps a few places for checkpoints, and the tie
   const auto on_device = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
   options.tiers.activations = TierKind::host;
   const auto away = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
-  // Ten layers have nine inputs between them, 2 samples × 8 positions × 16 channels each: a quarter of a page.
+  // Ten layers have nine activations between them, 2 samples × 8 positions × 16 channels each: a quarter of a page.
   const std::size_t checkpoints = 9 * static_cast<std::size_t>(away.slots.front());
   CHECK(away.slots == std::vector{4});
   CHECK(away.tiers.bytes(TierKind::host) == checkpoints * 4096);
   CHECK(device_bytes(on_device) - device_bytes(away) == checkpoints * 1024 - 4 * 4096);
 }
 
-TEST_CASE("the automatic interval counts places, not what lies in the tier") {
+TEST_CASE("the automatic interval counts buffers, not contents of the tier") {
   const auto architecture = models::make_gpt(small_gpt(16));
   const tests::RandomTokens tokens(8, 37);
   auto options = small_run();
@@ -120,7 +120,7 @@ TEST_CASE("the automatic interval counts places, not what lies in the tier") {
   CHECK(away.recompute < on_device.recompute);
 }
 
-TEST_CASE("checkpoints in a tier are refused where nothing is recomputed") {
+TEST_CASE("checkpoints in a tier are refused without recomputation") {
   const auto architecture = models::make_gpt(small_gpt());
   const tests::RandomTokens tokens(8, 37);
   auto options = small_run();

@@ -1,5 +1,5 @@
-// What tests of one part share: ranks of a grid that have plans, memory and messages, and only the parts that a test
-// gives them; their streams do what is queued late. And gradients that are made up, with what reductions must come to.
+// Helpers for tests of single actors: ranks of a grid with plans, memory and messages, but only the actors that a test
+// adds; their streams run late. Also synthetic gradients, and the expected results of reductions.
 #pragma once
 
 #include "actors/base/rank_context.hpp"
@@ -21,7 +21,7 @@
 
 namespace ranvier::tests {
 
-/// Hands messages on, and knows with whom they were exchanged.
+/// Forwards messages, and records the peers of each.
 class WatchedTransport final : public runtime::Transport {
  public:
   explicit WatchedTransport(runtime::Transport& transport) : transport_(&transport) {}
@@ -51,7 +51,7 @@ class WatchedTransport final : public runtime::Transport {
   std::size_t sent_ = 0;
 };
 
-/// A rank without parts.
+/// A rank without actors.
 struct BareRank {
   BareRank(runtime::Simulation& simulation, const models::Architecture& architecture,
            const actors::TrainerOptions& options, int rank, std::uint64_t seed)
@@ -86,7 +86,7 @@ class BareGrid {
   [[nodiscard]] std::size_t size() const noexcept { return ranks_.size(); }
   [[nodiscard]] BareRank& operator[](std::size_t rank) { return *ranks_[rank]; }
 
-  /// Until nothing is left to happen.
+  /// Runs until no event is left.
   void settle() {
     for (const auto& rank : ranks_) rank->loop.after(std::chrono::minutes(1), [&rank] { rank->loop.stop(); });
     simulation_.run();
@@ -97,7 +97,7 @@ class BareGrid {
   std::vector<std::unique_ptr<BareRank>> ranks_;
 };
 
-/// Whether an element of a unit is a parameter's, not one of those that make the unit divide by the ranks.
+/// Whether an element of a unit belongs to a parameter, not to the padding that makes the unit divisible by the ranks.
 inline bool is_parameter(const models::UnitSpec& unit, std::size_t element) {
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
     const std::size_t offset = unit.offset(p);
@@ -119,22 +119,22 @@ inline void write_as(runtime::DType dtype, std::byte* to, float number) {
   });
 }
 
-/// The number that is stored.
+/// The number after rounding to the stored type.
 inline float rounded(runtime::DType dtype, float number) {
   std::byte stored[sizeof(float)];
   write_as(dtype, stored, number);
   return read_as(dtype, stored);
 }
 
-/// A number in [-1, 1) that follows from the others.
+/// A pseudo-random number in [-1, 1), determined by the arguments.
 inline float drawn(std::uint64_t seed, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   std::uint64_t x = seed * 0x9e3779b97f4a7c15u + a * 0xbf58476d1ce4e5b9u + b * 0x94d049bb133111ebu + c;
   for (int round = 0; round < 2; ++round) x = (x ^ (x >> 31)) * 0x7fb5d329728ea185u;
   return static_cast<float>(static_cast<std::int64_t>(x >> 40)) * 0x1p-23f - 1;
 }
 
-/// Gradients that layers of rows leave of the microbatches of a batch, and their sums in the order that is promised:
-/// each hop adds what the one before it left, of two ranks at most, so that every sum has one order.
+/// Gradients of layers for each row and microbatch of a batch, and their sums in the promised order. Each hop adds the
+/// results of the previous one, from at most two ranks, so every sum has one order.
 class MadeUpGradients {
  public:
   MadeUpGradients(const models::Architecture& architecture, const actors::TrainerOptions& options,
@@ -152,7 +152,7 @@ class MadeUpGradients {
     return rounded(dtype_, drawn(seed_, who, unit.elements(), element));
   }
 
-  /// What a layer does to memory for a unit's gradients.
+  /// Writes or adds a unit's gradients to memory, as a layer does.
   void write(std::byte* unit, int row, int microbatch, std::size_t layer, const models::UnitSpec& spec,
              bool adds) const {
     const std::size_t width = runtime::size_of(dtype_);
@@ -164,14 +164,14 @@ class MadeUpGradients {
     }
   }
 
-  /// Of one row, use after use; what a column of ranks adds up at the end is the sum of these.
+  /// Sum over one row's microbatches, use by use; the column's final result is the sum of these over rows.
   [[nodiscard]] float of_row(int row, int microbatches, const models::UnitSpec& unit, std::size_t element) const {
     return over_uses(unit, [&](std::size_t layer) {
       return in_order(microbatches, [&](int m) { return value(row, m, layer, unit, element); });
     });
   }
 
-  /// What is left of all rows, as the scope of gradients has it.
+  /// Sum over all rows, in the order of the gradients' scope.
   [[nodiscard]] float reduced(int microbatches, const models::UnitSpec& unit, std::size_t element) const {
     using collectives::Scope;
     if (scope_ == Scope::none)
@@ -197,7 +197,7 @@ class MadeUpGradients {
     for (int m = 1; m < microbatches; ++m) sum = add(sum, of_microbatch(m));
     return sum;
   }
-  /// 1, 2 or 4 of them: the first two, the last two, then both.
+  /// Sums 1, 2 or 4 terms: the first two, the last two, then both.
   template <typename F>
   [[nodiscard]] float together(int first, int count, const F& of_one) const {
     if (count == 1) return of_one(first);
@@ -224,10 +224,10 @@ class MadeUpGradients {
   std::uint64_t seed_;
 };
 
-/// What tests of bundles give an element of a unit.
+/// Test value of an element of a unit in tests of bundles.
 inline float numbered(std::size_t unit, std::size_t element) { return static_cast<float>(unit * 40009 + element); }
 
-/// Rows of one stage, in groups of two, whose buckets are small and whose bundles have several.
+/// Rows of one stage, in groups of two, whose buckets are small and whose bundles have several of them.
 inline actors::TrainerOptions bundled_run(const char* sharding, int rows) {
   auto options = small_run();
   options.grid = {1, rows};

@@ -24,7 +24,7 @@ constexpr std::size_t large = std::size_t{1} << 22;
 
 }  // namespace
 
-TEST_CASE("names are taken for every team, and unknown ones refused") {
+TEST_CASE("algorithm names from flags are used for every team, and unknown ones are refused") {
   const auto choices =
       choose_algorithms(two_by_two, 2, {.names = {"ho-ring", "hierarchical", "torus"}, .largest = {large, large}});
   for (const auto& choice : choices) {
@@ -36,7 +36,7 @@ TEST_CASE("names are taken for every team, and unknown ones refused") {
       static_cast<void>(choose_algorithms(two_by_two, 2, {.names = {"best"}, .largest = {large, large}})), Error);
 }
 
-TEST_CASE("names of the runs before are taken for their team, where the flags leave the choice") {
+TEST_CASE("algorithm names of earlier runs are reused for their team if the flags leave the choice open") {
   const KeptAlgorithms kept{
       {{"ring", "ring", "ring"}, {"ring", "hierarchical", "torus"}, {"ho-ring", "ring", "ring"}}};
   const auto choices = choose_algorithms(
@@ -48,14 +48,14 @@ TEST_CASE("names of the runs before are taken for their team, where the flags le
   }
 }
 
-TEST_CASE("where ranks share a slow link between nodes, the column does not go round a flat ring") {
+TEST_CASE("if ranks share a slow link between nodes, the column does not use a flat ring") {
   const auto choices = choose_algorithms(two_by_two, 2, {.largest = {large, large}});
   CHECK(of(choices, TeamKind::column).all_gather != "ring");
   CHECK(of(choices, TeamKind::column).reduce_scatter != "ring");
   CHECK(of(choices, TeamKind::column).all_reduce != "ring");
 }
 
-TEST_CASE("what is chosen is no slower than anything else, for teams that work at the same time") {
+TEST_CASE("the chosen algorithm is no slower than any other, for teams that work concurrently") {
   const std::vector<int> nodes{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3};
   for (const int group_size : {3, 6}) {
     const auto choices = choose_algorithms(nodes, group_size, {.largest = {12 * 32 * 1000, 12 * 32 * 1000}});
@@ -75,7 +75,7 @@ TEST_CASE("what is chosen is no slower than anything else, for teams that work a
   }
 }
 
-TEST_CASE("teams that share the links of their nodes take as long as those links need for all of them") {
+TEST_CASE("teams that share their nodes' links take the time that those links need for all of them") {
   // Replicas: two teams of two ranks, all of their bytes through one link of each node.
   const auto replicas = teams_of(two_by_two, 2, TeamKind::replicas);
   REQUIRE(replicas.size() == 2);
@@ -89,7 +89,7 @@ TEST_CASE("teams that share the links of their nodes take as long as those links
   CHECK(seconds(replicas) == doctest::Approx(2));
 }
 
-TEST_CASE("where a sharding is given, what it does not use is not weighed up") {
+TEST_CASE("operations that the given sharding does not use are not considered") {
   const ChoiceOptions all{.largest = {large, large}};
   ChoiceOptions of_mics = all;
   of_mics.sharding = collectives::parse_sharding("mics");
@@ -101,7 +101,7 @@ TEST_CASE("where a sharding is given, what it does not use is not weighed up") {
   CHECK(of(chosen, TeamKind::replicas).all_reduce == of(wanted, TeamKind::replicas).all_reduce);
 }
 
-TEST_CASE("gradients are reduced as is best for the largest unit that has some, parameters gathered as for any") {
+TEST_CASE("the reduction is chosen for the largest unit with gradients, the gather for the largest of all units") {
   const auto all = choose_algorithms(two_by_two, 2, {.largest = {large, large}});
   constexpr std::size_t small = 256;
   const auto of_small = choose_algorithms(two_by_two, 2, {.largest = {small, small}});
@@ -116,7 +116,7 @@ TEST_CASE("gradients are reduced as is best for the largest unit that has some, 
   CHECK(of(frozen, TeamKind::column).all_reduce == collectives::algorithms(Collective::all_reduce).front().name);
 }
 
-TEST_CASE("teams of a kind have every rank once") {
+TEST_CASE("the teams of one kind contain every rank once") {
   const std::vector<int> nodes{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
   for (const auto& [kind, count, size] :
        {std::tuple{TeamKind::column, 1, 12}, {TeamKind::group, 6, 2}, {TeamKind::replicas, 2, 6}}) {

@@ -1,4 +1,5 @@
-// The reduction at the batch's end alone: units are summed in any order, and chunks go in theirs.
+// The reduction at the end of a batch, tested separately: units are summed in any order, and chunks are reduced in
+// order.
 #include "actors/gradients/batch_reduction.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -101,7 +102,7 @@ struct Column {
     std::iota(all.begin(), all.end(), std::size_t{0});
     return all;
   }
-  /// So many chunks, from the first one.
+  /// This many chunks, starting at the first one.
   [[nodiscard]] static std::vector<std::size_t> first_chunks(std::size_t count) {
     std::vector<std::size_t> all(count);
     std::iota(all.begin(), all.end(), std::size_t{0});
@@ -116,7 +117,7 @@ struct Column {
 
 }  // namespace
 
-TEST_CASE("chunks are reduced in one order on all ranks, whatever order units are summed in, batch after batch") {
+TEST_CASE("chunks are reduced in one order on all ranks, regardless of the order of sums, batch after batch") {
   for (const std::uint64_t seed : test::seeds(16)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -140,12 +141,12 @@ TEST_CASE("chunks are reduced in one order on all ranks, whatever order units ar
   }
 }
 
-TEST_CASE("a chunk waits for all of its units on all ranks, and those behind it wait for the chunk") {
+TEST_CASE("a chunk waits for all of its units on all ranks, and later chunks wait for it") {
   Column column(options_of("ddp", 2), 7);
   const auto& chunks = column.schedule().chunks;
   for (const std::size_t late : column.units()) {
     CAPTURE(column.grid[0].units()[late].spec->name);
-    std::size_t before = 0;  // chunks without it
+    std::size_t before = 0;  // chunks before the one with this unit
     const auto has = [&](const actors::ChunkSchedule::Chunk& chunk) {
       const auto buckets = column.schedule().buckets(chunk);
       return std::any_of(buckets.begin(), buckets.end(), [&](const auto& bucket) { return bucket.unit == late; });

@@ -14,7 +14,7 @@ using actors::BucketPartition;
 using collectives::Range;
 using collectives::Scope;
 
-TEST_CASE("the buckets of every scope's range have each of its elements once, in slices of every finest piece") {
+TEST_CASE("the buckets of every scope's range contain each element once, in slices of every finest piece") {
   for (const int ranks : {1, 2, 4, 6}) {
     for (const std::size_t piece : {32, 512, 700, 5000}) {
       for (const std::size_t bucket : {1, 512, 1500, 4096, 1 << 20}) {
@@ -55,7 +55,7 @@ TEST_CASE("the buckets of every scope's range have each of its elements once, in
   }
 }
 
-TEST_CASE("a unit without elements has no buckets, and one that ranks cannot share is refused") {
+TEST_CASE("a unit without elements has no buckets, and one that is not divisible among ranks is refused") {
   CHECK(BucketPartition(0, 4, 100, 1).buckets() == 0);
   CHECK(BucketPartition().buckets() == 0);
   CHECK(BucketPartition(0, 4, 100, 1).layout({}, {4, 4}).region_bytes() == 0);

@@ -7,7 +7,7 @@
 using namespace ranvier;
 using actors::BufferSchedule;
 
-TEST_CASE("a unit that is still in its place stays there, another takes the place used longest ago") {
+TEST_CASE("a unit that is still in its buffer stays there, another takes the least recently used buffer") {
   BufferSchedule schedule({.of_unit = {0, 0, 0}, .places = {2}});
   CHECK(schedule.next(0, 0, true).fill);
   const auto one = schedule.next(1, 1, true);
@@ -23,7 +23,7 @@ TEST_CASE("a unit that is still in its place stays there, another takes the plac
   CHECK(zero.after == 2);
 }
 
-TEST_CASE("units of different layouts never share a place, and one use may take several") {
+TEST_CASE("units of different layouts never share a buffer, and one use may take several") {
   BufferSchedule schedule({.of_unit = {0, 1, 1}, .places = {1, 2}});
   const auto a = schedule.next(0, 0, true), b = schedule.next(1, 0, true), c = schedule.next(2, 0, true);
   CHECK(schedule.class_of_place(a.place) == 0);
@@ -34,7 +34,7 @@ TEST_CASE("units of different layouts never share a place, and one use may take 
   CHECK_THROWS_AS((void)narrow.next(1, 0, true), Error);
 }
 
-TEST_CASE("what is forgotten, or of no worth, is brought again after its last use") {
+TEST_CASE("a unit whose contents are forgotten or outdated is fetched again after its last use") {
   BufferSchedule schedule({.of_unit = {0}, .places = {1}});
   (void)schedule.next(0, 0, true);
   schedule.forget();
@@ -42,8 +42,8 @@ TEST_CASE("what is forgotten, or of no worth, is brought again after its last us
   CHECK(schedule.next(0, 2, false).after == 1);
 }
 
-TEST_CASE("places suffice for a layer and those ahead of it, and are no more than all units or uses need") {
-  // Units 0 and 2 are alike; layers use 0 and 1, 2, 0 and 1.
+TEST_CASE("buffers suffice for a layer and the prefetched ones, and do not exceed the number of units or uses") {
+  // Units 0 and 2 have the same layout; layers use 0 and 1, 2, 0 and 1.
   const std::vector<std::vector<std::size_t>> layouts{{8}, {3}, {8}}, layers{{0, 1}, {2}, {0, 1}};
   const auto classes = actors::buffer_classes(layouts, layers, 1, true);
   CHECK(classes.of_unit == std::vector<std::size_t>{0, 1, 0});

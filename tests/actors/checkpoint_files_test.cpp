@@ -1,5 +1,5 @@
-// Checkpoints in files: one rank on the asynchronous CPU device, with its states in any tier, takes them and
-// another one goes on from them.
+// Checkpoints in files: one rank on the asynchronous CPU device, with its states in any tier, writes them and another
+// one resumes from them.
 #include "actors/checkpoint/checkpoint_source.hpp"
 #include "actors/rank/checkpoint_files.hpp"
 #include "models/core/initialize.hpp"
@@ -36,7 +36,7 @@ actors::TrainerOptions file_run(const actors::TierOptions& tiers, const std::fil
   options.tiers.bucket_elements = 1500;
   options.tiers.files.directories = {nvme};
   options.checkpoint_staging = std::size_t{128} << 10;
-  options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host does not reach the device's memory
+  options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host cannot access device memory
   return options;
 }
 
@@ -45,7 +45,7 @@ struct Trained {
   std::vector<actors::CheckpointResult> checkpoints;
 };
 
-/// Trains on a device whose memory the host does not reach, from a checkpoint if there is one.
+/// Trains on a device whose memory the host cannot access, from a checkpoint if there is one.
 Trained train(const actors::TrainerOptions& options, const std::filesystem::path& checkpoints, std::int64_t every,
               const std::filesystem::path& from = {}, const std::filesystem::path& damaged = {},
               const offload::CheckpointStorage& storage = offload::system_storage()) {
@@ -99,7 +99,7 @@ Trained train(const actors::TrainerOptions& options, const std::filesystem::path
 
 }  // namespace
 
-TEST_CASE("a training goes on from the files that it left, whatever the tier of its states was and is") {
+TEST_CASE("a run resumes from its checkpoint files, regardless of the tiers of its states before and after") {
   const tests::TemporaryFolder nvme;
   using actors::StepLocation;
   const std::vector<actors::TierOptions> all_tiers = {
@@ -140,7 +140,7 @@ TEST_CASE("a training goes on from the files that it left, whatever the tier of 
   }
 }
 
-TEST_CASE("what was loaded of a damaged checkpoint leaves nothing behind") {
+TEST_CASE("loading a damaged checkpoint leaves no partial state behind") {
   const tests::TemporaryFolder nvme, checkpoints, others;
   for (const actors::TierOptions& tiers :
        {actors::TierOptions{},
@@ -155,7 +155,7 @@ TEST_CASE("what was loaded of a damaged checkpoint leaves nothing behind") {
       std::fstream bytes(data, std::ios::in | std::ios::out | std::ios::binary);
       bytes.seekp(static_cast<std::streamoff>(std::filesystem::file_size(data)) - 4096).put('!');
     }
-    // The one before, or none.
+    // The previous checkpoint, or none.
     const Trained late = train(options, others.path(), 0, all.front().path, all.back().path);
     CHECK(late.losses == std::vector<double>(whole.losses.begin() + static_cast<std::ptrdiff_t>(all.front().step),
                                              whole.losses.end()));
@@ -164,11 +164,11 @@ TEST_CASE("what was loaded of a damaged checkpoint leaves nothing behind") {
   }
 }
 
-TEST_CASE("a checkpoint tells of its own step, however long its folder takes to make") {
+TEST_CASE("a checkpoint records its own step, however long its folder takes to create") {
   class SlowStorage final : public offload::CheckpointStorage {
    public:
     int make_folder(const std::filesystem::path& folder) const override {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // many steps
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // during many steps
       return CheckpointStorage::make_folder(folder);
     }
   };
@@ -176,7 +176,7 @@ TEST_CASE("a checkpoint tells of its own step, however long its folder takes to 
   const SlowStorage slow;
   const Trained trained = train(file_run({}, nvme.path()), checkpoints.path(), 2, {}, {}, slow);
   REQUIRE(trained.checkpoints.front().step == 2);
-  // How many more there were, and so whether the first is kept, follows from how long a step takes.
+  // The number of later checkpoints, and so whether the first is kept, depends on the time of a step.
   const offload::CheckpointFolder folder(checkpoints.path());
   const auto kept = folder.list();
   REQUIRE(!kept.empty());
@@ -187,7 +187,7 @@ TEST_CASE("a checkpoint tells of its own step, however long its folder takes to 
   }
 }
 
-TEST_CASE("the files of all ranks of a grid are one whole, and damage to one of them is named") {
+TEST_CASE("the files of all ranks of a grid are one complete checkpoint, and damage to one file is reported") {
   const tests::TemporaryFolder checkpoints;
   const auto architecture = models::make_gpt(tests::small_gpt(3));
   auto options = tests::small_run();
@@ -196,7 +196,7 @@ TEST_CASE("the files of all ranks of a grid are one whole, and damage to one of 
   options.sharding = collectives::parse_sharding("paro-iig");
   options.tiers.bucket_elements = 600;
   options.checkpoint_staging = 1;
-  // What an element would be.
+  // Test value of an element.
   const auto value = [](const std::string& unit, std::size_t array, std::size_t element) {
     return static_cast<float>(unit.size() + unit.back() + 1000 * array) + 1e-3f * static_cast<float>(element);
   };

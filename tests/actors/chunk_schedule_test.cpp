@@ -12,7 +12,7 @@ using namespace ranvier::actors;
 using Bucket = ChunkSchedule::Bucket;
 using Chunk = ChunkSchedule::Chunk;
 
-TEST_CASE("units come from the back, those of another stage last and by themselves") {
+TEST_CASE("units are scheduled from the back, units that another stage shares last and in separate chunks") {
   const std::vector<ChunkUnit> units = {{0, true, {10}}, {0, false, {10}}, {1, false, {10}}, {2, false, {10}}};
   const ChunkSchedule schedule = chunk_schedule(units, {.chunk_buckets = 2, .bundle_bytes = 10});
   REQUIRE(schedule.chunks == std::vector<Chunk>{{0, 2}, {2, 3}, {3, 4}});
@@ -22,7 +22,7 @@ TEST_CASE("units come from the back, those of another stage last and by themselv
   CHECK(schedule.from_the_front() == std::vector<std::size_t>{2, 3, 1, 0});
 }
 
-TEST_CASE("a chunk has so many buckets, of one unit or of several") {
+TEST_CASE("a chunk has the requested number of buckets, of one unit or of several") {
   const std::vector<ChunkUnit> units = {{0, false, {10, 10, 10}}, {1, false, {10, 10}}};
   const auto chunks = [&](std::size_t k) {
     const ChunkSchedule schedule = chunk_schedule(units, {.chunk_buckets = k, .bundle_bytes = 1});
@@ -36,7 +36,7 @@ TEST_CASE("a chunk has so many buckets, of one unit or of several") {
   CHECK(chunks(ChunkOptions::all).size() == 1);
 }
 
-TEST_CASE("small buckets ride along, and count where they make up a large one") {
+TEST_CASE("small buckets share a bundle, and count as one bucket if together they reach the size of a large one") {
   const std::vector<ChunkUnit> units = {{0, false, {3}}, {1, false, {3}}, {2, false, {10}},
                                         {3, false, {4}}, {4, false, {4}}, {5, false, {4}}};
   const ChunkSchedule schedule = chunk_schedule(units, {.chunk_buckets = 1, .bundle_bytes = 10});
@@ -52,7 +52,7 @@ TEST_CASE("a stage without units has no chunk") {
   CHECK(chunk_schedule(std::vector<ChunkUnit>{{0, false, {}}}, {}).bundles.empty());
 }
 
-TEST_CASE("every bucket is in one bundle, every bundle in one chunk, none longer than asked") {
+TEST_CASE("every bucket is in one bundle, every bundle in one chunk, and none exceeds the requested size") {
   for (const std::uint64_t seed : ranvier::test::seeds(500)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);

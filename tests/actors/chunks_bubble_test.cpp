@@ -1,5 +1,5 @@
-// How long ranks idle in virtual time, with one slice of the model or several, against the formulas of interleaved 1F1B
-// and ZB-H1.
+// Idle time of ranks in virtual time, with one model chunk per rank or several, compared with the formulas of
+// interleaved 1F1B and ZB-H1.
 #include "actors/predict/predicted_job.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using actors::Policy;
 
 namespace {
 
-/// A layer of which a forward pass takes a second, and a backward one two.
+/// A layer whose forward pass takes a second, and whose backward pass takes two.
 class Even final : public models::Layer {
  public:
   Even(int number, bool last)
@@ -60,7 +60,7 @@ class NoSamples final : public models::SampleSource {
   void read_targets(std::int64_t, int, std::byte*) const override {}
 };
 
-/// What a step takes beyond what a stage computes, as a share of that. Links take no time.
+/// Idle time of a step relative to a stage's compute time. Links take no time.
 double bubble(int stages, int chunks, int microbatches, Policy policy) {
   constexpr int layers_of_stage = 8;
   models::Architecture architecture;
@@ -85,7 +85,7 @@ double bubble(int stages, int chunks, int microbatches, Policy policy) {
 
 }  // namespace
 
-// Input gradients leave before weight gradients are computed, so that two of the three units of a pass count.
+// Input gradients are sent before weight gradients are computed, so two of a pass's three units count.
 TEST_CASE("chunks divide the bubble of 1F1B by their number") {
   for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 16}, {8, 16}}) {
     for (const int chunks : {1, 2, 4}) {
@@ -102,8 +102,7 @@ TEST_CASE("chunks divide the bubble of 1F1B by their number") {
 }
 
 TEST_CASE(
-    "where weight gradients wait a pipeline idles for a third of what it computes of a microbatch, and chunks "
-    "divide it") {
+    "with deferred weight gradients the bubble is a third of a microbatch's compute time, divided by the chunks") {
   for (const auto& [stages, microbatches] : {std::pair{2, 2}, {2, 8}, {3, 6}, {4, 4}, {4, 8}, {4, 16}, {8, 16}}) {
     for (const int chunks : {1, 2, 4}) {
       CAPTURE(stages);
@@ -117,7 +116,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("where microbatches make no whole groups messages decide better than no chunks do") {
+TEST_CASE("if microbatches do not form full groups, the message-driven schedule beats having no chunks") {
   for (const auto& [stages, microbatches] : {std::pair{2, 9}, {4, 17}, {4, 30}, {8, 33}}) {
     CAPTURE(stages);
     CAPTURE(microbatches);

@@ -1,5 +1,5 @@
-// From when on a step counts under each commit policy: an optimizer alone on its rank, with gradients and answers that
-// are made up.
+// When a step's results become visible under each commit mode: an optimizer without other actors, with synthetic
+// gradients and decisions.
 #include "actors/base/rank_context.hpp"
 #include "actors/optimizer/optimizer.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -37,7 +37,7 @@ actors::TrainerOptions run_of(Commits commits) {
   return options;
 }
 
-/// The step so many counted ones come to, clipped by `scale`.
+/// Options of the Nth committed step, clipped by `scale`.
 runtime::AdamWOptions adamw(int step, double scale = 1) {
   return {.learning_rate = 1e-2, .step = step, .gradient_scale = scale};
 }
@@ -67,7 +67,7 @@ class Alone {
     }
   }
 
-  /// A batch whose gradients are those of this number, and all that happens before its answer.
+  /// Runs a batch with the gradients of this number, up to the decision about its step.
   void reduce(int batch, const runtime::AdamWOptions& unclipped) {
     optimizer_->begin(unclipped);
     for (const actors::UnitState& unit : plan_.states->all()) {
@@ -85,7 +85,7 @@ class Alone {
     answer([&](runtime::Handler done) { optimizer_->skip(std::move(done)); });
   }
 
-  /// What layers read.
+  /// Parameters that layers read.
   [[nodiscard]] std::vector<std::byte> parameters() const {
     std::vector<std::byte> all;
     for (const actors::UnitState& unit : plan_.states->all())
@@ -112,7 +112,7 @@ class Alone {
     settle();
     REQUIRE(over);
   }
-  /// Until nothing is left to happen.
+  /// Runs until no event is left.
   void settle() {
     runtime::EventLoop& loop = simulation_.loop(0);
     loop.after(std::chrono::seconds(1), [&loop] { loop.stop(); });
@@ -130,7 +130,7 @@ class Alone {
 
 }  // namespace
 
-TEST_CASE("layers' parameters change before the answer only where every step counts") {
+TEST_CASE("parameters of layers change before the decision only if every step is committed") {
   for (const Commits commits : {Commits::at_once, Commits::wait, Commits::flip}) {
     CAPTURE(static_cast<int>(commits));
     Alone job(commits);
@@ -142,11 +142,9 @@ TEST_CASE("layers' parameters change before the answer only where every step cou
   }
 }
 
-TEST_CASE(
-    "what counts is the same to the bit, stepped at once, after the answer or ahead, and spare copies that a clip "
-    "makes useless are forgotten") {
+TEST_CASE("committed steps have the same bits in every mode, and invalid speculative copies are unused") {
   Alone at_once(Commits::at_once), waits(Commits::wait), flips(Commits::flip);
-  constexpr double scales[] = {1, 0.5, 0.25, 1};  // the third step begins with states that were clipped
+  constexpr double scales[] = {1, 0.5, 0.25, 1};  // the third step starts with states that were clipped
   for (int step = 1; step <= 4; ++step) {
     CAPTURE(step);
     const auto answer = adamw(step, scales[step - 1]);
@@ -162,10 +160,10 @@ TEST_CASE(
   CHECK(waits.answers().flipped + waits.answers().again == 0);
   CHECK(flips.answers().flipped == 2);
   CHECK(flips.answers().again == 2);
-  CHECK(flips.answers().buckets_ahead == flips.answers().buckets);  // all were stepped before their answer
+  CHECK(flips.answers().buckets_ahead == flips.answers().buckets);  // all were updated before the decision
 }
 
-TEST_CASE("a step that does not count leaves all bits, and the next one finds nothing of it") {
+TEST_CASE("an uncommitted step changes no bit, and does not affect the next one") {
   for (const Commits commits : {Commits::wait, Commits::flip}) {
     CAPTURE(static_cast<int>(commits));
     Alone job(commits), without(commits);

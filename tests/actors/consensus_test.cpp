@@ -1,4 +1,4 @@
-// What all ranks agree on, and what a rank says of it meanwhile.
+// Agreements of all ranks, and the waits that a rank reports meanwhile.
 #include "actors/base/consensus.hpp"
 #include "runtime/simulation/simulation.hpp"
 #include "tests/seeds.hpp"
@@ -11,7 +11,7 @@
 
 using namespace ranvier;
 
-TEST_CASE("all ranks get what each alone contributed, agreement after agreement") {
+TEST_CASE("all ranks get the contributions of all, in one agreement after another") {
   for (const int ranks : {1, 2, 3, 5, 8}) {
     for (const std::uint64_t seed : test::seeds(20)) {
       CAPTURE(ranks);
@@ -27,7 +27,7 @@ TEST_CASE("all ranks get what each alone contributed, agreement after agreement"
         CHECK(all.back()->waits().empty());
         all.back()->agree(values[mine], [&, r, mine] {
           CHECK(all[mine]->waits().empty());
-          // Another one, of another size, may follow at once.
+          // Another one, with another size, may follow at once.
           values[mine].assign(2, 0.0);
           if (r == ranks - 1) values[mine][1] = -7.25;
           all[mine]->agree(values[mine], [&simulation, r] { simulation.loop(r).stop(); });
@@ -41,7 +41,7 @@ TEST_CASE("all ranks get what each alone contributed, agreement after agreement"
   }
 }
 
-TEST_CASE("of two ranks that exchange messages for an agreement each names the other") {
+TEST_CASE("if two ranks exchange messages for an agreement, each names the other") {
   for (int ranks = 1; ranks <= 17; ++ranks) {
     CAPTURE(ranks);
     runtime::Simulation simulation(ranks, {.seed = 1});

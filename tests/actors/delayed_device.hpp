@@ -1,6 +1,6 @@
-// A device for simulated ranks that does its work late: what is queued on a stream runs in order, each piece some
-// virtual time after the one before, and some streams are slow throughout. So work that was queued and has not run,
-// which an inline device never shows, meets messages and handlers in seeded orders.
+// A device for simulated ranks that runs its work late. A stream's work runs in order, each item some virtual time
+// after the one before, and some streams are always slow. So work that is queued but not done, which an inline device
+// never has, meets messages and handlers in seeded orders.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -18,8 +18,8 @@ namespace ranvier::tests {
 
 class DelayedDevice final : public runtime::Device {
  public:
-  /// Each piece of work on a slow stream is done within `slow`, which every fourth one is, or all with a `share`
-  /// of 1. The loop, which is a simulation's, outlives it.
+  /// Work on a slow stream is done within `slow`; every fourth stream is slow, or all with a `share` of 1. The loop,
+  /// which belongs to a simulation, must outlive the device.
   DelayedDevice(runtime::EventLoop& loop, std::uint64_t seed, runtime::Duration slow = std::chrono::milliseconds(2),
                 int share = 4)
       : loop_(&loop),
@@ -43,7 +43,7 @@ class DelayedDevice final : public runtime::Device {
     fail(ErrorCode::internal, "a delayed device has no events");
   }
   void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws on the loop
-  /// From `when` on, nothing that the stream of this name has queued is ever done.
+  /// Starting at `when`, no work that the stream of this name has queued is ever done.
   void stall(std::string stream, runtime::Duration when) {
     stalled_ = std::move(stream);
     stalls_at_ = when;

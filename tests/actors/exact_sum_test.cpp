@@ -15,7 +15,7 @@ using ranvier::actors::ExactSum;
 
 namespace {
 
-/// As `ranks` ranks do it that have every so manieth number.
+/// Sums on `ranks` ranks, each of which adds every `ranks`-th number.
 double sum(const std::vector<double>& values, std::size_t ranks = 1) {
   std::array<double, ExactSum::words> all{};
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -34,7 +34,7 @@ constexpr double tiny = std::numeric_limits<double>::denorm_min();
 
 }  // namespace
 
-TEST_CASE("one number is its own sum, whatever its size") {
+TEST_CASE("the sum of one number of any size is that number") {
   CHECK(sum({}) == 0);
   for (const double value : {0.0, 1.0, 0.1, 3e-310, tiny, 7 * tiny, std::numeric_limits<double>::min(), 1e-300,
                              1e300, largest, std::nextafter(1.0, 2.0), 4294967296.0, 4294967295.0})
@@ -49,16 +49,16 @@ TEST_CASE("one number is its own sum, whatever its size") {
   }
 }
 
-TEST_CASE("a sum is rounded once, to the nearest double, and of two to the even one") {
+TEST_CASE("a sum is rounded once, to the nearest double, and ties go to the even one") {
   const double ulp = std::numeric_limits<double>::epsilon();
   CHECK(sum({1, ulp / 2}) == 1);
   CHECK(sum({1 + ulp, ulp / 2}) == 1 + 2 * ulp);
-  CHECK(sum({1, ulp / 2, tiny}) == 1 + ulp);  // added up one after the other it is 1
+  CHECK(sum({1, ulp / 2, tiny}) == 1 + ulp);  // adding one by one gives 1
   CHECK(sum({1, ulp / 4, ulp / 4, tiny}) == 1 + ulp);
   CHECK(sum({1e300, 1, 1e-300}) == 1e300);
-  CHECK(sum(std::vector<double>(1000, 0.1)) == 100);  // in a loop 99.9999999999986
+  CHECK(sum(std::vector<double>(1000, 0.1)) == 100);  // a loop gives 99.9999999999986
   CHECK(sum({tiny, tiny, tiny}) == 3 * tiny);
-  // Of whole numbers below 2^64 the sum is known, and so is how it is rounded.
+  // The sum of integers below 2^64 is known, and so is its rounding.
   std::mt19937_64 random(11);
   for (int i = 0; i < 500; ++i) {
     std::uint64_t whole = 0;
@@ -74,7 +74,7 @@ TEST_CASE("a sum is rounded once, to the nearest double, and of two to the even 
   }
 }
 
-TEST_CASE("order and ranks change no bit of a sum") {
+TEST_CASE("order and number of ranks do not change any bit of a sum") {
   std::mt19937_64 random(3);
   std::lognormal_distribution<double> sizes(0, 40);
   std::vector<double> values(500);
@@ -83,7 +83,7 @@ TEST_CASE("order and ranks change no bit of a sum") {
   for (const std::size_t ranks : {2u, 7u, 500u}) CHECK(sum(values, ranks) == whole);
   std::shuffle(values.begin(), values.end(), random);
   CHECK(sum(values, 5) == whole);
-  // As many messages as may be: digits that are all as large as they get stay exact.
+  // The maximum number of messages: digits stay exact at their largest values.
   std::array<double, ExactSum::words> message;
   ExactSum most;
   most.add(std::ldexp(1.0, 64) - 2048);
@@ -92,7 +92,7 @@ TEST_CASE("order and ranks change no bit of a sum") {
   CHECK(ExactSum::read(message) == (std::ldexp(1.0, 64) - 2048) * static_cast<double>(ExactSum::max_messages));
 }
 
-TEST_CASE("what is infinite or no number makes the sum so") {
+TEST_CASE("an infinite or NaN term makes the sum infinite or NaN") {
   CHECK(sum({1, infinite, 2}, 2) == infinite);
   CHECK(std::isnan(sum({1, infinite, std::numeric_limits<double>::quiet_NaN()}, 3)));
   CHECK(sum({largest, largest}) == infinite);

@@ -1,4 +1,5 @@
-// Gradients on their way to the optimizer's places, alone: gathered from other ranks, or brought from a tier.
+// Gradients on their way to the optimizer's buffers, tested separately: gathered from other ranks, or fetched from a
+// tier.
 #include "actors/optimizer/gradient_gather.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -32,7 +33,7 @@ class Row {
     there_.assign(round_.bundles.size(), false);
   }
 
-  /// Reduced gradients are where the reduction leaves them.
+  /// Reduced gradients are in the buffers of the reduction.
   void reduce(tests::BareGrid& grid) {
     for (const actors::BundleSweep::Bucket& bucket : round_.buckets) {
       const auto& [u, index] = bucket.bucket;
@@ -61,7 +62,7 @@ class Row {
       there_[b] = true;
     });
   }
-  /// The place has the whole range that this rank steps.
+  /// The buffer has the complete range that this rank updates.
   void check(std::size_t b) const {
     const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
@@ -104,7 +105,7 @@ struct Column {
 }  // namespace
 
 TEST_CASE(
-    "places get all gradients of the range that a rank steps, as many bundles at a time as there are places") {
+    "buffers get all gradients of the range that a rank updates, as many bundles at a time as there are buffers") {
   struct Shape {
     const char* sharding;
     int rows;
@@ -138,7 +139,7 @@ TEST_CASE(
         REQUIRE(row->there(next));
         row->check(next);
         row->part().release(row->round().bundles[next]);
-        row->part().release(row->round().bundles[next]);  // of no effect
+        row->part().release(row->round().bundles[next]);  // has no effect
       }
     }
     CHECK(places > 1);
@@ -146,7 +147,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a gather names the bundles that other ranks have not brought, and with whom it goes") {
+TEST_CASE("a gather names the bundles that other ranks have not contributed yet, and its peers") {
   Column column(tests::bundled_run("NGN", 2), 3);
   for (const auto& row : column.rows) row->reduce(column.grid);
   Row& early = *column.rows[0];
@@ -163,7 +164,7 @@ TEST_CASE("a gather names the bundles that other ranks have not brought, and wit
   CHECK(early.there(0));
 }
 
-TEST_CASE("gradients that a rank has where it steps them need no place") {
+TEST_CASE("gradients that a rank already has in the range that it updates need no buffer") {
   for (const char* sharding : {"ddp", "zero1", "zero3", "paro-iig"}) {
     Column column(tests::bundled_run(sharding, 4), 1);
     CHECK_FALSE(column.rows[0]->part().needed());

@@ -1,4 +1,4 @@
-// Sums of gradients in a tier have the bits of sums on the device.
+// Gradients accumulated in a tier have the bits of gradients accumulated on the device.
 #include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_records.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -32,8 +32,7 @@ constexpr int orders = test::sanitized ? 10 : 60;
 
 using Bytes = std::vector<std::byte>;
 
-/// Adds the random gradients of a batch, use by use, then takes what the tier has of them, for a batch after
-/// another.
+/// Adds the random gradients of a batch, use by use, then reads them from the tier, for several batches.
 class Batches {
  public:
   Batches(runtime::EventLoop& loop, runtime::Device& device, const actors::TrainerOptions& options,
@@ -52,7 +51,7 @@ class Batches {
   [[nodiscard]] const runtime::MemoryPlan& memory() const { return memory_plan_; }
   [[nodiscard]] const actors::UnitStates& states() const { return *plan_.states; }
 
-  /// Calls `done` once everything was compared.
+  /// Calls `done` after everything was compared.
   void run(int batches, std::function<void()> done) {
     if (batches == 0) return done();
     done_ = [this, batches, done = std::move(done)] { run(batches - 1, done); };
@@ -62,8 +61,8 @@ class Batches {
     }
     missing_ = uses_.size();
     for (std::size_t u = 0; u < uses_.size(); ++u) {
-      // Layers add to the sum so far; or the next microbatch comes when the place is free again; or all come at
-      // once in places of their own.
+      // Layers add to the previous sum; or the next microbatch comes when the buffer is free again; or all come at once
+      // in separate buffers.
       const int microbatches = 1 + static_cast<int>(random_() % 3);
       if (!states().shards_gradients()) {
         keep_next(u, 0, microbatches);
@@ -83,7 +82,7 @@ class Batches {
  private:
   struct Use {
     std::size_t unit = 0, use = 0;
-    Bytes sum = {};  // of the whole unit
+    Bytes sum = {};  // sum of the complete unit
     std::vector<std::unique_ptr<Bytes>> places = {};
   };
 
@@ -124,7 +123,7 @@ class Batches {
     }
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(std::move(values)));
     records_->accumulate(use.unit, use.use, place.data(), microbatch == 0, [this, &place, done = std::move(done)] {
-      for (std::byte& byte : place) byte = static_cast<std::byte>(random_());  // somebody writes to it again
+      for (std::byte& byte : place) byte = static_cast<std::byte>(random_());  // the next user overwrites it
       done();
     });
   }
@@ -134,11 +133,11 @@ class Batches {
     add(u, microbatch, [=, this] { add_next(u, microbatch + 1, microbatches); });
   }
 
-  /// The sum is asked for before the place that has it was left.
+  /// The sum is requested before the buffer that has it was released.
   void keep_next(std::size_t u, int microbatch, int microbatches) {
     Use& use = uses_[u];
     auto& place = *use.places.emplace_back(std::make_unique<Bytes>(unit(use).elements * size_of(dtype())));
-    if (microbatch == microbatches) {  // the last call is over when the one after it is
+    if (microbatch == microbatches) {  // the last call completes when the one after it does
       return records_->bring(use.unit, use.use, place.data(), [=, this] { compare(u, 0); });
     }
     const auto add_and_keep = [=, this, &use, &place, values = random_values(unit(use).elements)] {
@@ -157,7 +156,7 @@ class Batches {
     records_->bring(use.unit, use.use, place.data(), add_and_keep);
   }
 
-  /// What [whole unit] has in a bucket of a range, run after run.
+  /// A bucket's elements of a range of [complete unit], run after run.
   [[nodiscard]] Bytes part(const Use& use, const Bytes& whole, Range range, std::size_t bucket) const {
     Bytes part;
     for (const Range& run : unit(use).cut.runs(range, bucket)) {
@@ -238,8 +237,7 @@ actors::TrainerOptions random_options(std::mt19937_64& random, TierKind kind) {
 
 }  // namespace
 
-TEST_CASE(
-    "gradients that are added up in host memory have the bits of sums on the device, in any order of events") {
+TEST_CASE("gradients accumulated in host memory have the bits of sums on the device, in any order of events") {
   for (const std::uint64_t seed : test::seeds(orders)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -251,7 +249,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("gradients that are added up in files have the bits of sums on the device") {
+TEST_CASE("gradients accumulated in files have the bits of sums on the device") {
   for (const std::uint64_t seed : test::seeds(orders / 5)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -268,7 +266,7 @@ TEST_CASE("gradients that are added up in files have the bits of sums on the dev
 }
 
 TEST_CASE(
-    "with gradients in a tier the device has a few slots of a bucket's size, whatever the scope of gradients") {
+    "with gradients in a tier the device has a few slots of a bucket's size, regardless of the gradients' scope") {
   for (const char* sharding : {"ddp", "zero1", "mics", "zero3"}) {
     CAPTURE(std::string(sharding));
     auto options = tests::small_run();

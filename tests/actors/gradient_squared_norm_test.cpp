@@ -1,4 +1,4 @@
-// Sums of squares of reduced gradients have the same bits however units are cut, and wherever a bucket lies.
+// Squared norms of reduced gradients have the same bits for any partition of units, and any location of a bucket.
 #include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int rows = 6;
 
-/// By unit: Σ gradient² of row 1, of gradients that are drawn with `seed`.
+/// Σ gradient² of row 1 by unit, with gradients drawn from `seed`.
 std::vector<double> squares_of(const models::Architecture& architecture, const actors::TrainerOptions& options,
                                bool compact, std::uint64_t seed) {
   actors::RankPlan plan = actors::plan_rank(architecture, tests::RandomTokens(8, 37).sample_bytes(), options, 1);
@@ -36,7 +36,7 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
   const DType dtype = options.precision.gradient;
   const std::size_t width = runtime::size_of(dtype);
   for (const actors::UnitState& unit : plan.states->all()) {
-    // What a rank has of a unit is the same whatever part of it its gradients are.
+    // A rank's part of a unit has the same values under every scope of gradients.
     runtime::with_float_type(dtype, [&](auto type) {
       for (std::size_t x = 0; x < unit.elements; ++x) {
         const auto value = runtime::from_float<decltype(type)>(x < unit.spec->elements() ? normal(random) : 7.0f);
@@ -69,7 +69,7 @@ std::vector<double> squares_of(const models::Architecture& architecture, const a
 
 }  // namespace
 
-TEST_CASE("sums of squares have the same bits however units are cut, in the unit or bucket by bucket") {
+TEST_CASE("squared norms have the same bits for any partition of units, in the unit or bucket by bucket") {
   const models::GptOptions sizes{.layers = 2, .hidden = 64, .heads = 2, .vocab_size = 129, .sequence_length = 8};
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(20, 20, 7)))) {
     CAPTURE(seed);

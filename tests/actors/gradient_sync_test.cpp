@@ -1,5 +1,5 @@
-// The reduction of gradients alone: passes that are made up announce, wait for places and write, on all ranks of small
-// grids, and what comes out is compared with plain sums in the order that is promised.
+// The reduction of gradients, tested separately: simulated passes announce steps, wait for buffers and write, on all
+// ranks of small grids. The results are compared with plain sums in the promised order.
 #include "actors/gradients/gradient_sync.hpp"
 
 #include "runtime/base/error.hpp"
@@ -40,11 +40,11 @@ actors::TrainerOptions options_of(runtime::GridShape grid, const char* sharding)
 
 models::Architecture architecture_of(const actors::TrainerOptions& options) {
   models::GptOptions gpt = tests::small_gpt(2);
-  gpt.vocab_size = 150;  // so that the tied unit takes several messages, also in whole blocks of a tier
+  gpt.vocab_size = 150;  // so that the tied unit takes several messages, also in complete blocks of a tier
   return models::make_gpt(tests::in_precision(gpt, options.precision));
 }
 
-/// A rank with the reduction of gradients and what that calls.
+/// A rank with the reduction of gradients and its dependencies.
 class Reduction {
  public:
   Reduction(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
@@ -55,14 +55,14 @@ class Reduction {
     sync_->when_reduced([this](std::size_t chunk) {
       chunks_.push_back(chunk);
       CHECK_FALSE(over_);
-      // As the optimizer, which takes what is off the device, and what is lent, before more of it can come.
+      // Like the optimizer, which takes gradients that are off the device or in borrowed buffers before more can come.
       for (const auto& bucket : rank_->plan.chunks.buckets(rank_->plan.chunks.chunks[chunk]))
         in_tier() ? take(bucket) : check(bucket);
     });
     steps_ = models::backward_pass(rank.plan.stage->slice(0), 0, {}).steps;
   }
 
-  /// A batch of so many microbatches, whose passes come when pass() lets them.
+  /// Starts a batch of this many microbatches, whose passes run when pass() allows them.
   void start(int microbatches) {
     microbatches_ = microbatches;
     announced_ = running_ = allowed_ = 0;
@@ -72,7 +72,7 @@ class Reduction {
     over_ = false;
     sync_->start(microbatches, [this] { over_ = true; });
   }
-  /// Lets as many backward passes more run; each is announced up to `ahead` passes before it begins.
+  /// Allows this many additional backward passes; each is announced up to `ahead` passes before it starts.
   void pass(int count, int ahead) {
     allowed_ += count;
     ahead_ = ahead;
@@ -83,7 +83,7 @@ class Reduction {
   [[nodiscard]] tests::BareRank& rank() const { return *rank_; }
   [[nodiscard]] bool over() const { return over_; }
 
-  /// After the batch: each chunk was told of once, in order, and was there to the bit.
+  /// After the batch: each chunk was reported once, in order, with the exact bits.
   void check() const {
     REQUIRE(over_);
     std::vector<std::size_t> all(rank_->plan.chunks.chunks.size());
@@ -182,7 +182,7 @@ class Reduction {
   Stage::Pass steps_;
   int microbatches_ = 0, announced_ = 0, running_ = 0, allowed_ = 0, ahead_ = 0;
   std::size_t next_ = 0;              // step of the pass that runs
-  std::deque<std::uint64_t> firsts_;  // by announced pass, the number of its next step that writes
+  std::deque<std::uint64_t> firsts_;  // for each announced pass, the number of its next step that writes
   std::vector<std::size_t> chunks_;
   std::size_t checked_ = 0;  // buckets
   bool over_ = false;
@@ -209,10 +209,7 @@ std::set<int> peers_of(const actors::Actor& part) {
 
 }  // namespace
 
-TEST_CASE(
-    "gradients are summed over microbatches in order, uses, then ranks, to the bit, under every scope, on one "
-    "stage "
-    "and on two, on the device and off it") {
+TEST_CASE("gradients are summed over microbatches in order, uses, then ranks, under every scope, stages and tier") {
   struct Shape {
     const char* sharding;
     int rows;
@@ -228,7 +225,7 @@ TEST_CASE(
     auto options = options_of({1 + static_cast<int>(random() % 2), shape.rows}, shape.sharding);
     if (random() % 3 == 0) options.precision = {DType::bf16, DType::bf16};
     if (random() % 3 == 0) options.tiers.gradients = TierKind::host;
-    if (random() % 2 == 0) options.clip = 0;  // chunks are stepped as they are reduced
+    if (random() % 2 == 0) options.clip = 0;  // chunks are updated as they are reduced
     options.prefetch = static_cast<int>(random() % 3);
     options.tiers.chunk_buckets = 1 + random() % 3;
     Job job(options, seed);
@@ -248,7 +245,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a reduction names the operations that other ranks hold up, and nothing before and after it") {
+TEST_CASE("a reduction names the operations that other ranks delay, and none before and after it") {
   struct Shape {
     const char* sharding;
     const char* waits;
@@ -261,7 +258,7 @@ TEST_CASE("a reduction names the operations that other ranks hold up, and nothin
     CHECK(early.part().waits().empty());
     for (const auto& rank : job.ranks) rank->start(2);
     job.grid.settle();
-    CHECK(early.part().waits().empty());  // passes are this rank's own
+    CHECK(early.part().waits().empty());  // passes belong to this rank
     const auto begin = early.rank().loop.now();
     early.pass(2, 0);
     job.grid.settle();
@@ -269,7 +266,7 @@ TEST_CASE("a reduction names the operations that other ranks hold up, and nothin
     CHECK_FALSE(waits.empty());
     for (std::size_t w = 0; w < waits.size(); ++w) {
       CHECK(waits[w].what.starts_with(begins));
-      CHECK_FALSE(waits[w].rank.has_value());  // who holds up a collective is not known
+      CHECK_FALSE(waits[w].rank.has_value());  // the delaying rank of a collective is unknown
       CHECK(waits[w].since > begin);
       CHECK(waits[w].since < begin + std::chrono::seconds(1));
       if (w > 0) CHECK(waits[w - 1].since <= waits[w].since);
@@ -285,7 +282,7 @@ TEST_CASE("a reduction names the operations that other ranks hold up, and nothin
   }
 }
 
-TEST_CASE("a stage that is through names the rank that has the other use of a tied unit") {
+TEST_CASE("a stage that has finished names the rank with the other use of a tied unit") {
   for (const TierKind tier : {TierKind::device, TierKind::host}) {
     auto options = options_of({2, 1}, "ddp");
     options.tiers.gradients = tier;
@@ -307,7 +304,7 @@ TEST_CASE("a stage that is through names the rank that has the other use of a ti
   }
 }
 
-TEST_CASE("a reduction's peers are the ranks of its hops, and of its row the one that has a tied unit too") {
+TEST_CASE("a reduction's peers are the ranks of its hops, and in its row the rank that has a tied unit, too") {
   // Three stages of four rows in groups of two: rank r is row r % 4 of stage r / 4.
   Job job(options_of({3, 4}, "IIG"), 1);
   const auto row = [](int rank) { return rank % 4; };
@@ -321,7 +318,7 @@ TEST_CASE("a reduction's peers are the ranks of its hops, and of its row the one
   CHECK(peers_of(Job(options_of({1, 1}, "ddp"), 1).ranks[0]->part()).empty());
 }
 
-TEST_CASE("a reduction holds no state of the training: every batch begins anew") {
+TEST_CASE("a reduction has no training state: every batch starts without any") {
   Job job(options_of({1, 2}, "zero2"), 3);
   auto& part = const_cast<actors::GradientSync&>(job.ranks[0]->part());
   CHECK(std::string(part.name()) == "gradients");

@@ -22,11 +22,11 @@ using ranvier::test::seeds;
 
 namespace {
 
-/// A column and a reduction of two units in it, one bundle.
+/// A column and a reduction of two units in it, as one bundle.
 struct Reduction {
   int ranks = 1, group_size = 1, node_size = 1;
   Sharding sharding;
-  bool by_microbatch = false;       ///< the hops after a microbatch, otherwise those after a batch
+  bool by_microbatch = false;       ///< the hops after a microbatch, otherwise the hops after a batch
   std::vector<std::size_t> pieces;  ///< elements of a finest piece, by unit
   PlanChoice choice;
   DType dtype = DType::f32;
@@ -43,12 +43,12 @@ struct Reduction {
     const ShardFlow flow = layout(0).flow(sharding);
     return by_microbatch ? flow.reduce_microbatch : flow.reduce_batch;
   }
-  /// What a rank has before and after; the whole unit where there is nothing to do.
+  /// Scope of a rank's data before the hops, and after; the complete unit if there are no hops.
   [[nodiscard]] Scope whole() const { return hops().empty() ? Scope::none : hops().front().whole; }
   [[nodiscard]] Scope piece() const { return hops().empty() ? Scope::none : hops().back().piece; }
 };
 
-using Units = std::vector<std::vector<std::byte>>;  // the range of scope whole() of each
+using Units = std::vector<std::vector<std::byte>>;  // the range of scope whole(), by unit
 
 std::vector<Units> random_units(const Reduction& reduction, std::mt19937_64& random) {
   std::vector<Units> all(static_cast<std::size_t>(reduction.ranks));
@@ -68,7 +68,7 @@ std::vector<Units> random_units(const Reduction& reduction, std::mt19937_64& ran
   return all;
 }
 
-/// What a rank has of a slice, run after run, and back.
+/// Copies a rank's part of a slice between the unit and contiguous memory, run after run.
 template <typename Copy>
 void for_runs(const Reduction& reduction, std::size_t unit, const Range& slice, std::vector<std::byte>& whole,
               std::vector<std::byte>& compact, Copy copy) {
@@ -80,8 +80,8 @@ void for_runs(const Reduction& reduction, std::size_t unit, const Range& slice, 
   }
 }
 
-/// Reduces both units in slices of so many elements of every finest piece, the last ones shorter; 0: at once. Where
-/// they lie, or each slice in memory of its own.
+/// Reduces both units in slices of this many elements of every finest piece, the last ones shorter; 0: at once. The
+/// slices are in place or, with `compact`, each in separate memory.
 std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, std::size_t slice, bool compact,
                           std::uint64_t seed) {
   std::vector<std::vector<HopPipeline::ItemShape>> shapes;
@@ -128,7 +128,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
         std::vector<HopPipeline::Item> items;
         for (std::size_t unit = 0; unit < reduction.pieces.size(); ++unit) {
           const std::size_t begin = reduction.layout(rank).range(reduction.whole(), reduction.elements(unit)).begin;
-          if (slice > 0 && slices[s][unit].count == 0) continue;  // the shorter unit is through
+          if (slice > 0 && slices[s][unit].count == 0) continue;  // the shorter unit is finished
           std::byte* data = units[r][unit].data();
           if (compact) {
             for_runs(reduction, unit, slices[s][unit], units[r][unit], parts_of[s][r][unit],
@@ -151,7 +151,7 @@ std::vector<Units> reduce(const Reduction& reduction, std::vector<Units> units, 
   return units;
 }
 
-/// Whether each rank has the same bits in what the last hop leaves with it.
+/// Whether each rank ends with the same bits after the last hop.
 bool same_result(const Reduction& reduction, const std::vector<Units>& some, const std::vector<Units>& others) {
   for (int rank = 0; rank < reduction.ranks; ++rank) {
     const ShardLayout layout = reduction.layout(rank);

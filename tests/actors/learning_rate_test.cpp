@@ -18,7 +18,7 @@ TEST_CASE("warm-up rises linearly to the peak") {
   CHECK(learning_rate(options, 4) == doctest::Approx(1.0));
 }
 
-TEST_CASE("decay falls from the peak to the least learning rate at the last step") {
+TEST_CASE("decay falls from the peak to the minimum learning rate at the last step") {
   for (const Decay decay : {Decay::linear, Decay::cosine}) {
     const LearningRateOptions options{.peak = 1.0, .least = 0.1, .warmup_steps = 2, .steps = 13, .decay = decay};
     CHECK(learning_rate(options, 3) == doctest::Approx(1.0));
@@ -28,7 +28,7 @@ TEST_CASE("decay falls from the peak to the least learning rate at the last step
   }
 }
 
-TEST_CASE("a run that is all warm-up has no decay to divide by") {
+TEST_CASE("a run with warm-up only does not divide by a decay of zero steps") {
   const LearningRateOptions options{.peak = 1.0, .warmup_steps = 3, .steps = 3, .decay = Decay::cosine};
   CHECK(learning_rate(options, 3) == doctest::Approx(1.0));
 }

@@ -47,11 +47,11 @@ std::vector<std::unique_ptr<Device>> devices() {
 
 }  // namespace
 
-TEST_CASE("samples are loaded to memory of the device, whether the host reaches it or not") {
+TEST_CASE("samples are loaded to device memory, whether or not the host can access it") {
   for (const auto& device : devices()) {
     CAPTURE(device->description());
     AsioLoop loop;
-    Simulation simulation(1, {});  // for its transport, which stays silent
+    Simulation simulation(1, {});  // for its transport, which is not used
     const Numbers source;
     const actors::RankResources resources(loop, simulation.transport(0), *device);
     actors::Loader::Places places(*device, {});
@@ -79,7 +79,7 @@ TEST_CASE("samples are loaded to memory of the device, whether the host reaches 
   }
 }
 
-TEST_CASE("once a microbatch is read, that of the next step is announced") {
+TEST_CASE("after a microbatch is read, the next step's microbatch is announced") {
   struct Announced final : Numbers {
     void will_read(std::int64_t first, int count) const override { ranges.emplace_back(first, count); }
     mutable std::vector<std::pair<std::int64_t, int>> ranges;
@@ -87,7 +87,7 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
   for (const std::int64_t stride : {0, 64}) {
     const auto device = make_inline_device({});
     AsioLoop loop;
-    Simulation simulation(1, {});  // for its transport, which stays silent
+    Simulation simulation(1, {});  // for its transport, which is not used
     const Announced source;
     const actors::RankResources resources(loop, simulation.transport(0), *device);
     actors::Loader::Places places(*device, {});
@@ -106,7 +106,7 @@ TEST_CASE("once a microbatch is read, that of the next step is announced") {
 TEST_CASE("a sample that cannot be read ends the loop with its message") {
   for (const auto& device : devices()) {
     AsioLoop loop;
-    Simulation simulation(1, {});  // for its transport, which stays silent
+    Simulation simulation(1, {});  // for its transport, which is not used
     device->on_failure([&](std::exception_ptr error) { loop.stop(std::move(error)); });
     const Numbers source;
     const actors::RankResources resources(loop, simulation.transport(0), *device);

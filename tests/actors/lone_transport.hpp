@@ -1,4 +1,4 @@
-// For a job of one rank, which has nobody to talk to.
+// The transport of a job of one rank, which has no peers.
 #pragma once
 
 #include "runtime/base/error.hpp"

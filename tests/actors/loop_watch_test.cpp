@@ -1,4 +1,4 @@
-// A loop that does not turn, in a process of its own: the watchdog ends it.
+// A blocked event loop, in a separate process: the watchdog ends it.
 #include "actors/watch/watchdog.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -25,7 +25,7 @@ namespace {
 
 constexpr runtime::Duration timeout = 400ms;
 
-/// What comes after `work` was watched, on the loop or behind it.
+/// End of a process that runs `work` under the watchdog, on the loop or after it.
 struct Ending {
   int status = -1;  ///< 128 + N after signal N
   std::string output;
@@ -76,11 +76,11 @@ TEST_CASE("a handler that blocks for three timeouts is ended, by a thread of the
   CHECK(ending.output.find(" s (--timeout)\n") != std::string::npos);
 }
 
-TEST_CASE("a loop that turns, or that the watchdog has left, is not ended") {
+TEST_CASE("a loop that makes progress, or that the watchdog has left, is not ended") {
   const Ending ending = run_watched([](runtime::AsioLoop& loop, actors::Watchdog& watchdog) {
     for (int i = 1; i <= 6; ++i) loop.after(i * timeout / 2, [] { std::this_thread::sleep_for(timeout / 8); });
     loop.after(7 * timeout / 2, [&loop] { loop.stop(); });
-    // Without anything at work this rank would stand still.
+    // Without pending work this rank would be idle.
     struct Disk final : runtime::ProgressSource {
       std::string place() const override { return "a disk"; }
       std::uint64_t done() const noexcept override { return ++moves; }

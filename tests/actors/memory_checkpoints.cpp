@@ -12,7 +12,7 @@ namespace ranvier::tests {
 
 namespace {
 
-/// What ranks of one process put together.
+/// State that the ranks of one process write together.
 struct Parts {
   SavedState state;
   std::map<std::string, std::vector<bool>> have;
@@ -83,10 +83,10 @@ class MemoryTarget final : public actors::CheckpointTarget {
     return std::chrono::microseconds(random_() % static_cast<std::uint64_t>(job_->slowest_put_us + 1));
   }
   void take(const actors::StatePiece& piece, std::span<const std::byte> blocks, std::uint64_t hash) {
-    expect(runtime::xxh3(blocks) == hash, "a piece's hash is that of other bytes");
+    expect(runtime::xxh3(blocks) == hash, "a piece has a wrong hash");
     expect(std::all_of(blocks.begin() + static_cast<std::ptrdiff_t>(piece.bytes()), blocks.end(),
                        [](std::byte byte) { return byte == std::byte{}; }),
-           "there is something behind a piece");
+           "the padding behind a piece is not zero");
     Parts& parts = parts_->at(step_);
     const models::UnitSpec& unit = *rank_->plan().states->all()[piece.unit].spec;
     const std::string name = unit.name + " " + actors::state_array_names[piece.array];

@@ -1,4 +1,4 @@
-// Gradients of microbatches alone: which steps have places to write to, what is in them, and who hears of the sums.
+// Reduction of microbatch gradients, tested separately: the steps that have buffers, their contents, and notifications.
 #include "actors/gradients/microbatch_reduction.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -31,7 +31,7 @@ actors::TrainerOptions options_of(int rows, const char* sharding, int ahead) {
   return options;
 }
 
-/// A rank whose layers write when the test says so.
+/// A rank whose layers write when the test requests it.
 class Row {
  public:
   Row(tests::BareRank& rank, const tests::MadeUpGradients& gradients) : rank_(&rank), gradients_(&gradients) {
@@ -55,7 +55,7 @@ class Row {
   }
   std::uint64_t announce(bool adds) { return part_->announce(pass_, adds); }
 
-  /// The step has a place, which is as it must be, and the layer fills it.
+  /// Checks that the step has a buffer with the expected contents, and fills it as the layer does.
   void write(std::uint64_t number, std::size_t step, int microbatch, bool adds) {
     REQUIRE(part_->ready(number));
     for (const std::size_t use : rank_->plan.stage->uses_of(writes_[step])) {
@@ -100,12 +100,12 @@ struct Column {
 
 }  // namespace
 
-TEST_CASE("blocks have places for one step and those ahead of it, each until what was written there has left") {
+TEST_CASE("blocks have buffers for one step and the prefetched ones, until their contents have been sent") {
   for (int ahead = 0; ahead <= blocks; ++ahead) {
     CAPTURE(ahead);
     Column column(options_of(2, "zero2", ahead), 4);
     Row& row = *column.rows[0];
-    std::vector<std::uint64_t> numbers;  // of blocks' steps
+    std::vector<std::uint64_t> numbers;  // steps of blocks
     for (const auto& each : column.rows) {
       each->part().start(1);
       REQUIRE(each->announce(false) == 0);
@@ -134,7 +134,7 @@ TEST_CASE("blocks have places for one step and those ahead of it, each until wha
   }
 }
 
-TEST_CASE("who completes a step hears of it with the last microbatch, in the order of the steps") {
+TEST_CASE("steps are reported complete with the last microbatch, in the order of the steps") {
   for (const std::uint64_t seed : test::seeds(8)) {
     CAPTURE(seed);
     Column column(options_of(2, seed % 2 == 0 ? "zero2" : "mics", blocks), seed);
@@ -152,13 +152,13 @@ TEST_CASE("who completes a step hears of it with the last microbatch, in the ord
   }
 }
 
-TEST_CASE("where sums are off the device, layers find them in their places") {
+TEST_CASE("with sums off the device, layers find them in their buffers") {
   auto options = options_of(1, "ddp", 1);
   options.tiers.gradients = TierKind::host;
   Column column(options, 6);
   Row& row = *column.rows[0];
   row.part().start(2);
-  // The second pass is announced while nothing of the first one has left.
+  // The second pass is announced before any buffer of the first one is released.
   const std::uint64_t first = row.announce(false), second = row.announce(true);
   for (std::size_t s = 0; s < row.writes().size(); ++s) CHECK_FALSE(row.part().ready(second + s));
   for (std::size_t s = 0; s < row.writes().size(); ++s) {

@@ -1,4 +1,4 @@
-// A bucket is one piece of work of each kind, however many ranks share the column.
+// A bucket is one operation of each kind, regardless of the number of ranks in the column.
 #include "actors/base/rank_context.hpp"
 #include "actors/gradients/gradient_squared_norm.hpp"
 #include "actors/optimizer/bucket_step.hpp"
@@ -39,7 +39,7 @@ struct Launches {
   std::size_t squares = 0, steps = 0;
 };
 
-/// Of all buckets once, as the stream counts them.
+/// Number of launches for all buckets once, counted on the stream.
 Launches launches(actors::RankPlan& plan) {
   runtime::Simulation simulation(1, {});
   const auto device = runtime::make_inline_device();
@@ -73,9 +73,9 @@ std::size_t buckets(const actors::RankPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("a bucket is one launch of AdamW and one of squares, as counted, at 8, 64 and 256 rows") {
+TEST_CASE("a bucket is one launch of AdamW and one of the squared norm, as counted, at 8, 64 and 256 rows") {
   const models::Architecture gpt = architecture();
-  // With what else the stream does for a step: spans, and the handler at its end.
+  // With the stream's other work for a step: spans, and the handler at its end.
   actors::RankPlan alone = plan_of(gpt, 1, "ddp");
   const std::size_t work_of_step = launches(alone).steps / buckets(alone);
   for (const char* sharding : {"ddp", "mics", "zero1"}) {
@@ -87,7 +87,7 @@ TEST_CASE("a bucket is one launch of AdamW and one of squares, as counted, at 8,
       const Launches made = launches(plan);
       CHECK(count.steps == buckets(plan));
       CHECK(count.squares == buckets(plan) + plan.states->all().size());
-      // Nothing is done about a piece that is all behind the last parameter.
+      // There is no launch for a piece that is all padding.
       CHECK(made.steps <= work_of_step * buckets(plan));
       CHECK(made.squares <= count.squares);
       if (std::string(sharding) != "ddp") continue;
@@ -98,7 +98,7 @@ TEST_CASE("a bucket is one launch of AdamW and one of squares, as counted, at 8,
   }
 }
 
-TEST_CASE("each step of a ring is a message for each part of a collective, whatever lies in runs") {
+TEST_CASE("each step of a ring is one message per part of a collective, regardless of its runs") {
   const models::Architecture gpt = architecture();
   for (const int rows : {8, 64}) {
     CAPTURE(rows);
@@ -111,7 +111,7 @@ TEST_CASE("each step of a ring is a message for each part of a collective, whate
   }
 }
 
-TEST_CASE("what a rank sends among replicas is one message a step, of all runs of the group's piece") {
+TEST_CASE("a rank sends one message per step among replicas, with all runs of the group's piece") {
   const models::Architecture gpt = architecture();
   for (const int rows : {8, 64}) {
     CAPTURE(rows);

@@ -1,4 +1,4 @@
-// Where parameters live between their uses must not change a bit.
+// The location of parameters between their uses must not change a bit.
 #include "actors/base/rank_context.hpp"
 #include "actors/states/parameter_records.hpp"
 #include "runtime/loop/asio_loop.hpp"
@@ -26,7 +26,7 @@ namespace {
 
 using Piece = actors::ParameterRecords::Piece;
 
-/// Records of one rank, which knows what its parts should be: each element's value tells unit, element and version.
+/// Offloaded parameters of one rank, with known contents: each element's value encodes unit, element and version.
 class Driven {
  public:
   Driven(TierKind kind, const char* sharding, int prefetch, std::uint64_t seed)
@@ -111,7 +111,7 @@ class Driven {
       records_->store(u, bucket, write(u, unit.cut.runs(unit.parameters.range, bucket)), one);
     }
   }
-  /// Memory that holds those elements one after another.
+  /// Memory with those elements one after another.
   std::byte* write(std::size_t u, const std::vector<collectives::Range>& runs) {
     std::vector<float>& values = memory_.emplace_back();
     for (const auto& run : runs) {
@@ -152,14 +152,14 @@ class Driven {
     });
   }
 
-  /// Several ranks ask, at about the same time.
+  /// Several ranks request the unit at about the same time.
   void lend(Piece piece) {
     const int ranks = 1 + static_cast<int>(random_() % 3);
     for (int r = 0; r < ranks; ++r) {
       ++under_way_;
       records_->lend({piece}, static_cast<std::uint64_t>(version_),
                      [this, piece](std::span<const runtime::ConstBytes> ranges, runtime::Handler sent) {
-                       // A send takes its time.
+                       // A send takes a while.
                        std::vector<runtime::ConstBytes> kept(ranges.begin(), ranges.end());
                        loop_.after(std::chrono::microseconds(random_() % 300), [this, piece, kept, sent] {
                          std::size_t element = part(piece).range.begin;
@@ -185,7 +185,7 @@ class Driven {
   tests::TemporaryFolder folder_;
   runtime::AsioLoop loop_;
   std::unique_ptr<runtime::Device> device_;
-  runtime::Simulation simulation_{2, {}};  // for its transport, which stays silent
+  runtime::Simulation simulation_{2, {}};  // for its transport, which is not used
   models::Architecture architecture_;
   actors::RankPlan plan_;
   std::optional<actors::RankResources> resources_;
@@ -194,14 +194,14 @@ class Driven {
   bool has_secondary_ = false;
   int version_ = 0;
   std::vector<int> written_;  // version, by unit
-  std::deque<Piece> queue_;   // announced, not asked for
+  std::deque<Piece> queue_;   // announced, not requested yet
   std::deque<std::vector<float>> memory_;
   int under_way_ = 0, fetched_ = 0, lent_ = 0;
 };
 
 }  // namespace
 
-TEST_CASE("parameter records bring and lend what was stored last, in any order of answers, ahead or not") {
+TEST_CASE("offloaded parameters fetch and lend what was stored last, in any order of replies, prefetched or not") {
   tests::Share share(1, 5);
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
@@ -217,9 +217,9 @@ TEST_CASE("parameter records bring and lend what was stored last, in any order o
   }
 }
 
-TEST_CASE("off the device, whole parameters take no more of it than the places of a few layers") {
+TEST_CASE("unsharded parameters off the device take only the device memory of a few layers' buffers") {
   auto gpt = small_gpt(12);
-  gpt.vocab_size = 11;  // the blocks are what is large
+  gpt.vocab_size = 11;  // the blocks are the largest units
   const tests::RandomTokens tokens(8, 11);
   using runtime::MemoryKind;
   using runtime::MemorySpace;
@@ -255,7 +255,8 @@ TEST_CASE("off the device, whole parameters take no more of it than the places o
   }
 }
 
-TEST_CASE("parameters in host memory train the same bits, whatever is gathered ahead, kept and recomputed") {
+TEST_CASE(
+    "parameters in host memory give the same bits, regardless of prefetching, buffer reuse and recomputation") {
   tests::Share share(1, 9);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();

@@ -1,4 +1,4 @@
-// Refreshed parameters on their way to other ranks and to a tier, alone: steps are made up, in any order.
+// Refreshed parameters on their way to other ranks and to a tier, tested separately, with synthetic steps in any order.
 #include "actors/optimizer/parameter_refresh.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -56,12 +56,12 @@ class Row {
   [[nodiscard]] tests::BareRank& rank() { return *rank_; }
   [[nodiscard]] bool in_tier() const { return rank_->plan.options.tiers.parameters != TierKind::device; }
 
-  /// Passes of a batch are over, and those of the next one announce their uses.
+  /// The passes of a batch are over, and the next batch's passes announce their uses.
   void begin() {
     part_->begin();
     first_use_ = store_->announce({.steps = pass_});
   }
-  /// What this rank steps of a bundle has its new values.
+  /// Writes the new values of the part of a bundle that this rank updates.
   void step(std::size_t b) {
     actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     if (in_tier()) part_->take_place(bundle);
@@ -79,7 +79,7 @@ class Row {
       if (!in_tier()) check(b);
     });
   }
-  /// All parameters that this rank keeps of a bundle are there.
+  /// Checks all parameters of a bundle that this rank keeps.
   void check(std::size_t b) {
     const actors::BundleSweep::Bundle& bundle = round_.bundles[b];
     std::size_t wrong = 0;
@@ -93,7 +93,7 @@ class Row {
     }
     CHECK(wrong == 0);
   }
-  /// Likewise of all units, in the tier.
+  /// Checks all units in the tier the same way.
   void check_records(tests::BareGrid& grid) {
     for (std::size_t u = 0; u < rank_->units().size(); ++u) {
       const UnitState& unit = rank_->units()[u];
@@ -111,14 +111,14 @@ class Row {
     }
   }
 
-  /// Whether all uses of the next pass may begin.
+  /// Whether all uses of the next pass may start.
   [[nodiscard]] bool all_ready() const {
     for (std::size_t use = 0; use < pass_.size(); ++use) {
       if (!store_->ready(first_use_ + use)) return false;
     }
     return true;
   }
-  /// Uses of the next pass begin exactly up to the first one with a unit that the store has not heard of.
+  /// Checks that the uses before the first one with an unrefreshed unit may start, and no others.
   void check_uses() {
     const auto& stage = *rank_->plan.stage;
     bool may = true;
@@ -138,7 +138,7 @@ class Row {
     }
     return true;
   }
-  /// Of the parameters that this rank keeps.
+  /// Address of a parameter that this rank keeps.
   [[nodiscard]] float* at(const actors::BundleSweep::Bundle& bundle, const actors::BundleSweep::Bucket& bucket,
                           std::size_t element) const {
     const UnitState& unit = rank_->units()[bucket.bucket.unit];
@@ -183,7 +183,7 @@ struct Column {
 
 }  // namespace
 
-TEST_CASE("every rank ends with what others stepped, in whatever order each of them stepped its bundles") {
+TEST_CASE("every rank ends with the updates of the others, in any order of their bundles") {
   constexpr const char* shardings[] = {"zero1", "NNI", "ING", "NIG"};
   for (const std::uint64_t seed : test::seeds(16)) {
     CAPTURE(seed);
@@ -212,8 +212,7 @@ TEST_CASE("every rank ends with what others stepped, in whatever order each of t
 }
 
 TEST_CASE(
-    "a bundle waits for the ranks that have not stepped it and for those before it, and passes wait for its "
-    "units") {
+    "a bundle waits for ranks that have not updated it and for earlier bundles, and passes wait for its units") {
   Column column(tests::bundled_run("zero1", 2), 5);
   for (const auto& row : column.rows) row->begin();
   Row &early = *column.rows[0], &late = *column.rows[1];
@@ -226,7 +225,7 @@ TEST_CASE(
         "gather of the refreshed parameters of " +
             column.grid[0].plan.states->names(early.round().bundles[0].buckets));
   CHECK(early.part().peers() == std::vector<int>{1});
-  // All but the first one: nothing goes before it.
+  // All but the first one: later bundles wait for it.
   for (std::size_t b = 1; b < column.bundles(); ++b) late.step(b);
   column.grid.settle();
   CHECK(std::count(early.done().begin(), early.done().end(), true) == 0);
@@ -238,7 +237,7 @@ TEST_CASE(
   for (const auto& row : column.rows) row->check_uses();
 }
 
-TEST_CASE("what nobody gathers goes in the order of the bundles all the same, and what no step changes at once") {
+TEST_CASE("bundles without a gather keep their order, too, and unchanged parameters are ready immediately") {
   Column column(tests::bundled_run("ddp", 1), 6);
   Row& row = *column.rows[0];
   CHECK(row.part().is_local());
@@ -264,7 +263,7 @@ TEST_CASE("what nobody gathers goes in the order of the bundles all the same, an
   }
 }
 
-TEST_CASE("parameters off the device pass through places to their tier, which are free again after that") {
+TEST_CASE("parameters off the device pass through buffers to their tier, which are free again afterwards") {
   for (const char* sharding : {"ddp", "zero1", "zero3"}) {
     CAPTURE(std::string(sharding));
     auto options = tests::bundled_run(sharding, 2);

@@ -1,4 +1,4 @@
-// Parameter stores of a column alone: passes ask for units, which must be those of this batch wherever they come from.
+// Parameter stores of a column, tested separately: passes request units, which must have the current batch's values.
 #include "actors/states/parameter_store.hpp"
 
 #include "actors/base/rank_context.hpp"
@@ -35,8 +35,8 @@ float value(std::size_t unit, std::size_t element, int batch) {
   return static_cast<float>(unit * 40009 + element * 4 + static_cast<std::size_t>(batch));
 }
 
-/// A rank of the column, with passes and an optimizer that are made up: units are refreshed one by one and late, while
-/// passes of the next batch ask for them already.
+/// A rank of the column, with simulated passes and optimizer: units are refreshed one by one and late, while the next
+/// batch's passes already request them.
 class Row {
  public:
   Row(runtime::Simulation& simulation, const models::Architecture& architecture,
@@ -86,8 +86,8 @@ class Row {
     begin_batch();
   }
 
-  std::function<void()> looks = [] {};  ///< now and then
-  std::function<void()> over;           ///< the passes of a batch are
+  std::function<void()> looks = [] {};  ///< called occasionally
+  std::function<void()> over;           ///< called when a batch's passes are over
 
  private:
   struct Announced {
@@ -99,7 +99,7 @@ class Row {
 
   [[nodiscard]] const std::vector<actors::UnitState>& units() const { return plan_.states->all(); }
 
-  /// This rank's piece as the optimizer leaves it.
+  /// This rank's piece after the optimizer's update.
   void write(std::size_t u) {
     const actors::UnitView& part = units()[u].parameters;
     auto* const to = reinterpret_cast<float*>(part.data);
@@ -117,7 +117,7 @@ class Row {
     advance();
   }
 
-  /// One pass ahead of the one that runs, or when that is over.
+  /// Announces a pass while the previous one runs, or when that is over.
   void announce() {
     while (announced_ < queue_.size() && announced_ < (own_() % 2 == 0 ? 1u : 2u)) {
       Announced& next = queue_[announced_++];
@@ -139,7 +139,7 @@ class Row {
         store_->provide(running.use, arrays);
         check(step, arrays);
         if (store_->queued(running.use)) {
-          // The stream does steps in order, late, and what it reads must stay until then.
+          // The stream runs steps in order, late, and their inputs must stay valid until then.
           resources_.context().compute.launch([this, step, arrays](runtime::ComputePool&) { check(step, arrays); });
           loop_->after_work(resources_.context().compute, {"test", "a step"},
                             [this, use = running.use] { store_->done(use); });
@@ -198,7 +198,7 @@ struct Column {
   models::Architecture architecture;
   runtime::Simulation simulation;
   std::vector<std::unique_ptr<Row>> rows;
-  std::size_t over = 0;  // rows whose passes are
+  std::size_t over = 0;  // rows whose passes are over
   int batch = 0;
 };
 
@@ -214,7 +214,7 @@ actors::TrainerOptions options_of(const char* sharding, Policy policy, int rows)
 
 }  // namespace
 
-TEST_CASE("passes find the units of their batch, gathered or pulled, however late those are refreshed") {
+TEST_CASE("passes find the units of their batch, gathered or pulled, however late these are refreshed") {
   constexpr std::array shardings{"ddp", "zero3", "mics", "zero++", "paro-igg"};
   for (const std::uint64_t seed : test::seeds(80)) {
     CAPTURE(seed);
@@ -234,7 +234,7 @@ TEST_CASE("passes find the units of their batch, gathered or pulled, however lat
         for (const actors::Wait& wait : row.store().waits()) {
           ++waits;
           CHECK(wait.what.starts_with("the gather of the parameters of "));
-          // Who is asked for a piece is known, who holds up a collective is not.
+          // The owner of a requested piece is known, the delaying rank of a collective is not.
           CHECK(wait.rank.has_value() == row.pulls());
           if (!wait.rank) continue;
           CHECK(*wait.rank != static_cast<int>(r));
@@ -248,12 +248,12 @@ TEST_CASE("passes find the units of their batch, gathered or pulled, however lat
   }
 }
 
-TEST_CASE("a store names the ranks whose pieces are missing, and no other") {
+TEST_CASE("a store names the ranks whose pieces are missing, and no others") {
   auto options = options_of("zero3", Policy::message_driven, 3);
   options.group_size = 1;
   Column column(options, 3);
   bool asked = false;
-  // Rank 2 answers nobody: it stops before it can.
+  // Rank 2 replies to no request: it stops before it can.
   column.simulation.loop(2).stop();
   column.simulation.loop(0).after(std::chrono::seconds(1), [&] {
     std::vector<int> late;

@@ -1,4 +1,4 @@
-// Pieces of units by messages, alone: who is asked, what comes, and what waits until the owner has it.
+// Pulls of shards, tested separately: the owners asked, the replies, and the requests that wait for the owner's update.
 #include "actors/states/piece_pulls.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -41,7 +41,7 @@ class Row {
     part_->start();
   }
 
-  /// This rank's pieces as the optimizer leaves them.
+  /// This rank's shards after the optimizer's update.
   void refresh(std::size_t u) {
     ++versions_[u];
     write(u);
@@ -49,7 +49,7 @@ class Row {
   [[nodiscard]] PiecePulls& part() { return *part_; }
   [[nodiscard]] tests::BareRank& rank() { return *rank_; }
 
-  /// The ranks whose answers are awaited, ascending.
+  /// The ranks whose replies are pending, ascending.
   std::vector<int> ask(const std::vector<std::size_t>& units, bool backward, std::uint64_t version) {
     std::vector<PiecePulls::Fill> fills;
     for (const std::size_t u : units) {
@@ -60,13 +60,14 @@ class Row {
     std::sort(asked.begin(), asked.end());
     return asked;
   }
-  /// Of the answers since the last call.
+  /// Ranks whose replies have arrived since the last call.
   [[nodiscard]] std::vector<int> arrived() {
     std::vector<int> all = std::exchange(arrived_, {});
     std::sort(all.begin(), all.end());
     return all;
   }
-  /// Whether the pieces of these rows are in the unit's place, of that version, and nobody wrote to this rank's own.
+  /// Checks that the shards of these rows are in the unit's buffer, in that version, and this rank's shard is
+  /// unchanged.
   void check(std::size_t u, bool backward, std::uint64_t version, const std::vector<int>& rows) const {
     const actors::UnitPieces pieces(rank_->plan);
     const auto wrong = [&](int row, const auto& expected) {
@@ -92,7 +93,7 @@ class Row {
 
   tests::BareRank* rank_;
   std::vector<std::uint64_t> versions_;     // by unit
-  std::vector<std::vector<float>> places_;  // likewise, whole
+  std::vector<std::vector<float>> places_;  // complete units
   std::vector<int> arrived_;
   std::unique_ptr<PiecePulls> part_;
 };
@@ -124,7 +125,7 @@ struct Column {
 
 }  // namespace
 
-TEST_CASE("a rank gets the pieces of all other owners, whatever rows ask for at a time") {
+TEST_CASE("a rank gets the shards of all other owners, for any number of concurrent requests") {
   for (const std::uint64_t seed : test::seeds(16)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -146,7 +147,7 @@ TEST_CASE("a rank gets the pieces of all other owners, whatever rows ask for at 
   }
 }
 
-TEST_CASE("what is more than a message asks for comes in several answers, each awaited by itself") {
+TEST_CASE("a request larger than a message gets several replies, each awaited separately") {
   Column column("zero3", 2, 8, 5);
   Row& row = *column.rows[0];
   REQUIRE(column.units().size() > 8);
@@ -156,13 +157,13 @@ TEST_CASE("what is more than a message asks for comes in several answers, each a
   for (const std::size_t u : column.units()) row.check(u, false, 0, {1});
 }
 
-TEST_CASE("an owner answers once it has all that is asked for, of the version that is asked for") {
+TEST_CASE("an owner replies when it has all requested shards in the requested version") {
   Column column("zero3", 3, 2, 9);
   Row& row = *column.rows[0];
   CHECK(row.ask({0, 2}, false, 1) == std::vector<int>{1, 2});
   column.grid.settle();
   CHECK(row.arrived().empty());
-  // What can be answered overtakes it.
+  // A request that can be answered overtakes it.
   CHECK(row.ask({1}, false, 0) == std::vector<int>{1, 2});
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{1, 2});
@@ -176,20 +177,21 @@ TEST_CASE("an owner answers once it has all that is asked for, of the version th
   row.check(2, false, 1, {2});
   column.rows[1]->refresh(2);
   column.grid.settle();
-  CHECK(row.arrived().empty());  // nobody said that there is something new
+  CHECK(row.arrived().empty());  // the owner was not notified of its new shards
   column.rows[1]->part().answer_waiting();
   column.grid.settle();
   CHECK(row.arrived() == std::vector<int>{1});
   row.check(0, false, 1, {1, 2});
   row.check(2, false, 1, {1, 2});
-  // Whoever was answered is forgotten.
+  // A request that was answered is removed.
   const std::size_t sent = column.grid[1].transport.sent();
   column.rows[1]->part().answer_waiting();
   column.grid.settle();
   CHECK(column.grid[1].transport.sent() == sent);
 }
 
-TEST_CASE("backward passes ask within the group for its secondary pieces, forward passes the whole column") {
+TEST_CASE(
+    "backward passes request secondary shards within the group, forward passes request from the complete column") {
   Column column("zero++", 4, 2, 3);
   Row& row = *column.rows[0];
   const auto& group = column.grid[0].plan.column->layout.team(collectives::TeamKind::group).members;

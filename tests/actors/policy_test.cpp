@@ -16,8 +16,8 @@ using actors::Policy;
 
 namespace {
 
-/// What a stage does if whatever it wants next is always there. A slot and a place for what waits are there only once
-/// the weight gradients before are done.
+/// Order of a stage's passes if every input is always ready. Slots and deferred slots are free only after earlier
+/// weight gradients are done.
 std::string order(Policy policy, int stage, int stages, int microbatches, int limit, int deferred = 0) {
   std::string done;
   PipelineProgress p{
@@ -65,7 +65,7 @@ TEST_CASE("GPipe runs all forward passes first, in waves of the pipeline limit")
   CHECK(order(Policy::gpipe, 0, 2, 5, 2) == "FFBBFFBBFB");
 }
 
-TEST_CASE("1F1B and GPipe wait for what is next even if the other direction could go") {
+TEST_CASE("1F1B and GPipe wait for the next input even if the other direction could run") {
   PipelineProgress p{.stage = 0, .stages = 2, .microbatches = 4, .limit = 4, .forwards = 2, .backwards = 0};
   p.forward_ready = true;
   CHECK(next_direction(Policy::one_f_one_b, p) == Direction::none);
@@ -75,7 +75,7 @@ TEST_CASE("1F1B and GPipe wait for what is next even if the other direction coul
   CHECK(next_direction(Policy::gpipe, p) == Direction::none);
 }
 
-TEST_CASE("message-driven runs whatever arrived, gradients first") {
+TEST_CASE("message-driven runs whatever has arrived, gradients first") {
   PipelineProgress p{.stage = 1, .stages = 3, .microbatches = 4, .limit = 3, .forwards = 2, .backwards = 0};
   CHECK(next_direction(Policy::message_driven, p) == Direction::none);
   p.forward_ready = true;
@@ -84,14 +84,14 @@ TEST_CASE("message-driven runs whatever arrived, gradients first") {
   CHECK(next_direction(Policy::message_driven, p) == Direction::backward);
 }
 
-TEST_CASE("ZB-H1 is 1F1B whose weight gradients wait as long as there are stages before") {
+TEST_CASE("ZB-H1 is 1F1B that defers weight gradients by the number of earlier stages") {
   CHECK(order(Policy::zb_h1, 0, 3, 5, 3, 1) == "FFFBWFBWFBWBWBW");
   CHECK(order(Policy::zb_h1, 1, 3, 5, 3, 2) == "FFBFBWFBWFBWBWW");
   CHECK(order(Policy::zb_h1, 2, 3, 5, 3, 3) == "FBFBFBWFBWFBWWW");
   CHECK(order(Policy::zb_h1, 2, 3, 5, 3, 0) == "FBFBFBFBFB");
 }
 
-TEST_CASE("ZB-H1 goes on where limits are less than it wants") {
+TEST_CASE("ZB-H1 also completes with limits below its needs") {
   for (int stages = 1; stages <= 5; ++stages)
     for (int stage = 0; stage < stages; ++stage)
       for (int microbatches = 1; microbatches <= 6; ++microbatches)
@@ -110,7 +110,7 @@ TEST_CASE("ZB-H1 goes on where limits are less than it wants") {
           }
 }
 
-TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and what waits last") {
+TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and deferred work last") {
   PipelineProgress p{
       .stage = 1, .stages = 3, .microbatches = 8, .limit = 3, .forwards = 2, .backwards = 1, .deferred_limit = 2};
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::none);
@@ -120,19 +120,20 @@ TEST_CASE("zero-bubble fills the pipeline, then runs gradients first and what wa
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
   p.forward_ready = true;
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
-  p.forwards = 3;  // more than 1F1B would have in flight
+  p.forwards = 3;  // more than 1F1B has in flight
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::backward);
   p.backward_ready = false;
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
-  p.forwards = 4;  // and more than one ahead of it
+  p.forwards = 4;  // and more than one beyond it
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
   p.weights_ready = false;
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::none);
-  p.limit = 4;  // more than there are stages
+  p.limit = 4;  // more than the number of stages
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::forward);
 }
 
-TEST_CASE("zero-bubble keeps weight gradients for the time after its last gradient as the pipeline drains") {
+TEST_CASE(
+    "zero-bubble keeps weight gradients for the idle time after its last gradient while the pipeline drains") {
   PipelineProgress p{.stage = 3,
                      .stages = 5,
                      .microbatches = 8,
@@ -151,12 +152,12 @@ TEST_CASE("zero-bubble keeps weight gradients for the time after its last gradie
   p.weights = 4;
   p.forwards = 7;  // the next forward pass needs the slot
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
-  p.forwards = p.backwards = 8;  // no gradient comes any more
+  p.forwards = p.backwards = 8;  // no further gradient comes
   CHECK(next_direction(Policy::zero_bubble, p) == Direction::weights);
 }
 
-TEST_CASE("zero-bubble never stands still for good, however few slots and places there are") {
-  // All stages of a pipeline in turn, each doing what it chooses at once.
+TEST_CASE("zero-bubble never deadlocks, however few slots and deferred slots there are") {
+  // All stages of a pipeline in turn, each of which immediately runs its next pass.
   for (int stages = 1; stages <= 5; ++stages)
     for (int microbatches = 1; microbatches <= 7; ++microbatches)
       for (int limit = 1; limit <= 7; ++limit)
@@ -192,13 +193,13 @@ TEST_CASE("zero-bubble never stands still for good, however few slots and places
         }
 }
 
-TEST_CASE("a policy is what its name says") {
+TEST_CASE("a schedule is found by its name") {
   for (const Policy policy :
        {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1})
     CHECK(actors::policy_from(to_string(policy)) == policy);
 }
 
-TEST_CASE("a policy that does not exist is refused with the ones that do") {
+TEST_CASE("an unknown schedule is refused with the names of the known ones") {
   CHECK_THROWS_WITH_AS((void)actors::policy_from("zigzag"),
                        doctest::Contains("message-driven, 1f1b, gpipe, zero-bubble or zb-h1"), Error);
 }

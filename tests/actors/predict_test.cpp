@@ -1,4 +1,4 @@
-// Jobs in virtual time: their times against what was worked out by hand, their messages and memory against real jobs'.
+// Jobs in virtual time: their times compared with results by hand, their messages and memory with real jobs'.
 #include "actors/predict/predicted_job.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
@@ -28,7 +28,8 @@ using tests::small_gpt;
 
 namespace {
 
-/// A second for so many FLOPs of products and attention, nothing for the rest; or so many bytes of the rest.
+/// Cost model: a rate of FLOPs for matrix multiplications and attention, and either no cost or a rate of bytes for the
+/// rest.
 class Rates final : public runtime::CostModel {
  public:
   explicit Rates(double flops_per_second = 0, double bytes_per_second = 0)
@@ -69,7 +70,7 @@ Prediction predicted(const models::GptOptions& gpt, const TrainerOptions& option
   return PredictedJob(make_gpt(gpt), tokens, options, profile, {costs, costs}, how).run();
 }
 
-/// Of two durations, however short.
+/// Checks the ratio of two durations of any length.
 void check_ratio(double a, double b, double ratio, double tolerance) {
   CAPTURE(a);
   CAPTURE(b);
@@ -96,7 +97,7 @@ TEST_CASE("one rank takes the time of its layers' FLOPs") {
   for (const int microbatch : {1, 4, 8}) {
     const Rates rates(rate);
     const Prediction one = predicted(gpt, job_of(1, 1, 8, microbatch), machine(), rates);
-    // All pairs of positions and vectors are declared; a product of attention is computed again.
+    // All pairs of positions and vectors are counted; one product of attention is computed again.
     check_ratio(one.step_seconds, declared / rate, 0.94, 0.02);
     check_ratio(one.model_flops_per_second, declared / one.step_seconds, 1, 1e-9);
     check_ratio(one.mfu, one.model_flops_per_second / 1e9, 1, 1e-9);
@@ -110,8 +111,8 @@ TEST_CASE("one rank takes the time of its layers' FLOPs") {
   }
 }
 
-TEST_CASE("two stages and one microbatch take four latencies where nothing else takes time") {
-  // An activation, its gradient, the other stage's gradients of the tied embedding, and what both agree on.
+TEST_CASE("two stages and one microbatch take four latencies if nothing else takes time") {
+  // An activation, its gradient, the other stage's gradients of the tied embedding, and the agreement of both.
   const Rates nothing;
   constexpr runtime::Link far{.latency_seconds = 1, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
   const Prediction two = predicted(small_gpt(), job_of(2, 1, 1, 1), machine(far), nothing);
@@ -122,8 +123,8 @@ TEST_CASE("two stages and one microbatch take four latencies where nothing else 
 }
 
 TEST_CASE("a pipeline idles while it fills and drains") {
-  // Stages that compute alike, forward for 1 and backward for 2, p stages and m microbatches: (p - 1) / (m + p - 1).
-  // The layers' times differ a little, and weight gradients overlap what the next stage does.
+  // Stages with equal compute times, forward for 1 and backward for 2, p stages and m microbatches: (p - 1) / (m + p -
+  // 1). The layers' times differ a little, and weight gradients overlap what the next stage does.
   models::GptOptions gpt = small_gpt(14);
   gpt.vocab_size = 2;
   const Rates rates(1e9);
@@ -141,7 +142,7 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   }
 }
 
-TEST_CASE("weight gradients that wait are told apart from backward passes, and take what they took in those") {
+TEST_CASE("deferred weight gradients are separate from backward passes, and take the time that they had in those") {
   const Rates rates(1e9);
   TrainerOptions options = job_of(2, 1, 8, 1);
   options.policy = Policy::one_f_one_b;
@@ -160,14 +161,14 @@ TEST_CASE("weight gradients that wait are told apart from backward passes, and t
   }
 }
 
-TEST_CASE("a slow rank holds up all others, and a slow link those that use it") {
+TEST_CASE("a slow rank delays all others, and a slow link the ranks that use it") {
   const Rates rates(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const double usual = predicted(small_gpt(), options, machine(), rates).step_seconds;
   const double slow =
       predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}}).step_seconds;
   check_ratio(slow, usual, 2.5, 0.01);
-  // A stage is as busy as its rows are on average: one always, the other for its share of that.
+  // A stage's busy fraction is the mean over its rows: one is always busy, the other for its fraction.
   const Prediction half =
       predicted(small_gpt(), options, machine(), rates, {.disturbances = {.slow_ranks = {1, 2.5}}});
   CHECK(half.stages[0].busy() == doctest::Approx((1 + 1 / 2.5) / 2).epsilon(0.01));
@@ -181,7 +182,7 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   const double slow_link =
       predicted(small_gpt(), apart, machine(wire), nothing, {.disturbances = {.slow_nodes = {1, 3}}}).step_seconds;
   check_ratio(slow_link, messages, 3, 1e-3);
-  // A ring all-reduce of two ranks moves all gradients once, both ways at a time; to that come padding and agreement.
+  // A ring all-reduce of two ranks moves all gradients once, both directions at a time, plus padding and agreement.
   const double bytes = 4.0 * static_cast<double>(make_gpt(small_gpt()).parameters());
   REQUIRE(waits.rank_bytes_inter.size() == 2);
   CHECK(waits.rank_bytes_intra[0] == 0);
@@ -189,7 +190,7 @@ TEST_CASE("a slow rank holds up all others, and a slow link those that use it") 
   check_ratio(messages, waits.rank_bytes_inter[0] / 1e6, 1.02, 0.02);
 }
 
-TEST_CASE("what NCCL carries counts as no message") {
+TEST_CASE("NCCL's transfers do not count as messages") {
   TrainerOptions options = job_of(1, 2, 8, 2);
   options.node_of = {0, 1};
   runtime::MachineProfile profile = machine();
@@ -204,7 +205,7 @@ TEST_CASE("what NCCL carries counts as no message") {
     check_ratio(nccl.rank_nccl_bytes_inter[rank], bytes, 1.06, 0.02);
     CHECK(nccl.rank_nccl_bytes_intra[rank] == 0);
     CHECK(plans.rank_nccl_bytes_inter[rank] == 0);
-    // What all agree on after a batch is a message still.
+    // The agreement after a batch is still a message.
     CHECK(nccl.rank_bytes_inter[rank] > 0);
     CHECK(nccl.rank_bytes_inter[rank] < 1000);
     CHECK(plans.rank_bytes_inter[rank] ==
@@ -213,7 +214,7 @@ TEST_CASE("what NCCL carries counts as no message") {
   CHECK(nccl.messages == 2);
 }
 
-TEST_CASE("jitter is repeatable by its seed") {
+TEST_CASE("jitter is reproducible by its seed") {
   const Rates rates(1e9);
   const auto step = [&](std::uint64_t seed, double jitter) {
     return predicted(small_gpt(), job_of(2, 2, 8, 1), machine(), rates,
@@ -222,11 +223,11 @@ TEST_CASE("jitter is repeatable by its seed") {
   };
   CHECK(step(1, 0.1) == step(1, 0.1));
   CHECK(step(1, 0.1) != step(2, 0.1));
-  CHECK(step(1, 0.1) > step(1, 0));  // whoever is late holds up the others
+  CHECK(step(1, 0.1) > step(1, 0));  // a late rank delays the others
   CHECK(step(1, 0) == step(2, 0));
 }
 
-TEST_CASE("ranks with more threads than a node has cores take longer, and not on two nodes") {
+TEST_CASE("ranks with more threads than a node has cores take longer, but not on two nodes") {
   const Rates rates(1e9);
   runtime::MachineProfile profile = machine();
   TrainerOptions options = job_of(1, 2, 8, 2);
@@ -239,7 +240,7 @@ TEST_CASE("ranks with more threads than a node has cores take longer, and not on
 
 namespace {
 
-/// What a rank sends under each tag to each rank, in order, and in which order what stages send each other.
+/// Messages of a rank under each tag to each rank, in order, and the order of messages between stages.
 struct Sends {
   std::map<std::tuple<int, Channel, std::uint32_t>, std::vector<std::size_t>> by_tag;
   std::vector<std::tuple<Channel, std::uint32_t>> between_stages;
@@ -272,7 +273,7 @@ class RecordingTransport final : public runtime::Transport {
   Sends* sends_;
 };
 
-/// By rank, on the loops and transports of a Simulation or of a VirtualCluster.
+/// Records by rank, on the loops and transports of a Simulation or of a VirtualCluster.
 std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architecture, const TrainerOptions& options,
                             const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
   const tests::RandomTokens tokens(architecture.positions, 37);
@@ -298,7 +299,7 @@ std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architect
 
 }  // namespace
 
-TEST_CASE("a job in virtual time sends what a job that computes sends, in the same order") {
+TEST_CASE("a job in virtual time sends the messages of a job that computes, in the same order") {
   struct Case {
     const char* shard;
     Policy policy;
@@ -338,7 +339,7 @@ TEST_CASE("a job in virtual time sends what a job that computes sends, in the sa
   }
 }
 
-TEST_CASE("memory is that of the plan, and what a machine does not have is refused") {
+TEST_CASE("memory is as planned, and a machine with less is refused") {
   const Rates rates(1e9);
   TrainerOptions options = job_of(2, 2, 8, 2);
   options.tiers.optimizer = TierKind::host;
@@ -376,7 +377,7 @@ TEST_CASE("memory is that of the plan, and what a machine does not have is refus
   refused(ErrorCode::memory, " disk, but a machine", run);
 }
 
-TEST_CASE("a prediction that makes no sense is refused") {
+TEST_CASE("an invalid prediction is refused") {
   const Rates rates(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const auto run = [&](const runtime::MachineProfile& profile, const PredictionOptions& how, TrainerOptions job) {
@@ -399,7 +400,7 @@ TEST_CASE("a prediction that makes no sense is refused") {
   refused(ErrorCode::usage, "is not a multiple of --g-data", run(machine(), {}, uneven));
 }
 
-TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtual time") {
+TEST_CASE("jobs of all shardings, tiers and kinds of devices complete in virtual time") {
   tests::Share share(4, 16);
   for (const bool gpu : {false, true}) {
     for (const char* const shard : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
@@ -440,7 +441,7 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices go through in virtu
           CHECK(there.rank_file_bytes_read.size() == 8);
           CHECK((sum(there.rank_file_bytes_read) > 0) == (tier == TierKind::nvme));
           CHECK((sum(there.rank_file_bytes_written) > 0) == (tier == TierKind::nvme));
-          // What a GPU's messages and tiers have on the host crosses the link, and at least the samples do.
+          // A GPU's messages and tiers in host memory use the link, and at least the samples do.
           CHECK((sum(there.rank_link_bytes_to_device) > 0) == gpu);
           CHECK((sum(there.rank_link_bytes_to_host) > 0) == gpu);
           if (tier == TierKind::nvme) {
@@ -492,7 +493,7 @@ TEST_CASE("predict() takes the times of work from the profile") {
   check_ratio(step, 8 * architecture.flops_per_sample() / 1e9, 0.93, 0.02);
 }
 
-TEST_CASE("a prediction ends where nobody waits for it any longer") {
+TEST_CASE("a prediction ends when its caller cancels it") {
   const Rates rates(1e9);
   for (const int asked : {1, 5}) {
     int left = asked;
@@ -508,7 +509,7 @@ TEST_CASE("a prediction ends where nobody waits for it any longer") {
   }
 }
 
-TEST_CASE("ranks that share a node are slowed down by each other as the profile says") {
+TEST_CASE("ranks that share a node slow each other down by the profile's factor") {
   runtime::MachineProfile profile = machine();
   profile.cores = 2;
   auto& rates = profile.rates[DType::f32];

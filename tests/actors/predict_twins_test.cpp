@@ -1,4 +1,4 @@
-// Jobs of which a prediction simulates one of each kind of rows, beside the same ones with all of them.
+// Predictions that simulate one of each set of equivalent rows, compared with predictions of all rows.
 #include "actors/predict/predicted_job.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/effort.hpp"
@@ -18,7 +18,7 @@ using tests::small_gpt;
 
 namespace {
 
-/// Work takes some time by its FLOPs and some by its bytes, so that no two kinds of it end together by chance.
+/// Work takes time by its FLOPs and by its bytes, so that no two kinds of it end together by chance.
 class Rates final : public runtime::CostModel {
  public:
   runtime::Duration duration(const runtime::WorkCost& cost) const override {
@@ -61,7 +61,7 @@ Prediction predicted(const TrainerOptions& options, const PredictionOptions& how
   return PredictedJob(make_gpt(gpt), tokens, options, machine(), {rates, rates}, how).run();
 }
 
-/// What differs is how long an agreement takes: some latencies between nodes.
+/// Compares two predictions, which may differ by the time of an agreement: a few latencies between nodes.
 void check_alike(const Prediction& some, const Prediction& all) {
   constexpr double few_latencies = 8 * 11e-6;
   CHECK(std::abs(some.step_seconds - all.step_seconds) < few_latencies);
@@ -74,7 +74,7 @@ void check_alike(const Prediction& some, const Prediction& all) {
     for (std::size_t r = 0; r < (all.*bytes).size(); ++r)
       CHECK((some.*bytes)[r] == doctest::Approx((all.*bytes)[r]).epsilon(1e-12));
   }
-  // The last row may have less of them than the row that stands for it.
+  // The last row may have less of them than the row that represents it.
   for (const auto bytes : {&Prediction::rank_link_bytes_to_device, &Prediction::rank_link_bytes_to_host,
                            &Prediction::rank_file_bytes_read, &Prediction::rank_file_bytes_written}) {
     REQUIRE((some.*bytes).size() == (all.*bytes).size());
@@ -86,7 +86,7 @@ void check_alike(const Prediction& some, const Prediction& all) {
   for (std::size_t s = 0; s < some.stages.size(); ++s) {
     CHECK(some.stages[s].forward_seconds == doctest::Approx(all.stages[s].forward_seconds).epsilon(1e-6));
     CHECK(some.stages[s].backward_seconds == doctest::Approx(all.stages[s].backward_seconds).epsilon(1e-6));
-    // The last share of a unit may be shorter than that of the row that stands for it.
+    // The last shard of a unit may be shorter than the one of the row that represents it.
     CHECK(some.stages[s].optimizer_seconds > all.stages[s].optimizer_seconds * (1 - 1e-6));
     CHECK(some.stages[s].optimizer_seconds < all.stages[s].optimizer_seconds * 1.2);
   }
@@ -94,7 +94,7 @@ void check_alike(const Prediction& some, const Prediction& all) {
 
 }  // namespace
 
-TEST_CASE("one of each kind of rows predicts what all rows do") {
+TEST_CASE("one of each set of equivalent rows predicts the result of all rows") {
   struct Case {
     int stages, rows, node_size, group, distinct;
   };
@@ -135,12 +135,12 @@ TEST_CASE("rows that differ, or meet in messages, are all simulated") {
   const Prediction traced = predicted(usual, {.trace = true, .distinct_only = true});
   CHECK(traced.handlers == many);
   CHECK(traced.trace.size() == 8);
-  // A rank that nobody stands for holds up all of them.
+  // A rank without an equivalent one delays all of them.
   PredictionOptions slow = distinct;
   slow.disturbances.slow_ranks = {1, 1, 1, 1, 1, 1, 1, 3};
   CHECK(predicted(usual, slow).handlers > many / 2);
   CHECK(predicted(usual, slow).step_seconds > 2 * predicted(usual, distinct).step_seconds);
-  // Plans send messages from row to row, and so do stages that pull what they need.
+  // Plans send messages from row to row, and so do stages that pull shards.
   TrainerOptions plans = usual;
   plans.gpu->nccl = false;
   CHECK(predicted(plans, distinct).handlers == predicted(plans, {}).handlers);

@@ -1,5 +1,5 @@
-// Real ranks, which compute and whose messages carry bytes, with the durations of a prediction: their operations are
-// the prediction's, in the same order and at the same moments.
+// Real ranks, which compute and send real data, with the durations of a prediction: their operations are the
+// prediction's, in the same order and at the same times.
 #include "actors/predict/predicted_job.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
@@ -24,7 +24,7 @@ using runtime::Duration;
 
 namespace {
 
-/// What a rank asks of its transport.
+/// A rank's call of its transport.
 struct Operation {
   bool receives = false;
   int peer = 0;
@@ -35,11 +35,11 @@ struct Operation {
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// What is on its way between the ranks of a job: a VirtualCluster carries numbers of bytes.
+/// Data in flight between the ranks of a job: a VirtualCluster only transfers numbers of bytes.
 using Contents =
     std::map<std::tuple<int, int, runtime::Channel, std::uint32_t>, std::deque<std::vector<std::byte>>>;
 
-/// A cluster's transport that keeps a record, and with `contents` brings what was sent.
+/// A cluster's transport that records operations, and with `contents` delivers the data.
 class RecordingTransport final : public runtime::Transport {
  public:
   RecordingTransport(runtime::Transport& transport, const runtime::VirtualTime& time, Contents* contents,
@@ -86,8 +86,8 @@ class RecordingTransport final : public runtime::Transport {
 
 struct Run {
   std::vector<std::vector<Operation>> operations;  ///< by rank
-  std::vector<StepResult> steps;                   ///< of rank 0
-  std::vector<Duration> ends;                      ///< of the steps, on rank 0
+  std::vector<StepResult> steps;                   ///< steps of rank 0
+  std::vector<Duration> ends;                      ///< end times of the steps, on rank 0
 };
 
 struct Machine {
@@ -95,7 +95,7 @@ struct Machine {
   Disturbances disturbances;
 };
 
-/// Two nodes of two cores each; a step's work and its messages take about as long.
+/// Two nodes of two cores each; the work and the messages of a step take similar times.
 Machine machine(std::uint64_t seed) {
   Machine machine;
   runtime::MachineProfile& profile = machine.profile;
@@ -113,12 +113,12 @@ Machine machine(std::uint64_t seed) {
 }
 
 enum class Devices {
-  phantom,          ///< as predict() has them
-  loaded_phantoms,  ///< which get their weights first, and take the time that this takes
-  computing,        ///< likewise
+  phantom,          ///< as in predict()
+  loaded_phantoms,  ///< load weights first, which takes time
+  computing,        ///< load weights and compute
 };
 
-/// As PredictedJob makes it.
+/// Runs the job as PredictedJob does.
 Run run_on_cluster(const models::GptOptions& gpt, const TrainerOptions& options, const Machine& machine,
                    Devices kind) {
   const bool computes = kind == Devices::computing;
@@ -175,7 +175,7 @@ Run run_on_cluster(const models::GptOptions& gpt, const TrainerOptions& options,
   return run;
 }
 
-/// The first operation in which they differ is what a reader wants to see.
+/// The first operation in which they differ is the most useful one to print.
 void check_same(const std::vector<Operation>& real, const std::vector<Operation>& predicted) {
   REQUIRE(real.size() == predicted.size());
   for (std::size_t i = 0; i < real.size(); ++i) {
@@ -192,8 +192,7 @@ void check_same(const std::vector<Operation>& real, const std::vector<Operation>
 
 }  // namespace
 
-TEST_CASE(
-    "a real job with a prediction's durations does what was predicted, in the same order, at the same times") {
+TEST_CASE("a real job with a prediction's durations runs the predicted operations, at the same times") {
   struct Grid {
     int stages, rows;
     std::vector<int> node_of;
@@ -248,7 +247,7 @@ TEST_CASE(
             }
             CHECK(real.ends == predicted.ends);
 
-            // It did train.
+            // The job did train.
             const auto trained = tests::run_simulated(gpt, options, seed);
             REQUIRE(real.steps.size() == trained.steps.size());
             for (std::size_t s = 0; s < real.steps.size(); ++s) {
@@ -256,7 +255,7 @@ TEST_CASE(
               CHECK(real.steps[s].gradient_norm == trained.steps[s].gradient_norm);
             }
 
-            // And predict() says what its phantoms do, which begin without weights.
+            // And predict() gives the operations of its phantom devices, which start without weights.
             const Run begun = run_on_cluster(gpt, options, on, Devices::phantom);
             const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
             const Prediction prediction =

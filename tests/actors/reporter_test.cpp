@@ -25,7 +25,7 @@ using doctest::Approx;
 
 namespace {
 
-/// A reporter of steps of 1000 FLOP, by a clock that the test moves.
+/// A reporter of steps of 1000 FLOP, with a clock that the test controls.
 struct Run {
   explicit Run(double measured, std::optional<double> data_sheet = {})
       : reporter(
@@ -40,7 +40,7 @@ struct Run {
     now += takes;
     reporter.step({.step = ++steps}, now);
   }
-  /// Of the metrics file.
+  /// Lines of the metrics file.
   [[nodiscard]] std::vector<boost::json::value> lines() {
     reporter.finish();
     std::istringstream metrics(folder.read("metrics"));
@@ -48,7 +48,7 @@ struct Run {
     for (std::string line; std::getline(metrics, line);) all.push_back(boost::json::parse(line));
     return all;
   }
-  /// The `mfu` of every step there, or another share; -1: null.
+  /// The `mfu` of every step in the file, or another fraction; -1: null.
   [[nodiscard]] std::vector<double> shares(const char* key = "mfu") {
     std::vector<double> all;
     for (const boost::json::value& line : lines()) {
@@ -64,7 +64,7 @@ struct Run {
   Reporter reporter;
 };
 
-/// Sets a variable of the environment, or takes it away, for as long as this lives.
+/// Sets or unsets an environment variable while the object exists.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -82,9 +82,9 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-/// What `say` writes to the standard output, which is a terminal or a pipe meanwhile. Less than a pipe takes.
+/// Output of `say` on the standard output, which is a terminal or a pipe meanwhile. Less than a pipe's capacity.
 std::string output_of(bool terminal, const std::function<void()>& say) {
-  int ends[2];  // to read, to write
+  int ends[2];  // reading end, writing end
   if (terminal) {
     ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
     REQUIRE(ends[0] >= 0);
@@ -115,7 +115,7 @@ std::string output_of(bool terminal, const std::function<void()>& say) {
   return text;
 }
 
-/// Ten steps, of which the fifth is bad, an evaluation, a checkpoint and a warning about one that failed.
+/// Ten steps, the fifth of which is bad, an evaluation, a checkpoint and a warning about a failed one.
 void ten_steps(const Reporter::Options& options) {
   Reporter reporter(options, ranvier::runtime::MemoryPlan(), nullptr);
   ranvier::runtime::Duration now = 0s;
@@ -137,7 +137,7 @@ void ten_steps(const Reporter::Options& options) {
 
 const Reporter::Options ten{.steps = 10, .tokens_per_step = 10, .flops_per_step = 1000};
 
-/// As of a program that was started without mpirun.
+/// Environment of a program that was started without mpirun.
 struct OnItsOwn {
   Variable launcher{"OMPI_COMM_WORLD_SIZE", nullptr}, refused{"NO_COLOR", nullptr}, kind{"TERM", "xterm"};
 };
@@ -159,7 +159,7 @@ std::vector<int> steps_with_lines(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a terminal has colours and a bar, and neither is in a pipe") {
+TEST_CASE("a terminal gets colors and a progress bar, and a pipe gets neither") {
   const OnItsOwn own;
   const std::string shown = output_of(true, [] { ten_steps(ten); });
   INFO(shown);
@@ -178,7 +178,7 @@ TEST_CASE("a terminal has colours and a bar, and neither is in a pipe") {
   CHECK(piped.find("validation loss") != std::string::npos);
 }
 
-TEST_CASE("whoever does not want colours gets none, and keeps the bar") {
+TEST_CASE("with NO_COLOR there are no colors, but the progress bar stays") {
   const OnItsOwn own;
   for (const auto& [name, value] : {std::pair{"NO_COLOR", "1"}, {"TERM", "dumb"}}) {
     const Variable refused(name, value);
@@ -188,14 +188,14 @@ TEST_CASE("whoever does not want colours gets none, and keeps the bar") {
     CHECK(shown.find("\033[0m") == std::string::npos);
     CHECK(shown.find("] 50%") != std::string::npos);
   }
-  const Variable empty("NO_COLOR", "");  // which says nothing
+  const Variable empty("NO_COLOR", "");  // has no meaning
   CHECK(output_of(true, [] { ten_steps(ten); }).find("\033[32m") != std::string::npos);
 }
 
-TEST_CASE("under mpirun its own output counts, not the terminal that it gives its ranks") {
+TEST_CASE("under mpirun the launcher's output decides, not the terminal that it gives its ranks") {
   const OnItsOwn own;
   const Variable launcher("OMPI_COMM_WORLD_SIZE", "2");
-  // This test's parent may have a terminal: then colours are right.
+  // This test's parent may have a terminal: then colors are correct.
   const std::string parent = "/proc/" + std::to_string(getppid()) + "/fd/1";
   char target[256] = "";
   if (readlink(parent.c_str(), target, sizeof target - 1) < 0 || std::string_view(target).starts_with("/dev/"))
@@ -203,7 +203,7 @@ TEST_CASE("under mpirun its own output counts, not the terminal that it gives it
   CHECK(output_of(true, [] { ten_steps(ten); }).find('\033') == std::string::npos);
 }
 
-TEST_CASE("lines are as rare as asked, but for the first, the last and bad ones") {
+TEST_CASE("step lines are as rare as requested, except the first, the last and bad steps") {
   const OnItsOwn own;
   Reporter::Options options = ten;
   const auto steps = [&](std::int64_t every) {
@@ -215,7 +215,7 @@ TEST_CASE("lines are as rare as asked, but for the first, the last and bad ones"
   CHECK(steps(100) == std::vector{1, 5, 10});
 }
 
-TEST_CASE("without lines of steps warnings, evaluations and checkpoints stay, on a terminal without a bar") {
+TEST_CASE("without step lines warnings, evaluations and checkpoints are printed, on a terminal without a bar") {
   const OnItsOwn own;
   Reporter::Options options = ten;
   options.lines_every = 0;
@@ -231,7 +231,7 @@ TEST_CASE("without lines of steps warnings, evaluations and checkpoints stay, on
   CHECK(output_of(true, [&] { ten_steps(options); }).empty());
 }
 
-TEST_CASE("columns stay where they are, however large or small numbers become") {
+TEST_CASE("columns stay aligned for numbers of any size") {
   const OnItsOwn own;
   const std::string shown = output_of(false, [] {
     Reporter::Options options{
@@ -260,7 +260,7 @@ TEST_CASE("columns stay where they are, however large or small numbers become") 
   }
 }
 
-TEST_CASE("a count has three digits and the unit that they round to") {
+TEST_CASE("a count is printed with three digits and a unit") {
   for (const auto& [value, text] : {std::pair{0.0, "0"},
                                     {999.4, "999"},
                                     {999.6, "1k"},
@@ -280,7 +280,7 @@ TEST_CASE("a count has three digits and the unit that they round to") {
   CHECK(format_fitting(0.0 / 0.0, 4, 7) == "nan");
 }
 
-TEST_CASE("a ceiling that no step beats stays as it was measured") {
+TEST_CASE("a peak that no step exceeds stays as measured") {
   FlopsCeiling ceiling(200);
   CHECK(ceiling.share(1, 50) == Approx(0.25));
   CHECK(ceiling.share(2, 200) == 1);
@@ -289,7 +289,7 @@ TEST_CASE("a ceiling that no step beats stays as it was measured") {
   CHECK(describe_raises(ceiling).empty());
 }
 
-TEST_CASE("a step that beats the ceiling raises it to its own rate, and later steps are a share of that") {
+TEST_CASE("a step above the measured peak raises the peak to its rate, and later steps are relative to that") {
   FlopsCeiling ceiling(200);
   CHECK(ceiling.share(7, 300) == 1);
   REQUIRE(ceiling.raised());
@@ -305,7 +305,7 @@ TEST_CASE("a step that beats the ceiling raises it to its own rate, and later st
         "measured MFU: peak 200FLOP/s before training, raised to 400FLOP/s (200%) by 2 steps (7 to 9)");
 }
 
-TEST_CASE("a ceiling that is not known gives no shares, and neither does a rate that is no number") {
+TEST_CASE("an unknown peak gives no fractions, and neither does a rate that is not a number") {
   FlopsCeiling unknown;
   CHECK(unknown.share(1, 300) == 0);
   CHECK(unknown.value() == 0);
@@ -315,8 +315,8 @@ TEST_CASE("a ceiling that is not known gives no shares, and neither does a rate 
   CHECK(ceiling.value() == 200);
 }
 
-TEST_CASE("no step of the metrics file uses more than all that the devices compute") {
-  Run run(4000);  // which a step of 250 ms reaches
+TEST_CASE("no step of the metrics file has a fraction above 1") {
+  Run run(4000);  // a step of 250 ms reaches this rate
   for (const auto takes : {500ms, 250ms, 200ms, 400ms, 100ms, 200ms}) run.step(takes);
   const std::vector<double> shares = run.shares(), expected{0.5, 1, 1, 0.5, 1, 0.5};
   REQUIRE(shares.size() == expected.size());
@@ -326,7 +326,7 @@ TEST_CASE("no step of the metrics file uses more than all that the devices compu
         "measured MFU: peak 4kFLOP/s before training, raised to 10kFLOP/s (250%) by 2 steps (3 to 5)");
 }
 
-TEST_CASE("MFU of a GPU is the share of its data sheet's rate, beside that of the measured one") {
+TEST_CASE("a GPU's MFU is relative to its data sheet's rate, and a second fraction to the measured rate") {
   Run known(4000, 8000.0);
   for (const auto takes : {500ms, 200ms}) known.step(takes);
   CHECK(known.shares() == std::vector<double>{0.25, 0.625});
@@ -341,7 +341,7 @@ TEST_CASE("MFU of a GPU is the share of its data sheet's rate, beside that of th
   CHECK(unmeasured.shares("measured_mfu") == std::vector<double>{-1});
 }
 
-TEST_CASE("a step's line has MFU, or the measured share by its name where MFU is not known") {
+TEST_CASE("a step's line has MFU, or the measured fraction with its name if MFU is unknown") {
   const auto line = [](const PeakRates& peak) {
     return output_of(false, [&] {
       Reporter reporter({.steps = 2, .tokens_per_step = 10, .flops_per_step = 1000, .grid = {1, 1}},
@@ -365,16 +365,16 @@ TEST_CASE("a step's line has MFU, or the measured share by its name where MFU is
   CHECK(has(line({}), "tok/s  MFU      -  mem"));
 }
 
-TEST_CASE("a step's time is that between results, however late the reporter hears of them") {
+TEST_CASE("a step's time is the time between results, regardless of when the reporter processes them") {
   Run run(4000);
   const ranvier::runtime::Duration begin = run.now;
-  // As a slow terminal has it: three results at once.
+  // Like a slow terminal: three results at once.
   for (int step = 1; step <= 3; ++step) run.reporter.step({.step = step}, begin + step * 500ms);
   CHECK(run.shares() == std::vector<double>(3, 0.5));
   CHECK(run.reporter.median_step_seconds() == Approx(0.5));
 }
 
-TEST_CASE("evaluations and samples are no part of the step that follows") {
+TEST_CASE("evaluations and samples do not count towards the next step's time") {
   Run run(4000);
   run.step(500ms);
   run.now += 10s;
@@ -386,7 +386,7 @@ TEST_CASE("evaluations and samples are no part of the step that follows") {
   CHECK(run.shares() == std::vector<double>(3, 0.5));
 }
 
-TEST_CASE("what follows a step is in its line, and in one of its own where another run made the step") {
+TEST_CASE("an event after a step is in the step's line, or in a separate line if another run made the step") {
   Run run(4000);
   run.reporter.evaluation({.step = 2, .loss = 2.0, .samples = 8}, run.now);
   run.reporter.sample(2, "text", run.now);
@@ -406,7 +406,7 @@ TEST_CASE("what follows a step is in its line, and in one of its own where anoth
   CHECK(lines[2].at("sample") == "text");
 }
 
-TEST_CASE("bad steps and damage have lines of their own, and a step that is done again has none before") {
+TEST_CASE("bad steps and mismatches have separate lines, and a step to be repeated has no step line") {
   using ranvier::collectives::Range;
   using Action = BadStepOptions::Action;
   Run run(4000);
@@ -438,7 +438,7 @@ TEST_CASE("bad steps and damage have lines of their own, and a step that is done
     "ranks": [2], "others": [0, 1], "action": "stop"})"));
 }
 
-TEST_CASE("steps that a slow rank holds up say so in the metrics, and others do not") {
+TEST_CASE("steps that a slow rank delays are marked in the metrics, and others are not") {
   Run run(200);
   const auto step = [&](double slow) {
     run.now += 1s;
@@ -461,7 +461,7 @@ TEST_CASE("steps that a slow rank holds up say so in the metrics, and others do 
   CHECK(steps == Stragglers::steps + 2 + Stragglers::steps_to_end);
 }
 
-TEST_CASE("a better split of layers has a line of its own in the metrics, with what a step would take") {
+TEST_CASE("a better split of layers has a separate line in the metrics, with its predicted step time") {
   Run run(200);
   run.now += 4s;
   run.reporter.step({.step = ++run.steps,

@@ -1,4 +1,4 @@
-// Jobs that must have trained the same bits.
+// Comparison of jobs that must give the same bits.
 #pragma once
 
 #include "tests/actors/simulated_job.hpp"
@@ -12,23 +12,23 @@
 
 namespace ranvier::tests {
 
-/// A skipped step's norm is whatever the overflow made of it.
+/// A skipped step's norm is an arbitrary result of the overflow.
 void check_same_bits(const JobResult& a, const JobResult& b);
 
 /// Every name, and triples that have none.
 inline constexpr std::array shardings{"ddp",      "zero1",  "zero2", "zero3", "mics", "paro-igg", "paro-iig",
                                       "paro-nig", "zero++", "GIN",   "IGN",   "NGI",  "GNN"};
 
-/// A precision whose loss is scaled where half numbers would vanish.
+/// A precision whose loss is scaled if half-precision numbers would underflow.
 void set_precision(actors::TrainerOptions& options, runtime::DType compute);
 
-/// The job on a pipeline of three stages under every policy, with few and with all activations saved and with deferred
-/// weight gradients. Then on a pipeline of two stages of two chunks each. Some have recomputation, and states in host
-/// memory. By name.
+/// Variants of the job by name: on a pipeline of three stages under every schedule, with few and with all activations
+/// saved and with deferred weight gradients. Then on two stages of two chunks each. Some have recomputation, and states
+/// in host memory.
 [[nodiscard]] std::vector<std::pair<std::string, actors::TrainerOptions>> pipeline_orders(
     const actors::TrainerOptions& options);
 
-/// What others must train like. It runs once somebody asks.
+/// The reference result. It is computed at the first request.
 class ReferenceJob {
  public:
   ReferenceJob(models::GptOptions gpt, actors::TrainerOptions options)
@@ -42,8 +42,8 @@ class ReferenceJob {
   std::optional<JobResult> result_;
 };
 
-/// The same job trains the same, placed and cut as `options` say, its messages in the order of the seed. Every other
-/// seed's work on streams is late.
+/// Checks that the same job gives the same bits, placed and partitioned by `options`, with messages in the order of the
+/// seed. With every other seed, work on streams is late.
 void check_trains_like(ReferenceJob& reference, const models::GptOptions& gpt,
                        const actors::TrainerOptions& options, std::uint64_t seed);
 

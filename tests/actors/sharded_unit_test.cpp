@@ -17,7 +17,7 @@ namespace {
 /// PaRO's Table 1, with bytes per parameter of P, G and OS, and of the second copy of P.
 struct Row {
   const char* name;
-  int p, g, os;  // into how many pieces: 0 stands for N, 1 for M, otherwise 1 piece
+  int p, g, os;  // number of pieces: 0 stands for N, 1 for M, otherwise 1 piece
   bool secondary = false;
 };
 constexpr int all = 0, group = 1, whole = 2;
@@ -32,7 +32,7 @@ models::GptOptions small_gpt() {
 
 }  // namespace
 
-TEST_CASE("each rank holds what PaRO's Table 1 says, to the byte") {
+TEST_CASE("each rank holds exactly the bytes of PaRO's Table 1") {
   for (const auto& [N, M] : {std::pair{4, 2}, {6, 3}, {6, 2}, {12, 1}, {64, 8}, {5, 5}, {1, 1}}) {
     const std::vector<ShardedUnit> units{
         {std::size_t(N) * 32 * 7}, {std::size_t(N) * 32}, {std::size_t(N) * 32 * 100}};
@@ -77,7 +77,7 @@ TEST_CASE("a rank holds P of Ψ − Ψ′ frozen parameters at one scope, and P,
   }
 }
 
-TEST_CASE("in fp32 the only copy of parameters lies where the coarser of two scopes wants it") {
+TEST_CASE("in fp32 the single copy of parameters has the coarser of two scopes") {
   const std::vector<ShardedUnit> units{{6400}};
   const auto parameters = [&](const char* name) {
     return state_bytes(units, parse_sharding(name), 4, 2, {}).parameters;
@@ -99,7 +99,7 @@ TEST_CASE("a unit that two layers of a stage use has two gradients") {
   CHECK(state_bytes(twice, zero3, 4, 2, {}).parameters == state_bytes(once, zero3, 4, 2, {}).parameters);
 }
 
-TEST_CASE("units are padded so that every rank's piece is aligned, by no more than that needs") {
+TEST_CASE("units are padded so that every rank's piece is aligned, and by no more than necessary") {
   const auto gpt = models::make_gpt(small_gpt());
   for (const int ranks : {1, 2, 3, 4, 6, 7}) {
     CAPTURE(ranks);

@@ -159,7 +159,7 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
       expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
              "rank {} decided otherwise in step {}", r, s + 1);
     }
-    if (result.rollback) continue;  // nobody uses what it leaves, which may be damaged
+    if (result.rollback) continue;  // the final states of a rollback are unused, and may be damaged
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
     for (std::size_t u = 0; u < units.size(); ++u) {
       const auto range = units[u].trained() ? units[u].optimizer : units[u].parameters.range;

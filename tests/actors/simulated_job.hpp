@@ -1,5 +1,5 @@
-// A whole job in one process: every rank of a grid with its own trainer, on the simulation's loops and
-// transports and a device that computes inline or late. What a run leaves behind is compared bit by bit.
+// A complete job in one process: every rank of a grid with its own trainer, on the simulation's loops and transports
+// and a device that computes inline or late. Final results are compared bit by bit.
 #pragma once
 
 #include "actors/rank/rank.hpp"
@@ -18,8 +18,7 @@
 
 namespace ranvier::tests {
 
-/// Tokens drawn by counter: sample n is the same whoever reads it. With documents, about a third of the tokens begin
-/// one.
+/// Tokens drawn by counter: sample n is the same on every rank. With documents, about a third of the tokens start one.
 class RandomTokens final : public models::SampleSource {
  public:
   RandomTokens(int length, int vocabulary, std::int64_t samples = 1 << 20, bool documents = false)
@@ -38,7 +37,7 @@ class RandomTokens final : public models::SampleSource {
  private:
   void read(std::int64_t first, int count, int shift, std::byte* to) const;
   [[nodiscard]] std::array<std::uint32_t, 4> drawn(std::int64_t sample, int position) const;
-  /// Whether a token after a sample's first begins a document.
+  /// Whether a token after a sample's first one starts a document.
   [[nodiscard]] bool begins(std::int64_t sample, int position) const;
 
   int length_;
@@ -48,32 +47,32 @@ class RandomTokens final : public models::SampleSource {
 };
 
 struct JobResult {
-  std::vector<actors::StepResult> steps;              ///< of rank 0
-  std::vector<double> evaluations;                    ///< of rank 0
+  std::vector<actors::StepResult> steps;              ///< results of rank 0
+  std::vector<double> evaluations;                    ///< means of rank 0
   std::vector<double> correct;                        ///< EvaluationResult::correct of rank 0
-  std::vector<double> accuracies;                     ///< of rank 0
+  std::vector<double> accuracies;                     ///< values of rank 0
   std::vector<std::vector<std::int32_t>> texts;       ///< samples
   std::map<std::string, std::vector<float>> weights;  ///< master copies by unit
   std::uint64_t handlers = 0;
-  actors::Optimizer::Answers answers;         ///< of rank 0
-  std::vector<actors::ReplicaReport> checks;  ///< likewise
-  std::optional<actors::Rollback> rollback;   ///< likewise
+  actors::Optimizer::Answers answers;         ///< decisions of rank 0
+  std::vector<actors::ReplicaReport> checks;  ///< checks of rank 0
+  std::optional<actors::Rollback> rollback;   ///< rollback of rank 0
 };
 
-/// On `far` devices, and with messages by way of pinned memory, nothing is allocated once training has begun.
+/// On `far` devices, and with messages through pinned memory, no memory is allocated after training has started.
 enum class Devices { inline_, delayed, far };
 
-/// Gives a rank's column another source of communicators, which is connected before the rank trains.
+/// Gives a rank's column another factory of communicators, which is connected before the rank trains.
 using Attach = std::function<collectives::NcclColumn*(runtime::Simulation&, int rank, actors::RankPlan&)>;
 
-/// What is done with a rank that has its weights and does not train yet.
+/// Called for a rank that has its weights and does not train yet.
 using Prepare = std::function<void(runtime::EventLoop&, actors::Rank&)>;
 
 inline models::GptOptions small_gpt(int layers = 4) {
   return {.layers = layers, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
 }
 
-/// The same, whose layers compute as a job wants them to.
+/// The same model in the job's precision.
 inline models::GptOptions in_precision(models::GptOptions gpt, const models::Precision& precision) {
   gpt.precision = precision;
   return gpt;
@@ -89,8 +88,8 @@ inline actors::TrainerOptions small_run() {
   return options;
 }
 
-/// Runs the job to its end; `stop_requests` says which rank wishes to stop after which step. Throws if ranks disagree
-/// about results, or copies of a unit about its weights.
+/// Runs the job to its end; `stop_requests` maps ranks to the step of their stop request. Throws if ranks disagree
+/// about results, or replicas of a unit about its weights.
 [[nodiscard]] JobResult run_simulated(const models::Architecture& architecture, const models::SampleSource& tokens,
                                       const actors::TrainerOptions& options, std::uint64_t seed,
                                       const std::map<int, int>& stop_requests = {}, Devices kind = Devices::inline_,
@@ -101,8 +100,8 @@ inline actors::TrainerOptions small_run() {
                                       std::uint64_t seed, const std::map<int, int>& stop_requests = {},
                                       std::int64_t samples = 1 << 20, Devices kind = Devices::inline_);
 
-/// What of a job lies where, and is computed again or fetched ahead, by chance: `draw(least, most)` gives a number. Its
-/// precision is chosen before.
+/// Randomly chooses locations of states, recomputation and prefetching: `draw(least, most)` gives a number. The
+/// precision must be set before.
 template <typename Draw>
 void draw_memory(actors::TrainerOptions& options, const Draw& draw) {
   using actors::TierKind;

@@ -17,7 +17,7 @@ using models::LayerRange;
 
 namespace {
 
-/// What the rank computes that computes most.
+/// Cost of the rank with the most work.
 double max_of(const std::vector<double>& costs, const SliceMap& map, const std::vector<LayerRange>& slices) {
   std::vector<double> loads(static_cast<std::size_t>(map.stages), 0.0);
   for (std::size_t k = 0; k < slices.size(); ++k) {
@@ -27,7 +27,7 @@ double max_of(const std::vector<double>& costs, const SliceMap& map, const std::
   return *std::max_element(loads.begin(), loads.end());
 }
 
-/// Of all cuts there are.
+/// Minimum over all possible splits.
 double min_of(const std::vector<double>& costs, const SliceMap& map) {
   double least = std::numeric_limits<double>::infinity();
   std::vector<LayerRange> slices;
@@ -47,7 +47,7 @@ double min_of(const std::vector<double>& costs, const SliceMap& map) {
   return least;
 }
 
-/// An embedding, blocks, and a head of so many blocks' cost.
+/// An embedding, blocks, and a head with the cost of `head` blocks.
 std::vector<double> gpt(int blocks, double head) {
   std::vector<double> costs(static_cast<std::size_t>(blocks) + 2, 1.0);
   costs.front() = 0.01;
@@ -67,7 +67,7 @@ void check_covers(const std::vector<LayerRange>& slices, std::size_t layers) {
 
 }  // namespace
 
-TEST_CASE("ranks with several slices compute as much as each other, as far as whole layers allow") {
+TEST_CASE("ranks with several model chunks compute equally much, as far as undivided layers allow") {
   for (const SliceMap map : {SliceMap{2, 2}, {2, 3}, {3, 2}, {4, 2}}) {
     for (const int blocks : {6, 9, 12}) {
       for (const double head : {0.2, 1.7, 5.4}) {
@@ -85,7 +85,7 @@ TEST_CASE("ranks with several slices compute as much as each other, as far as wh
   }
 }
 
-TEST_CASE("slices of layers of any cost are as good as slices of one size, or better") {
+TEST_CASE("chunks of layers of any cost are as good as chunks of one size, or better") {
   double worst = 1;
   for (std::uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
@@ -103,7 +103,7 @@ TEST_CASE("slices of layers of any cost are as good as slices of one size, or be
   CHECK(worst < 1.3);
 }
 
-TEST_CASE("with one slice per rank the largest one counts alone, and too few layers are refused") {
+TEST_CASE("with one chunk per rank only the largest one matters, and too few layers are refused") {
   const auto costs = gpt(7, 2.0);
   const auto one = balance_slices(costs, {4, 1}), known = models::balance(costs, 4);
   for (std::size_t k = 0; k < 4; ++k) CHECK(one[k].end == known[k].end);

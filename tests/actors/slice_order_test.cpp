@@ -23,7 +23,7 @@ std::string text_of(const SliceOrder& order, bool forward) {
   return text;
 }
 
-/// All passes of a stage as interleaved 1F1B orders them.
+/// All passes of a stage in the order of interleaved 1F1B.
 std::string schedule_of(int stage, int stages, int chunks, int microbatches) {
   const SliceOrder order{chunks, microbatches, stages};
   PipelineProgress p{.stage = stage,
@@ -44,7 +44,7 @@ std::string schedule_of(int stage, int stages, int chunks, int microbatches) {
 
 }  // namespace
 
-TEST_CASE("slices go round the stages, and no two messages of a channel to a rank have one index") {
+TEST_CASE("chunks go round the stages, and no two messages of a channel to a rank have one index") {
   for (const int stages : {1, 2, 3, 5}) {
     for (const int chunks : {1, 2, 4}) {
       const SliceMap map{stages, chunks};
@@ -90,12 +90,13 @@ TEST_CASE("groups of microbatches pass chunk after chunk, forwards from the firs
 }
 
 TEST_CASE("1F1B with chunks is Narayanan's schedule") {
-  // Figure 4 there, for fewer stages: the last one has one group through all chunks but the last before it alternates.
+  // Figure 4 there, for fewer stages: the last stage has one group through all chunks but the last before it
+  // alternates.
   CHECK(schedule_of(1, 2, 2, 4) == "F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a ");
   CHECK(schedule_of(0, 2, 2, 4) == "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a B2b B3b B2a B3a ");
 }
 
-TEST_CASE("of chunks that are ready the one that is first in the order comes next, or none before its turn") {
+TEST_CASE("the first ready chunk in the order comes next, or none before its turn") {
   const SliceOrder order{2, 4, 2};
   const auto of = [&](bool forward, std::array<NextPass, 2> chunks, bool fixed) {
     return next_chunk(order, forward, chunks, fixed).value_or(-1);
@@ -109,14 +110,14 @@ TEST_CASE("of chunks that are ready the one that is first in the order comes nex
   CHECK(of(false, {NextPass{1, true}, NextPass{2, true}}, false) == 0);
   CHECK(of(false, {NextPass{1, false}, NextPass{2, true}}, false) == 1);
   CHECK(of(false, {NextPass{1, false}, NextPass{2, true}}, true) == -1);
-  // A chunk that is through.
+  // A chunk that is finished.
   CHECK(of(true, {NextPass{4, true}, NextPass{3, true}}, false) == 1);
   CHECK(of(true, {NextPass{4, true}, NextPass{4, true}}, true) == -1);
 }
 
-TEST_CASE("chunks have as many slots as the order of their passes takes") {
+TEST_CASE("chunks have the number of slots that the order of their passes needs") {
   using Slots = std::vector<int>;
-  // All that a stage has in flight at a time is 1F1B's warm-up and the pass behind it.
+  // A stage has 1F1B's warm-up and the next pass in flight at a time.
   for (const int stages : {2, 3, 4, 8}) {
     for (const int chunks : {2, 3, 4}) {
       for (int stage = 0; stage < stages; ++stage) {

@@ -1,4 +1,5 @@
-// As small_gpt() in simulated_job.hpp, of the LLaMA family: heads that share keys, and nothing that not all of it have.
+// Like small_gpt() in simulated_job.hpp, but of the LLaMA family: heads that share keys, and nothing that only some of
+// its models have.
 #pragma once
 
 #include "models/families/llama.hpp"

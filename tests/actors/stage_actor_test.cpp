@@ -1,4 +1,4 @@
-// A stage actor alone: its neighbours, layers and resources are made up, early, late and short of places.
+// A stage actor, tested separately: its neighbors, layers and resources are simulated: early, late, or few.
 #include "actors/pipeline/stage_actor.hpp"
 
 #include "actors/base/rank_context.hpp"
@@ -30,10 +30,10 @@ namespace {
 
 constexpr int layers = 4, positions = 3, microbatch_size = 2;
 
-/// Calls of layers as they run on the stream.
+/// Record of layer calls as they run on the stream.
 using Log = std::function<void(const std::string& layer, const std::string& what, std::int64_t first_sample)>;
 
-/// Computes nothing.
+/// A layer that computes nothing.
 class Noted final : public models::Layer {
  public:
   Noted(std::string name, bool last, const Log& log) : name_(std::move(name)), last_(last), log_(&log) {}
@@ -68,8 +68,8 @@ class Noted final : public models::Layer {
   const Log* log_;
 };
 
-/// A resource of some steps that checks what is asked of it. Uses become ready late, and only so many at a time may be
-/// queued and not done.
+/// A resource of some steps that checks its calls. Uses become ready late, and the number of queued unfinished ones is
+/// limited.
 class Scarce final : public PassResource {
  public:
   Scarce(runtime::EventLoop& loop, std::uint64_t seed, std::function<bool(const Stage::PassStep&)> uses,
@@ -137,7 +137,7 @@ class Scarce final : public PassResource {
   runtime::Handler waiting_;
 };
 
-/// The middle one of three stages, on rank 1; its neighbours do what the test says.
+/// The middle one of three stages, on rank 1; its neighbors do what the test requests.
 class Middle {
  public:
   Middle(std::uint64_t seed, Policy policy, int slots, int recompute, int deferred_slots = 0)
@@ -178,7 +178,7 @@ class Middle {
                   *loader_, std::vector<actors::StageActor::Resources>{list});
   }
 
-  /// A neighbour's message to the stage under test, and its answers in turn.
+  /// A neighbor's message to the stage under test, and its reply in return.
   void left_sends(int m, int samples) { send(0, runtime::Channel::activation, m, samples); }
   void right_sends(int m, int samples) { send(2, runtime::Channel::gradient, m, samples); }
   void takes(int rank, runtime::Channel channel, int m, int samples, runtime::Handler done) {
@@ -193,7 +193,7 @@ class Middle {
   void stop() {
     for (int rank = 0; rank < 3; ++rank) simulation_.loop(rank).stop();
   }
-  /// Whether all that the stage sent has left it.
+  /// Whether all messages of the stage have been sent.
   [[nodiscard]] bool taken() {
     const auto pending = simulation_.transport(1).pending();
     return std::all_of(pending.begin(), pending.end(), [](const auto& operation) { return operation.receives; });
@@ -215,7 +215,7 @@ class Middle {
   runtime::Simulation simulation_;
   tests::DelayedDevice device_;
   std::mt19937_64 random_;
-  // While a call runs, the actor says that it is there.
+  // During a call, the actor's details name the call.
   Log log_ = [this](const std::string& layer, const std::string& what, std::int64_t first_sample) {
     const std::string where = what == "weight"  ? "in the weight gradients of layer "
                               : what == "input" ? "in the input gradient of layer "
@@ -232,7 +232,7 @@ class Middle {
   std::optional<actors::RankResources> resources_;
 };
 
-/// The only stage of a model. It needs nothing but samples, which come at any time.
+/// The only stage of a model. It needs only samples, which come at any time.
 class Single {
  public:
   Single(std::uint64_t seed, Policy policy, int slots, int recompute)
@@ -278,7 +278,7 @@ class Single {
   std::vector<std::size_t> calls_before;     // number of calls that were done when each pass was announced
 
  private:
-  /// Hears of passes, and holds up none.
+  /// Records passes, and delays none.
   class Begins final : public PassResource {
    public:
     explicit Begins(Single& single) : single_(&single) {}
@@ -314,7 +314,7 @@ class Single {
   std::optional<actors::StageActor> actor_;
 };
 
-/// Calls of all passes in that order, worked out from the stage's layout.
+/// Calls of all passes in that order, computed from the stage's layout.
 std::vector<std::string> calls_of(const Stage& stage, const std::vector<std::pair<char, int>>& passes,
                                   std::size_t first_layer = 1) {
   std::vector<std::string> calls;
@@ -340,7 +340,7 @@ std::string text_of(const std::vector<std::pair<char, int>>& passes) {
 
 }  // namespace
 
-TEST_CASE("a stage runs every pass once, in an order of its policy, whatever comes early, late or runs out") {
+TEST_CASE("a stage runs every pass once, in an order of its schedule, with early, late and missing resources") {
   for (const std::uint64_t seed : test::seeds(120)) {
     CAPTURE(seed);
     const Policy policy = std::array{Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}[seed % 3];
@@ -393,7 +393,7 @@ TEST_CASE("a stage runs every pass once, in an order of its policy, whatever com
   }
 }
 
-TEST_CASE("a single stage queues the next pass behind the pass that runs, and none behind that") {
+TEST_CASE("a single stage queues the next pass after the running one, and none after that") {
   constexpr int microbatches = 5;
   constexpr double losses = microbatches + microbatch_size * microbatches * (microbatches - 1) / 2;
   int ahead = 0;
@@ -410,7 +410,7 @@ TEST_CASE("a single stage queues the next pass behind the pass that runs, and no
                                   : policy == Policy::gpipe ? gpipe[std::size_t(slots - 1)]
                                                             : gpipe[0]));
     CHECK(job.calls == calls_of(job.stage(), job.passes, 0));
-    if (policy == Policy::gpipe || !training) continue;  // passes are announced before they begin
+    if (policy == Policy::gpipe || !training) continue;  // passes are announced before they start
     for (std::size_t p = 1; p < job.passes.size(); ++p) {
       const auto calls_of_first = [&](std::size_t count) {
         return calls_of(job.stage(), {job.passes.begin(), job.passes.begin() + std::ptrdiff_t(count)}, 0).size();
@@ -422,7 +422,7 @@ TEST_CASE("a single stage queues the next pass behind the pass that runs, and no
   CHECK(ahead > 0);
 }
 
-TEST_CASE("weight gradients that wait run once, in order and within their limits, after their input gradients") {
+TEST_CASE("deferred weight gradients run once, in order and within their limits, after their input gradients") {
   for (const std::uint64_t seed : test::seeds(160, 1000)) {
     CAPTURE(seed);
     const Policy policy = seed % 2 == 0 ? Policy::zero_bubble : Policy::zb_h1;
@@ -455,7 +455,7 @@ TEST_CASE("weight gradients that wait run once, in order and within their limits
       for (const Stage::PassStep& step : weights)
         expected.push_back(fmt::format("weight l{} m{}", 1 + step.layer, m));
     std::vector<std::string> found;
-    std::string order;  // of passes
+    std::string order;  // order of passes
     std::array<std::vector<int>, 3> calls;
     for (auto& of_kind : calls) of_kind.resize(microbatches);
     const auto through = [&] {  // microbatches whose weight gradients are done
@@ -472,7 +472,7 @@ TEST_CASE("weight gradients that wait run once, in order and within their limits
       if (kind == 2) CHECK(calls[1][m] == layers);
       CHECK(begun(0) - through() <= slots);
       CHECK(begun(1) - through() <= places);
-      const bool again = kind == 0 && calls[1][m] + calls[0][m] > 2 * layers;  // two parts each
+      const bool again = kind == 0 && calls[1][m] + calls[0][m] > 2 * layers;  // two phases each
       const std::string pass = fmt::format("{}{}", again || kind == 1 ? 'B' : kind == 0 ? 'F' : 'W', m);
       if (!order.ends_with(pass)) order += pass;
     }
@@ -485,7 +485,7 @@ TEST_CASE("weight gradients that wait run once, in order and within their limits
   }
 }
 
-TEST_CASE("an idle stage names the neighbour and the message that its policy waits for, and since when") {
+TEST_CASE("an idle stage names the neighbor and the message that its schedule waits for, and since when") {
   bool was_taken[2] = {false, false};
   for (const std::uint64_t seed : test::seeds(12)) {
     CAPTURE(seed);
@@ -500,7 +500,7 @@ TEST_CASE("an idle stage names the neighbour and the message that its policy wai
       }
       return fmt::format("{}", fmt::join(all, "; "));
     };
-    // Other than the order of passes asks for, only a policy that messages drive goes on.
+    // Only a message-driven schedule continues in another order.
     const std::string one_forward =
         fmt::format("the activation of microbatch 1 from 0{}",
                     policy == Policy::message_driven ? "; the gradient of microbatch 0 from 2" : "");
@@ -515,7 +515,7 @@ TEST_CASE("an idle stage names the neighbour and the message that its policy wai
       CHECK(idle_since < std::chrono::milliseconds(1));
       job.left_sends(0, microbatch_size);
     });
-    // The forward pass is over. The right neighbour has not asked for what it gave, which may have left all the same.
+    // The forward pass is over. The right neighbor has not received the activation, which may have been sent already.
     at(2, [&] {
       CHECK(job.calls.size() == 2 * layers);
       const bool taken = job.taken();
@@ -531,7 +531,7 @@ TEST_CASE("an idle stage names the neighbour and the message that its policy wai
       job.left_sends(1, microbatch_size);
       job.takes(2, runtime::Channel::activation, 1, microbatch_size, [] {});
     });
-    // Both slots are in flight: only a gradient helps.
+    // Both slots are in flight: only a gradient frees one.
     at(4, [&] {
       CHECK(waits() == "the gradient of microbatch 0 from 2");
       job.stop();

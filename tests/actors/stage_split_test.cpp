@@ -1,5 +1,5 @@
-// Splits of layers into stages, against all splits there are; and what is advised where ranks or layers are slow,
-// against jobs in virtual time that take the advice.
+// Splits of layers into stages, compared with all possible splits; and recommendations for slow ranks or layers,
+// compared with jobs in virtual time that follow them.
 #include "actors/schedule/stage_split.hpp"
 
 #include "actors/predict/predicted_job.hpp"
@@ -36,7 +36,7 @@ double squares(const std::vector<double>& all) {
   return sum;
 }
 
-/// A second for so many FLOPs of products and attention, nothing for the rest.
+/// Cost model with a rate of FLOPs for matrix multiplications and attention, and no cost for the rest.
 class Rate final : public runtime::CostModel {
  public:
   runtime::Duration duration(const runtime::WorkCost& cost) const override {
@@ -75,7 +75,7 @@ Measured measured(const models::GptOptions& gpt, const TrainerOptions& options, 
 
 }  // namespace
 
-TEST_CASE("no split of layers has a faster slowest stage, nor more even ones of those") {
+TEST_CASE("no split of layers has a faster slowest stage, or the same one and a more even distribution") {
   for (const std::uint64_t seed : test::seeds(400)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -117,8 +117,8 @@ TEST_CASE("no split of layers has a faster slowest stage, nor more even ones of 
   }
 }
 
-TEST_CASE("layers that are alike say how slow stages are") {
-  // A table, blocks and a head; the third stage has half the speed, and of the last one only its block says so.
+TEST_CASE("layers of the same kind measure the relative speed of stages") {
+  // A table, blocks and a head; the third stage has half the speed, and of the last stage only its block measures it.
   const std::vector<int> kinds{0, 1, 1, 1, 1, 1, 1, 2};
   const std::vector<LayerRange> stages{{0, 3}, {3, 5}, {5, 6}, {6, 8}};
   const std::vector<double> seconds{2, 1, 1, 1, 1, 2, 1.5, 6};
@@ -127,17 +127,17 @@ TEST_CASE("layers that are alike say how slow stages are") {
   CHECK(slowness[1] == doctest::Approx(slowness[0]));
   CHECK(slowness[2] == doctest::Approx(2 * slowness[0]));
   CHECK(slowness[3] == doctest::Approx(1.5 * slowness[0]));
-  // Nothing is known of stages that share no kind of layer.
+  // Stages that share no kind of layer cannot be compared.
   for (const double each : slowness_of_stages({3, 1}, {0, 1}, {{0, 1}, {1, 2}}, {.stages = 2}))
     CHECK(each == doctest::Approx(1));
 }
 
-TEST_CASE("a row takes its slowest stage and a microbatch of the others") {
+TEST_CASE("a row takes the time of its slowest stage and a microbatch of the others") {
   CHECK(row_seconds({4, 8, 2}, 2) == 11);
   CHECK(row_seconds({4}, 7) == 4);
 }
 
-TEST_CASE("an even split is left alone, and a better one predicted as it turns out") {
+TEST_CASE("an even split is kept, and a better one is predicted with its real step time") {
   models::GptOptions gpt = tests::small_gpt(10);
   gpt.vocab_size = 300;
   TrainerOptions options = tests::small_run();
@@ -145,7 +145,7 @@ TEST_CASE("an even split is left alone, and a better one predicted as it turns o
   options.batch_size = 8;
   options.microbatch_size = 1;
   options.rebalance_steps = 2;
-  // As many layers before and after the blocks as there are.
+  // Includes the layers before and after the blocks.
   const auto layers = static_cast<int>(make_gpt(gpt).layers.size());
   const auto check = [&](const Disturbances& disturbances, std::vector<int> first) {
     options.layers_per_stage = std::move(first);
@@ -194,7 +194,7 @@ TEST_CASE("an even split is left alone, and a better one predicted as it turns o
   }
 }
 
-TEST_CASE("layers are timed where that is asked for, and once") {
+TEST_CASE("layers are timed on request, and once") {
   const models::GptOptions gpt = tests::small_gpt(6);
   TrainerOptions options = tests::small_run();
   options.grid = {.g_inter = 2, .g_data = 2};
@@ -204,7 +204,7 @@ TEST_CASE("layers are timed where that is asked for, and once") {
   options.steps = 8;
   auto result = tests::run_simulated(gpt, options, 3);
   for (const StepResult& step : result.steps) CHECK(step.split.has_value() == (step.step == 6));
-  options.steps = 4;  // then it says what it has
+  options.steps = 4;  // then it has a result
   result = tests::run_simulated(gpt, options, 3);
   for (const StepResult& step : result.steps) CHECK(step.split.has_value() == (step.step == 4));
   options.grid = {.g_inter = 1, .g_data = 2};
@@ -212,7 +212,7 @@ TEST_CASE("layers are timed where that is asked for, and once") {
   for (const StepResult& step : result.steps) CHECK_FALSE(step.split);
 }
 
-TEST_CASE("stages have the layers that they are told to have, or it is said why not") {
+TEST_CASE("stages have the layers of --layers-per-stage, or the reason for refusal is printed") {
   const models::Architecture architecture = make_gpt(tests::small_gpt(4));
   const auto layers = static_cast<int>(architecture.layers.size());
   const auto stages = stage_layers(architecture, 3, {1, layers - 3, 2});

@@ -1,4 +1,4 @@
-// models::Stage is tested here, beside the actor that drives it.
+// models::Stage is tested here, next to the actor that drives it.
 #include "actors/rank/rank_plan.hpp"
 #include "models/families/gpt.hpp"
 #include "tests/actors/simulated_job.hpp"
@@ -35,7 +35,7 @@ TEST_CASE("the automatic interval is the factor of the number of layers with the
   }
 }
 
-TEST_CASE("all activations are saved where they fit, and take more memory than few") {
+TEST_CASE("all activations are saved if they fit, and take more memory than few") {
   using models::SavedActivations;
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);
@@ -77,12 +77,13 @@ TEST_CASE("a stage knows its ends and its units") {
   CHECK(back.stage->last());
   CHECK(front.stage->units().front().name == "wte");
   CHECK(back.stage->units().back().name == "ln_f");
-  // The tied unit lives on both stages; each names the other as the partner of its row.
+  // The tied unit is on both stages; each names the other as the partner of its row.
   CHECK(front.gradients.tied.options.partners.front() == std::optional<int>(1));
   CHECK(front.stage->layers() + back.stage->layers() == architecture.layers.size());
 }
 
-TEST_CASE("layers of another precision than the job's are refused: their memory is planned for the job's") {
+TEST_CASE(
+    "layers of another precision than the job's are refused: their memory is planned for the job's precision") {
   models::GptOptions gpt = tests::small_gpt(4);
   gpt.precision = {runtime::DType::f32, runtime::DType::f32};
   const auto architecture = models::make_gpt(gpt);
@@ -93,7 +94,7 @@ TEST_CASE("layers of another precision than the job's are refused: their memory 
                        doctest::Contains("compute in fp32 with gradients in fp32, but the plan has bf16"), Error);
 }
 
-TEST_CASE("a batch that the rows cannot share evenly is refused") {
+TEST_CASE("a batch that is not divisible by the rows is refused") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   const tests::RandomTokens tokens(8, 37);
   auto options = tests::small_run();

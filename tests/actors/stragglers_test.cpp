@@ -1,4 +1,4 @@
-// Who is named a straggler, and who is not.
+// Which ranks are named stragglers, and which are not.
 #include "actors/watch/stragglers.hpp"
 
 #include "actors/predict/predicted_job.hpp"
@@ -17,7 +17,7 @@ using namespace ranvier::actors;
 
 namespace {
 
-/// A second for so many FLOPs of products and attention, nothing for the rest.
+/// Cost model with a rate of FLOPs for matrix multiplications and attention, and no cost for the rest.
 class Rate final : public runtime::CostModel {
  public:
   runtime::Duration duration(const runtime::WorkCost& cost) const override {
@@ -26,9 +26,9 @@ class Rate final : public runtime::CostModel {
 };
 
 struct Watched {
-  std::vector<int> named;  ///< ranks, each time that one is
+  std::vector<int> named;  ///< ranks, each time one is named
   std::vector<Straggler> last;
-  double step_seconds = 0;  ///< of the last one
+  double step_seconds = 0;  ///< time of the last step
 };
 
 /// A job in virtual time whose ranks' compute times are watched.
@@ -75,7 +75,7 @@ TEST_CASE("a rank is named after twenty slow steps in a row, and until it is as 
   REQUIRE(change.begin.size() == 1);
   CHECK(change.begin[0].rank == 4);
   CHECK(change.begin[0].times == doctest::Approx(1.5));
-  // It is not the slowest of its row: what it costs is the last microbatch's way, 2 s of 4 microbatches.
+  // It is not the slowest of its row: it costs the delay of the last microbatch, 2 s by 4 microbatches.
   CHECK(change.begin[0].seconds_per_step == doctest::Approx(0.5));
   CHECK(stragglers.step(slow).begin.empty());
   CHECK(stragglers.now().size() == 1);
@@ -89,8 +89,8 @@ TEST_CASE("a rank is named after twenty slow steps in a row, and until it is as 
         "step");
 }
 
-TEST_CASE("what a straggler costs is what other rows wait for it") {
-  // Alone it costs all of it; beside another one that is as slow, nothing: steps would be as long without it.
+TEST_CASE("the cost of a straggler is the time that other rows wait for it") {
+  // A single one costs all of its delay; one of two equally slow ones nothing: steps would be as long without it.
   for (const int both : {0, 1}) {
     Stragglers stragglers({1, 5}, 3);
     std::vector<double> seconds{2, 2, 5, 2, both == 1 ? 5.0 : 2.0};
@@ -101,8 +101,8 @@ TEST_CASE("what a straggler costs is what other rows wait for it") {
   }
 }
 
-TEST_CASE("a straggler beside a slower stage costs less the more passes a step is cut into") {
-  // Rank 4 takes 2 s more of a step, and the next stage waits for one pass of those.
+TEST_CASE("a straggler next to a slower stage costs less with more passes per step") {
+  // Rank 4 takes 2 s more per step, and the next stage waits for one pass of these.
   for (const int passes : {4, 8, 16}) {
     Stragglers stragglers({2, 3}, passes);
     Stragglers::Change change;
@@ -112,7 +112,7 @@ TEST_CASE("a straggler beside a slower stage costs less the more passes a step i
   }
 }
 
-TEST_CASE("of two rows the slower one is named, and with one row nobody is") {
+TEST_CASE("the slower of two rows is named, and with one row none is") {
   Stragglers two({1, 2}, 1);
   Stragglers::Change change;
   for (int step = 0; step < Stragglers::steps; ++step) change = two.step({1.25, 1});
@@ -122,8 +122,8 @@ TEST_CASE("of two rows the slower one is named, and with one row nobody is") {
   for (int step = 0; step < 2 * Stragglers::steps; ++step) CHECK(one.step({}).begin.empty());
 }
 
-TEST_CASE("noise makes nobody a straggler") {
-  // Ranks differ for good by up to 8 %, steps by a tenth and some by much more.
+TEST_CASE("noise makes no rank a straggler") {
+  // Ranks differ permanently by up to 8 %, steps by a tenth and some by much more.
   for (const std::uint64_t seed : test::seeds(tests::effort(4000, 20000, 800))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -145,7 +145,7 @@ TEST_CASE("noise makes nobody a straggler") {
   }
 }
 
-TEST_CASE("in a job the slow rank is named, with what it costs, whatever the policy") {
+TEST_CASE("in a job the slow rank is named, with its cost, under every schedule") {
   constexpr int steps = Stragglers::steps + 2;
   const runtime::GridShape grid{2, 3};
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::zero_bubble}) {
@@ -165,7 +165,7 @@ TEST_CASE("in a job the slow rank is named, with what it costs, whatever the pol
   }
 }
 
-TEST_CASE("in a job whose work jitters nobody is named") {
+TEST_CASE("in a job with jitter no rank is named") {
   for (const std::uint64_t seed : test::seeds(tests::effort(24, 1000, 4))) {
     CAPTURE(seed);
     const runtime::GridShape grid{static_cast<int>(1 + seed % 3), static_cast<int>(2 + seed % 2)};

@@ -1,4 +1,4 @@
-// Sums of a unit's two uses alone, on one stage and on two.
+// Sums over a unit's two uses, tested separately, on one stage and on two.
 #include "actors/gradients/tied_units.hpp"
 
 #include "tests/actors/actors_alone.hpp"
@@ -92,7 +92,7 @@ struct Job {
   std::vector<std::unique_ptr<Stage>> stages;
 };
 
-/// That a unit takes.
+/// Number of messages per unit.
 std::size_t messages(const Stage& stage) {
   return (stage.wte().gradients.front().bytes() + message_bytes - 1) / message_bytes;
 }
@@ -105,7 +105,7 @@ std::vector<float> sums(DType dtype, const std::vector<float>& a, const std::vec
 
 }  // namespace
 
-TEST_CASE("two uses on one stage are summed in use 0, and a unit that has one use is as it was") {
+TEST_CASE("two uses on one stage are summed in use 0, and a unit with one use is unchanged") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Job job(options_of(1, 1, dtype), 2);
     Stage& stage = *job.stages[0];
@@ -120,7 +120,7 @@ TEST_CASE("two uses on one stage are summed in use 0, and a unit that has one us
       if (u == stage.wte_number()) continue;
       bool done = false;
       stage.part().sum_uses(u, [&done] { done = true; });
-      CHECK(done);  // at once
+      CHECK(done);  // immediately
     }
     CHECK(stage.part().peers().empty());
     CHECK(stage.part().waits().empty());
@@ -128,7 +128,7 @@ TEST_CASE("two uses on one stage are summed in use 0, and a unit that has one us
   }
 }
 
-TEST_CASE("two stages end with the same sum, message by message, whatever order those come in") {
+TEST_CASE("two stages end with the same sum, message by message, in any order of arrival") {
   for (const std::uint64_t seed : test::seeds(24)) {
     CAPTURE(seed);
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
@@ -156,7 +156,7 @@ TEST_CASE("two stages end with the same sum, message by message, whatever order 
   }
 }
 
-TEST_CASE("where columns may round differently the first stage sends what its column left, and nobody else does") {
+TEST_CASE("if columns may round differently, the first stage sends its column's result, and no other stage does") {
   OtherSums other;
   for (collectives::CommunicatorFactory* const source : {static_cast<collectives::CommunicatorFactory*>(nullptr),
                                                          static_cast<collectives::CommunicatorFactory*>(&other)}) {
@@ -171,7 +171,7 @@ TEST_CASE("where columns may round differently the first stage sends what its co
     int done = 0;
     for (const std::size_t r : {0u, 2u}) {  // one row
       const actors::UnitView& sum = job.stages[r]->wte().gradients.front();
-      // In two runs, neither of which is whole messages.
+      // In two runs, neither of which is a multiple of a message.
       const runtime::Bytes whole(sum.data, sum.bytes());
       job.stages[r]->part().copy(job.stages[r]->wte_number(), {whole.first(1000), whole.subspan(1000)},
                                  [&done] { ++done; });

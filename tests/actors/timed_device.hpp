@@ -1,5 +1,5 @@
-// A device that computes as an inline one does, and says that it is done when a phantom device would: what a real rank
-// does on it takes the time that its costs say. Work is carried out when it is queued.
+// A device that computes inline, but reports completion at the time of a phantom device: a real rank's work takes the
+// time of its cost. Work is carried out when it is queued.
 #pragma once
 
 #include "runtime/base/error.hpp"
@@ -32,7 +32,7 @@ class TimedDevice final : public runtime::Device {
   std::unique_ptr<runtime::Event> make_event() override {
     return std::make_unique<TimedEvent>(clock_->make_event());
   }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws where it is queued
+  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws when it is queued
   std::unique_ptr<runtime::Device> make_host_device(int threads) const override {
     return std::make_unique<TimedDevice>(clock_->make_host_device(threads));
   }
@@ -55,7 +55,7 @@ class TimedDevice final : public runtime::Device {
     void wait(const runtime::Event& event) override {
       clock_->wait(dynamic_cast<const TimedEvent&>(event).clock());
     }
-    void synchronize() override {}  // all of it is done
+    void synchronize() override {}  // all work is done
 
     [[nodiscard]] runtime::Stream& clock() const noexcept { return *clock_; }
 

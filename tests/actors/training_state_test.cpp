@@ -1,4 +1,4 @@
-// Training state as parts hold it: read and written array by array, wherever it lives.
+// Training state in actors: read and written array by array, with any location.
 #include "actors/base/rank_context.hpp"
 #include "actors/optimizer/state_records.hpp"
 #include "actors/rank/rank_plan.hpp"
@@ -27,7 +27,7 @@ using runtime::DType;
 
 namespace {
 
-/// Writes random values to all arrays of a rank's optimizer states in random pieces, then reads them in others.
+/// Writes random values to all arrays of a rank's optimizer states in random pieces, then reads them in other pieces.
 class WrittenAndRead {
  public:
   WrittenAndRead(runtime::EventLoop& loop, runtime::Device& device, const actors::TrainerOptions& options,
@@ -77,7 +77,7 @@ class WrittenAndRead {
 
 }  // namespace
 
-TEST_CASE("what is written to training state is read again, wherever it lives and however it is shared out") {
+TEST_CASE("written training state reads back unchanged, with any location and sharding") {
   const tests::TemporaryFolder folder;
   for (const std::uint64_t seed : test::seeds(test::sanitized ? 12 : 54)) {
     CAPTURE(seed);

@@ -49,7 +49,7 @@ void check(const PhaseVolume& volume, Elements expected) {
 
 }  // namespace
 
-TEST_CASE("flat rings send what Table 2 says, element by element") {
+TEST_CASE("flat rings send the volume of Table 2, element by element") {
   struct Case {
     std::uint64_t N, M, s;
   };
@@ -57,7 +57,7 @@ TEST_CASE("flat rings send what Table 2 says, element by element") {
        {Case{4, 2, 1}, {4, 2, 4}, {6, 3, 2}, {6, 2, 5}, {9, 3, 3}, {64, 8, 8}, {8, 1, 2}, {5, 5, 3}}) {
     const std::uint64_t g = N / M, psi = N * 32 * 11;
     const Elements none;
-    // Each of the N edges of the global ring carries psi (N-1)/N; g of them lie between groups.
+    // Each of the N edges of the global ring carries psi (N-1)/N; g of them are between groups.
     const Elements ring{(N - g) * (psi * (N - 1) / N), g > 1 ? g * (psi * (N - 1) / N) : 0};
     const Elements I{N * (psi * (M - 1) / M), 0};
     const Elements X{0, psi * (g - 1)};
@@ -83,7 +83,7 @@ TEST_CASE("flat rings send what Table 2 says, element by element") {
       CAPTURE(N);
       CAPTURE(M);
       CAPTURE(s);
-      // With one group its ring is the global one, whose closing edge lies inside the group.
+      // With one group its ring is the global one, whose closing edge is inside the group.
       const auto volume = counter.count(units, parse_sharding(name));
       if (g == 1) {
         const auto one = [](Elements e) { return e.inside + e.between; };
@@ -100,7 +100,7 @@ TEST_CASE("flat rings send what Table 2 says, element by element") {
   }
 }
 
-TEST_CASE("frozen parameters are gathered, of Ψ − Ψ′, and the rest of Table 2 is of the Ψ′ that are trained") {
+TEST_CASE("the gather of frozen parameters has Ψ − Ψ′ elements, and the rest of Table 2 the Ψ′ trained ones") {
   for (const auto& [N, M, s] : {std::array<std::uint64_t, 3>{4, 2, 3}, {6, 3, 1}, {64, 8, 8}}) {
     const std::uint64_t g = N / M;
     const Elements none;
@@ -136,7 +136,7 @@ TEST_CASE("frozen parameters are gathered, of Ψ − Ψ′, and the rest of Tabl
   }
 }
 
-TEST_CASE("between groups pass as many elements as the last column of Table 2 says") {
+TEST_CASE("between groups the number of elements is that in the last column of Table 2") {
   // Figure 5: N = 64, s = 8, g = 8.
   constexpr std::uint64_t N = 64, g = 8, s = 8, psi = N * 32 * 1000;
   constexpr std::uint64_t gA = g * (psi / N * (N - 1)), X = psi * (g - 1);
@@ -156,7 +156,7 @@ TEST_CASE("between groups pass as many elements as the last column of Table 2 sa
   CHECK(between("paro-nig") == 2 * X);
 }
 
-TEST_CASE("a gather in a group that spans nodes takes (p - k)/p out of each node when it is hierarchical") {
+TEST_CASE("a hierarchical gather in a group that spans nodes sends (p - k)/p out of each node") {
   for (const auto& [p, k] : {std::pair{4, 2}, {6, 3}, {6, 2}, {16, 8}}) {
     for (const int groups : {1, 3}) {
       CAPTURE(p);
@@ -179,7 +179,7 @@ TEST_CASE("a gather in a group that spans nodes takes (p - k)/p out of each node
   }
 }
 
-TEST_CASE("parameters move in the type that computes, gradients in theirs") {
+TEST_CASE("parameters are sent in the compute type, gradients in their own type") {
   auto options = flat_rings(4, 2);
   options.precision = {DType::bf16, DType::f32};
   VolumeCounter counter(options);
@@ -201,13 +201,13 @@ TEST_CASE("a unit that two layers use is gathered and reduced for each, and upda
   }
 }
 
-TEST_CASE("pulls bring each rank the pieces of the others, straight from where they lie") {
+TEST_CASE("pulls bring each rank the shards of the others, directly from their owners") {
   auto options = flat_rings(6, 3);
   options.pulls = true;
   VolumeCounter pulls(options);
   constexpr std::uint64_t psi = 6 * 32 * 10, s = 2;
   const auto units = moves_of(std::vector<ShardedUnit>{{psi}}, s);
-  // From the column: of the five others' sixths, two lie on the same node.
+  // From the column: two of the other five ranks' sixths are on the same node.
   check(pulls.count(units, parse_sharding("zero3")).forward, {s * 6 * 2 * psi / 6, s * 6 * 3 * psi / 6});
   check(pulls.count(units, parse_sharding("mics")).forward, {s * 6 * 2 * psi / 3, 0});
   check(pulls.count(units, parse_sharding("GIG")).forward, {s * 6 * 2 * psi / 6, s * 6 * 3 * psi / 6});
@@ -218,8 +218,8 @@ TEST_CASE("pulls bring each rank the pieces of the others, straight from where t
   CHECK(pulls.count(units, parse_sharding("zero3")).forward.seconds > 0);
 }
 
-TEST_CASE("what a column sends is counted on the nodes where its ranks are, however they are laid out") {
-  // Rows 0 and 1 share a node in this column, but not in another one: the layout takes every rank for itself.
+TEST_CASE("the volume of a column depends on its ranks' actual nodes, not on its layout") {
+  // Rows 0 and 1 share a node in this column, but not in another one: the layout treats every rank separately.
   VolumeCounter counter({.node_of = {0, 0, 1, 1},
                          .node_of_row = {0, 1, 2, 3},
                          .group_size = 1,
@@ -228,7 +228,7 @@ TEST_CASE("what a column sends is counted on the nodes where its ranks are, howe
   check(volume.update, {2 * 2 * 4800, 2 * 2 * 4800});
 }
 
-TEST_CASE("every triple sends something countable, on uneven nodes too, and one rank nothing") {
+TEST_CASE("every sharding triple sends a computable volume, on uneven nodes too, and one rank sends nothing") {
   const std::vector<int> uneven{0, 0, 0, 1, 1, 2};
   for (const int group_size : {1, 2, 3, 6}) {
     VolumeCounter counter(

@@ -1,4 +1,4 @@
-// Whom the watchdogs of a job name, in virtual time, and whom they leave alone.
+// Which ranks the watchdogs of a job name, in virtual time, and which they leave alone.
 #include "actors/watch/watchdog.hpp"
 #include "models/core/initialize.hpp"
 #include "offload/checkpoint/file_writer.hpp"
@@ -26,7 +26,7 @@ namespace {
 constexpr runtime::Duration timeout = 100ms;
 constexpr runtime::Duration quick = 20us;
 
-/// Loses one message.
+/// A transport that loses one message.
 class LosingTransport final : public runtime::Transport {
  public:
   explicit LosingTransport(runtime::Transport& inner) : inner_(&inner) {}
@@ -69,13 +69,13 @@ class LosingTransport final : public runtime::Transport {
   runtime::Duration when_{};
 };
 
-/// What goes wrong on one rank, or takes long there.
+/// Failure or slowness of one rank.
 struct Trouble {
   int rank = 0;
-  runtime::Duration slow = quick;        ///< a piece of work on its streams takes up to
-  std::string stalled_stream;            ///< does nothing more from the middle of the job on; empty: none
-  runtime::Duration stalled_after{};     ///< from there
-  std::optional<runtime::Channel> lost;  ///< a message of it is never sent
+  runtime::Duration slow = quick;        ///< maximum time of a piece of work on its streams
+  std::string stalled_stream;            ///< stops working in the middle of the job; empty: none
+  runtime::Duration stalled_after{};     ///< time after which it stops
+  std::optional<runtime::Channel> lost;  ///< a message of this channel is never sent
   std::optional<actors::TrainerOptions::Fault::Kind> fault;
 };
 
@@ -88,12 +88,12 @@ struct Job {
   runtime::Duration slow_everywhere = quick;
   actors::Policy policy = actors::Policy::message_driven;
   actors::TierOptions tiers = {};              ///< files of SimulatedFiles
-  runtime::Duration longest_transfer = quick;  ///< of these
-  std::int64_t checkpoint_every = 0;           ///< steps; 0: none are taken
-  runtime::Duration longest_put = quick;       ///< of a piece of one
+  runtime::Duration longest_transfer = quick;  ///< longest time of a transfer
+  std::int64_t checkpoint_every = 0;           ///< interval in steps; 0: no checkpoints
+  runtime::Duration longest_put = quick;       ///< longest time of writing a piece of a checkpoint
 };
 
-/// Takes the pieces of checkpoints, each after a while, and keeps none.
+/// Accepts the pieces of checkpoints, each after a while, and keeps none.
 class SlowTarget final : public actors::CheckpointTarget, public runtime::ProgressSource {
  public:
   SlowTarget(runtime::EventLoop& loop, std::function<runtime::Duration()> delay)
@@ -133,7 +133,7 @@ class SlowTarget final : public actors::CheckpointTarget, public runtime::Progre
   std::uint64_t done_ = 0;
 };
 
-/// Up to `longest`.
+/// Random durations up to `longest`.
 std::function<runtime::Duration()> drawn(std::uint64_t seed, runtime::Duration longest) {
   return [random = std::make_shared<std::mt19937_64>(seed), longest] {
     return runtime::Duration(
@@ -143,8 +143,8 @@ std::function<runtime::Duration()> drawn(std::uint64_t seed, runtime::Duration l
 
 struct Watched {
   std::int64_t steps = 0;
-  int checkpoints = 0;               ///< that became whole
-  std::string error;                 ///< what the watchdogs said; empty: nothing
+  int checkpoints = 0;               ///< number of complete checkpoints
+  std::string error;                 ///< message of the watchdogs; empty: none
   std::vector<std::string> reports;  ///< by rank, in the middle of the job
 };
 
@@ -223,7 +223,7 @@ Watched run_watched(const Job& job) {
                     .evaluation = nullptr,
                     .done =
                         [&] {
-                          if (--running > 0) return;  // whoever is done still answers
+                          if (--running > 0) return;  // ranks that are done still reply
                           for (int rank = 0; rank < ranks; ++rank) simulation.loop(rank).stop();
                         }});
     loop.after(2ms, [&result, r, watchdog = watchdogs.back().get()] {
@@ -240,7 +240,7 @@ Watched run_watched(const Job& job) {
 
 constexpr const char* shardings[] = {"ddp", "zero1", "zero2", "zero3", "mics", "zero++"};
 
-/// Work that is done when a test says so.
+/// Work that is done when the test requests it.
 class Disk final : public runtime::ProgressSource {
  public:
   std::string place() const override { return "a read of 4096 bytes at offset 8192 of /disk/states"; }
@@ -272,12 +272,12 @@ actors::Watchdog::Options alone() {
 
 }  // namespace
 
-TEST_CASE("a rank whose streams are slower than the timeout is at work, whatever they do") {
+TEST_CASE("a rank whose streams are slower than the timeout is working, regardless of their work") {
   for (const char* sharding : {"ddp", "zero1", "zero2", "zero3", "mics", "GNI", "zero++"}) {
     for (int seed = 1; seed <= tests::effort(2, 6, 1); ++seed) {
       CAPTURE(sharding);
       CAPTURE(seed);
-      // A piece at a time takes less than the timeout, a pass far longer.
+      // A single item takes less than the timeout, a pass far longer.
       const Watched watched = run_watched(
           {.sharding = sharding, .seed = static_cast<std::uint64_t>(seed), .trouble = {.rank = 1, .slow = 80ms}});
       CHECK(watched.error == "");
@@ -286,7 +286,7 @@ TEST_CASE("a rank whose streams are slower than the timeout is at work, whatever
   }
 }
 
-TEST_CASE("a healthy job is left alone however long its delays are") {
+TEST_CASE("a healthy job is left alone for any length of its delays") {
   const int seeds = tests::effort(1000, 10000, 20);
   for (int i = 0; i < seeds; ++i) {
     const auto seed = static_cast<std::uint64_t>(i + 1);
@@ -294,7 +294,7 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
     const runtime::GridShape grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}};
     using enum actors::TierKind;
     constexpr std::array kinds{device, host, nvme};
-    // Half of them keep all on the device and take no checkpoints.
+    // Half of the jobs keep all states on the device and write no checkpoints.
     const bool leaves = random() % 2 == 0;
     actors::TierOptions tiers;
     if (leaves) {
@@ -313,7 +313,7 @@ TEST_CASE("a healthy job is left alone however long its delays are") {
                   .policy = std::array{actors::Policy::message_driven, actors::Policy::zero_bubble,
                                        actors::Policy::zb_h1}[seed % 3],
                   .tiers = tiers,
-                  // Disks have some patience beyond the timeout.
+                  // Disks have a longer timeout.
                   .longest_transfer = random() % 2 == 0 ? 250ms : 1ms,
                   .checkpoint_every = leaves ? static_cast<std::int64_t>(random() % 2) : 0,
                   .longest_put = random() % 2 == 0 ? 1s : 1ms};
@@ -349,7 +349,7 @@ TEST_CASE("a stream whose work does not end is named by its own rank, with the w
   }
 }
 
-TEST_CASE("weight gradients that wait and do not end are named, with their microbatch and layer") {
+TEST_CASE("deferred weight gradients that do not end are named, with their microbatch and layer") {
   for (const actors::Policy policy : {actors::Policy::zero_bubble, actors::Policy::zb_h1}) {
     CAPTURE(actors::to_string(policy));
     int named = 0;
@@ -359,10 +359,10 @@ TEST_CASE("weight gradients that wait and do not end are named, with their micro
           run_watched({.grid = {2, 1},
                        .trouble = {.rank = i % 2, .stalled_stream = "compute", .stalled_after = i * 100us},
                        .policy = policy});
-      if (watched.error.empty()) break;  // nothing was computed any more
+      if (watched.error.empty()) break;  // no computation was left
       CAPTURE(watched.error);
       CHECK(watched.error.starts_with(fmt::format("rank {} stands still: ", i % 2)));
-      // Behind the last layer's call there is what ends the pass, which is in none.
+      // After the last layer's call comes the end of the pass, which belongs to no layer.
       const auto weights = watched.error.find("pipeline: the weight gradients of microbatch ");
       named += weights != std::string::npos &&
                watched.error.find(", in the weight gradients of layer ") != std::string::npos;
@@ -382,7 +382,7 @@ TEST_CASE("a gradient that is never sent is named by a stage whose weight gradie
   }
 }
 
-TEST_CASE("a message that is never sent is named by who waits for it") {
+TEST_CASE("a message that is never sent is named by the rank that waits for it") {
   for (const auto& [channel, words] : {std::pair{runtime::Channel::activation, "the activation of microbatch"},
                                        std::pair{runtime::Channel::summary, "the agreement of all ranks"}}) {
     for (const runtime::GridShape grid : {runtime::GridShape{2, 1}, {2, 2}}) {
@@ -397,7 +397,7 @@ TEST_CASE("a message that is never sent is named by who waits for it") {
   }
 }
 
-TEST_CASE("a rank without peers that stands still ends, and one that is slow does not") {
+TEST_CASE("a single idle rank without peers is ended, and a slow one is not") {
   runtime::Simulation simulation(1, {.seed = 1});
   auto& loop = simulation.loop(0);
   const runtime::Trace trace(0, loop);
@@ -412,7 +412,7 @@ TEST_CASE("a rank without peers that stands still ends, and one that is slow doe
   CHECK(message.starts_with("rank 0 stands still: it is idle and waits for no rank; no progress for"));
 }
 
-TEST_CASE("ranks that all stand still end, and not before the last of them has nothing to do") {
+TEST_CASE("ranks that are all idle are ended, and not before the last of them is idle") {
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
     runtime::Simulation simulation(ranks, {.seed = 1, .longest_message_delay = 1ms});
@@ -444,7 +444,7 @@ TEST_CASE("ranks that all stand still end, and not before the last of them has n
   }
 }
 
-TEST_CASE("a read that does not come back is named with file and offset, one with patience later") {
+TEST_CASE("a read that does not return is named with file and offset, and later if it has a longer timeout") {
   for (const int patience : {1, 10}) {
     runtime::Simulation simulation(1, {.seed = 1});
     auto& loop = simulation.loop(0);
@@ -463,7 +463,7 @@ TEST_CASE("a read that does not come back is named with file and offset, one wit
   }
 }
 
-TEST_CASE("a row that stops taking part is named, with what waits for it") {
+TEST_CASE("a row that stops taking part is named, with the operations that wait for it") {
   for (const char* sharding : shardings) {
     CAPTURE(sharding);
     const Watched watched = run_watched(
@@ -474,7 +474,7 @@ TEST_CASE("a row that stops taking part is named, with what waits for it") {
   }
 }
 
-TEST_CASE("a report says what each rank has under way and waits for") {
+TEST_CASE("a report has the pending work and the waits of each rank") {
   const Watched watched = run_watched({.grid = {2, 1}, .trouble = {.rank = 0, .slow = 80ms}});
   REQUIRE(watched.reports.size() == 2);
   CAPTURE(watched.reports[0]);

@@ -1,4 +1,5 @@
-// What all work of a job costs: none is launched without a cost, and the grid changes nothing about products.
+// Cost of all work of a job: nothing is launched without a cost, and the grid does not change the matrix
+// multiplications.
 #include "models/core/initialize.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
@@ -24,7 +25,7 @@ using runtime::WorkKind;
 
 namespace {
 
-/// Of all ranks.
+/// Cost over all ranks.
 struct JobCost {
   std::array<double, runtime::work_kinds> bytes{};
   double flops = 0;
@@ -32,7 +33,7 @@ struct JobCost {
   [[nodiscard]] double bytes_of(WorkKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
 };
 
-/// Trains the job on devices that take no work without a cost.
+/// Trains the job on devices that refuse work without a cost.
 JobCost train(const models::Architecture& architecture, const models::SampleSource& samples,
               const actors::TrainerOptions& options) {
   const int ranks = options.grid.ranks();
@@ -62,7 +63,7 @@ JobCost train(const models::Architecture& architecture, const models::SampleSour
   return cost;
 }
 
-/// Grids, what is shared out, and where states live.
+/// Jobs with different grids, shardings, and locations of states.
 std::vector<actors::TrainerOptions> jobs() {
   std::vector<actors::TrainerOptions> jobs(5, tests::small_run());
   jobs[1].grid = {2, 2};
@@ -90,7 +91,8 @@ std::vector<actors::TrainerOptions> jobs() {
   return jobs;
 }
 
-/// That are stepped: all parameters, those that the first and the last layer share by each stage that has them.
+/// Number of updated parameters: all of them, and those shared by the first and the last layer once per stage that has
+/// them.
 double elements_of(const models::Architecture& architecture, int stages) {
   auto elements = static_cast<double>(architecture.parameters());
   if (stages == 1) return elements;
@@ -101,7 +103,7 @@ double elements_of(const models::Architecture& architecture, int stages) {
   return elements;
 }
 
-/// `make` makes the model in a precision.
+/// `make` creates the model in a precision.
 template <typename Make>
 void check_family(const Make& make, const models::SampleSource& samples) {
   double flops = 0;
@@ -116,14 +118,14 @@ void check_family(const Make& make, const models::SampleSource& samples) {
     CHECK(flops > 0);
     if (options.recompute == 0) {
       CHECK(cost.flops == doctest::Approx(flops));
-    } else {  // forward passes of most layers once more
+    } else {  // most layers' forward passes run a second time
       CHECK(cost.flops > flops * 1.05);
       CHECK(cost.flops < flops * 1.35);
     }
     CHECK(cost.bytes_of(WorkKind::samples) ==
           trained * static_cast<double>(samples.input_bytes() + samples.target_bytes()));
-    // Weights and moments are read and written, gradients read, and where layers do not read the weights themselves,
-    // their copy is written.
+    // Weights and moments are read and written, gradients are read. If layers do not read the weights themselves, the
+    // working copy is written, too.
     const bool copied = options.precision.compute != DType::f32 || options.tiers.parameters != TierKind::device;
     const std::size_t of_element =
         6 * sizeof(float) + size_of(options.precision.gradient) + (copied ? size_of(options.precision.compute) : 0);
@@ -137,7 +139,7 @@ void check_family(const Make& make, const models::SampleSource& samples) {
 
 }  // namespace
 
-TEST_CASE("all work of a GPT's training has a cost, and the grid does not change what products there are") {
+TEST_CASE("all work of training a GPT has a cost, and the grid does not change its matrix multiplications") {
   auto gpt = tests::small_gpt();
   gpt.dropout = 0.1f;
   check_family(
@@ -145,7 +147,7 @@ TEST_CASE("all work of a GPT's training has a cost, and the grid does not change
       tests::RandomTokens(gpt.sequence_length, gpt.vocab_size));
 }
 
-TEST_CASE("all work of a LLaMA's training has a cost, and the grid does not change what products there are") {
+TEST_CASE("all work of training a LLaMA has a cost, and the grid does not change its matrix multiplications") {
   models::LlamaOptions llama;
   llama.layers = 3;
   llama.hidden = 16;
@@ -164,7 +166,7 @@ TEST_CASE("all work of a LLaMA's training has a cost, and the grid does not chan
       tests::RandomTokens(llama.sequence_length, llama.vocab_size));
 }
 
-TEST_CASE("all work of a BERT's training has a cost, and the grid does not change what products there are") {
+TEST_CASE("all work of training a BERT has a cost, and the grid does not change its matrix multiplications") {
   models::BertOptions bert{.layers = 3,
                            .hidden = 16,
                            .heads = 2,
@@ -183,7 +185,7 @@ TEST_CASE("all work of a BERT's training has a cost, and the grid does not chang
 }
 
 TEST_CASE(
-    "all work of a residual network's training has a cost, and the grid does not change what products there are") {
+    "all work of training a residual network has a cost, and the grid does not change its matrix multiplications") {
   models::ResnetOptions resnet{.blocks = {1, 1, 1, 1}, .channels = 4, .width = 1, .image_size = 8, .classes = 3};
   const auto set = std::make_shared<const models::SyntheticSet>(resnet.image_size, resnet.classes);
   check_family(

@@ -1,5 +1,5 @@
-// The simulation computes inline; here one rank trains on the asynchronous CPU device under a real loop, so that
-// streams, pool and loop run beside each other and a sanitizer can watch them.
+// The simulation computes inline. Here one rank trains on the asynchronous CPU device under a real loop, so that
+// streams, pool and loop run concurrently, and a sanitizer can check them.
 #include "models/core/initialize.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/actors/lone_transport.hpp"
@@ -11,8 +11,7 @@
 
 using namespace ranvier;
 
-TEST_CASE(
-    "the asynchronous device computes the bits of the inline one, with any threads and all memory taken before") {
+TEST_CASE("the asynchronous device gives the bits of the inline one, with any threads, and no later allocation") {
   auto gpt = tests::small_gpt(2);
   gpt.dropout = 0.1f;
   auto options = tests::small_run();
@@ -47,7 +46,7 @@ TEST_CASE(
     CAPTURE(to_string(tiers.gradients));
     options.threads = threads;
     options.tiers = tiers;
-    options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host does not reach the device's memory
+    options.gpu = {{.scratch_bytes = 0, .staged = false}};  // the host cannot access device memory
     options.tiers.files.directories = {folder.path()};
     const auto architecture = models::make_gpt(gpt);
     const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);

@@ -33,7 +33,7 @@ BadSteps after_good_steps(const BadStepOptions& options, std::int64_t last) {
 
 }  // namespace
 
-TEST_CASE("a loss or a norm that is not finite makes a step bad, at any step") {
+TEST_CASE("a loss or gradient norm that is not finite makes a step bad, at any step") {
   for (const double value : {infinity, no_number}) {
     BadSteps steps({.action = Action::skip});
     const auto loss = steps.judge(1, value, value);
@@ -47,7 +47,7 @@ TEST_CASE("a loss or a norm that is not finite makes a step bad, at any step") {
   }
 }
 
-TEST_CASE("a loss far above the median is a spike, once there are enough losses to know") {
+TEST_CASE("a loss far above the median is a spike, once there are enough losses") {
   const BadStepOptions options{.action = Action::skip, .spike_factor = 2};
   BadSteps early = after_good_steps(options, BadSteps::fewest_losses - 1);
   CHECK(!early.judge(BadSteps::fewest_losses, 8.1, 1));
@@ -58,19 +58,19 @@ TEST_CASE("a loss far above the median is a spike, once there are enough losses 
   CHECK(spike->reason == Reason::loss_spike);
   CHECK(spike->median == 4.0);
   CHECK(describe(*spike, options) == "loss 8.1 is above 2 times the recent median 4");
-  // It is not among the recent ones itself.
+  // The spike itself is not among the recent losses.
   CHECK(steps.state().losses.numbers().back() == 7.9);
   BadSteps off = after_good_steps({.action = Action::skip}, 100);
   CHECK(!off.judge(101, 1e6, 1));
 }
 
-TEST_CASE("the median follows the losses of the last steps") {
+TEST_CASE("the median is over the losses of the last steps") {
   BadSteps steps = after_good_steps({.spike_factor = 2}, 100);
   for (std::int64_t step = 101; step < 101 + 40; ++step) CHECK(!steps.judge(step, 1.0, 1));
   CHECK(steps.judge(141, 2.1, 1));
 }
 
-TEST_CASE("more bad steps in a row than the limit end the job, and a good one begins anew") {
+TEST_CASE("more consecutive bad steps than the limit end the job, and a good step resets their number") {
   BadSteps steps({.action = Action::skip, .limit = 2});
   CHECK(steps.judge(1, no_number, 1)->action == Action::skip);
   CHECK(steps.judge(2, no_number, 1)->action == Action::skip);
@@ -85,7 +85,7 @@ TEST_CASE("more bad steps in a row than the limit end the job, and a good one be
         "--learning-rate, or use --precision fp32 or bf16");
 }
 
-TEST_CASE("steps that are done again up to a bad one do not end its row") {
+TEST_CASE("repeated steps before a bad one do not reset the number of consecutive bad steps") {
   BadSteps steps({.action = Action::rollback, .limit = 1});
   CHECK(!steps.judge(1, 4, 1));
   CHECK(steps.judge(2, no_number, 1)->action == Action::rollback);
@@ -96,9 +96,7 @@ TEST_CASE("steps that are done again up to a bad one do not end its row") {
   CHECK(steps.judge(3, no_number, 1)->action == Action::rollback);
 }
 
-TEST_CASE(
-    "a bad step that is skipped changes nothing, wherever states live, whichever rank it is, also without "
-    "clipping") {
+TEST_CASE("a skipped bad step changes no state on any tier and rank, with and without clipping") {
   for (const bool half : {false, true}) {
     for (const int faulty : {0, 3}) {
       CAPTURE(half);
@@ -129,7 +127,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a spike of one row's loss is seen by all ranks") {
+TEST_CASE("all ranks detect a spike of one row's loss") {
   auto options = small_run();
   options.grid = {2, 2};
   options.steps = 20;
@@ -142,7 +140,7 @@ TEST_CASE("a spike of one row's loss is seen by all ranks") {
   CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("or raise --spike-factor"), Error);
 }
 
-TEST_CASE("fp16's overflow is no bad step, until the loss scale is at its least") {
+TEST_CASE("an overflow of fp16 is not a bad step, unless the loss scale is at its minimum") {
   auto gpt = small_gpt();
   auto options = small_run();
   options.precision = gpt.precision = {runtime::DType::f16, runtime::DType::f32};
@@ -157,7 +155,7 @@ TEST_CASE("fp16's overflow is no bad step, until the loss scale is at its least"
   }
 }
 
-TEST_CASE("a rollback ends in the bits of a training that never took the samples of the bad step") {
+TEST_CASE("a rollback gives the bits of a run that never had the samples of the bad step") {
   struct Case {
     runtime::GridShape grid;
     const char* sharding;
@@ -196,12 +194,12 @@ TEST_CASE("a rollback ends in the bits of a training that never took the samples
     CHECK(first.job.rollback->newest_step == 4);
     CHECK(first.job.rollback->left_out == std::vector<models::SampleRange>{{32, 8}});
     CHECK(first.job.steps.size() == 5);
-    REQUIRE(first.states.size() == 1);  // of step 4, and none of the bad one
+    REQUIRE(first.states.size() == 1);  // step 4, without the bad step
 
     auto again = options;
     again.rollback = first.job.rollback;
     const auto second = tests::run_checkpointed(gpt, again, {.from = &first.states.at(4)}, 3);
-    // What was left out is so in runs that go on from there, too.
+    // Runs that resume from there also leave out the samples.
     again.rollback.reset();
     again.steps = 8;
     const auto third = tests::run_checkpointed(gpt, again, {.from = &second.states.at(6)}, 4);
@@ -212,7 +210,7 @@ TEST_CASE("a rollback ends in the bits of a training that never took the samples
   }
 }
 
-TEST_CASE("bad steps in a row end the job also across rollbacks") {
+TEST_CASE("the limit on consecutive bad steps also applies across rollbacks") {
   auto options = small_run();
   options.steps = 4;
   options.bad_steps = {.action = Action::rollback, .limit = 1};

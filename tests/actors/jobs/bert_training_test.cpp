@@ -1,5 +1,5 @@
-// Whole jobs of BERT and RoBERTa on masked tokens: as GPT's, they train the same bits on every grid, shared out or not,
-// wherever their states live.
+// Complete jobs of BERT and RoBERTa with masked tokens. Like GPT's, they give the same bits on every grid, with any
+// sharding and any location of states.
 #include "models/families/bert.hpp"
 #include "models/text/masked_source.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -40,7 +40,7 @@ tests::JobResult train(bool roberta, const actors::TrainerOptions& options, std:
 
 }  // namespace
 
-TEST_CASE("a BERT trains the same bits on every grid, whole or shared out, wherever its states live") {
+TEST_CASE("a BERT gives the same bits on every grid, sharded or not, with states anywhere") {
   for (const auto& [roberta, name] : {std::pair{false, "ddp"}, {true, "ddp"}, {false, "zero3"}, {true, "zero3"}}) {
     CAPTURE(roberta);
     CAPTURE(name);
@@ -65,7 +65,7 @@ TEST_CASE("a BERT trains the same bits on every grid, whole or shared out, where
 }
 
 TEST_CASE(
-    "documents that a BERT's positions keep to train the same bits on every grid, and other ones than one text") {
+    "documents with separate positions for a BERT give the same bits on every grid, and other bits than one text") {
   for (const bool roberta : {false, true}) {
     CAPTURE(roberta);
     auto options = tests::small_run();
@@ -84,7 +84,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a BERT in tiles trains the same bits on every grid, wherever its states live, and the whole's losses") {
+TEST_CASE("a BERT in tiles gives the same bits on every grid, with states anywhere, and the losses without tiles") {
   for (const auto& [roberta, name] : {std::pair{false, "zero3"}, {true, "ddp"}}) {
     CAPTURE(roberta);
     CAPTURE(name);
@@ -106,7 +106,7 @@ TEST_CASE("a BERT in tiles trains the same bits on every grid, wherever its stat
   }
 }
 
-TEST_CASE("a BERT trains the same bits under every policy, in chunks, and in every precision") {
+TEST_CASE("a BERT gives the same bits under every schedule, in chunks, and in every precision") {
   for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
     CAPTURE(runtime::to_string(compute));
     auto options = tests::small_run();

@@ -1,5 +1,4 @@
-// Checkpoints that are taken while a job trains, and jobs that go on from them: whatever wrote one, any grid
-// resumes it.
+// Checkpoints written during training, and jobs that resume from them: any grid resumes a checkpoint of any other.
 #include "actors/checkpoint/gated_sink.hpp"
 #include "actors/checkpoint/scalars_json.hpp"
 #include "runtime/files/json_text.hpp"
@@ -54,7 +53,7 @@ models::GptOptions gpt_with_dropout(const actors::TrainerOptions& options) {
   return gpt;
 }
 
-/// How a job is placed and cut, which changes no bit.
+/// Placement and partition of a job, which change no bit.
 struct Placement {
   const char* name;
   void (*place)(actors::TrainerOptions&);
@@ -65,7 +64,7 @@ void states_on_host(actors::TrainerOptions& options) {
   options.tiers.bucket_elements = 1500;
 }
 
-/// Some placement of a job in its precision, with the grid's rows as they are.
+/// A random placement of a job in its precision, with unchanged rows of the grid.
 void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   const auto any_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
   options.grid.g_inter = any_of(1, 2, 3);
@@ -76,7 +75,7 @@ void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   options.chunks_per_rank = options.grid.g_inter == 2 ? any_of(1, 2) : 1;
   if (options.chunks_per_rank > 1) {
     if (actors::microbatches_of(options) % options.grid.g_inter != 0)
-      options.policy = actors::Policy::message_driven;  // 1F1B takes whole groups
+      options.policy = actors::Policy::message_driven;  // 1F1B needs full groups
     if (options.policy == actors::Policy::zb_h1) options.policy = actors::Policy::zero_bubble;
     options.pipeline_limit = any_of(0, 4);
   }
@@ -98,7 +97,7 @@ void place_at_random(actors::TrainerOptions& options, std::mt19937_64& random) {
   options.clip = any_of(0.0, 0.05, 1e3);
 }
 
-/// Whether `late`, which went on from a checkpoint of step `from`, is how `whole` goes on.
+/// Checks that `late`, which resumed from a checkpoint of step `from`, continues like `whole`.
 void check_goes_on(const CheckpointedResult& whole, const CheckpointedResult& late, std::int64_t from) {
   const auto skipped = static_cast<std::size_t>(from);
   REQUIRE(late.job.steps.size() + skipped == whole.job.steps.size());
@@ -118,11 +117,11 @@ void check_goes_on(const CheckpointedResult& whole, const CheckpointedResult& la
 
 }  // namespace
 
-TEST_CASE("checkpoints change no bit of a training, and have what it was after their step") {
+TEST_CASE("checkpoints do not change any bit of a run, and contain its states after their step") {
   const std::array<Placement, 6> placements{{
       {"all on the device", [](actors::TrainerOptions&) {}},
       {"states on the host", states_on_host},
-      {"stepped on the host",
+      {"updated on the host",
        [](actors::TrainerOptions& options) {
          states_on_host(options);
          options.tiers.step = actors::StepLocation::host;
@@ -133,7 +132,7 @@ TEST_CASE("checkpoints change no bit of a training, and have what it was after t
          options.tiers.parameters = TierKind::host;
          options.tiers.commit = actors::Commit::flip;
        }},
-      {"flip, stepped on the host",
+      {"flip, updated on the host",
        [](actors::TrainerOptions& options) {
          states_on_host(options);
          options.tiers.step = actors::StepLocation::host;
@@ -151,7 +150,7 @@ TEST_CASE("checkpoints change no bit of a training, and have what it was after t
       placement.place(options);
       const auto gpt = gpt_with_dropout(options);
       const auto plain = run_simulated(gpt, options, 3, {}, 1 << 20, kind);
-      // Pieces go so slowly that steps must wait for them.
+      // Segments are written so slowly that steps must wait for them.
       const auto checked = run_checkpointed(gpt, options, {.every = 1, .slowest_put_us = 5000}, 4, kind);
       tests::check_same_bits(plain, checked.job);
       REQUIRE(checked.states.size() > 1);
@@ -171,13 +170,13 @@ TEST_CASE("checkpoints change no bit of a training, and have what it was after t
   }
 }
 
-TEST_CASE("the optimizer waits for buckets that are not copied, and for those alone") {
+TEST_CASE("the optimizer waits only for buckets that are not copied yet") {
   auto options = longer_run();
   const auto gpt = gpt_with_dropout(options);
-  options.checkpoint_staging = std::size_t{1} << 20;  // all of it at a time
+  options.checkpoint_staging = std::size_t{1} << 20;  // all of it at once
   const auto fast = run_checkpointed(gpt, options, {.every = 2, .slowest_put_us = 0}, 1);
   CHECK(fast.results.front().waited_seconds == 0);
-  options.checkpoint_staging = 1;  // one piece
+  options.checkpoint_staging = 1;  // one segment
   const auto slow = run_checkpointed(gpt, options, {.every = 2, .slowest_put_us = 100'000}, 1);
   CHECK(slow.results.front().waited_seconds > 0);
   CHECK(slow.results.front().waited_seconds < slow.results.front().seconds);
@@ -185,7 +184,7 @@ TEST_CASE("the optimizer waits for buckets that are not copied, and for those al
   CHECK((fast.states.at(2) == slow.states.at(2)));
 }
 
-TEST_CASE("a training goes on from any of its steps, in any placement of its rows, to the bit") {
+TEST_CASE("a run resumes from any of its steps, in any placement of its rows, to the bit") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -193,7 +192,7 @@ TEST_CASE("a training goes on from any of its steps, in any placement of its row
     if (random() % 3 == 0) options.precision = {DType::bf16, DType::f32};
     if (random() % 3 == 0) {
       options.precision = {DType::f16, DType::f32};
-      // Grows within the run.
+      // Grows during the run.
       options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
     }
     options.grid.g_data = std::array{1, 2, 4}[random() % 3];
@@ -218,7 +217,7 @@ TEST_CASE("a training goes on from any of its steps, in any placement of its row
   }
 }
 
-TEST_CASE("any grid, sharding and precision goes on from any other") {
+TEST_CASE("any grid, sharding and precision resumes from any other") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(24, 300, 3)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -262,13 +261,13 @@ TEST_CASE("any grid, sharding and precision goes on from any other") {
         size += std::pow(static_cast<double>(values[e]), 2);
       }
       CAPTURE(name);
-      // Where a gradient is zero but for rounding, as that of keys' biases, AdamW makes whole steps of it.
+      // If a gradient is zero except for rounding, like the gradients of keys' biases, AdamW turns it into full steps.
       CHECK(std::sqrt(difference) <= (is_rounded ? 0.2 : 0.05) * std::sqrt(size));
     }
   }
 }
 
-TEST_CASE("another batch size goes on with the sample after the last one") {
+TEST_CASE("a resumed run with another batch size continues with the sample after the last one") {
   auto options = longer_run();
   const auto whole = run_checkpointed(small_gpt(), options, {.every = 2}, 1);
   options.batch_size = 2;
@@ -280,7 +279,7 @@ TEST_CASE("another batch size goes on with the sample after the last one") {
   CHECK(std::get<std::int64_t>(late.states.at(4).scalars.at("next_sample")) == first + 2 * options.batch_size);
 }
 
-TEST_CASE("what cannot be written costs a checkpoint, and no bit of the training") {
+TEST_CASE("a failed write costs a checkpoint, and no bit of the run") {
   auto options = longer_run();
   options.steps = 20;
   options.grid = {2, 2};
@@ -305,7 +304,7 @@ TEST_CASE("what cannot be written costs a checkpoint, and no bit of the training
   }
 }
 
-TEST_CASE("one that is due while another is under way begins after it, and the last step has one") {
+TEST_CASE("a checkpoint that is due during another one starts after it, and the last step has one") {
   auto options = longer_run();
   options.steps = 12;
   options.grid = {1, 2};
@@ -317,14 +316,14 @@ TEST_CASE("one that is due while another is under way begins after it, and the l
   CHECK(slow.results.back().step == 12);
   CHECK(slow.states.count(12) == 1);
 
-  // One that stops early is saved where it stopped.
+  // A run that stops early is saved at that step.
   const auto stopped = run_checkpointed(small_gpt(2), options, {.every = 100}, 1, Devices::inline_, {{1, 3}});
   REQUIRE(stopped.results.size() == 1);
   CHECK(stopped.results.front().step == stopped.job.steps.back().step);
   CHECK(stopped.job.steps.size() < 12);
 }
 
-TEST_CASE("what is due with the last step of a run is taken then") {
+TEST_CASE("work that is due with the last step of a run is done then") {
   auto options = longer_run();
   options.grid = {1, 2};
   const CheckpointedJob weights{.every = 2, .at_end = false, .arrays = actors::Snapshot::weights_only};
@@ -340,7 +339,7 @@ TEST_CASE("what is due with the last step of a run is taken then") {
   CHECK(ended.states.count(4) == 1);
 }
 
-TEST_CASE("evaluations and texts that a wish to stop comes before are the next run's") {
+TEST_CASE("evaluations and texts that a stop request precedes are left to the next run") {
   auto options = longer_run();
   options.grid = {2, 1};
   options.eval_every = 2;
@@ -349,7 +348,7 @@ TEST_CASE("evaluations and texts that a wish to stop comes before are the next r
   const auto whole = run_checkpointed(small_gpt(2), options, {}, 1);
   REQUIRE(whole.job.evaluations.size() == 3);
   REQUIRE(whole.job.texts.size() == 3);
-  // After step 1 it is agreed with step 2, after step 2 in its evaluation, after step 5 in the last one.
+  // After step 1 the stop is agreed on with step 2, after step 2 in its evaluation, after step 5 in the last one.
   for (const auto& [asked, stops] : {std::pair{1, 2}, {2, 2}, {3, 4}, {5, 5}}) {
     CAPTURE(asked);
     const auto first = run_checkpointed(small_gpt(2), options, {}, 1, Devices::inline_, {{1, asked}});
@@ -365,7 +364,7 @@ TEST_CASE("evaluations and texts that a wish to stop comes before are the next r
     CHECK(texts == whole.job.texts);
     CHECK(second.job.weights == whole.job.weights);
   }
-  // A run that does without them is not held up.
+  // A run without them is not delayed.
   const auto first = run_checkpointed(small_gpt(2), options, {}, 1, Devices::inline_, {{1, 1}});
   options.eval_every = 0;
   options.sample.every = 0;
@@ -375,7 +374,7 @@ TEST_CASE("evaluations and texts that a wish to stop comes before are the next r
   CHECK(second.job.weights == whole.job.weights);
 }
 
-TEST_CASE("checkpoints come by time as well, and no faster than they may") {
+TEST_CASE("checkpoints are also written by time, and no faster than the rate limit") {
   auto options = longer_run();
   options.steps = 20;
   const auto by_time =
@@ -388,7 +387,7 @@ TEST_CASE("checkpoints come by time as well, and no faster than they may") {
   REQUIRE(paced.results.size() > 1);
   CHECK(paced.results.front().seconds > 0.8e-6 * static_cast<double>(paced.results.front().bytes));
   CHECK(paced.results.back().seconds < 0.1 * paced.results.front().seconds);
-  // Nor one that is under way as the training ends, whose pieces are all put off.
+  // Nor is one in progress when the run ends, whose segments are all postponed.
   options.steps = 6;
   options.checkpoint_staging = std::size_t{1} << 20;
   const auto ending =
@@ -397,7 +396,7 @@ TEST_CASE("checkpoints come by time as well, and no faster than they may") {
   CHECK(ending.results.front().seconds < 1e-4 * static_cast<double>(ending.results.front().bytes));
 }
 
-TEST_CASE("a piece that waits for its time is work of the rank's own, which moves until that time") {
+TEST_CASE("a segment that waits for the rate limit is pending work, and counts as progress until that time") {
   struct Sink final : actors::StateSink {
     void put(const actors::StatePiece&, std::size_t, std::span<const std::byte>, std::uint64_t,
              runtime::Handler done) override {
@@ -428,7 +427,7 @@ TEST_CASE("a piece that waits for its time is work of the rank's own, which move
   CHECK(!loop.pending_work().any());
 }
 
-TEST_CASE("a rank that does not get on with a checkpoint is named by the one that waits for it") {
+TEST_CASE("a rank that is slow with a checkpoint is named by the rank that waits for it") {
   auto options = longer_run();
   options.grid = {1, 2};
   std::vector<actors::Wait> waits;
@@ -442,7 +441,7 @@ TEST_CASE("a rank that does not get on with a checkpoint is named by the one tha
   CHECK(named->rank == 1);
 }
 
-TEST_CASE("numbers of training state come back from JSON as they were") {
+TEST_CASE("numbers of training state are read from JSON as they were written") {
   const std::vector<actors::StateScalar> scalars = {{"least", std::numeric_limits<std::int64_t>::min()},
                                                     {"most", std::numeric_limits<std::int64_t>::max()},
                                                     {"tenth", 0.1},
@@ -466,7 +465,7 @@ TEST_CASE("numbers of training state come back from JSON as they were") {
   }
 }
 
-TEST_CASE("staging is all that checkpoints add to the memory plan, and nothing is taken later") {
+TEST_CASE("checkpoints add only staging to the memory plan, and allocate nothing later") {
   auto options = longer_run();
   options.grid = {2, 2};
   options.checkpoint_staging = 0;
@@ -479,14 +478,14 @@ TEST_CASE("staging is all that checkpoints add to the memory plan, and nothing i
   options.checkpoint_staging = std::size_t{1} << 16;
   CHECK(pinned() > without);
   CHECK(pinned() <= without + options.checkpoint_staging);
-  // On a device that gives no pinned memory once the training has begun.
+  // On a device that gives no pinned memory after training has started.
   options.grid = {1, 1};
   options.gpu = {{.scratch_bytes = 0, .staged = true}};
   const auto far = run_checkpointed(small_gpt(), options, {.every = 1}, 1, Devices::far);
   CHECK(far.states.size() > 1);
 }
 
-TEST_CASE("weights alone may be asked for") {
+TEST_CASE("a checkpoint of weights only may be requested") {
   auto options = longer_run();
   const auto all = run_checkpointed(small_gpt(), options, {.every = 2}, 1);
   const auto weights =

@@ -1,4 +1,4 @@
-// Jobs whose ranks have several slices of the model.
+// Jobs whose ranks have several model chunks.
 #include "tests/actors/same_bits.hpp"
 #include "tests/seeds.hpp"
 
@@ -59,7 +59,7 @@ TEST_CASE("the number of chunks per rank never changes a bit") {
 }
 
 // Replay one with --seed=N.
-TEST_CASE("chunks change no bit, under any order of messages, whatever is sharded and wherever states live") {
+TEST_CASE("chunks do not change any bit, with any order of messages, sharding and location of states") {
   for (const std::uint64_t seed : test::seeds(static_cast<std::uint64_t>(tests::effort(60, 2000, 16)))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed * 6364136223846793005ull + 1);
@@ -120,7 +120,7 @@ TEST_CASE("chunks change no bit, under any order of messages, whatever is sharde
   }
 }
 
-TEST_CASE("messages of chunks that are staged have their pinned memory before the first step") {
+TEST_CASE("staged messages of chunks have their pinned memory before the first step") {
   const tests::RandomTokens tokens(8, 37, 1 << 20, true);
   const auto architecture = models::make_gpt(small_gpt(7));
   for (const Policy policy : {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe}) {
@@ -135,7 +135,7 @@ TEST_CASE("messages of chunks that are staged have their pinned memory before th
   }
 }
 
-TEST_CASE("chunks take the slots that they have, and share what holds nothing between passes") {
+TEST_CASE("chunks have their own slots, and share memory that holds nothing between passes") {
   const tests::RandomTokens tokens(8, 37);
   const auto architecture = models::make_gpt(small_gpt(14));
   auto options = chunked(4, 2, Policy::one_f_one_b);
@@ -153,7 +153,7 @@ TEST_CASE("chunks take the slots that they have, and share what holds nothing be
     CHECK(plan.slots == actors::slice_slots(options.policy, rank, 4, 2, 16, 0));
     REQUIRE(plan.layers.size() == 2);
     CHECK(plan.layers[1].begin - plan.layers[0].begin == 8);
-    // Each slice is as large as a stage of its own layers, slot by slot, and has the rank's scratch once.
+    // Each chunk is as large as a stage of its layers, slot by slot, and has the rank's scratch once.
     std::size_t workspace = 0;
     for (std::size_t chunk = 0; chunk < 2; ++chunk) {
       runtime::MemoryPlan alone;
@@ -176,7 +176,7 @@ TEST_CASE("chunks take the slots that they have, and share what holds nothing be
     }
     CHECK(bytes_of(plan, "layer scratch") == workspace);
   }
-  // A slot more is a slot more.
+  // An additional slot adds the memory of one slot.
   auto driven = chunked(4, 2);
   driven.batch_size = 32;
   driven.pipeline_limit = 8;
@@ -194,7 +194,7 @@ TEST_CASE("chunks take the slots that they have, and share what holds nothing be
   std::size_t slot = 0;
   const std::size_t eight = activations(driven, slot);
   CHECK(activations(wider, slot) - eight == slot);
-  // And so is a deferred place, in each chunk.
+  // And so does a deferred slot, in each chunk.
   driven.defer_weights = true;
   const auto bytes_with = [&](std::optional<int> limit) {
     driven.deferred_limit = limit;
@@ -205,11 +205,11 @@ TEST_CASE("chunks take the slots that they have, and share what holds nothing be
   for (std::size_t chunk = 0; chunk < 2; ++chunk) place += plan.stage->slice(chunk).sizes().deferred;
   const std::size_t one = bytes_with(1);
   for (int limit = 2; limit <= 8; ++limit) CHECK(bytes_with(limit) == one + std::size_t(limit - 1) * place);
-  CHECK(bytes_with(9) == bytes_with(8));             // no more than there are slots
-  CHECK(bytes_with(std::nullopt) == bytes_with(3));  // two more than stages before
+  CHECK(bytes_with(9) == bytes_with(8));             // at most as many as slots
+  CHECK(bytes_with(std::nullopt) == bytes_with(3));  // two more than there are earlier stages
 }
 
-TEST_CASE("what cannot be had with chunks is refused, and says what can") {
+TEST_CASE("unsupported combinations with chunks are refused with a remedy") {
   const tests::RandomTokens tokens(8, 37);
   const auto architecture = models::make_gpt(small_gpt(6));
   const auto problem = [&](const actors::TrainerOptions& options) -> std::string {

@@ -1,5 +1,5 @@
-// Whole jobs whose weight gradients wait: they train the bits of one that computes them in backward passes, and take
-// just the memory that the limit says.
+// Complete jobs with deferred weight gradients: they give the bits of a job that computes them in backward passes, and
+// take exactly the memory of the limit.
 #include "actors/rank/rank_plan.hpp"
 #include "models/core/lora.hpp"
 #include "models/families/llama.hpp"
@@ -95,7 +95,7 @@ std::size_t activations(const models::Architecture& architecture, const actors::
 }  // namespace
 
 // Replay one with --seed=N.
-TEST_CASE("weight gradients that wait change no bit, under any order of messages, wherever states live") {
+TEST_CASE("deferred weight gradients do not change any bit, with any order of messages and location of states") {
   for (const std::uint64_t seed : test::seeds(tests::effort(64, 2000, 64))) {
     CAPTURE(seed);
     std::mt19937_64 random(seed * 7919 + 1);
@@ -144,7 +144,7 @@ TEST_CASE("weight gradients that wait change no bit, under any order of messages
   }
 }
 
-TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a byte more") {
+TEST_CASE("a deferred microbatch takes exactly the bytes that its weight gradients need") {
   const auto architecture = models::make_gpt(tests::small_gpt(8));
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
     for (const int recompute : {0, 1, 2}) {
@@ -158,7 +158,7 @@ TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a
         options.tiers.activations = tier;
         const tests::RandomTokens tokens(8, 37);
         const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 1);
-        // What layers declare, each array from an aligned place on.
+        // Arrays as layers declare them, each at an aligned offset.
         const auto aligned = [](std::size_t bytes) {
           constexpr std::size_t alignment = runtime::MemoryPlan::alignment;
           return (bytes + alignment - 1) / alignment * alignment;
@@ -181,14 +181,14 @@ TEST_CASE("a deferred microbatch takes what its weight gradients need, and not a
           options.deferred_limit = limit;
           CHECK(activations(architecture, options, 1) == one + std::size_t(limit - 1) * needed);
         }
-        options.deferred_limit = 9;  // no more than there are slots
+        options.deferred_limit = 9;  // at most as many as slots
         CHECK(activations(architecture, options, 1) == one + 3 * needed);
       }
     }
   }
 }
 
-TEST_CASE("by default as many microbatches wait as under ZB-H1, recomputed ones alone") {
+TEST_CASE("by default as many microbatches are deferred as under ZB-H1, and only one with full recomputation") {
   const auto architecture = models::make_gpt(tests::small_gpt(8));
   const tests::RandomTokens tokens(8, 37);
   for (const Policy policy : {Policy::zero_bubble, Policy::zb_h1}) {
@@ -204,7 +204,7 @@ TEST_CASE("by default as many microbatches wait as under ZB-H1, recomputed ones 
   }
 }
 
-TEST_CASE("with a limit of 0, or where nothing is trained, weight gradients take what they always took") {
+TEST_CASE("with a limit of 0, or without trained parameters, weight gradients take their usual memory") {
   const tests::RandomTokens tokens(8, 37);
   const auto architecture = models::make_gpt(tests::small_gpt(8));
   auto never = piped(3, Policy::zero_bubble);
@@ -219,7 +219,7 @@ TEST_CASE("with a limit of 0, or where nothing is trained, weight gradients take
   CHECK_FALSE(actors::plan_rank(front, tokens.sample_bytes(), piped(3, Policy::zero_bubble), 2).stage->defers());
 }
 
-TEST_CASE("weight gradients of a fixed order of passes do not wait by flag") {
+TEST_CASE("weight gradients of a fixed order of passes cannot be deferred by flag") {
   const auto architecture = models::make_gpt(tests::small_gpt(4));
   auto options = piped(2, Policy::gpipe);
   options.defer_weights = true;

@@ -1,5 +1,6 @@
-// Whole jobs whose samples have documents that do not see each other: they train the same bits on every grid, under
-// every policy, recomputed or not, wherever states live, and losses are means over the elements that have one.
+// Complete jobs whose samples have documents that do not attend to each other. They give the same bits on every grid,
+// under every schedule, with or without recomputation, with states anywhere; losses are means over the elements that
+// have one.
 #include "models/families/gpt.hpp"
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
@@ -44,7 +45,8 @@ void check_every_way(const Make& make) {
 
 }  // namespace
 
-TEST_CASE("samples of several documents train the same bits on every grid, by every policy, wherever states live") {
+TEST_CASE(
+    "samples of several documents give the same bits on every grid, under every schedule, with states anywhere") {
   SUBCASE("GPT") {
     check_every_way([] { return models::make_gpt(tests::small_gpt()); });
   }
@@ -58,8 +60,7 @@ TEST_CASE("samples of several documents train the same bits on every grid, by ev
   }
 }
 
-TEST_CASE(
-    "documents reach a device whose memory the host does not reach, in pinned memory that was planned for them") {
+TEST_CASE("documents reach a device whose memory the host cannot access through planned pinned memory") {
   const tests::RandomTokens tokens(8, 37, 1 << 20, true);
   auto options = tests::small_run();
   options.grid = {1, 1};
@@ -69,14 +70,13 @@ TEST_CASE(
   check_same_bits(reference, run_simulated(architecture, tokens, options, 2, {}, tests::Devices::far));
 }
 
-TEST_CASE(
-    "the loss is a mean over the elements that have one, whoever has them, and that of an evaluation is too") {
+TEST_CASE("the loss, also of an evaluation, is a mean over the elements that have one, regardless of their ranks") {
   const tests::RandomTokens tokens(8, 37, 1 << 20, true);
   const auto architecture = models::make_gpt(tests::small_gpt());
   auto options = tests::small_run();
   options.steps = 1;
   const double loss = run_simulated(architecture, tokens, options, 1).steps.front().loss;
-  CHECK(loss == doctest::Approx(std::log(37.0)).epsilon(0.02));  // as if nothing were known, of each that counts
+  CHECK(loss == doctest::Approx(std::log(37.0)).epsilon(0.02));  // an untrained model's, over the counted elements
   CHECK(tokens.losses(0, 8) < 8 * 8 * 3 / 4);
   for (const int rows : {2, 4}) {
     for (const int microbatch : {1, 2}) {

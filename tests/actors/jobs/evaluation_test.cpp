@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t eval_samples = 13;
 
-/// Without training.
+/// Evaluates without training.
 double evaluate(actors::TrainerOptions options, std::uint64_t order = 1) {
   options.steps = 0;
   options.eval_samples = eval_samples;
@@ -24,7 +24,7 @@ double evaluate(actors::TrainerOptions options, std::uint64_t order = 1) {
 
 }  // namespace
 
-TEST_CASE("weights are evaluated without training to the loss that a step of the same samples begins with") {
+TEST_CASE("evaluation without training gives the loss of a step with the same samples") {
   auto options = small_run();
   options.batch_size = eval_samples;
   options.steps = 1;
@@ -32,7 +32,7 @@ TEST_CASE("weights are evaluated without training to the loss that a step of the
   CHECK(evaluate(options) == trained.steps.front().loss);
 }
 
-TEST_CASE("an evaluation alone has no memory of gradients and optimizer states") {
+TEST_CASE("an evaluation without training has no memory for gradients and optimizer states") {
   auto options = small_run();
   options.grid = {2, 1};
   auto gpt = small_gpt();
@@ -55,10 +55,10 @@ TEST_CASE("an evaluation alone has no memory of gradients and optimizer states")
   }
 }
 
-TEST_CASE("the same samples have the same mean, whatever batch, rows and microbatches, and the last batch's size") {
+TEST_CASE("the same samples have the same mean, for any batch size, rows and microbatches, and any last batch") {
   const double expected = evaluate(small_run());
   for (const int rows : {1, 2, 3, 5}) {
-    for (const int batch : {1, 3, 20}) {  // of a row
+    for (const int batch : {1, 3, 20}) {  // samples per row
       for (const int microbatch : {1, 2}) {
         CAPTURE(rows);
         CAPTURE(batch);
@@ -73,7 +73,8 @@ TEST_CASE("the same samples have the same mean, whatever batch, rows and microba
   }
 }
 
-TEST_CASE("stages and shardings never change a bit of it, and rows without samples of the last batch keep step") {
+TEST_CASE(
+    "stages and shardings do not change any bit of it, and rows without samples of the last batch take part") {
   for (const auto& [rows, batch] : {std::pair{2, 8}, {4, 12}}) {
     auto options = small_run();
     options.grid = {1, rows};

@@ -1,5 +1,5 @@
-// Whole jobs that train a part of a model: the same bits on every grid, and nothing of what is frozen beside its
-// parameters.
+// Complete jobs that train a part of a model: the same bits on every grid, and only parameters, but no states, of
+// frozen units.
 #include "models/core/initialize.hpp"
 #include "models/core/lora.hpp"
 #include "models/families/gpt.hpp"
@@ -40,7 +40,7 @@ tests::JobResult run(const models::Architecture& architecture, const actors::Tra
                        {}, devices);
 }
 
-/// Adapters of `targets` beside a model of the same vocabulary and positions as tied_llama().
+/// Adapters of `targets` for a model with the vocabulary and positions of tied_llama().
 models::Tuning adapters(std::vector<std::string> targets) {
   models::Tuning tuning;
   tuning.lora = std::make_shared<const models::LoraOptions>(
@@ -48,7 +48,7 @@ models::Tuning adapters(std::vector<std::string> targets) {
   return tuning;
 }
 
-/// Frozen units are as they began, trained ones are not.
+/// Checks that frozen units keep their initial values, and trained ones do not.
 void check_what_changed(const models::Architecture& architecture, const tests::JobResult& result,
                         const actors::TrainerOptions& options) {
   for (const models::UnitSpec& unit : architecture.units()) {
@@ -70,12 +70,12 @@ constexpr std::pair<const char*, const char*> tunings[] = {
     {"layers.2|model.norm", ""},  // backward passes end in the last stage
     {"q_proj|up_proj", ""},       // all blocks are split
     {"", "embed|layers.1"},       // frozen in the middle, and a table that two stages have
-    {"layers.0", ""},             // everything is differentiated, the front alone has gradients
+    {"layers.0", ""},             // everything is differentiated, only the front has gradients
 };
 
 }  // namespace
 
-TEST_CASE("a part of a model trains the same bits on every grid, shared out, wherever its states live") {
+TEST_CASE("a partly trained model gives the same bits on every grid, sharded, with states anywhere") {
   std::uint64_t seed = 1;
   tests::Share share(1, 3);
   for (const auto& [train, freeze] : tunings) {
@@ -112,7 +112,7 @@ TEST_CASE("a part of a model trains the same bits on every grid, shared out, whe
         options.tiers.commit = actors::Commit::flip;
         check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
         if (g_inter != 2) continue;
-        options.chunks_per_rank = 2;  // of some tunings slices without anything to train
+        options.chunks_per_rank = 2;  // some tunings leave model chunks without trained parameters
         check_same_bits(reference, run(architecture, options, ++seed, tests::Devices::delayed));
         options.chunks_per_rank = 1;
       }
@@ -120,7 +120,7 @@ TEST_CASE("a part of a model trains the same bits on every grid, shared out, whe
   }
 }
 
-TEST_CASE("a part of a model trains the same bits in half precision, clipped or not") {
+TEST_CASE("a partly trained model gives the same bits in half precision, clipped or not") {
   std::uint64_t seed = 1;
   for (const auto& [train, freeze] : tunings) {
     CAPTURE(train);
@@ -147,7 +147,7 @@ TEST_CASE("a part of a model trains the same bits in half precision, clipped or 
   }
 }
 
-TEST_CASE("what is frozen has parameters and nothing else in the plan of any rank") {
+TEST_CASE("frozen units have only parameters in the plan of any rank") {
   for (const auto& [train, freeze] : tunings) {
     CAPTURE(train);
     for (const models::Precision& precision :
@@ -182,7 +182,7 @@ TEST_CASE("what is frozen has parameters and nothing else in the plan of any ran
   }
 }
 
-TEST_CASE("a training of a part of a model goes on from a checkpoint on any grid, with what is frozen in it") {
+TEST_CASE("a partly trained model resumes from a checkpoint on any grid, with its frozen units in the checkpoint") {
   for (const char* const train : {"^h.2|ln_f", "^h.1"}) {
     CAPTURE(train);
     for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
@@ -217,7 +217,7 @@ TEST_CASE("a training of a part of a model goes on from a checkpoint on any grid
   }
 }
 
-TEST_CASE("adapters train the same bits on every grid, shared out, wherever states and their frozen base live") {
+TEST_CASE("adapters give the same bits on every grid, sharded, with states and their frozen base anywhere") {
   std::uint64_t seed = 1;
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto options = tests::small_run();
@@ -246,7 +246,7 @@ TEST_CASE("adapters train the same bits on every grid, shared out, wherever stat
   }
 }
 
-TEST_CASE("adapters of a GPT, whole and in tiles, train the same bits on every grid, wherever states live") {
+TEST_CASE("adapters of a GPT, with and without tiles, give the same bits on every grid, with states anywhere") {
   std::uint64_t seed = 1;
   for (const int tile : {1, 2}) {
     CAPTURE(tile);

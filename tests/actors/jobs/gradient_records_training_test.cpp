@@ -1,4 +1,4 @@
-// Where sums of gradients live must not change a bit of what is trained.
+// The location of accumulated gradients must not change a bit of the training result.
 #include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ TEST_CASE("gradients in host memory combine with every sharding and grid, under 
         options.steps = 3;
         options.precision = gpt.precision;
         options.microbatch_size = 1;
-        options.clip = g_inter == 2 ? 0.5 : 0;  // without, chunks are stepped as they are reduced
+        options.clip = g_inter == 2 ? 0.5 : 0;  // without clipping, chunks are updated as they are reduced
         options.grid = {g_inter, g_data};
         options.group_size = g_data > 1 ? 2 : 1;
         options.sharding = collectives::parse_sharding(name);
@@ -51,7 +51,7 @@ TEST_CASE("gradients in host memory combine with every sharding and grid, under 
   }
 }
 
-TEST_CASE("gradients in host memory are clipped, and dropped where they overflow, as on the device") {
+TEST_CASE("gradients in host memory are clipped, and dropped after an overflow, as on the device") {
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
   for (const double clip : {0.0, 0.5}) {
@@ -77,7 +77,7 @@ TEST_CASE("gradients in host memory are clipped, and dropped where they overflow
   }
 }
 
-TEST_CASE("gradients in host memory are stepped on the host to the bits of the device") {
+TEST_CASE("updates on the host of gradients in host memory give the bits of the device") {
   std::uint64_t seed = 0;
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();
@@ -114,7 +114,7 @@ TEST_CASE("gradients in host memory are stepped on the host to the bits of the d
   }
 }
 
-TEST_CASE("a step on the host needs no memory for gradients that host memory has, unless they are gathered") {
+TEST_CASE("an update on the host needs no memory for gradients in host memory, unless they are gathered") {
   const auto architecture = models::make_gpt(small_gpt());
   const tests::RandomTokens tokens(8, 37);
   auto options = small_run();
@@ -137,7 +137,7 @@ TEST_CASE("a step on the host needs no memory for gradients that host memory has
   }
 }
 
-TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk at a time and a few") {
+TEST_CASE("with gradients in a tier the sums are planned there, and the device has one chunk and a few buffers") {
   const auto architecture = models::make_gpt(small_gpt(12));
   const tests::RandomTokens tokens(8, 37);
   auto options = small_run();

@@ -1,4 +1,4 @@
-// What a model says of itself while it trains: samples of text and answers to questions, on any grid.
+// Output of a model during training: text samples and answers to questions, on any grid.
 #include "models/core/initialize.hpp"
 #include "models/families/decoder_model.hpp"
 #include "models/generation/generator.hpp"
@@ -23,7 +23,7 @@ using tests::small_run;
 
 namespace {
 
-/// Questions about nothing, of which some answers are longer than the model's context.
+/// Meaningless questions, some of whose answers are longer than the model's context.
 std::vector<tests::SmallExample> questions() {
   std::vector<tests::SmallExample> examples;
   std::uint32_t state = 5;
@@ -51,14 +51,14 @@ struct Fixture {
     options.sample = {.every = 1, .prompt = {3, 1}, .tokens = 9, .sampling = {.temperature = 0.9, .seed = 4}};
   }
 
-  /// One whose context is longer than texts, so that passes compute a part of it.
+  /// A model whose context is longer than the texts, so that passes compute a part of it.
   [[nodiscard]] static models::GptOptions long_gpt() {
     auto gpt = small_gpt();
     gpt.sequence_length = 72;
     return gpt;
   }
 
-  /// A decoder of the weights that its runs begin with.
+  /// A decoder with the initial weights of the runs.
   [[nodiscard]] static models::Decoder decoder(runtime::Device& device) {
     return {device, models::decoder_model(long_gpt()),
             [](const models::UnitSpec& unit, std::size_t begin, std::span<float> out) {
@@ -75,7 +75,8 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "texts and answers change no bit of what is trained, and are the same on any grid") {
+TEST_CASE_FIXTURE(Fixture,
+                  "texts and answers do not change any bit of the training, and are the same on any grid") {
   auto silent = options;
   silent.sample.every = 0;
   silent.questions = nullptr;
@@ -102,7 +103,7 @@ TEST_CASE_FIXTURE(Fixture, "texts and answers change no bit of what is trained, 
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a model writes and answers wherever its states are shared out to") {
+TEST_CASE_FIXTURE(Fixture, "a model generates and answers with any sharding of its states") {
   options.grid = {2, 2};
   const JobResult whole = run_simulated(small_gpt(), options, 1);
   for (const char* name : {"zero3", "IGN"}) {
@@ -117,7 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers wherever its states are s
   CHECK(run_simulated(small_gpt(), options, 3).texts == whole.texts);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the pipeline draws the tokens that a decoder draws from the same weights") {
+TEST_CASE_FIXTURE(Fixture, "the pipeline draws the tokens that a decoder draws with the same weights") {
   options.steps = 1;
   options.learning_rate = {.peak = 0, .steps = 1};
   options.grid = {3, 1};
@@ -141,11 +142,11 @@ TEST_CASE_FIXTURE(Fixture, "the pipeline draws the tokens that a decoder draws f
   CHECK(ended == std::vector(whole.begin(), first + 1));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least loss per token") {
+TEST_CASE_FIXTURE(Fixture, "the answer to a question is the completion with the least loss per token") {
   options.steps = 1;
   options.learning_rate = {.peak = 0, .steps = 1};
   options.grid = {2, 2};
-  options.batch_size = 6;  // does not divide the choices
+  options.batch_size = 6;  // not a divisor of the number of choices
   const auto gpt = long_gpt();
   models::Decoder decoding = decoder(*device);
   models::QuestionSource source(asked, gpt.sequence_length);
@@ -178,7 +179,7 @@ TEST_CASE_FIXTURE(Fixture, "a question's answer is the completion with the least
   CHECK(result.accuracies.front() == static_cast<double>(right) / static_cast<double>(asked->examples()));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a wish to stop ends answers and texts, too") {
+TEST_CASE_FIXTURE(Fixture, "a stop request also ends answers and texts") {
   options.grid = {2, 1};
   const auto stopped = [&](bool validates, bool answers) {
     options.eval_samples = validates ? options.batch_size : 0;
@@ -194,7 +195,7 @@ TEST_CASE_FIXTURE(Fixture, "a wish to stop ends answers and texts, too") {
   stopped(false, false);
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory for what is asked of the last layer is planned there and nowhere else") {
+TEST_CASE_FIXTURE(Fixture, "memory for outputs of the last layer is planned there and nowhere else") {
   options.grid = {2, 2};
   const auto architecture = models::make_gpt(small_gpt());
   const tests::RandomTokens tokens(8, 37);

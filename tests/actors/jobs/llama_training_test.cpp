@@ -1,5 +1,5 @@
-// Whole jobs of the LLaMA family: as GPT's, they train the same bits on every grid, shared out or not, wherever their
-// states live.
+// Complete jobs of the LLaMA family: like GPT's, they give the same bits on every grid, with any sharding and any
+// location of states.
 #include "tests/actors/same_bits.hpp"
 #include "tests/actors/small_llama.hpp"
 
@@ -38,7 +38,7 @@ tests::JobResult train(models::LlamaOptions llama, const actors::TrainerOptions&
 
 }  // namespace
 
-TEST_CASE("a LLaMA trains the same bits on every grid, whole or shared out, wherever its states live") {
+TEST_CASE("a LLaMA gives the same bits on every grid, sharded or not, with states anywhere") {
   for (const auto& [tied, name] : {std::pair{false, "ddp"}, {true, "ddp"}, {false, "zero3"}, {true, "zero3"}}) {
     CAPTURE(tied);
     CAPTURE(name);
@@ -62,7 +62,8 @@ TEST_CASE("a LLaMA trains the same bits on every grid, whole or shared out, wher
   }
 }
 
-TEST_CASE("a LLaMA in tiles trains the same bits on every grid, wherever its states live, and the whole's losses") {
+TEST_CASE(
+    "a LLaMA in tiles gives the same bits on every grid, with states anywhere, and the losses without tiles") {
   tests::Share share(1, 2);
   for (const auto& [tied, name] : {std::pair{false, "zero3"}, {true, "zero3"}, {true, "ddp"}}) {
     CAPTURE(tied);
@@ -90,7 +91,7 @@ TEST_CASE("a LLaMA in tiles trains the same bits on every grid, wherever its sta
   }
 }
 
-TEST_CASE("a LLaMA trains the same bits under every policy, in chunks, and in every precision") {
+TEST_CASE("a LLaMA gives the same bits under every schedule, in chunks, and in every precision") {
   for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
     CAPTURE(runtime::to_string(compute));
     auto options = tests::small_run();

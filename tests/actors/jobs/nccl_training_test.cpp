@@ -1,4 +1,4 @@
-// Whole jobs whose collectives NCCL carries out: over host memory, and as strict about orders as on GPUs.
+// Complete jobs whose collectives run on NCCL: over host memory, and as strict about orders as on GPUs.
 #include "actors/watch/watchdog.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -19,7 +19,7 @@ using namespace ranvier;
 
 namespace {
 
-/// NCCL for every rank of a job; the columns are closed before the job's memory goes.
+/// NCCL for every rank of a job; the columns are closed before the job's memory is freed.
 struct NcclOfJob {
   test::NcclWorld world;
   std::vector<std::unique_ptr<runtime::Device>> gpus;
@@ -86,7 +86,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "NCCL gathers a base and steps what is trained in the order of the plans where they are shared out apart") {
+    "NCCL gathers the base and updates the trained part in the order of the plans if their shardings differ") {
   const auto tuning = models::make_tuning("^h.[13]", "");
   for (const auto& [frozen, trained] :
        {std::pair{"zero3", "ddp"}, {"zero3", "mics"}, {"mics", "zero3"}, {"zero++", "zero2"}}) {
@@ -101,7 +101,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device that the host does not reach") {
+TEST_CASE("after NCCL is connected a run allocates no pinned memory, and no memory inaccessible to the host") {
   using actors::Policy;
   using actors::TierKind;
   struct Case {
@@ -110,7 +110,7 @@ TEST_CASE("once NCCL is connected a run allocates nothing, pinned or on a device
     Policy policy = Policy::one_f_one_b;
     TierKind tier = TierKind::device;
     models::Precision precision = {};
-    const char* trained = nullptr;  // of a part, shared out otherwise
+    const char* trained = nullptr;  // sharding of the trained part, if different
   };
   const models::Precision half = {.compute = runtime::DType::bf16};
   for (const Case& each :
@@ -174,7 +174,7 @@ TEST_CASE("training by NCCL's own collectives gives the same weights within roun
   }
 }
 
-TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds in its own way") {
+TEST_CASE("tied replicas stay equal to the bit even if NCCL rounds differently in each column") {
   tests::Share share(3, 8);
   for (const std::string sharding : {"ddp", "zero1", "zero3", "mics", "paro-iig", "zero++"}) {
     for (const auto way : {collectives::NcclMode::own, collectives::NcclMode::hierarchical}) {
@@ -187,7 +187,7 @@ TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds 
         options.gpu = {{.scratch_bytes = 0, .staged = true}};
         NcclOfJob nccl(5);
         nccl.world.sums_alike = false;
-        // Which throws where copies of a unit differ.
+        // Throws if replicas of a unit differ.
         const auto result = tests::run_simulated(
             models::make_gpt(tests::small_gpt()), tests::RandomTokens(8, 37), options, 5, {}, tests::Devices::far,
             [&](runtime::Simulation& simulation, int rank, actors::RankPlan& plan) {
@@ -201,7 +201,7 @@ TEST_CASE("tied copies stay equal to the bit where each column of NCCL's rounds 
   }
 }
 
-TEST_CASE("a row that stops taking part in NCCL's operations is named, with what waits for it") {
+TEST_CASE("a row that stops taking part in NCCL's operations is named, with the operations that wait for it") {
   constexpr auto timeout = std::chrono::milliseconds(100);
   for (const int silent : {0, 1, 3}) {
     if (test::sanitized && silent != 1) continue;
@@ -254,8 +254,8 @@ TEST_CASE("a row that stops taking part in NCCL's operations is named, with what
     CHECK(message.find(fmt::format("rank {} is alive but idle: rank ", silent)) == 0);
     CHECK(message.find("a collective chunk") != std::string::npos);
     CHECK(message.find(", by NCCL with ranks 0, 2, 1, 3 on inline") != std::string::npos);
-    for (const auto& column : nccl.columns) column->close();  // before the trainers' memory goes
-    // Where the first rank is silent the others have not started.
+    for (const auto& column : nccl.columns) column->close();  // before the trainers' memory is freed
+    // If the first rank is silent, the others have not started.
     CHECK((nccl.world.aborted > 0) == (silent != 0));
     CHECK(nccl.world.aborted + nccl.world.closed == 4);
   }

@@ -1,5 +1,5 @@
-// The optimizer's phase of a batch, in chunks of buckets: how it is cut must not change a bit, and where every step
-// counts it must not wait.
+// The optimizer's phase of a batch, in chunks of buckets: the partition must not change a bit, and if every step is
+// committed, the phase must not wait.
 #include "actors/optimizer/optimizer.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -47,7 +47,7 @@ TierOptions cut(std::size_t bucket, std::size_t chunk, TierKind states = TierKin
 
 }  // namespace
 
-TEST_CASE("buckets and chunks of any size train the same bits, wherever states are, with and without clipping") {
+TEST_CASE("buckets and chunks of any size give the same bits, with states anywhere, with and without clipping") {
   int case_number = 0;
   tests::Share share(1, 13);
   for (const auto dtype : {DType::f32, DType::bf16}) {
@@ -80,7 +80,7 @@ TEST_CASE("buckets and chunks of any size train the same bits, wherever states a
   }
 }
 
-TEST_CASE("cutting combines with every sharding, under any order of messages") {
+TEST_CASE("the partition works with every sharding and any order of messages") {
   std::uint64_t seed = 0;
   tests::Share share(2, 20);
   for (const auto dtype : {DType::bf16, DType::f32}) {
@@ -108,7 +108,7 @@ TEST_CASE("cutting combines with every sharding, under any order of messages") {
   }
 }
 
-TEST_CASE("steps on the host give the bits of steps on the device") {
+TEST_CASE("updates on the host give the bits of updates on the device") {
   std::uint64_t seed = 0;
   tests::Share share(1, 6);
   for (const auto dtype : {DType::f32, DType::bf16}) {
@@ -138,7 +138,7 @@ TEST_CASE("steps on the host give the bits of steps on the device") {
 
 namespace {
 
-/// Bounds of the norm that clip no step of such a job, some, and all.
+/// Clipping limits that clip no step of such a job, some, and all.
 std::vector<double> bounds(const models::GptOptions& gpt, actors::TrainerOptions options) {
   options.tiers = {};
   options.clip = 1e6;
@@ -150,7 +150,8 @@ std::vector<double> bounds(const models::GptOptions& gpt, actors::TrainerOptions
 
 }  // namespace
 
-TEST_CASE("states that flip train the bits of those that wait, clipped never, sometimes or always") {
+TEST_CASE(
+    "speculative updates give the bits of updates that wait, if clipping happens never, sometimes or always") {
   std::uint64_t seed = 0;
   for (const auto& [dtype, parameters] : {std::pair{DType::bf16, TierKind::device}, {DType::f32, TierKind::host}}) {
     const auto gpt = gpt_of(dtype);
@@ -189,7 +190,7 @@ TEST_CASE("states that flip train the bits of those that wait, clipped never, so
   }
 }
 
-TEST_CASE("states flip with every sharding, also where gradients come to them from other ranks or a tier") {
+TEST_CASE("speculative updates work with every sharding, also with gradients from other ranks or a tier") {
   std::uint64_t seed = 0;
   tests::Share share(1, 6);
   const auto gpt = gpt_of(DType::bf16);
@@ -220,7 +221,7 @@ TEST_CASE("states flip with every sharding, also where gradients come to them fr
   }
 }
 
-TEST_CASE("a step that overflows in its last bucket leaves states and parameters alone, however they are cut") {
+TEST_CASE("a step that overflows in its last bucket changes no state and parameter, for any partition") {
   const auto gpt = gpt_of(DType::f16);
   auto options = run_of(gpt, 2, 2);
   options.steps = 5;
@@ -252,7 +253,7 @@ TEST_CASE("a step that overflows in its last bucket leaves states and parameters
 
 namespace {
 
-/// Tells when a rank sends what a reduction or a gather consists of.
+/// Reports when a rank sends a message of a reduction or a gather.
 class WatchedTransport final : public runtime::Transport {
  public:
   WatchedTransport(runtime::Transport& transport, std::function<void()> sends)
@@ -276,11 +277,11 @@ class WatchedTransport final : public runtime::Transport {
 };
 
 struct Stepped {
-  std::size_t before = 0;  ///< the most units that had changed when the rank still sent gradients of others
-  std::int64_t ahead = 0;  ///< buckets that were stepped before the answer
+  std::size_t before = 0;  ///< maximum number of changed units at the time of sending other ranks' gradients
+  std::int64_t ahead = 0;  ///< buckets that were updated before the decision
 };
 
-/// What one step of rank 0 did before all gradients were reduced.
+/// Progress of rank 0 in one step before all gradients were reduced.
 Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Commit commit = actors::Commit::wait) {
   const auto dtype = commit == actors::Commit::flip ? DType::bf16 : DType::f32;
   const models::GptOptions gpt{.layers = 12,
@@ -337,21 +338,21 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
 
 }  // namespace
 
-TEST_CASE("where every step counts, chunks are stepped before later ones are reduced; with clipping none is") {
+TEST_CASE("if every step is committed, chunks are updated before later ones are reduced; with clipping none is") {
   for (const auto states : {TierKind::device, TierKind::host}) {
     CHECK(stepped_before_all_is_reduced(0.0, states).before > 6);
     CHECK(stepped_before_all_is_reduced(1.0, states).before == 0);
   }
 }
 
-TEST_CASE("states that flip are stepped before all chunks are reduced, and layers see nothing of it") {
+TEST_CASE("speculative updates precede the reduction of all chunks, and layers do not read them") {
   const Stepped unclipped = stepped_before_all_is_reduced(1e6, TierKind::host, actors::Commit::flip);
   CHECK(unclipped.before == 0);
   CHECK(unclipped.ahead > 6);
   CHECK(stepped_before_all_is_reduced(1e-6, TierKind::host, actors::Commit::flip).ahead == 0);
 }
 
-TEST_CASE("gradients that are not finite end the job where every step counts") {
+TEST_CASE("gradients that are not finite end the job if every step is committed") {
   auto options = run_of(gpt_of(), 1, 2);
   options.clip = 0;
   options.tiers = cut(512, 1);
@@ -360,7 +361,7 @@ TEST_CASE("gradients that are not finite end the job where every step counts") {
   CHECK_THROWS_WITH_AS(run_simulated(gpt_of(), options, 1), doctest::Contains("step 2: gradient norm is"), Error);
 }
 
-TEST_CASE("a job whose every step counts ends when it is wished, on all ranks after the same step") {
+TEST_CASE("a job that commits every step ends at a stop request, on all ranks after the same step") {
   auto options = run_of(gpt_of(), 2, 2);
   options.steps = 6;
   options.clip = 0;
@@ -370,13 +371,13 @@ TEST_CASE("a job whose every step counts ends when it is wished, on all ranks af
   CHECK(result.steps.size() >= 2);
 }
 
-TEST_CASE("off the device a rank keeps buckets of states only, and the tier what the table says") {
+TEST_CASE("with states off the device a rank keeps only buckets of them, and the tier the bytes of the table") {
   const tests::RandomTokens tokens(8, 129);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const auto architecture = models::make_gpt(gpt_of(dtype));
     auto options = run_of(gpt_of(dtype), 1, 2);
     options.tiers = cut(1024, 2, TierKind::host);
-    const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights where they are apart
+    const std::size_t bytes = dtype == DType::f32 ? 8 : 12;  // the moments, and master weights if they are separate
     const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
     using runtime::MemoryKind;
     using runtime::MemorySpace;
@@ -390,7 +391,7 @@ TEST_CASE("off the device a rank keeps buckets of states only, and the tier what
     const auto flips = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
     CHECK(flips.tiers.bytes(TierKind::host) == 2 * plan.tiers.bytes(TierKind::host));
     CHECK(flips.memory.bytes(MemorySpace::device) == plan.memory.bytes(MemorySpace::device));
-    options.clip = 0;  // every step counts
+    options.clip = 0;  // every step is committed
     CHECK(actors::plan_rank(architecture, tokens.sample_bytes(), options, 0).tiers.bytes(TierKind::host) ==
           plan.tiers.bytes(TierKind::host));
   }

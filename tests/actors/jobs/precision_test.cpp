@@ -23,7 +23,7 @@ using namespace ranvier;
 
 namespace {
 
-/// A language with something to learn: each token depends on the two before it, with some noise.
+/// A learnable language: each token depends on the two before it, with some noise.
 class Language final : public models::SampleSource {
  public:
   explicit Language(int length) : length_(length) {}
@@ -56,7 +56,7 @@ class Language final : public models::SampleSource {
   int length_;
 };
 
-/// Synthetic images, of which a fifth are said to be of any class.
+/// Synthetic images, a fifth of which have random classes.
 class NoisyImages final : public models::ImageSet {
  public:
   NoisyImages(int size, int classes) : images_(size, classes), classes_(classes) {}
@@ -80,7 +80,7 @@ constexpr models::Precision fp16{runtime::DType::f16, runtime::DType::f32};
 
 using Make = std::function<models::Architecture(const models::Precision&)>;
 
-/// The mean loss of the last 50 steps.
+/// Mean loss of the last 50 steps.
 double final_loss(const Make& make, const models::SampleSource& samples, const models::Precision& precision,
                   int steps, double rate = 3e-3, int microbatch_size = 4) {
   actors::TrainerOptions options;
@@ -124,7 +124,7 @@ TEST_CASE("half precision ends within one percent of fp32's loss after 500 steps
         {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 16, .sequence_length = 16, .precision = precision});
   };
   const double full = final_loss(make, language, fp32, 500);
-  CHECK(full < 2.0);  // of ln 16 = 2.77: there was something to learn
+  CHECK(full < 2.0);  // below ln 16 = 2.77: the model has learned
   for (const models::Precision precision :
        {bf16, fp16, models::Precision{DType::bf16, DType::bf16}, {DType::f16, DType::f16}}) {
     CAPTURE(runtime::to_string(precision.compute));
@@ -139,7 +139,7 @@ TEST_CASE("half precision of every other family ends within one percent of fp32'
     const char* name;
     Make make;
     std::unique_ptr<models::SampleSource> samples;
-    double learned;  ///< a loss that shows it
+    double learned;  ///< loss that shows learning
     double rate = 3e-3;
     int microbatch_size = 4;
   };
@@ -187,8 +187,8 @@ TEST_CASE("half precision of every other family ends within one percent of fp32'
       .samples = std::make_unique<models::ImageSource>(std::make_shared<const NoisyImages>(size, classes), 0,
                                                        1 << 20, std::nullopt),
       .learned = 1.0,
-      // With statistics of few images, and at a higher rate, fp32 itself ends 2.5 percent apart where the
-      // rate is another one by a part in 100,000.
+      // With statistics of few images, and at a higher rate, fp32 results differ by 2.5 percent between rates that
+      // differ by a part in 100,000.
       .rate = 3e-4,
       .microbatch_size = 8};
   for (const Family& family : families) {

@@ -22,7 +22,7 @@ using Fault = actors::TrainerOptions::Fault;
 
 namespace {
 
-/// Two units of which the first one is on both stages of two rows, or of three rows on one stage.
+/// Two units, the first of which is on both stages of two rows, or of three rows on one stage.
 std::vector<ReplicaSet> sets_of(const char* sharding, runtime::GridShape grid, bool separate_master) {
   const std::vector<models::UnitSpec> units = {
       {.name = "tied", .parameters = {{.name = "w", .shape = {96}}}},
@@ -39,7 +39,7 @@ std::vector<ReplicaSet> sets_of(const char* sharding, runtime::GridShape grid, b
                                .separate_master = separate_master});
 }
 
-/// What a check of a job finds where a bit of that array flips on that rank.
+/// Result of a job's check after a bit of that array flips on that rank.
 ReplicaMismatch found_damage(actors::TrainerOptions options, int rank, StateKind array) {
   options.bad_steps.action = BadStepOptions::Action::rollback;
   options.fault = Fault{.rank = rank, .step = 2, .kind = Fault::Kind::damage, .array = array};
@@ -66,7 +66,7 @@ actors::TrainerOptions checked_run(runtime::GridShape grid, const char* sharding
 
 }  // namespace
 
-TEST_CASE("rows that hold the same elements are a set of copies, and so are the stages of a tied unit") {
+TEST_CASE("rows that hold the same elements are a replica set, and so are the stages of a tied unit") {
   const auto whole = sets_of("ddp", {1, 3}, false);
   REQUIRE(whole.size() == 6);
   for (const ReplicaSet& set : whole) {
@@ -78,7 +78,7 @@ TEST_CASE("rows that hold the same elements are a set of copies, and so are the 
   REQUIRE(layers.size() == 2);
   CHECK(layers[0].array == StateKind::parameters);
   CHECK(layers[0].ranks == std::vector<int>{0, 1, 2});
-  // Of what is shared out over both rows the other stage has the same halves.
+  // If the unit is sharded over both rows, the other stage has the same halves.
   const auto tied = sets_of("zero3", {2, 2}, true);
   REQUIRE(tied.size() == 8);
   for (std::size_t s = 0; s < tied.size(); ++s) {
@@ -87,7 +87,7 @@ TEST_CASE("rows that hold the same elements are a set of copies, and so are the 
   }
 }
 
-TEST_CASE("the copy that differs from most is the odd one, and none of two is") {
+TEST_CASE("the replica that differs from the majority is reported, and both of two are") {
   using Hashes = std::vector<std::uint64_t>;
   using Odd = std::vector<std::size_t>;
   CHECK(actors::odd_copies(Hashes{7, 7, 7}) == Odd{});
@@ -97,7 +97,7 @@ TEST_CASE("the copy that differs from most is the odd one, and none of two is") 
   CHECK(actors::odd_copies(Hashes{7, 8, 9, 7}) == Odd{1, 2});
 }
 
-TEST_CASE("a bit that flips on one of three rows is found at the next check, and its rank is named") {
+TEST_CASE("a bit that flips on one of three rows is detected at the next check, and its rank is named") {
   for (const bool half : {false, true}) {
     for (const StateKind array : {StateKind::parameters, StateKind::weights, StateKind::m, StateKind::v}) {
       if (array == StateKind::weights && !half) continue;  // layers' parameters are the weights
@@ -116,7 +116,8 @@ TEST_CASE("a bit that flips on one of three rows is found at the next check, and
   CHECK(parameters.ranks == std::vector<int>{2});
 }
 
-TEST_CASE("of two copies both are named, on two stages too, and damage ends the job unless it is rolled back") {
+TEST_CASE(
+    "both of two replicas are named, on two stages too, and a mismatch ends the job unless it is rolled back") {
   auto options = checked_run({2, 2}, "zero3");
   options.precision = {DType::bf16, DType::f32};
   options.tiers.optimizer = TierKind::host;
@@ -132,7 +133,7 @@ TEST_CASE("of two copies both are named, on two stages too, and damage ends the 
       Error);
 }
 
-TEST_CASE("nothing is found in healthy runs, whatever the scopes, tiers, precision and order of messages") {
+TEST_CASE("healthy runs have no mismatch, with any scopes, tiers, precision and order of messages") {
   for (const std::uint64_t seed : test::seeds(26)) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -156,7 +157,7 @@ TEST_CASE("nothing is found in healthy runs, whatever the scopes, tiers, precisi
   }
 }
 
-TEST_CASE("what a run leaves that stops in an evaluation has been compared") {
+TEST_CASE("the final states of a run that stops during an evaluation are checked") {
   auto options = checked_run({1, 2}, "ddp");
   options.check_every = 100;
   options.eval_every = 2;
@@ -167,12 +168,12 @@ TEST_CASE("what a run leaves that stops in an evaluation has been compared") {
   CHECK(result.checks.size() == 1);
 }
 
-TEST_CASE("looking changes no bit") {
+TEST_CASE("checks do not change any bit") {
   auto options = checked_run({1, 4}, "ddp");
   options.check_every = 0;
   const auto reference = run_simulated(small_gpt(), options, 1);
   options.check_every = 2;
   const auto checked = run_simulated(small_gpt(), options, 2);
-  CHECK(checked.checks.size() == 2);  // and at the end
+  CHECK(checked.checks.size() == 2);  // one at the end
   tests::check_same_bits(reference, checked);
 }

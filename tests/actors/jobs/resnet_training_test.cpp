@@ -1,5 +1,5 @@
-// Whole jobs of residual networks: as transformers, they train the same bits on every grid, shared out or not, wherever
-// their states live. Running statistics are states like others.
+// Complete jobs of residual networks: like transformers, they give the same bits on every grid, with any sharding and
+// any location of states. Running statistics are states like others.
 #include "models/families/resnet.hpp"
 #include "models/images/image_source.hpp"
 #include "models/images/synthetic_set.hpp"
@@ -28,7 +28,7 @@ tests::JobResult train(const actors::TrainerOptions& options, std::uint64_t seed
   return run_simulated(models::make_resnet(resnet), images, options, seed, {}, devices);
 }
 
-/// Of the first channel of the first norm.
+/// Statistics of the first channel of the first norm.
 struct Statistics {
   double mean = 0, variance = 0;
 };
@@ -42,7 +42,7 @@ Statistics first_norm(const tests::JobResult& job) {
 
 }  // namespace
 
-TEST_CASE("a residual network trains the same bits on every grid, whole or shared out, wherever its states live") {
+TEST_CASE("a residual network gives the same bits on every grid, sharded or not, with states anywhere") {
   for (const std::string name : {"ddp", "mics", "zero3"}) {
     CAPTURE(name);
     auto options = tests::small_run();
@@ -66,7 +66,7 @@ TEST_CASE("a residual network trains the same bits on every grid, whole or share
   }
 }
 
-TEST_CASE("a residual network trains the same bits under every policy, in chunks, and in every precision") {
+TEST_CASE("a residual network gives the same bits under every schedule, in chunks, and in every precision") {
   for (const auto compute : {runtime::DType::f32, runtime::DType::bf16, runtime::DType::f16}) {
     CAPTURE(runtime::to_string(compute));
     auto options = tests::small_run();
@@ -81,12 +81,12 @@ TEST_CASE("a residual network trains the same bits under every policy, in chunks
   }
 }
 
-TEST_CASE("running statistics average those of batches, whatever clipping, decay and learning rate do") {
+TEST_CASE("running statistics average batch statistics, regardless of clipping, decay and learning rate") {
   auto options = tests::small_run();
   options.grid = {1, 1};
   options.steps = 1;
   const Statistics usual = first_norm(train(options, 1));
-  // From 0 and 1, a tenth of the way to what the first batch had.
+  // From 0 and 1, a tenth of the way to the statistics of the first batch.
   CHECK(usual.mean != 0);
   CHECK(std::abs(usual.mean) < 0.5);
   CHECK(usual.variance != 1);
@@ -97,7 +97,7 @@ TEST_CASE("running statistics average those of batches, whatever clipping, decay
   const Statistics other = first_norm(train(options, 1));
   CHECK(other.mean == usual.mean);
   CHECK(other.variance == usual.variance);
-  // A loss scale has no part in them either; half precision rounds.
+  // A loss scale does not affect them either; half precision rounds.
   options.loss_scale = {.scale = 1024, .dynamic = true};
   options.precision = {.compute = runtime::DType::f16, .gradient = runtime::DType::f16};
   const Statistics half = first_norm(train(options, 1));
@@ -105,7 +105,7 @@ TEST_CASE("running statistics average those of batches, whatever clipping, decay
   CHECK(half.variance == doctest::Approx(usual.variance).epsilon(0.01));
 }
 
-TEST_CASE("as many images are told rightly on any grid and in batches of any size, and each counts once") {
+TEST_CASE("the number of correct predictions is the same for any grid and batch size, and each image counts once") {
   auto options = tests::small_run();
   options.eval_samples = 37;
   const auto correct = [&](int stages, int rows, std::uint64_t seed) {
@@ -114,7 +114,7 @@ TEST_CASE("as many images are told rightly on any grid and in batches of any siz
     REQUIRE(result.correct.size() == 1);
     return result.correct.front();
   };
-  // After training, which another number of rows would change.
+  // After training, which depends on the number of rows.
   options.eval_every = options.steps;
   const double trained = correct(1, 2, 1);
   CHECK(correct(3, 2, 2) == trained);

@@ -1,4 +1,4 @@
-// What whole jobs hold and send, against what was worked out beforehand (actors/states/sharded_unit.hpp,
+// Memory and messages of complete jobs, compared with predictions (actors/states/sharded_unit.hpp,
 // actors/predict/volume.hpp).
 #include "actors/predict/volume.hpp"
 #include "models/core/initialize.hpp"
@@ -37,7 +37,7 @@ struct SentBytes {
   std::uint64_t intra_node = 0, inter_node = 0;
 };
 
-/// Counts the payload of collectives and pulls on its way through.
+/// Forwards collectives and pulls, and counts their payload.
 class CountingTransport final : public runtime::Transport {
  public:
   CountingTransport(runtime::Transport& transport, const std::vector<int>& node_of, SentBytes& sent)
@@ -64,7 +64,7 @@ class CountingTransport final : public runtime::Transport {
   SentBytes* sent_;
 };
 
-/// What all ranks together send in all steps.
+/// Bytes that all ranks together send in all steps.
 SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
@@ -91,7 +91,7 @@ SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOpt
   return sent;
 }
 
-/// What one batch is worked out to send.
+/// Predicted bytes of one batch.
 SentBytes worked_out(const models::Architecture& architecture, const TrainerOptions& options,
                      bool as_papers_count) {
   const ColumnShape shape = column_shape(options);
@@ -138,7 +138,7 @@ TrainerOptions run_of(int g_inter, int g_data, int node_size) {
 
 }  // namespace
 
-TEST_CASE("a job sends to the byte what was worked out for it, under every sharding") {
+TEST_CASE("a job sends exactly the predicted bytes, under every sharding") {
   tests::Share share(3, 16);
   struct Shape {
     int g_inter, g_data, node_size;
@@ -165,8 +165,7 @@ TEST_CASE("a job sends to the byte what was worked out for it, under every shard
   }
 }
 
-TEST_CASE(
-    "a job sends to the byte what was worked out where what is frozen and what is trained are shared out apart") {
+TEST_CASE("a job sends exactly the predicted bytes if frozen and trained units have different shardings") {
   tests::Share share(5, 25);
   for (const auto dtype : {DType::f32, DType::bf16}) {
     const models::Precision precision{dtype, DType::f32};
@@ -195,7 +194,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a job with several slices of the model per rank sends to the byte what was worked out for it") {
+TEST_CASE("a job with several model chunks per rank sends exactly the predicted bytes") {
   const auto gpt = gpt_of(6, {});
   for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
     for (const auto& [chunks, recompute, policy] :
@@ -214,7 +213,7 @@ TEST_CASE("a job with several slices of the model per rank sends to the byte wha
   }
 }
 
-TEST_CASE("a job whose weight gradients wait in a fixed order sends to the byte what was worked out for it") {
+TEST_CASE("a job with deferred weight gradients in a fixed order sends exactly the predicted bytes") {
   tests::Share share(3, 12);
   const auto gpt = gpt_of(6, {});
   for (const char* name : {"zero3", "mics", "zero++", "GIN"}) {
@@ -237,7 +236,7 @@ TEST_CASE("a job whose weight gradients wait in a fixed order sends to the byte 
   }
 }
 
-TEST_CASE("a pipeline that messages drive sends no more than the papers count") {
+TEST_CASE("a message-driven pipeline sends no more than the papers count") {
   const auto gpt = gpt_of(6, {});
   auto options = run_of(2, 4, 2);
   options.policy = Policy::message_driven;
@@ -251,7 +250,7 @@ TEST_CASE("a pipeline that messages drive sends no more than the papers count") 
   }
 }
 
-TEST_CASE("a job that reuses nothing sends what the papers count") {
+TEST_CASE("a job without buffer reuse sends the volume that the papers count") {
   tests::Share share(1, 3);
   auto options = run_of(1, 4, 2);
   options.reuse = false;

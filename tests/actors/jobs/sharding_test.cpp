@@ -1,4 +1,4 @@
-// Whole jobs under every sharding: what a rank holds must not change what is trained.
+// Complete jobs under every sharding: the sharding must not change the training result.
 #include "tests/actors/same_bits.hpp"
 
 #include <doctest/doctest.h>
@@ -45,8 +45,7 @@ actors::TrainerOptions run_of(int g_inter, int g_data, std::int64_t steps) {
   return options;
 }
 
-/// 1e-6 in loss and 1e-4 in each tensor's norm. The bias of the keys has no gradient but rounding, which AdamW
-/// blows up.
+/// 1e-6 in loss and 1e-4 in each tensor's norm. The gradient of keys' biases is only rounding, which AdamW amplifies.
 void check_close(const tests::JobResult& a, const tests::JobResult& b) {
   REQUIRE(a.steps.size() == b.steps.size());
   for (std::size_t s = 0; s < a.steps.size(); ++s) {
@@ -76,7 +75,7 @@ void check_close(const tests::JobResult& a, const tests::JobResult& b) {
 
 }  // namespace
 
-TEST_CASE("every sharding trains what ddp trains, on every grid and with groups of any size") {
+TEST_CASE("every sharding gives the result of ddp, on every grid and with groups of any size") {
   struct Shape {
     int g_inter, g_data;
   };
@@ -100,7 +99,7 @@ TEST_CASE("every sharding trains what ddp trains, on every grid and with groups 
   }
 }
 
-TEST_CASE("twenty clipped steps under every named sharding end where ddp ends") {
+TEST_CASE("twenty clipped steps under every named sharding give the result of ddp") {
   tests::Share share(1, 2);
   for (const auto& [g_inter, g_data] : {std::pair{1, 4}, {2, 2}, {1, 6}}) {
     auto options = run_of(g_inter, g_data, tests::effort(20, 20, 4));
@@ -118,7 +117,7 @@ TEST_CASE("twenty clipped steps under every named sharding end where ddp ends") 
   }
 }
 
-TEST_CASE("where parameters lie never changes a bit") {
+TEST_CASE("the location of parameters does not change any bit") {
   auto options = run_of(1, 4, 3);
   options.eval_every = 2;
   options.eval_samples = 2 * options.batch_size;
@@ -129,17 +128,17 @@ TEST_CASE("where parameters lie never changes a bit") {
     options.sharding = sharding;
     const auto result = run_simulated(small_gpt(), options, 3);
     const auto& [known, is_first] = whole.emplace(std::pair{sharding.gradients, sharding.optimizer}, result);
-    if (is_first) continue;  // parameters are whole
-    // Gradients go by groups or across the whole column, and that changes the order of their sums.
+    if (is_first) continue;  // parameters are complete
+    // Gradients are reduced by groups or across the complete column, which changes the order of their sums.
     const bool by_groups = sharding.gradients == Scope::group || sharding.optimizer == Scope::group;
     if (sharding.parameters == Scope::group && !by_groups) continue;
     check_same_bits(known->second, result);
   }
 }
 
-TEST_CASE("one reduction of gradients gives the same bits, whoever keeps the sums") {
+TEST_CASE("one reduction of gradients gives the same bits, regardless of which ranks keep the sums") {
   auto options = run_of(1, 4, 3);
-  options.microbatch_size = 3;  // a row's share of the batch
+  options.microbatch_size = 3;  // a row's part of the batch
   options.algorithms = {"ring", "ring", "ring"};
   options.group_size = 4;
   options.clip = 0;  // the norm is a sum over pieces
@@ -150,7 +149,7 @@ TEST_CASE("one reduction of gradients gives the same bits, whoever keeps the sum
   const auto ddp = train("ddp");
   CHECK(train("zero1").weights == ddp.weights);
   CHECK(train("GNG").weights == ddp.weights);
-  // The two uses of the tied embedding are summed after they were reduced, not before: one step, other units.
+  // The two uses of the tied embedding are summed after their reduction, not before: one step, other units.
   options.steps = 1;
   const auto one = train("ddp");
   for (const char* name : {"zero2", "zero3", "NGN", "GGN"}) {
@@ -163,7 +162,7 @@ TEST_CASE("one reduction of gradients gives the same bits, whoever keeps the sum
   }
 }
 
-TEST_CASE("under a sharding the number of stages, policies, limits and recomputation never change a bit") {
+TEST_CASE("under a sharding stages, schedules, limits and recomputation do not change any bit") {
   tests::Share share(1, 8);
   for (const char* name : {"zero3", "mics", "paro-igg", "zero++", "paro-nig"}) {
     auto options = run_of(1, 2, 2);
@@ -193,7 +192,7 @@ TEST_CASE("under a sharding the number of stages, policies, limits and recomputa
   }
 }
 
-TEST_CASE("dropout and a tied embedding are the same under every sharding, in one stage and in two") {
+TEST_CASE("dropout and a tied embedding give the same result under every sharding, in one stage and in two") {
   tests::Share share(1, 4);
   auto gpt = small_gpt();
   gpt.dropout = 0.2f;
@@ -212,7 +211,7 @@ TEST_CASE("dropout and a tied embedding are the same under every sharding, in on
   }
 }
 
-TEST_CASE("an overflow on one rank skips the step on all, under every sharding") {
+TEST_CASE("an overflow on one rank skips the step on all ranks, under every sharding") {
   tests::Share share(1, 3);
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
@@ -232,14 +231,14 @@ TEST_CASE("an overflow on one rank skips the step on all, under every sharding")
       CHECK(!result.steps[0].skipped);
       CHECK(result.steps[1].skipped);
       CHECK(result.steps[2].loss_scale == 512);
-      // The same as without the step that did not count.
+      // The same as without the uncommitted step.
       CHECK(result.steps[3].skips == 1);
       CHECK(std::isfinite(result.steps[3].loss));
     }
   }
 }
 
-TEST_CASE("a wish to stop ends a sharded run on all ranks after the same step") {
+TEST_CASE("a stop request ends a sharded run on all ranks after the same step") {
   auto options = run_of(2, 2, 6);
   options.group_size = 2;
   for (const char* name : {"zero3", "paro-iig", "NGN"}) {
@@ -250,7 +249,7 @@ TEST_CASE("a wish to stop ends a sharded run on all ranks after the same step") 
   }
 }
 
-TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
+TEST_CASE("nodes of uneven sizes, or nodes that split groups, change nothing") {
   tests::Share share(1, 4);
   auto options = run_of(1, 6, 3);
   const auto ddp = run_simulated(small_gpt(), options, 1);
@@ -270,7 +269,7 @@ TEST_CASE("nodes that are uneven, or cut groups in two, change nothing") {
   }
 }
 
-TEST_CASE("every algorithm serves a sharding") {
+TEST_CASE("every algorithm works with sharding") {
   tests::Share share(1, 3);
   auto options = run_of(1, 4, 2);
   options.node_of = {0, 0, 1, 1};
@@ -340,7 +339,7 @@ TEST_CASE("pulls, collectives and stages give the same bits under any order of m
   }
 }
 
-TEST_CASE("work that streams do late changes no bit, under every sharding") {
+TEST_CASE("late work on streams does not change any bit, under every sharding") {
   tests::Share share(16, 160);
   for (const auto compute : {runtime::DType::f32, runtime::DType::f16}) {
     auto gpt = small_gpt();
@@ -378,7 +377,7 @@ TEST_CASE("work that streams do late changes no bit, under every sharding") {
   }
 }
 
-TEST_CASE("any job that is drawn ends with the bits of one stage") {
+TEST_CASE("any randomly drawn job ends with the bits of one stage") {
   const char* const only = std::getenv("RANVIER_SEED");
   const char* const count = std::getenv("RANVIER_SEEDS");
   const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(90, 300, 9);
@@ -433,7 +432,7 @@ TEST_CASE("any job that is drawn ends with the bits of one stage") {
   }
 }
 
-TEST_CASE("a rank holds what its scopes say, to the byte") {
+TEST_CASE("a rank holds exactly the bytes of its scopes") {
   const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     auto gpt = small_gpt();

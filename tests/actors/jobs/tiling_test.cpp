@@ -1,5 +1,5 @@
-// Whole jobs of a GPT in tiles: on one grid or another, whole or shared out, they train the same bits, and what the
-// model trains that has its matrices whole, but for the order of sums.
+// Complete jobs of a GPT in tiles: they give the same bits on every grid, sharded or not. Except for the order of sums,
+// this is the result of the model without tiles.
 #include "models/core/tensor_runs.hpp"
 #include "models/families/bert.hpp"
 #include "models/families/llama.hpp"
@@ -34,14 +34,13 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   options.steps = 3;
   options.seed = 11;
   options.learning_rate = {.peak = 1e-2, .steps = 3};
-  options.adamw.epsilon =
-      1e-3;  // what is small against it, such as rounding of gradients that are zero, stays small
+  options.adamw.epsilon = 1e-3;  // values below this, such as rounding of zero gradients, are ignored
   options.eval_every = 2;
   options.eval_samples = options.batch_size;
   return options;
 }
 
-/// Weights by tensor, however they are cut.
+/// Weights by tensor, for any partition.
 std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& gpt, const tests::JobResult& job) {
   std::map<std::string, std::vector<double>> tensors;
   const auto architecture = models::make_gpt(gpt);
@@ -63,7 +62,7 @@ std::map<std::string, std::vector<double>> tensors_of(const models::GptOptions& 
   return tensors;
 }
 
-/// Losses and weights within 1e-6.
+/// Compares losses and weights within 1e-6.
 void check_close(const models::GptOptions& gpt, const tests::JobResult& job, const models::GptOptions& whole_gpt,
                  const tests::JobResult& whole) {
   REQUIRE(job.steps.size() == whole.steps.size());
@@ -91,7 +90,7 @@ void check_close(const models::GptOptions& gpt, const tests::JobResult& job, con
 
 }  // namespace
 
-TEST_CASE("tiles train what whole matrices train, within the rounding of sums") {
+TEST_CASE("tiles give the result of complete matrices, within the rounding of sums") {
   tests::Share share(1, 6);
   for (const auto& [g_inter, g_data] : {std::pair{1, 1}, {1, 2}, {2, 2}, {3, 1}}) {
     for (const std::string name : {"ddp", "zero3"}) {
@@ -114,7 +113,7 @@ TEST_CASE("tiles train what whole matrices train, within the rounding of sums") 
   }
 }
 
-TEST_CASE("tiles train the same bits on every grid, whoever holds them, in any order of messages") {
+TEST_CASE("tiles give the same bits on every grid, with any sharding and order of messages") {
   tests::Share share(2, 36);
   for (const std::string name : {"ddp", "zero2", "zero3", "mics", "zero++"}) {
     auto options = run_of({1, 2});
@@ -145,7 +144,7 @@ TEST_CASE("tiles train the same bits on every grid, whoever holds them, in any o
   }
 }
 
-TEST_CASE("tiles that are used too early or given up too early would show on a device that does its work late") {
+TEST_CASE("a device that does its work late reveals tiles that are used or released too early") {
   tests::Share share(1, 2);
   auto options = run_of({1, 2});
   options.sharding = collectives::parse_sharding("zero3");
@@ -165,7 +164,7 @@ TEST_CASE("tiles that are used too early or given up too early would show on a d
   }
 }
 
-TEST_CASE("tiles train the same bits wherever their states live between uses") {
+TEST_CASE("tiles give the same bits with any location of their states between uses") {
   using actors::TierKind;
   tests::Share share(1, 10);
   for (const std::string name : {"ddp", "zero3", "zero++"}) {
@@ -191,7 +190,7 @@ TEST_CASE("tiles train the same bits wherever their states live between uses") {
   }
 }
 
-TEST_CASE("half precision trains in tiles as it does whole, within its rounding") {
+TEST_CASE("half precision in tiles gives the result without tiles, within its rounding") {
   for (const runtime::DType dtype : {runtime::DType::bf16, runtime::DType::f16}) {
     auto options = run_of({2, 2});
     options.precision = {dtype, runtime::DType::f32};
@@ -205,12 +204,12 @@ TEST_CASE("half precision trains in tiles as it does whole, within its rounding"
   }
 }
 
-TEST_CASE("places for gathered parameters and for a microbatch's gradients shrink with the tiles") {
+TEST_CASE("buffers for gathered parameters and for a microbatch's gradients shrink with the tiles") {
   const tests::RandomTokens tokens(64, 6144);
   const auto bytes_of = [&](const models::Architecture& architecture, const std::string& what) {
     auto options = run_of({1, 2});
     options.sharding = collectives::parse_sharding("zero3");
-    options.prefetch = 0;  // ahead of a part there are others of its kind, ahead of a layer there need not be
+    options.prefetch = 0;  // a phase is followed by others of its kind, a layer need not be
     const auto plan = actors::plan_rank(architecture, tokens.sample_bytes(), options, 0);
     std::size_t bytes = 0;
     for (const runtime::MemoryItem& item : plan.memory.items()) {
@@ -234,7 +233,7 @@ TEST_CASE("places for gathered parameters and for a microbatch's gradients shrin
     options.tile = tiles;
     return models::make_llama(options);
   };
-  // Of the head a product of C channels stays whole.
+  // A product of C channels of the head is not split.
   const auto bert = [](int tiles) {
     return models::make_bert({.layers = 8,
                               .hidden = 256,
@@ -254,7 +253,7 @@ TEST_CASE("places for gathered parameters and for a microbatch's gradients shrin
       }
     }
   };
-  // The position table and the norms and biases of a few blocks stay whole.
+  // The position table and the norms and biases of a few blocks are not split.
   check(gpt, 1 << 18);
   check(llama, 1 << 18);
   check(bert, 5 << 18);

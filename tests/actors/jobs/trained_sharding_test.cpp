@@ -1,4 +1,4 @@
-// Whole jobs whose frozen base and trained part are shared out apart (PaRO §3.2, Ψ ≫ Ψ′).
+// Complete jobs whose frozen base and trained part have different shardings (PaRO §3.2, Ψ ≫ Ψ′).
 #include "models/core/lora.hpp"
 #include "tests/actors/memory_checkpoints.hpp"
 #include "tests/actors/same_bits.hpp"
@@ -59,7 +59,8 @@ constexpr std::array trained_ways{"ddp", "zero1", "zero2", "zero3", "mics", "par
 
 }  // namespace
 
-TEST_CASE("how the base is shared out changes no bit of what is trained, on any grid, wherever states live") {
+TEST_CASE(
+    "the sharding of the base does not change any bit of the trained part, on any grid, with states anywhere") {
   const tests::RandomTokens tokens(8, 37);
   for (const std::uint64_t seed : test::seeds(tests::effort(24, 400, 6))) {
     CAPTURE(seed);
@@ -95,7 +96,7 @@ TEST_CASE("how the base is shared out changes no bit of what is trained, on any 
   }
 }
 
-TEST_CASE("of what is frozen a rank holds what its sharding says, of what is trained what the other one says") {
+TEST_CASE("a rank holds frozen units as their sharding defines, and trained units as the other one does") {
   const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
     const auto architecture = with_adapters(dtype);
@@ -118,7 +119,7 @@ TEST_CASE("of what is frozen a rank holds what its sharding says, of what is tra
   }
 }
 
-TEST_CASE("a base in host memory or in files takes nothing of the device, where its adapters live") {
+TEST_CASE("a base in host memory or in files takes no device memory, while its adapters do") {
   using runtime::MemorySpace;
   const tests::RandomTokens tokens(8, 37);
   for (const auto dtype : {runtime::DType::f32, runtime::DType::bf16}) {
@@ -144,13 +145,13 @@ TEST_CASE("a base in host memory or in files takes nothing of the device, where 
   }
 }
 
-TEST_CASE("adapters that every row holds whole are read where they lie: only the base takes places") {
+TEST_CASE("adapters that every row holds completely are read in place: only the base takes buffers") {
   const tests::RandomTokens tokens(8, 37);
   const auto architecture = with_adapters(runtime::DType::bf16);
   const auto places_of = [&](const char* frozen, const char* trained) {
     const auto plan =
         actors::plan_rank(architecture, tokens.sample_bytes(), run_of(architecture, frozen, trained), 0);
-    std::array<std::size_t, 2> places{};  // of frozen and of trained units
+    std::array<std::size_t, 2> places{};  // frozen units, trained units
     const auto& units = plan.states->all();
     for (std::size_t u = 0; u < units.size() && !plan.parameters.classes.of_unit.empty(); ++u) {
       const std::size_t of_class = plan.parameters.classes.places[plan.parameters.classes.of_unit[u]];
@@ -168,8 +169,7 @@ TEST_CASE("adapters that every row holds whole are read where they lie: only the
   CHECK(places_of("ddp", "ddp")[0] == 0);
 }
 
-TEST_CASE(
-    "a training goes on with its base shared out otherwise to the bit, with its trained part within rounding") {
+TEST_CASE("a run resumes with another sharding of its base to the bit, and of its trained part within rounding") {
   auto options = tests::small_run();
   options.steps = 4;
   options.grid = {2, rows};

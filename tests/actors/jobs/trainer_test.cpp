@@ -12,7 +12,7 @@ using tests::run_simulated;
 using tests::small_gpt;
 using tests::small_run;
 
-TEST_CASE("training lowers the loss of a batch that is seen again and again") {
+TEST_CASE("training lowers the loss of a repeated batch") {
   auto options = small_run();
   options.steps = 30;
   options.learning_rate = {.peak = 1e-2, .steps = 30};
@@ -22,7 +22,7 @@ TEST_CASE("training lowers the loss of a batch that is seen again and again") {
   CHECK(result.steps.back().loss < 0.5 * result.steps.front().loss);
 }
 
-TEST_CASE("the number of stages never changes a bit") {
+TEST_CASE("the number of stages does not change any bit") {
   for (const int g_data : {1, 2}) {
     auto options = small_run();
     options.steps = 3;
@@ -39,7 +39,7 @@ TEST_CASE("the number of stages never changes a bit") {
   }
 }
 
-TEST_CASE("policies, pipeline limits and recomputation never change a bit") {
+TEST_CASE("schedules, pipeline limits and recomputation do not change any bit") {
   auto options = small_run();
   const auto reference = run_simulated(small_gpt(), options, 1);
   options.grid = {3, 1};
@@ -75,7 +75,7 @@ TEST_CASE("dropout draws the same numbers on any grid") {
   CHECK(rows.steps[1].loss == doctest::Approx(reference.steps[1].loss).epsilon(1e-6));
 }
 
-TEST_CASE("the number of rows changes losses by rounding only") {
+TEST_CASE("the number of rows changes losses only by rounding") {
   auto options = small_run();
   options.steps = 5;
   const auto reference = run_simulated(small_gpt(), options, 1);
@@ -88,7 +88,7 @@ TEST_CASE("the number of rows changes losses by rounding only") {
   }
 }
 
-TEST_CASE("a shorter last microbatch counts as much as its samples") {
+TEST_CASE("a shorter last microbatch is weighted by its samples") {
   auto options = small_run();
   options.batch_size = 7;
   options.microbatch_size = 7;
@@ -100,7 +100,7 @@ TEST_CASE("a shorter last microbatch counts as much as its samples") {
   check_same_bits(cut, run_simulated(small_gpt(), options, 5));
 }
 
-TEST_CASE("fewer microbatches than stages work") {
+TEST_CASE("a job with fewer microbatches than stages works") {
   auto options = small_run();
   options.batch_size = 2;
   options.microbatch_size = 2;
@@ -124,7 +124,7 @@ TEST_CASE("an fp16 overflow on one rank makes all ranks skip the step and halve 
     options.loss_scale = {.scale = 1024, .dynamic = true, .growth_interval = 2};
     const auto good = run_simulated(gpt, options, 1);
     REQUIRE(!good.steps[1].skipped);
-    CHECK(good.steps[2].loss_scale == 2048);  // grew after two good steps
+    CHECK(good.steps[2].loss_scale == 2048);  // doubled after two good steps
     options.fault = actors::TrainerOptions::Fault{faulty, 2, actors::TrainerOptions::Fault::Kind::overflow};
     // run_simulated checks that all ranks agree.
     const auto result = run_simulated(gpt, options, 1);
@@ -149,17 +149,17 @@ TEST_CASE("half precision with half gradients is bit-equal across stages too") {
   }
 }
 
-TEST_CASE("a wish to stop on any rank ends the job on all of them after the same step") {
+TEST_CASE("a stop request on any rank ends the job on all ranks after the same step") {
   auto options = small_run();
   options.grid = {2, 2};
   options.steps = 6;
   for (const int rank : {0, 3}) {
     const auto result = run_simulated(small_gpt(), options, 1, {{rank, 2}});
-    CHECK(result.steps.size() == 3);  // the wish of step 2 travels with step 3
+    CHECK(result.steps.size() == 3);  // the request of step 2 travels with step 3
   }
 }
 
-TEST_CASE("fp16 that overflows at the smallest loss scale ends the run") {
+TEST_CASE("an fp16 overflow at the smallest loss scale ends the run") {
   auto gpt = small_gpt();
   gpt.precision = {runtime::DType::f16, runtime::DType::f32};
   auto options = small_run();
@@ -169,7 +169,7 @@ TEST_CASE("fp16 that overflows at the smallest loss scale ends the run") {
   CHECK_THROWS_WITH_AS(run_simulated(gpt, options, 1), doctest::Contains("step 2: gradient norm is "), Error);
 }
 
-TEST_CASE("gradients that are not finite end a run that has no loss scale") {
+TEST_CASE("gradients that are not finite end a run without a loss scale") {
   auto options = small_run();
   options.fault = actors::TrainerOptions::Fault{0, 2, actors::TrainerOptions::Fault::Kind::overflow};
   CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("step 2: gradient norm is "),
@@ -186,8 +186,8 @@ TEST_CASE("clipping bounds the step but not the reported norm") {
   CHECK(free.weights != clipped.weights);
 }
 
-// Replay one seed with RANVIER_SEED=n; RANVIER_SEEDS=n says how many.
-TEST_CASE("no order of messages hangs the job or changes a bit") {
+// Replay one seed with RANVIER_SEED=n; RANVIER_SEEDS=n sets their number.
+TEST_CASE("no order of messages blocks the job or changes a bit") {
   const char* only = std::getenv("RANVIER_SEED");
   const char* count = std::getenv("RANVIER_SEEDS");
   const int seeds = only != nullptr ? 1 : count != nullptr ? std::atoi(count) : tests::effort(240, 1200, 40);

@@ -1,5 +1,5 @@
-// Layers that use their units in ways that GPT-2's do not: none at all, several of one size, one twice, several that
-// are tied across stages, and calls in parts that use some each. No sharding may change what they train.
+// Layers that use units in other ways than GPT-2's layers: none at all, several of one size, one twice, several tied
+// across stages, and calls in phases with units each. Sharding must not change their training result.
 #include "tests/actors/same_bits.hpp"
 
 #include "models/ops/matmul.hpp"
@@ -21,8 +21,7 @@ using tests::small_gpt;
 
 namespace {
 
-/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit's weight counts as often as it is
-/// named.
+/// output[B, T, C] = input[B, T, C] + Σ weight of a unit [C], in fp32; a unit counts as often as it is named.
 class Shift final : public models::Layer {
  public:
   Shift(std::string name, std::size_t channels, const std::vector<std::string>& units)
@@ -79,7 +78,7 @@ class Shift final : public models::Layer {
   std::vector<models::UnitSpec> units_;
 };
 
-/// output[B, T, C] = input[B, T, C] · Σ (u + 1) weight of unit u [C], in fp32: at once, or in parts with other units
+/// output[B, T, C] = input[B, T, C] · Σ (u + 1) weight of unit u [C], in fp32: at once, or in phases with other units
 /// in each call.
 class Scale final : public models::Layer {
  public:
@@ -149,7 +148,7 @@ class Scale final : public models::Layer {
     }
   }
 
-  /// The last part takes the sum from the workspace.
+  /// The last phase takes the sum from the workspace.
   void add_products(const LayerCall& call, const models::LayerPhases::Units& parts, const std::byte* input,
                     std::byte* output) const {
     check_units(call.parameters, parts[call.part]);
@@ -179,7 +178,7 @@ class Scale final : public models::Layer {
 using MakeLayer = std::function<std::unique_ptr<models::Layer>(std::string name, std::size_t channels,
                                                                const std::vector<std::string>& units)>;
 
-/// A GPT with such a layer in front of each of its blocks and of its head, of these units.
+/// A GPT with such a layer in front of each block and of the head, with these units.
 models::Architecture gpt_with(const std::vector<std::vector<std::string>>& units, const MakeLayer& make) {
   const models::GptOptions gpt = small_gpt(static_cast<int>(units.size()) - 1);
   models::Architecture architecture = models::make_gpt(gpt);
@@ -217,7 +216,8 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   return options;
 }
 
-/// The same bits on one stage and on several, gathering ahead or not, recomputing or not, as `alike` on one stage.
+/// Compares one stage and several, with and without prefetching and recomputation, with the equivalent model on one
+/// stage.
 void check_every_grid(const models::Architecture& alike, const models::Architecture& architecture) {
   const tests::RandomTokens tokens(8, 37);
   tests::Share share(3, 9);
@@ -253,11 +253,11 @@ void check_every_grid(const models::Architecture& architecture) { check_every_gr
 
 }  // namespace
 
-TEST_CASE("layers without units, and with several of one size, train the same under every sharding") {
+TEST_CASE("layers without units, and with several of one size, give the same result under every sharding") {
   check_every_grid(shifted_gpt({{}, {"a", "b"}, {}, {"c", "d", "e"}, {}}));
 }
 
-TEST_CASE("a layer may use more units than one message asks for") {
+TEST_CASE("a layer may use more units than one message can request") {
   check_every_grid(shifted_gpt({{}, {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"}, {}}));
 }
 
@@ -267,17 +267,17 @@ TEST_CASE("several units may be tied across the same stages") {
   check_every_grid(shifted_gpt({{"a", "b", "c"}, {}, {}, {"c", "a", "b"}}));
 }
 
-TEST_CASE("layers whose calls come in parts, of other units each, train as if they came at once") {
+TEST_CASE("layers whose calls are split into phases, with other units each, give the result of a single call") {
   const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {"d"}, {"e", "f"}, {}};
   check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
 }
 
-TEST_CASE("parts may be tied across stages") {
+TEST_CASE("phases may be tied across stages") {
   const std::vector<std::vector<std::string>> units{{"a", "b", "c"}, {}, {}, {"c", "a", "b"}};
   check_every_grid(scaled_gpt(units, false), scaled_gpt(units, true));
 }
 
-TEST_CASE("a unit of three layers is refused, as its gradients have no fixed order of sums") {
+TEST_CASE("a unit of three layers is refused, because its gradients have no fixed order of sums") {
   const auto architecture = shifted_gpt({{"a"}, {"a"}, {"a"}});
   const tests::RandomTokens tokens(8, 37);
   for (const int g_inter : {1, 2, 3}) {
