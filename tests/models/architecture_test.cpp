@@ -16,7 +16,7 @@ using ranvier::tests::error_of;
 
 namespace {
 
-/// Every cut of `costs` into `stages` slices, by its stage ends.
+/// Every split of `costs` into `stages` parts, by the ends of its stages.
 void for_every_cut(std::size_t layers, int stages,
                    const std::function<void(const std::vector<std::size_t>&)>& visit,
                    std::vector<std::size_t> ends = {}) {
@@ -54,7 +54,7 @@ std::vector<std::size_t> best_cut(const std::vector<double>& costs, int stages) 
 
 }  // namespace
 
-TEST_CASE("a cut is the best of all and fills the earliest stages") {
+TEST_CASE("a split is the best of all and fills the earliest stages") {
   const auto key = runtime::philox_key(3, runtime::RandomPurpose::test);
   for (std::uint32_t round = 0; round < 300; ++round) {
     CAPTURE(round);
@@ -84,7 +84,7 @@ TEST_CASE("rounding of costs never loses a layer") {
   }
 }
 
-TEST_CASE("more stages than layers is the user's error") {
+TEST_CASE("more stages than layers is a usage error") {
   CHECK(error_of([] { static_cast<void>(balance({1, 2}, 3)); }).code() == ErrorCode::usage);
   CHECK(error_of([] { static_cast<void>(balance({}, 1)); }).code() == ErrorCode::usage);
   CHECK(error_of([] { static_cast<void>(balance({1}, 0)); }).code() == ErrorCode::usage);
@@ -99,7 +99,7 @@ TEST_CASE("parameters of a unit start at aligned offsets, stored elements includ
   CHECK(unit.elements() == 128);
 }
 
-TEST_CASE("the presets have the sizes that their papers give") {
+TEST_CASE("the presets have the sizes of their papers") {
   const auto parameters = [](const char* name) {
     const auto options = gpt_preset(name);
     REQUIRE(options.has_value());
@@ -118,7 +118,7 @@ TEST_CASE("the presets have the sizes that their papers give") {
   for (const std::string_view name : gpt_preset_names()) CHECK(gpt_preset(name).has_value());
 }
 
-TEST_CASE("a GPT counts six operations per parameter and token, and attention's") {
+TEST_CASE("a GPT counts six operations per parameter and token, plus attention") {
   GptOptions options{.layers = 3, .hidden = 64, .heads = 4, .vocab_size = 100, .sequence_length = 32};
   const Architecture gpt = make_gpt(options);
   const double T = 32;
@@ -128,7 +128,7 @@ TEST_CASE("a GPT counts six operations per parameter and token, and attention's"
   CHECK(gpt.layers.back()->output_elements(32) == 0);
 }
 
-TEST_CASE("a GPT's units are declared once, the shared table alike by embedding and head") {
+TEST_CASE("a GPT's units are declared once, with the same shared table in embedding and head") {
   const GptOptions options{.layers = 2, .hidden = 8, .heads = 2, .vocab_size = 11, .sequence_length = 6};
   const Architecture gpt = make_gpt(options);
   std::vector<std::string> names;
@@ -140,7 +140,7 @@ TEST_CASE("a GPT's units are declared once, the shared table alike by embedding 
   CHECK(table.stored_elements == 64 * 8);
 }
 
-TEST_CASE("decay touches matrices and embeddings, and residual projections start smaller") {
+TEST_CASE("decay applies to matrices and embeddings, and residual projections start with smaller values") {
   const GptOptions options{.layers = 8, .hidden = 8, .heads = 2, .vocab_size = 11, .sequence_length = 6};
   std::set<std::string> names;
   for (const UnitSpec& unit : make_gpt(options).units()) {
@@ -163,7 +163,7 @@ TEST_CASE("decay touches matrices and embeddings, and residual projections start
   CHECK(names.count("ln_f.weight") == 1);
 }
 
-TEST_CASE("sizes that make no model are the user's error, and are named with their values") {
+TEST_CASE("invalid model sizes are usage errors, and are named with their values") {
   const auto message = [](GptOptions options) -> std::string {
     try {
       static_cast<void>(make_gpt(options));

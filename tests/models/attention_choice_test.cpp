@@ -1,4 +1,4 @@
-// What attention_choice.hpp says, on a GPU, real or emulated, whose cuDNN is there.
+// The contract of attention_choice.hpp on a real or emulated GPU with cuDNN.
 #include "models/ops/attention_choice.hpp"
 
 #include "models/ops/kernel_choice_file.hpp"
@@ -22,7 +22,7 @@ using runtime::DType;
 
 namespace {
 
-/// Both passes, and what they write.
+/// Both passes, and their outputs.
 struct Passes {
   explicit Passes(AttentionShape s, DType type = DType::bf16)
       : shape(s), dtype(type), qkv(type, rows(s) * s.row_channels(), 1), d_out(type, elements(s), 2) {}
@@ -61,7 +61,7 @@ Passes by_own(runtime::StreamView stream, AttentionShape shape, DType dtype = DT
   return passes;
 }
 
-/// With a GPU that has chosen nothing yet.
+/// Runs the body on a GPU without earlier choices.
 template <typename Body>
 void with_cudnn(Body body) {
   if (const std::string obstacle = attention_library_obstacle(); !obstacle.empty()) {
@@ -94,7 +94,8 @@ std::vector<AttentionShape> shapes() {
 
 }  // namespace
 
-TEST_CASE("cuDNN's attention is ours and the definition's within rounding, and the same twice") {
+TEST_CASE(
+    "cuDNN's attention equals the built-in kernels and the definition within rounding, and repeats its bits") {
   with_cudnn([](runtime::StreamView stream) {
     for (const AttentionShape& shape : shapes()) {
       CAPTURE(shape.heads);
@@ -128,11 +129,11 @@ TEST_CASE("cuDNN's attention is ours and the definition's within rounding, and t
   });
 }
 
-TEST_CASE("attention is done as it was chosen, wherever the choice is taken over") {
+TEST_CASE("attention uses the chosen kernels, also with a choice from another run") {
   with_cudnn([](runtime::StreamView stream) {
     Passes library(small);
     library.run(stream);
-    CHECK(same(library, by_own(stream, small)));  // nothing was met yet
+    CHECK(same(library, by_own(stream, small)));  // no choice was made yet
     const auto choices = measure_attention(stream, [&] { library.run(stream); }).choices;
     library.run(stream);
     forget_attention(stream);
@@ -146,7 +147,7 @@ TEST_CASE("attention is done as it was chosen, wherever the choice is taken over
   });
 }
 
-TEST_CASE("attention that cuDNN cannot do, or was not met, is done by our own kernels") {
+TEST_CASE("attention that cuDNN does not support, or without a choice, uses the built-in kernels") {
   with_cudnn([](runtime::StreamView stream) {
     Passes met(small);
     (void)measure_attention(stream, [&] { met.run(stream); });
@@ -180,7 +181,7 @@ TEST_CASE("attention that cuDNN cannot do, or was not met, is done by our own ke
   });
 }
 
-TEST_CASE("measured attention is one of the two, and another cuDNN's choice is not taken over") {
+TEST_CASE("measured attention is one of the two, and a choice of another cuDNN is not used") {
   with_cudnn([](runtime::StreamView stream) {
     AttentionShape shape = small;
     shape.kernels = AttentionKernels::measured;
@@ -202,7 +203,7 @@ TEST_CASE("measured attention is one of the two, and another cuDNN's choice is n
   });
 }
 
-TEST_CASE("what a file remembers of attention is done again, without a measurement, for the cuDNN that it is of") {
+TEST_CASE("a saved choice of attention is used without a measurement, if it is for the same cuDNN") {
   with_cudnn([](runtime::StreamView stream) {
     const tests::TemporaryFolder folder;
     const auto path = folder.path() / "products.json";
@@ -216,7 +217,7 @@ TEST_CASE("what a file remembers of attention is done again, without a measureme
     CHECK(measured.choices.attention.front().choices.size() == 2);
     CHECK(measured.remembered_passes == 0);
 
-    // What the measurement did not choose is what a later run is told.
+    // A later run follows the file, even if the measurement chose otherwise.
     KernelChoices all = parse_kernel_choices(folder.read("products.json"), "a test");
     CHECK(all.attention == measured.choices.attention);
     for (const bool by_library : {true, false}) {
@@ -240,7 +241,7 @@ TEST_CASE("what a file remembers of attention is done again, without a measureme
   });
 }
 
-TEST_CASE("cuDNN's handle works on the stream that is given, after one that is gone") {
+TEST_CASE("cuDNN's handle works on the given stream, after one that was destroyed") {
   with_cudnn([](runtime::StreamView stream) {
     Passes library(small), again(small);
     AttentionChoices choices;
@@ -250,13 +251,13 @@ TEST_CASE("cuDNN's handle works on the stream that is given, after one that is g
       library.run(*other);
     }
     forget_attention(stream);
-    CHECK(adopt_attention(stream, choices));  // plans anew
+    CHECK(adopt_attention(stream, choices));  // creates new plans
     again.run(stream);
     CHECK(same(again, library));
   });
 }
 
-TEST_CASE("slices of samples and of heads have the bits of the whole") {
+TEST_CASE("slices of samples and of heads have the bits of undivided attention") {
   with_cudnn([](runtime::StreamView stream) {
     AttentionShape samples = small, two_samples = small, heads = small, two_heads = small;
     samples.samples = 5, two_samples.samples = 2;
@@ -305,7 +306,7 @@ TEST_CASE("slices of samples and of heads have the bits of the whole") {
   });
 }
 
-TEST_CASE("a fast backward pass is ours within rounding, and says that bits differ") {
+TEST_CASE("a fast backward pass equals the built-in one within rounding, and reports that bits differ") {
   with_cudnn([](runtime::StreamView stream) {
     for (AttentionShape shape : shapes()) {
       const Passes own = by_own(stream, shape);
@@ -322,11 +323,11 @@ TEST_CASE("a fast backward pass is ours within rounding, and says that bits diff
   });
 }
 
-TEST_CASE("the workspace of cuDNN's backward pass is planned up to 1 GiB, beyond for slices") {
+TEST_CASE("the workspace of cuDNN's backward pass is planned up to 1 GiB, above that for slices") {
   AttentionShape shape{
       .samples = 16, .positions = 1024, .heads = 12, .channels = 64, .kernels = AttentionKernels::cudnn};
   const std::size_t planned = attention_workspace_bytes(shape, DType::bf16, 1);
-  CHECK(planned >= 403439872 + 256);  // cuDNN 9.19 asks for it on Hopper; so below
+  CHECK(planned >= 403439872 + 256);  // cuDNN 9.19 requests it on Hopper; the same below
   CHECK(planned < 404 << 20);
   shape.fast_backward = true;
   CHECK(attention_workspace_bytes(shape, DType::bf16, 1) >= 101449856 + 256);  // on Ampere; half on Hopper

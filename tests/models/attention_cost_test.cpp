@@ -17,10 +17,10 @@ using tests::CostedRun;
 
 namespace {
 
-/// Whether query i sees key j.
+/// Whether query i attends to key j.
 bool sees(bool causal, int window, int i, int j) { return !causal || (j <= i && (window == 0 || j > i - window)); }
 
-/// Two operations for each channel of each pair that is seen, of one head and sample.
+/// Two operations for each channel of each visible pair, of one head and sample.
 double product_flops(bool causal, int window, int first, int queries, int keys, int channels) {
   double flops = 0;
   for (int i = first; i < first + queries; ++i)
@@ -42,7 +42,7 @@ std::vector<AttentionShape> shapes() {
 
 }  // namespace
 
-TEST_CASE("attention costs two products forward and five backward, of the pairs that its mask leaves") {
+TEST_CASE("attention costs two products forward and five backward, over the pairs that its mask allows") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const AttentionShape& shape : shapes()) {
       CAPTURE(shape.key_heads);
@@ -76,7 +76,7 @@ TEST_CASE("attention costs two products forward and five backward, of the pairs 
   }
 }
 
-TEST_CASE("cached attention costs two products of the positions that are there") {
+TEST_CASE("cached attention costs two products over the existing positions") {
   constexpr int T = 9, H = 4, K = 2, D = 6;
   constexpr std::size_t cache = K * T * D;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -94,7 +94,7 @@ TEST_CASE("cached attention costs two products of the positions that are there")
                                            .key_heads = K,
                                            .window = window};
           const auto Q = static_cast<std::size_t>(queries);
-          std::size_t seen = 0;  // keys, by any of the queries
+          std::size_t seen = 0;  // keys visible to any of the queries
           for (int j = 0; j < past + queries; ++j) {
             bool any = false;
             for (int i = past; i < past + queries; ++i) any = any || sees(true, window, i, j);

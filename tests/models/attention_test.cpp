@@ -37,13 +37,13 @@ double worst_error(const TypedArray& values, const Doubles& expected) {
   return worst;
 }
 
-/// Those that differ here: a GPU has one.
+/// The distinct implementations on this device; a GPU has one.
 std::vector<AttentionArithmetic> arithmetics() {
   if (on_gpu_here()) return {AttentionArithmetic::quickest};
   return {AttentionArithmetic::quickest, AttentionArithmetic::vectors, AttentionArithmetic::floats};
 }
 
-/// What both passes write.
+/// Outputs of both passes.
 struct Results {
   TypedArray out, logsumexp, d_qkv;
 };
@@ -54,7 +54,7 @@ Results run(const AttentionShape& shape, DType dtype, const TypedArray& qkv, con
   Results results{TypedArray(dtype, d_out.size()),
                   TypedArray(DType::f32, static_cast<std::size_t>(shape.samples * shape.heads * shape.positions)),
                   TypedArray(dtype, qkv.size())};
-  // Whatever lies in the workspace must not matter.
+  // The contents of the workspace must not matter.
   std::vector<std::byte> workspace(attention_workspace_bytes(shape, dtype, threads), std::byte{0xff});
   if (on_gpu_here()) {
     on_one_device([&](runtime::StreamView stream) {
@@ -95,7 +95,7 @@ Dropout some_dropout(float rate) {
   return {.rate = rate, .key = runtime::philox_key(5, runtime::RandomPurpose::dropout), .first_sample = 3};
 }
 
-/// Documents of `length` positions, of other lengths in other samples, as AttentionBounds describe them.
+/// AttentionBounds of documents with `length` positions, more in later samples.
 HostBounds documents(const AttentionShape& shape, int length, bool with_ends) {
   HostBounds bounds;
   for (int b = 0; b < shape.samples; ++b)
@@ -107,7 +107,7 @@ HostBounds documents(const AttentionShape& shape, int length, bool with_ends) {
   return bounds;
 }
 
-/// The last `padding` positions of a sample see themselves alone, and nobody else sees them.
+/// Bounds in which the last `padding` positions of a sample are visible only to themselves.
 HostBounds padded(const AttentionShape& shape, int padding) {
   HostBounds bounds;
   for (int b = 0; b < shape.samples; ++b)
@@ -147,7 +147,7 @@ void check_against_plain(const AttentionShape& shape, DType dtype, float rate, A
 
 }  // namespace
 
-TEST_CASE("the plain attention's gradients are those of finite differences") {
+TEST_CASE("the plain attention's gradients equal finite differences") {
   const AttentionShape causal{.samples = 2, .positions = 5, .heads = 2, .channels = 3};
   AttentionShape grouped = causal, of_all = causal;
   grouped.key_heads = 1, grouped.window = 3;
@@ -196,7 +196,7 @@ TEST_CASE("attention equals its definition for any length and width") {
     }
 }
 
-TEST_CASE("attention drops the weights that the counters name") {
+TEST_CASE("attention drops the weights that the counters select") {
   ranvier::tests::Share share(1, 2);
   for (const DType dtype : all_dtypes)
     for (const int positions : {1, 7, 64, 70, 129}) {
@@ -206,7 +206,7 @@ TEST_CASE("attention drops the weights that the counters name") {
     }
 }
 
-TEST_CASE("attention equals its definition where heads share keys, and windows, documents and padding mask") {
+TEST_CASE("attention equals its definition with shared key heads, windows, documents and padding") {
   ranvier::tests::Share share(on_gpu_here() ? 9 : 3, 30);
   for (const DType dtype : all_dtypes)
     for (const auto arithmetic : arithmetics())
@@ -234,7 +234,7 @@ TEST_CASE("attention equals its definition where heads share keys, and windows, 
       }
 }
 
-TEST_CASE("attention with bounds and windows that hide nothing has the bits of attention without") {
+TEST_CASE("attention with bounds and windows that hide nothing has the bits of attention without them") {
   const int positions = on_gpu_here() ? 70 : 150;
   AttentionShape shape{.samples = 1, .positions = positions, .heads = 2, .channels = 16};
   for (const DType dtype : all_dtypes) {
@@ -258,7 +258,7 @@ TEST_CASE("attention with bounds and windows that hide nothing has the bits of a
   }
 }
 
-TEST_CASE("attention refuses heads that do not divide, windows that look ahead, and on a CPU bounds out of order") {
+TEST_CASE("attention refuses heads that do not divide, windows that look ahead, and on a CPU unordered bounds") {
   on_one_device([](runtime::StreamView stream) {
     float memory[64] = {};
     const auto refuses = [&](const AttentionShape& shape, const AttentionBounds& bounds = {}) {
@@ -300,8 +300,8 @@ TEST_CASE("attention has the same bits for any number of threads") {
     }
 }
 
-TEST_CASE("attention treats a sample alike, alone and among others") {
-  // With 16 samples no head is shared among the threads, with one they all are.
+TEST_CASE("attention computes a sample with the same bits, in a microbatch of any size") {
+  // With 16 samples threads do not share heads, with one sample they share all of them.
   const AttentionShape plain{.samples = on_gpu_here() ? 10 : 16, .positions = 90, .heads = 2, .channels = 20};
   AttentionShape grouped = plain;
   grouped.key_heads = 1;
@@ -335,7 +335,7 @@ TEST_CASE("attention treats a sample alike, alone and among others") {
     }
 }
 
-TEST_CASE("attention survives large scores and hands on values that are no numbers") {
+TEST_CASE("attention handles large scores and propagates NaN") {
   const AttentionShape shape{.samples = 1, .positions = 130, .heads = 1, .channels = 16};
   for (const DType dtype : all_dtypes) {
     Inputs inputs(shape, dtype, 17);
@@ -355,7 +355,7 @@ TEST_CASE("attention survives large scores and hands on values that are no numbe
   }
 }
 
-TEST_CASE("powers of two and logarithms are right to a few units in the last place") {
+TEST_CASE("powers of two and logarithms are accurate to a few units in the last place") {
   for (double x = -126; x < 20; x += 0.00137) {
     const float argument = static_cast<float>(x);
     const double power = std::exp2(static_cast<double>(argument));

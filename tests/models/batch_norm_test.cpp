@@ -28,7 +28,7 @@ struct Result {
   std::vector<float> statistics, sums;
 };
 
-/// y of one channel; `statistics`: mean and variance that are fixed, or empty, and then those of x.
+/// y of one channel; `statistics`: fixed mean and variance, or empty for the statistics of x.
 std::vector<double> plain(const std::vector<double>& x, double weight, double bias,
                           const std::vector<double>& addend, bool relu, std::vector<double> statistics) {
   const auto rows = static_cast<double>(x.size());
@@ -54,7 +54,7 @@ std::vector<double> column(const TypedArray& values, std::size_t c, std::size_t 
 
 }  // namespace
 
-TEST_CASE("batch norm and its gradients are those of the formula, with and without what follows, fixed or not") {
+TEST_CASE("batch norm and its gradients equal the formula, with and without fused operations, fixed or not") {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const std::size_t rows : {1, 7, 65, 200})
@@ -153,7 +153,7 @@ TEST_CASE("batch norm and its gradients are those of the formula, with and witho
   }
 }
 
-TEST_CASE("the variance of batch norm does not suffer from a mean that is far away") {
+TEST_CASE("the variance of batch norm stays accurate with a large mean") {
   const BatchNormShape shape{1000, 3};
   TypedArray x(DType::f32, 3000, 41);
   for (std::size_t i = 0; i < x.size(); ++i) x.set(i, x[i] + 3000);

@@ -22,7 +22,7 @@ constexpr const char* path = "folder/config.json";
 ModelConfig parsed(const std::string& json) { return parse_model_config(json, path); }
 BertOptions sizes_in(const std::string& json) { return std::get<BertOptions>(parsed(json).sizes); }
 
-/// A small model's, with more keys.
+/// Config of a small model, with additional keys.
 std::string config(std::string_view type, const std::string& more = {}) {
   return R"({"model_type": ")" + std::string(type) +
          R"(", "num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 6, "intermediate_size": 80,
@@ -48,7 +48,7 @@ void refused(const std::string& json, std::initializer_list<std::string_view> wo
 
 }  // namespace
 
-TEST_CASE("what BERT and RoBERTa leave unsaid is what transformers takes for it") {
+TEST_CASE("missing entries of a BERT's or RoBERTa's config.json have transformers' defaults") {
   const BertOptions bert = sizes_in(config("bert"));
   CHECK(!bert.roberta);
   CHECK(bert.sequence_length == 64);
@@ -67,7 +67,7 @@ TEST_CASE("what BERT and RoBERTa leave unsaid is what transformers takes for it"
   CHECK(parsed(config("bert", R"("hidden_dropout_prob": 0.0)")).dropout.at("hidden_dropout_prob") == 0);
 }
 
-TEST_CASE("what a BERT would compute otherwise is refused by its key") {
+TEST_CASE("entries that would change a BERT's computation are refused by key") {
   refused(config("bert", R"("hidden_act": "relu")"), {path, "'hidden_act'", "relu", "gelu"});
   refused(config("bert", R"("position_embedding_type": "relative_key")"),
           {"'position_embedding_type'", "relative_key", "absolute"});
@@ -86,7 +86,7 @@ TEST_CASE("what a BERT would compute otherwise is refused by its key") {
           {"'num_attention_heads' 5", "'hidden_size' 48"});
 }
 
-TEST_CASE("every named BERT's config.json is read as the same model") {
+TEST_CASE("the config.json of every named BERT reads back as the same model") {
   int berts = 0;
   for (const NamedModel& named : named_models()) {
     const ModelSizes sizes = *named_model(named.name);
@@ -101,8 +101,8 @@ TEST_CASE("every named BERT's config.json is read as the same model") {
   CHECK(berts == 11);
 }
 
-TEST_CASE("sizes of MiCS' models are as many parameters as their names say") {
-  // Table 1: within 8 %, which is how far its names are from its sizes.
+TEST_CASE("MiCS's models have as many parameters as their names suggest") {
+  // Table 1: within 8 %, the difference between its names and its sizes.
   for (const auto& [name, billions] : {std::pair{"bert-10b", 10},
                                        {"bert-15b", 15},
                                        {"bert-20b", 20},
@@ -117,7 +117,7 @@ TEST_CASE("sizes of MiCS' models are as many parameters as their names say") {
   CHECK(make_model(*named_model("roberta-base")).parameters() == 124697433);  // RobertaForMaskedLM's
 }
 
-TEST_CASE("of a BERT that was made of another one all that it says stays but what it now is") {
+TEST_CASE("a config.json made from another one keeps all entries, except the changed ones") {
   const std::string like = config(
       "roberta", R"("architectures": ["RobertaModel"], "eos_token_id": 2, "quirk": [1, 2], "pad_token_id": 1)");
   BertOptions shorter = sizes_in(like);

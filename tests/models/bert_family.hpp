@@ -44,7 +44,7 @@ inline std::vector<std::pair<std::string, BertOptions>> bert_family(Precision pr
   return family;
 }
 
-/// As made_up_samples(), but for targets: those of some tokens, and no other's.
+/// Like made_up_samples(), but only some tokens have targets.
 inline ReferenceSamples masked_samples(const BertOptions& options, std::int64_t first, int count) {
   ReferenceSamples samples = made_up_samples(options, first, count);
   for (std::size_t i = 0; i < samples.targets.size(); ++i)
@@ -52,7 +52,7 @@ inline ReferenceSamples masked_samples(const BertOptions& options, std::int64_t 
   return samples;
 }
 
-/// The family with classes to tell.
+/// The family with heads for text classification.
 inline std::vector<std::pair<std::string, BertOptions>> classifying_family(Precision precision = {}) {
   auto family = bert_family(precision);
   family.push_back({"RoBERTa with dropout", family[1].second});
@@ -64,7 +64,7 @@ inline std::vector<std::pair<std::string, BertOptions>> classifying_family(Preci
   return family;
 }
 
-/// As made_up_samples(), but for targets: a class of each.
+/// Like made_up_samples(), but each target is a class.
 inline ReferenceSamples labelled_samples(const BertOptions& options, std::int64_t first, int count) {
   ReferenceSamples samples = made_up_samples(options, first, count);
   samples.targets.resize(static_cast<std::size_t>(count));

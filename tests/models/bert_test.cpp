@@ -21,8 +21,8 @@ using runtime::DType;
 
 namespace {
 
-/// Which gradients are zero as they should be: keys' biases move all scores of a query alike, and nothing uses the
-/// types but the first, nor RoBERTa's rows before its first position, nor positions after a sample's last.
+/// Gradients that must be zero: keys' biases move all scores of a query equally. Types other than the first, RoBERTa's
+/// rows before its first position, and positions after a sample's last one are unused.
 bool has_no_slope(const std::string& tensor, const BertOptions& options, std::size_t element) {
   const auto C = static_cast<std::size_t>(options.hidden);
   if (tensor.ends_with("self.key.bias")) return true;
@@ -36,7 +36,7 @@ bool is_rounding(const std::string& tensor) { return tensor.ends_with("self.key.
 
 }  // namespace
 
-TEST_CASE("losses, activations and gradients of BERT and RoBERTa are those of the reference in double precision") {
+TEST_CASE("losses, activations and gradients of BERT and RoBERTa equal the reference in double precision") {
   for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
@@ -51,7 +51,8 @@ TEST_CASE("losses, activations and gradients of BERT and RoBERTa are those of th
   }
 }
 
-TEST_CASE("a BERT in tiles is that of the reference in double precision, and what it is whole but for rounding") {
+TEST_CASE(
+    "a BERT in tiles equals the reference in double precision, and the model without tiles but for rounding") {
   int tile = 4;
   for (const auto& [name, plain] : bert_family()) {
     CAPTURE(name);
@@ -93,7 +94,7 @@ TEST_CASE("a BERT in half precision follows fp32 within its rounding, with fp32 
   }
 }
 
-TEST_CASE("neither the number of threads nor the kind of device changes a bit of a BERT") {
+TEST_CASE("the number of threads and the kind of device do not change any bit of a BERT") {
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     BertOptions options = bert_family(precision).back().second;
     options.tile = precision.compute == DType::f32 ? 1 : 4;
@@ -102,7 +103,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
     options.heads = 5;
     options.inner = 96;
     options.sequence_length = 45;
-    options.targets = 31;  // one more than there are
+    options.targets = 31;  // one more than exist
     BitsOfFirst bits;
     for (const auto& [threads, at_once] : {std::pair{1, true}, {2, false}, {3, true}}) {
       if (repeats(threads, at_once)) continue;
@@ -111,7 +112,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
   }
 }
 
-TEST_CASE("a BERT's gradients of microbatches add up to those of all samples at once") {
+TEST_CASE("gradients of a BERT's microbatches add up to the gradients of all samples at once") {
   for (const auto& [kind, options] : bert_family()) {
     CAPTURE(kind);
     const ReferenceSamples all = masked_samples(options, 10, 3);
@@ -127,17 +128,17 @@ TEST_CASE("a BERT's gradients of microbatches add up to those of all samples at 
 }
 
 TEST_CASE(
-    "a head that computes positions with a target alone has the losses, details and gradients of one of all") {
+    "a head that computes only positions with a target has the losses, details and gradients of a complete one") {
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     CAPTURE(to_string(precision.compute));
     BertOptions options = small_bert(precision);
     options.sequence_length = 33;
     options.vocab_size = 70;
-    options.tile = precision.compute == DType::f32 ? 2 : 1;  // of the table's rows 64 and 6
+    options.tile = precision.compute == DType::f32 ? 2 : 1;  // 64 and 6 rows of the table
     ReferenceSamples samples = masked_samples(options, 40, 3);
     for (std::size_t i = 0; i < samples.targets.size(); ++i)
       if (i % 6 != 0 || i / 33 == 1) samples.targets[i] = no_target;  // the second sample has none
-    samples.targets[34] = 7;                                          // but for one
+    samples.targets[34] = 7;                                          // except one
     ModelRun all(device_of(2, true), options, 3);
     options.targets = 6;
     ModelRun few(device_of(2, true), options, 3);
@@ -161,7 +162,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a head has less to keep and to compute the fewer positions have a target, and refuses more") {
+TEST_CASE("a head saves and computes less with fewer targets, and refuses too many") {
   BertOptions options = small_bert();
   const Architecture all = make_bert(options);
   options.targets = 3;
@@ -229,7 +230,7 @@ TEST_CASE("units and tensors of BERT and RoBERTa have the names, shapes and deca
                        "tile 3 does not divide inner 20; use a divisor such as 2", Error);
 }
 
-TEST_CASE("a classifier's loss and gradients are those of the reference in double precision, tiled or not") {
+TEST_CASE("a classifier's loss and gradients equal the reference in double precision, tiled or not") {
   int tile = 1;
   for (const auto& [name, plain] : classifying_family()) {
     CAPTURE(name);
@@ -269,7 +270,7 @@ TEST_CASE("a classifier in half precision follows fp32 within its rounding") {
   }
 }
 
-TEST_CASE("a classifier has the tensors of transformers' class, and no fewer than two classes") {
+TEST_CASE("a classifier has the tensors of transformers' class, and at least two classes") {
   BertOptions options = small_bert();
   options.classes = 4;
   const auto shapes_of_head = [&] {

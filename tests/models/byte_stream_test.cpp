@@ -35,7 +35,7 @@ std::string numbers(int count) {
 
 }  // namespace
 
-TEST_CASE("what compresses a file is undone, in pieces of any size and from any place on") {
+TEST_CASE("a compressed file is decompressed in pieces of any size, starting at any offset") {
   const TemporaryFolder folder;
   const std::string text = numbers(60'000), zeros(3'000'000, '\0');
   for (const std::string& content : {text, zeros, std::string("x")}) {
@@ -55,14 +55,15 @@ TEST_CASE("what compresses a file is undone, in pieces of any size and from any 
   }
 }
 
-TEST_CASE("compressed files that were joined, as logs are, are one content") {
+TEST_CASE("concatenated compressed files, such as logs, have one content") {
   const TemporaryFolder folder;
   CHECK(content_of(folder.write("a.gz", gzipped("one ") + gzipped("") + gzipped("two") + std::string(512, '\0'))) ==
         "one two");
   CHECK(content_of(folder.write("a.zst", zstd_packed("one ") + zstd_packed("two"))) == "one two");
 }
 
-TEST_CASE("compressed data that are damaged, cut short or followed by others are refused with file and offset") {
+TEST_CASE(
+    "compressed data that are damaged, truncated or followed by other data are refused with file and offset") {
   const TemporaryFolder folder;
   const std::string text = numbers(5000);
   for (const bool gzip : {true, false}) {
@@ -83,7 +84,7 @@ TEST_CASE("compressed data that are damaged, cut short or followed by others are
   }
 }
 
-TEST_CASE("what cannot be read is refused by name") {
+TEST_CASE("an unreadable file is refused by name") {
   const TemporaryFolder folder;
   CHECK(says(error_of([&] { ByteStream stream(folder.path() / "none"); }), "none: cannot open: No such file"));
   const auto error = error_of([&] { ByteStream stream(folder.path()); });

@@ -45,8 +45,8 @@ std::vector<double> plain(const TypedArray& qkv, std::size_t n, const CachedAtte
   return out;
 }
 
-/// The same through a cache, so many positions in each call, which is told of those before it, or finds their number
-/// in the device's memory.
+/// The same through a cache, with `calls[i]` positions in call i. The number of earlier positions is an argument, or is
+/// read from device memory.
 TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAttentionShape shape,
                   const std::vector<int>& calls, bool finds_past = false) {
   const auto C = static_cast<std::size_t>(shape.heads * shape.channels);
@@ -77,7 +77,7 @@ TypedArray cached(runtime::StreamView stream, const TypedArray& qkv, CachedAtten
 
 }  // namespace
 
-TEST_CASE("attention to a cache is attention to all positions, however many come in a call") {
+TEST_CASE("attention to a cache equals attention to all positions, for any number of positions per call") {
   tests::Share share(1, 4);
   for (const auto& [heads, channels, n, key_heads, window] : {std::tuple{1, 1, 21, 0, 0},
                                                               {3, 5, 21, 0, 0},
@@ -113,7 +113,7 @@ TEST_CASE("attention to a cache is attention to all positions, however many come
   }
 }
 
-TEST_CASE("attention to a cache survives scores that no exponential holds") {
+TEST_CASE("attention to a cache handles scores beyond the range of the exponential") {
   TypedArray qkv(DType::f32, 3 * 3 * 16, 9, 1e3);
   on_every_device([&](runtime::StreamView stream) {
     const TypedArray out = cached(stream, qkv, {.capacity = 3, .heads = 1, .channels = 16}, {1, 1, 1});
@@ -123,7 +123,7 @@ TEST_CASE("attention to a cache survives scores that no exponential holds") {
   });
 }
 
-TEST_CASE("a cache refuses positions that it has no room for, and heads that do not divide") {
+TEST_CASE("a cache refuses positions beyond its capacity, and heads that do not divide") {
   const auto device = runtime::make_inline_device({.threads = 1});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   float memory[3] = {};

@@ -1,4 +1,4 @@
-// Text as gzip and zstd compress it.
+// Text compressed in the formats of gzip and zstd.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ inline std::string gzipped(std::string_view text) {
   return packed;
 }
 
-/// With a checksum, as the program zstd writes it.
+/// With a checksum, in the format of the program zstd.
 inline std::string zstd_packed(std::string_view text) {
   ZSTD_CCtx* const state = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(state, ZSTD_c_checksumFlag, 1);

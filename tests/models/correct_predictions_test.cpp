@@ -17,7 +17,7 @@ using runtime::DType;
 
 namespace {
 
-/// As many as the device counts.
+/// Count on the device.
 double count(runtime::StreamView stream, const CrossEntropyShape& shape, DType dtype, const TypedArray& logits,
              const std::vector<std::int32_t>& targets) {
   double correct = -1;
@@ -57,13 +57,13 @@ TEST_CASE("correct predictions are rows with the greatest logit at the target, r
   }
 }
 
-TEST_CASE("of equal logits the first is a hit, and rows without a target or with no number at it are none") {
+TEST_CASE("the first of equal logits is the prediction, and rows without a target or with NaN are not correct") {
   const std::size_t V = 70, stride = 128, rows = 7;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CAPTURE(to_string(dtype));
     TypedArray logits(dtype, rows * stride);
     const auto set = [&](std::size_t row, std::size_t i, double value) { logits.set(row * stride + i, value); };
-    for (const std::size_t row : {0, 1}) {  // twice the greatest
+    for (const std::size_t row : {0, 1}) {  // two equal maxima
       set(row, 3, 2);
       set(row, 68, 2);
     }

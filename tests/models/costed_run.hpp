@@ -1,5 +1,5 @@
-// What an operation says that it costs, beside what it does: it gets arrays of just its sizes, told apart into those
-// that are read and those that are written, and it is tried whether they are.
+// Checks an operation's declared cost: it gets arrays of exactly its sizes, marked as read or written, and a test
+// whether it reads and writes them.
 //
 //   CostedRun run(DType::bf16);
 //   const auto x = run.reads(n), y = run.writes(n);
@@ -29,7 +29,7 @@ class CostedRun {
 
   explicit CostedRun(DType dtype) : dtype_(dtype) {}
 
-  /// Arrays of n elements, of the run's type unless said otherwise.
+  /// Arrays of n elements, of the run's type by default.
   std::size_t reads(std::size_t n) { return reads(n, dtype_); }
   std::size_t reads(std::size_t n, DType dtype) { return add(true, false, n * size_of(dtype), values(dtype, n)); }
   std::size_t writes(std::size_t n) { return writes(n, dtype_); }
@@ -39,11 +39,11 @@ class CostedRun {
   std::size_t writes_bytes(std::size_t bytes, std::size_t width = 1) {
     return add(false, true, bytes, std::vector<std::byte>(bytes, sentinel), width);
   }
-  /// An array of `stored` elements, of which n are read.
+  /// An array of `stored` elements, n of which are read.
   std::size_t reads_of(std::size_t stored, std::size_t n) {
     return add(true, false, n * size_of(dtype_), values(dtype_, stored));
   }
-  /// Tokens, positions, places; another order of them has to make a difference.
+  /// Tokens, positions, indices; another order of them must change the result.
   std::size_t reads_integers(std::vector<std::int32_t> integers) {
     const auto id = add(true, false, integers.size() * sizeof(std::int32_t), bytes_of(integers));
     std::rotate(integers.begin(), integers.begin() + 1, integers.end());
@@ -71,8 +71,8 @@ class CostedRun {
   [[nodiscard]] std::int32_t* integers(std::size_t id) { return reinterpret_cast<std::int32_t*>((*this)[id]); }
 
   using Operation = std::function<void(runtime::StreamView)>;
-  /// The costs of all its pieces of work together are the arrays'; the last one's cost. Every array that is read makes
-  /// a difference, every one that is written is written as a whole, and others stay as they are.
+  /// Checks that the total cost of all work equals the arrays' sizes; returns the last cost. Every read array must
+  /// affect the result, every written one must be written completely, and others must not change.
   runtime::WorkCost check(runtime::WorkKind kind, const Operation& operation) {
     const auto results = run(operation);
     REQUIRE(!device_.work().empty());
@@ -138,7 +138,7 @@ class CostedRun {
     return bytes;
   }
 
-  /// Elements that are as they were.
+  /// Elements that did not change.
   static std::size_t untouched(const std::vector<std::byte>& values, std::size_t width) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < values.size(); i += width)
@@ -148,7 +148,7 @@ class CostedRun {
     return count;
   }
 
-  /// What the arrays are afterwards.
+  /// Contents of the arrays after the operation.
   std::vector<std::vector<std::byte>> run(const Operation& operation) {
     for (Array& array : arrays_) std::copy(array.first.begin(), array.first.end(), array.now.begin());
     device_.clear();

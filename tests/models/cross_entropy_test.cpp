@@ -28,7 +28,7 @@ double plain_loss(const TypedArray& logits, std::size_t begin, std::size_t V, st
 
 }  // namespace
 
-TEST_CASE("cross entropy and its gradient are those of the formula, whatever lies in the padding") {
+TEST_CASE("cross entropy and its gradient equal the formula, with any contents of the padding") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t V : {1, 7, 64, 2500}) {
       CAPTURE(to_string(dtype));
@@ -91,11 +91,11 @@ TEST_CASE("cross entropy and its gradient are those of the formula, whatever lie
   }
 }
 
-TEST_CASE("rows without a target have no loss, a gradient of zero, and leave the others as they are") {
+TEST_CASE("rows without a target have no loss, a zero gradient, and do not affect the others") {
   const std::size_t rows = 7, V = 100, stride = 128;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     TypedArray logits(dtype, rows * stride, 53, 4.0);
-    logits.set(2 * stride + 5, NAN);  // of a row without
+    logits.set(2 * stride + 5, NAN);  // in a row without a target
     logits.set(2 * stride + 120, NAN);
     const std::vector<std::int32_t> targets{3, no_target, no_target, 99, 0, no_target, 42};
     on_every_device([&](runtime::StreamView stream) {
@@ -164,7 +164,7 @@ TEST_CASE("the loss of huge and of tiny logits is finite") {
   for (const float d : logits) CHECK(std::isfinite(d));
 }
 
-TEST_CASE("a NaN among the logits reaches the loss") {
+TEST_CASE("a NaN among the logits makes the loss NaN") {
   for (const std::size_t place : {0, 3, 36}) {
     std::vector<float> logits(37, 1.0f), exponentials(37);
     logits[place] = NAN;

@@ -31,14 +31,14 @@ struct Fixture {
     CHECK(says(error, std::string(name) + ": "));
     CHECK(says(error, words));
     CHECK(says(error, "--token-format text"));
-    // Whoever insists gets bytes.
+    // An explicit format reads any file as bytes.
     CHECK(seen(name, content, {.format = TokenFormat::text}).format == TokenFormat::text);
   }
 };
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused by what they are, with what to do") {
+TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused with their kind and a remedy") {
   refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "a NumPy array (.npy); write text as JSON lines");
   refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "--token-format uint16");
   const std::string zip_head("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0", 30);
@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused b
   refused("tokens.bin.gz", gzipped("\x01\0\x02\0"sv), "compressed tokens; decompress them");
 }
 
-TEST_CASE_FIXTURE(Fixture, "text that begins like the name of a format is text") {
+TEST_CASE_FIXTURE(Fixture, "text that starts like the name of a format is text") {
   for (const char* text :
        {"BZh is how bzip2 begins", "GGUF, PAR1 and ORC are words", "The big WAVE", "GIF89a is a name",
         "Obj is short for object", "{\"not\": \"lines\"\n}\n", "{ int x; }\n{ int y; }\n", "P"})
@@ -94,7 +94,7 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines are known by their name or by their first
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "JSON that is no JSON lines, and tables, are refused with the command that converts them") {
+                  "JSON that is not JSON lines, and tables, are refused with the command that converts them") {
   for (const char* array : {"[{\"text\": \"one\"}]", "\xef\xbb\xbf \n[\n  {\n    \"text\": \"one\"\n  }\n]\n"}) {
     refused("a.json", array, "a.json: a JSON array, not JSON lines; convert it: jq -c '.[]' '");
     refused("a.txt", array, "a JSON array");
@@ -109,7 +109,7 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(seen("a.txt", text).format == TokenFormat::text);
 }
 
-TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a tokenizer is to read it") {
+TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a tokenizer would read it") {
   const TextReading utf8{.needs_utf8 = true};
   const std::string latin =
       "sch\xf6n ist es \xfc"
@@ -121,12 +121,12 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
   CHECK(says(error, "--token-format text"));
   CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens
   CHECK(seen("latin.txt", latin, {.format = TokenFormat::text, .needs_utf8 = true}).format == TokenFormat::text);
-  // Damage is none: few bytes among plain ones or among characters.
+  // Damage is accepted: few invalid bytes among plain ones or among characters.
   CHECK(seen("damaged.txt", "plain \xff text, and more \xfe of it", utf8).format == TokenFormat::text);
   CHECK(seen("damaged.txt", "äöüß \xff äöü \xff ß \xff ä \xff", utf8).format == TokenFormat::text);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are not read outweigh its text") {
+TEST_CASE_FIXTURE(Fixture, "a folder is refused if data in unsupported formats outweigh its text") {
   const auto refuses = [&](const char* name, std::string_view words) {
     const auto error = error_of([&] { static_cast<void>(data_files_in(folder.path() / name, {})); });
     CHECK(error.code() == ErrorCode::data);
@@ -146,7 +146,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   folder.write("nano/train.bin", "\x01\0\x02\0\x03\0"sv);
   refuses("nano", "train.bin: a .bin with tokens, next to text; name their format with --token-format");
   CHECK(data_files_in(folder.path() / "nano", {.format = TokenFormat::text}).files.size() == 1);
-  // Not a PDF next to its text, nor a file next to what it was converted to.
+  // A PDF next to its text, and a file next to its converted text, are not reasons to refuse.
   folder.write("papers/a.pdf", "%PDF-1.7" + std::string(500, ' '));
   folder.write("papers/a.txt", "its text.");
   folder.write("arrays/a.json", "[" + std::string(500, ' ') + "{\"text\": \"a\"}]");
@@ -157,7 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if the data in formats that are 
   refuses("objects", "1.json: one JSON object, not JSON lines; convert it to one object per line: jq -c . '");
 }
 
-TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a folder with files for training") {
+TEST_CASE_FIXTURE(Fixture, "files for validation and tests are skipped in a folder with files for training") {
   const auto left_out = [&](const char* name, const TextReading& reading = {}) {
     std::string names;
     const DataFiles found = data_files_in(folder.path() / name, reading);
@@ -183,7 +183,8 @@ TEST_CASE_FIXTURE(Fixture, "files for validation and tests are left out of a fol
   CHECK(left_out("code").empty());
 }
 
-TEST_CASE_FIXTURE(Fixture, "a .bin is nanoGPT's beside a meta.pkl, which is said, and otherwise has to be named") {
+TEST_CASE_FIXTURE(
+    Fixture, "a .bin next to a meta.pkl is read as nanoGPT's, with a remark; otherwise its format must be named") {
   const std::string tokens("\x01\0\x02\0\x03\0", 6);
   const auto unknown = error_of([&] { seen("train.bin", tokens); });
   CHECK(says(unknown, "starts with 131073, not with llm.c's magic number 20240520"));
@@ -194,7 +195,7 @@ TEST_CASE_FIXTURE(Fixture, "a .bin is nanoGPT's beside a meta.pkl, which is said
   CHECK(file.remark.find("train.bin: read as uint16 tokens") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what a folder's walk leaves out is named with the reason") {
+TEST_CASE_FIXTURE(Fixture, "skipped files of a folder are listed with the reason") {
   folder.write("d/a.txt", "text");
   folder.write("d/b/c.txt.gz", gzipped("more text"));
   folder.write("d/.git/config", "hidden");

@@ -1,8 +1,8 @@
-// The host's arrays as a device sees them: themselves on a CPU, copies in its memory on a GPU.
+// Host arrays as a device accesses them: directly on a CPU, as copies in its memory on a GPU.
 //
 //   DeviceCopies at(stream);
 //   gelu_forward(stream, dtype, at(y), at(x), n);
-//   at.fetch();  // y is written, whatever the device
+// at.fetch();  // y is written, on any device
 #pragma once
 
 #include "runtime/device/device.hpp"
@@ -21,8 +21,7 @@ class DeviceCopies {
   explicit DeviceCopies(runtime::StreamView stream)
       : stream_(stream), copies_arrays_(stream.device().kind() == runtime::DeviceKind::cuda) {}
 
-  /// Of const arrays nothing comes back. A host array has one copy, which holds what the host held at its first
-  /// use.
+  /// Const arrays are not copied back. A host array has one copy, with the host's contents at its first use.
   template <typename T>
   [[nodiscard]] T* operator()(T* array, std::size_t n) {
     if (!copies_arrays_ || n == 0) return array;
@@ -44,7 +43,7 @@ class DeviceCopies {
   }
   [[nodiscard]] float* floats(TypedArray& array) { return reinterpret_cast<float*>((*this)(array)); }
 
-  /// Waits for the stream; then the host's arrays hold what the device's do, and later uses copy them anew.
+  /// Waits for the stream. Then the host's arrays have the device's contents, and later uses copy them again.
   void fetch() {
     for (const auto& [host, copy] : copies_)
       if (copy.writes) runtime::copy(stream_, host, copy.memory.data(), copy.memory.bytes());

@@ -42,7 +42,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a text is one document, whatever compresses it and however it is cut") {
+TEST_CASE_FIXTURE(Fixture, "a text is one document, with any compression and split into any pieces") {
   std::string text;
   for (int i = 0; i < 3000; ++i) text += "word" + std::to_string(i) + (i % 7 == 0 ? "\n\n" : " ");
   text += std::string(300, 'x');
@@ -53,7 +53,7 @@ TEST_CASE_FIXTURE(Fixture, "a text is one document, whatever compresses it and h
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, but for those without text") {
+TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, except those without text") {
   const std::string lines =
       "\xef\xbb\xbf{\"text\": \"one\\n\\u00e4\", \"id\": [1, {}]}\r\n"
       "\n"
@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, but for those with
   CHECK((read("long.jsonl", "{\"text\": \"" + book + "\"}\n{\"text\": \"y\"}\n") == Documents{book, "y"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a line that is no document is refused by file and number") {
+TEST_CASE_FIXTURE(Fixture, "a line that is not a document is refused by file and number") {
   const std::string good = "{\"text\": \"x\"}\n";
   refused(good + good + "{\"text\": \"x\"\n" + good, "a.jsonl: line 3: not JSON: ");
   refused(good + "\n[1]\n", "a.jsonl: line 3: the line is not a JSON object; use jq -c");
@@ -83,7 +83,7 @@ TEST_CASE_FIXTURE(Fixture, "a line that is no document is refused by file and nu
   refused(many + "oops\n", "a.jsonl: line 200001: not JSON");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a chat is refused with what is read instead, and with the command that converts it") {
+TEST_CASE_FIXTURE(Fixture, "a chat is refused with the supported format, and with the command that converts it") {
   const std::string chat =
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})";
   for (const char* field : {"text", "messages"}) {
@@ -96,7 +96,7 @@ TEST_CASE_FIXTURE(Fixture, "a chat is refused with what is read instead, and wit
   refused(R"({"messages": 3})", "field 'text' is missing, found 'messages'");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a reader goes on where another was") {
+TEST_CASE_FIXTURE(Fixture, "a reader continues at the position of another one") {
   std::string lines, text;
   for (int i = 0; i < 500; ++i) {
     lines += "{\"text\": \"" + std::to_string(i) + "\"}\n";

@@ -1,4 +1,4 @@
-// Samples of one document each, with what begins and ends them, and padding.
+// Samples of one document each, with start and end tokens, and padding.
 #include "models/text/document_source.hpp"
 
 #include "models/ops/cross_entropy.hpp"
@@ -69,7 +69,7 @@ constexpr const char* lines =
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a sample is one document between what begins and ends it, then padding; long ones are cut") {
+                  "a sample is one document with start and end tokens, then padding; long ones are truncated") {
   const auto data = open_text_data(options(lines, 5));
   const SampleSource& source = *data.training;
   CHECK(source.samples() == 6);
@@ -96,15 +96,14 @@ TEST_CASE_FIXTURE(Fixture,
       "lines.jsonl: 16.7% of all positions are padding; split at --sequence-length 5: 1 of 4 documents"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "documents of a token file that begin and end as samples do are not framed twice") {
+TEST_CASE_FIXTURE(Fixture, "documents of a token file that already have the start and end tokens get no others") {
   auto framed = options(lines, 5);
   framed.path = folder.write("a.bin", shorts({2, 5, 6, 3, 2, 7, 3, 8, 3}));
   framed.format = TokenFormat::uint16;
   CHECK(inputs(*open_text_data(framed).training, 0, 3) == Tokens{2, 5, 6, 3, 0, 2, 7, 3, 0, 0, 2, 8, 3, 0, 0});
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "the last samples are kept for validation, and the others come in another order each epoch") {
+TEST_CASE_FIXTURE(Fixture, "the last samples are kept for validation, and the others are shuffled in each epoch") {
   auto split = options(lines, 5);
   split.validation_split = 0.34;
   split.shuffle_seed = 3;
@@ -126,7 +125,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "token files without a tokenizer have samples of documents alone, whose ends stay behind") {
+                  "token files without a tokenizer have samples of single documents, without their end tokens") {
   TextDataOptions plain{.path = folder.write("tokens.bin", shorts({1, 2, 9, 9, 3, 4, 5, 9, 6})),
                         .format = TokenFormat::uint16,
                         .sequence_length = 3,
@@ -149,7 +148,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "of padded samples a share of their own tokens is masked, and no padding, in mixtures too") {
+                  "a fraction of the tokens of padded samples is masked, but no padding, in mixtures too") {
   auto mixed = options(lines, 8);
   const std::string path = mixed.path.string();
   mixed.mixture = {{path, 1}, {path, 1}};

@@ -1,4 +1,4 @@
-// Documents that lie in one sample, in whole models: each is computed as if it were alone.
+// Several documents in one sample, in complete models: each is computed as if it were alone.
 #include "models/families/bert.hpp"
 #include "models/families/gpt.hpp"
 #include "models/families/llama.hpp"
@@ -50,17 +50,17 @@ ReferenceSamples packed_samples(const BertOptions& options) {
   return with_documents(masked_samples(options, 40, 2));
 }
 
-/// Without rotation no score depends on it: its gradient is rounding alone.
+/// Without rotation no score depends on it: its gradient is only rounding.
 bool has_slope(const std::string& tensor) { return !tensor.ends_with("self.key.bias"); }
 
-/// BERTs whose values do not depend on where a document lies in its sample, as those that are dropped do.
+/// BERTs without dropout, whose values do not depend on a document's offset in its sample.
 std::vector<std::pair<std::string, BertOptions>> berts() {
   auto berts = bert_family();
   std::erase_if(berts, [](const auto& bert) { return bert.second.dropout > 0; });
   return berts;
 }
 
-/// Those documents, as samples of their own.
+/// The same documents, as separate samples.
 std::vector<ReferenceSamples> documents_of(const ReferenceSamples& packed) {
   std::vector<ReferenceSamples> documents;
   const std::size_t rows = packed.tokens.size();
@@ -73,7 +73,7 @@ std::vector<ReferenceSamples> documents_of(const ReferenceSamples& packed) {
   return documents;
 }
 
-/// The sum of what the reference makes of each document alone.
+/// Sum of the reference's results for each document alone.
 template <typename Reference, typename Options>
 struct ByDocument {
   ByDocument(const Options& given, const ReferenceParameters& values) : options(given), parameters(values) {}
@@ -149,11 +149,11 @@ TEST_CASE("documents in one sample have the losses and gradients that each has a
   }
 }
 
-TEST_CASE("what a document's neighbours say changes no bit of it") {
+TEST_CASE("the contents of neighboring documents do not change any bit of a document") {
   const auto check = [](const auto& options) {
     ReferenceSamples samples = packed_samples(options);
     ModelRun run(device_of(2, true), options, 2);
-    const std::size_t block = 2;  // the last one's output
+    const std::size_t block = 2;  // output of the last block
     run.forward(samples, 1);
     const TypedArray before = run.output(block);
     for (const std::size_t i : {3, 4, 5, 6, 7})  // the second document of one sample and the first of the other

@@ -20,7 +20,7 @@ bool kept(const Dropout& rule, std::int64_t b, std::size_t i) {
 
 }  // namespace
 
-TEST_CASE("dropout keeps and scales just the elements that their counters name") {
+TEST_CASE("dropout keeps and scales exactly the elements that their counters select") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     on_every_device([&](runtime::StreamView stream) {
       const std::size_t elements = 1003;
@@ -42,7 +42,7 @@ TEST_CASE("dropout keeps and scales just the elements that their counters name")
   }
 }
 
-TEST_CASE("arrays of any alignment and length are dropped alike") {
+TEST_CASE("arrays of any alignment and length have the same dropout") {
   const Dropout rule = make_dropout(0.4f, 1, 2, 3, 7);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     on_every_device([&](runtime::StreamView stream) {
@@ -62,7 +62,7 @@ TEST_CASE("arrays of any alignment and length are dropped alike") {
   }
 }
 
-TEST_CASE("what is dropped depends on the global sample, not on the microbatch it came in") {
+TEST_CASE("dropout depends on the global sample, not on its microbatch") {
   const std::size_t elements = 77;
   const TypedArray x(DType::f32, elements * 4, 12);
   TypedArray together = x, apart = x;
@@ -76,7 +76,7 @@ TEST_CASE("what is dropped depends on the global sample, not on the microbatch i
   CHECK(same_bits(together, apart));
 }
 
-TEST_CASE("seed, step and site each change what is dropped, and the rate is met") {
+TEST_CASE("seed, step and site each change the dropped elements, and the rate is met") {
   const std::size_t n = 200000;
   const auto pattern = [&](std::uint64_t seed, std::int64_t step, std::uint32_t site) {
     std::vector<bool> bits(n);
@@ -96,7 +96,7 @@ TEST_CASE("seed, step and site each change what is dropped, and the rate is met"
   }
 }
 
-TEST_CASE("a rate of zero leaves everything as it is") {
+TEST_CASE("a rate of zero changes nothing") {
   const TypedArray x(DType::bf16, 100, 13);
   TypedArray y = x;
   on_one_device([&](runtime::StreamView stream) {

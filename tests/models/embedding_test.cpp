@@ -108,7 +108,7 @@ TEST_CASE("embedding gradients overwrite every row, or add to it, in the order o
   }
 }
 
-TEST_CASE("a table in tiles gives the embedding and the gradients of the whole") {
+TEST_CASE("a table in tiles gives the embedding and the gradients of the undivided table") {
   constexpr std::size_t tile_rows = 8;
   const auto tokens = some_tokens();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {

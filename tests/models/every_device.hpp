@@ -1,5 +1,5 @@
-// Runs a test body on each device that the program is for (tests/device_under_test.hpp): where that is the CPU,
-// with one thread and with more threads than divide the work evenly, at once and asynchronously.
+// Runs a test body on each device of the program (tests/device_under_test.hpp). On the CPU: with one thread and with
+// more threads than divide the work evenly, inline and asynchronously.
 #pragma once
 
 #include "runtime/device/device.hpp"
@@ -12,13 +12,13 @@
 
 namespace ranvier::models {
 
-/// Whether the program is for a GPU, whose functions are rounded less well than the CPU's here: a unit or two.
+/// Whether the program is for a GPU, whose functions are less accurate than the CPU's here: by a unit or two.
 inline bool on_gpu_here() {
   static const bool gpu = tests::make_device()->kind() == runtime::DeviceKind::cuda;
   return gpu;
 }
 
-/// Calls body(stream) for each; the body synchronises.
+/// Calls body(stream) for each device; the body synchronizes.
 template <typename Body>
 void on_every_device(Body body) {
   const auto run = [&](std::unique_ptr<runtime::Device> device) {

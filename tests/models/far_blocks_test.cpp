@@ -1,5 +1,5 @@
-// Kernels of a GPU on arrays of more than 2^32 elements: a launch has the blocks that it has for all of them, but only
-// the last ones run, and do what the same blocks do on small arrays.
+// A GPU's kernels on arrays of more than 2^32 elements. A launch has the blocks for all elements, but only the last
+// ones run, and must give the results of the same blocks on small arrays.
 #include "models/ops/attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/dropout.hpp"
@@ -34,7 +34,7 @@ float* floats(TypedArray& array) { return reinterpret_cast<float*>(array.data())
 
 }  // namespace
 
-TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalised as those of a small one") {
+TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalized like rows of a small one") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t C = 1024, near_rows = 64, rows = far / C + near_rows;
     const TypedArray values(half, near_rows * C, 1), branch(half, near_rows * C, 2);
@@ -69,7 +69,7 @@ TEST_CASE("the last rows of a layer norm of more than 2^32 elements are normalis
   });
 }
 
-TEST_CASE("the last rows' gradients of a layer norm of more than 2^32 elements are those of a small one") {
+TEST_CASE("the gradients of the last rows of a layer norm of more than 2^32 elements equal those in a small one") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t C = 1024, near_rows = 64, rows = far / C + near_rows, blocks = 2;
     const TypedArray x(half, near_rows * C, 1), dy(half, near_rows * C, 2), weight(half, C, 3);
@@ -106,7 +106,7 @@ TEST_CASE("the last rows' gradients of a layer norm of more than 2^32 elements a
                            .workspace = far_workspace.data()});
     }
     CHECK(far_dx.ends_like(dx, dx.size()));
-    constexpr std::size_t columns = blocks * 32;  // that the last blocks sum
+    constexpr std::size_t columns = blocks * 32;  // summed by the last blocks
     CHECK(same_bits(far_sums, 2 * C - columns, sums, 2 * C - columns, columns));
   });
 }
@@ -144,9 +144,9 @@ TEST_CASE("the last row of more than 2^32 logits has the loss and the gradient o
   });
 }
 
-TEST_CASE("the last of more than 2^32 activations go through GELU, its gradient, dropout and a cast") {
+TEST_CASE("GELU, its gradient, dropout and a cast compute the last of more than 2^32 activations") {
   on_one_device([](runtime::StreamView stream) {
-    constexpr std::size_t n = 2048;  // of a block
+    constexpr std::size_t n = 2048;  // elements per block
     const TypedArray x(half, n, 1), d(half, n, 2);
     TypedArray y(half, n), near_x = x, near_d = d;
     gelu_forward(stream, half, y.data(), x.data(), n);
@@ -178,7 +178,7 @@ TEST_CASE("the last of more than 2^32 activations go through GELU, its gradient,
       dropout(stream, values.data(), half, samples, of_sample, rule);
       CHECK(values.ends_like(kept, n));
     }
-    // This goes over the array in strides of the whole grid, whose last block has the last elements of `all`.
+    // This loops over the array with the stride of the complete grid, whose last block has the last elements of `all`.
     const auto grid =
         static_cast<std::size_t>(runtime::cuda::properties(stream.device()).multiprocessors) * 32 * 256;
     const std::size_t all = (far / (8 * grid) + 1) * 8 * grid;
@@ -188,11 +188,11 @@ TEST_CASE("the last of more than 2^32 activations go through GELU, its gradient,
     runtime::cast(stream, near_wide.data(), DType::f32, x.data(), half, n);
     const OnlyLastBlocks last(1);
     runtime::cast(stream, wide.data(), DType::f32, from.data(), half, all);
-    CHECK(wide.ends_like(near_wide, 1024));  // of a block, in floats
+    CHECK(wide.ends_like(near_wide, 1024));  // elements per block, in floats
   });
 }
 
-TEST_CASE("the last positions of more than 2^32 elements get rows of tables as large, and give them gradients") {
+TEST_CASE("the last of more than 2^32 elements of embeddings read tables of that size, and give them gradients") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t C = 1024, T = 64, samples = far / C / T + 1, rows = samples * T, V = far / C + 4;
     const EmbeddingShape shape{samples, T, C, V}, small{1, T, C, 2};
@@ -236,7 +236,7 @@ TEST_CASE("the last columns of more than 2^32 elements are summed, and the last 
     {
       constexpr std::size_t m = (std::size_t{1} << 15) + 64, n = std::size_t{1} << 17;
       const SparseArray dy(half, m * n);
-      const TypedArray row(half, 32, 1);  // of a block
+      const TypedArray row(half, 32, 1);  // elements per block
       TypedArray expected(DType::f32, 32);
       runtime::cast(stream, expected.data(), DType::f32, row.data(), half, 32);
       dy.put_last(row);
@@ -257,7 +257,7 @@ TEST_CASE("the last columns of more than 2^32 elements are summed, and the last 
   });
 }
 
-TEST_CASE("the last samples of more than 2^32 elements attend as a few alone, and have their gradients") {
+TEST_CASE("attention computes the last samples of more than 2^32 elements like a few alone, with their gradients") {
   on_one_device([](runtime::StreamView stream) {
     for (const DType dtype : {half, DType::f32}) {
       CAPTURE(to_string(dtype));
@@ -286,12 +286,12 @@ TEST_CASE("the last samples of more than 2^32 elements attend as a few alone, an
       CHECK(far_logsumexp.ends_like(logsumexp, logsumexp.size()));
       attention_backward(stream, all, dtype, far_d_qkv.data(), far_d_out.data(), far_qkv.data(), far_out.data(),
                          far_logsumexp.floats(), {}, far_workspace.data());
-      CHECK(far_d_qkv.ends_like(d_qkv, of_qkv));  // the last sample's means are those of 64 rows, 8 to a block
+      CHECK(far_d_qkv.ends_like(d_qkv, of_qkv));  // the last sample's means are over 64 rows, 8 per block
     }
   });
 }
 
-TEST_CASE("a GPU's plain product has more rows than a grid has of blocks") {
+TEST_CASE("a GPU's plain product supports more rows than a grid has blocks") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t m = 65535 * 64 + 70;
     const SparseArray a(DType::f32, m), c(DType::f32, m);
@@ -305,7 +305,7 @@ TEST_CASE("a GPU's plain product has more rows than a grid has of blocks") {
   });
 }
 
-TEST_CASE("what no grid of a GPU has blocks for is refused with the limit and a remedy") {
+TEST_CASE("sizes beyond the limits of a GPU's grid are refused with the limit and a remedy") {
   on_one_device([](runtime::StreamView stream) {
     const AttentionShape shape{.samples = 1, .positions = 65535 * 128 + 1, .heads = 1, .channels = 64};
     CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, nullptr, nullptr, nullptr, {}, nullptr),

@@ -1,5 +1,4 @@
-// Few rows that lie far apart, in arrays of more than 2^32 elements: operations that may be given such rows find them
-// on any device.
+// A few distant rows, in arrays of more than 2^32 elements: operations that support such rows find them on any device.
 #include "models/ops/cached_attention.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/ops/embedding.hpp"
@@ -26,7 +25,7 @@ constexpr std::size_t far = std::size_t{1} << 32;
 
 }  // namespace
 
-TEST_CASE("a product takes rows that lie 2^28 elements apart") {
+TEST_CASE("a product supports rows at a distance of 2^28 elements") {
   constexpr std::size_t m = 21, n = 24, k = 19, stride = (std::size_t{1} << 28) + 64;
   for (const bool transposed : {false, true}) {
     CAPTURE(transposed);
@@ -65,7 +64,7 @@ TEST_CASE("a product takes rows that lie 2^28 elements apart") {
   }
 }
 
-TEST_CASE("products beyond what a library is given at once are whole") {
+TEST_CASE("products beyond the limits of library calls are complete") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t many = 2200000, few = 2;
     for (const bool rows_are_many : {true, false}) {
@@ -87,7 +86,7 @@ TEST_CASE("products beyond what a library is given at once are whole") {
   });
 }
 
-TEST_CASE("logits of rows that lie 2^32 elements apart have their losses") {
+TEST_CASE("logits of rows at a distance of 2^32 elements have their losses") {
   constexpr std::size_t V = 50, rows = 2;
   const TypedArray near(DType::f32, rows * V, 1);
   const SparseArray logits(DType::f32, rows * far), exponentials(DType::f32, far);
@@ -136,7 +135,7 @@ TEST_CASE("the last row of a table of more than 2^32 elements is found, and gets
   CHECK(gradient.ends_like(expected, C));
 }
 
-TEST_CASE("the gradient of more positions than its order can count is refused with a remedy") {
+TEST_CASE("the gradient of more positions than its order supports is refused with a remedy") {
   on_one_device([](runtime::StreamView stream) {
     CHECK_THROWS_WITH_AS(
         embedding_backward(stream, {1 << 11, (1 << 19) + 1, 8, 8}, DType::f32, {}),
@@ -175,7 +174,7 @@ TEST_CASE("a cache of more than 2^32 elements is filled and attended to") {
   CHECK(same_bits(out, far_out));
 }
 
-TEST_CASE("the optimizer steps what lies beyond 2^32 elements") {
+TEST_CASE("the optimizer updates elements beyond 2^32") {
   constexpr std::size_t n = 1000;
   TypedArray weights(DType::f32, n, 1), m(DType::f32, n), v(DType::f32, n);
   const TypedArray gradient(DType::f32, n, 2);

@@ -15,7 +15,7 @@ using models::SampleRange;
 
 namespace {
 
-/// Samples that are their own number; targets are one more.
+/// Samples whose value is their number; targets are one more.
 class Numbers final : public models::SampleSource {
  public:
   std::int64_t samples() const override { return 1000; }
@@ -43,7 +43,7 @@ std::vector<std::int64_t> read(const FilteredSamples& kept, Read how, std::int64
 
 }  // namespace
 
-TEST_CASE("samples that are left out are stepped over, and those before them keep their numbers") {
+TEST_CASE("excluded samples are skipped, and the samples before them keep their numbers") {
   const Numbers all;
   FilteredSamples kept(all);
   kept.leave_out({4, 2});
@@ -55,7 +55,7 @@ TEST_CASE("samples that are left out are stepped over, and those before them kee
   CHECK(all.announced == std::vector<SampleRange>{{3, 1}, {6, 1}});
 }
 
-TEST_CASE("whatever ranges are left out in any order, the others come once each and in order") {
+TEST_CASE("after any ranges are excluded in any order, the others come once each and in order") {
   const Numbers all;
   for (const std::uint64_t seed : test::seeds(40)) {
     CAPTURE(seed);

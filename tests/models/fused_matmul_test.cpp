@@ -1,4 +1,4 @@
-// What fused_matmul.hpp says, on any device; on a GPU both ways of doing it.
+// The contract of fused_matmul.hpp on any device; on a GPU with and without fusion.
 #include "models/ops/fused_matmul.hpp"
 
 #include "models/ops/gelu.hpp"
@@ -31,10 +31,10 @@ double gelu(double x) {
 
 double slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
-/// What the library's own GELU may be off by, in the units of its argument.
+/// Allowed error of the library's GELU, in units of its argument.
 double library_error(bool at_once) { return at_once ? 2e-3 : 2e-6; }
 
-/// Calls body(stream, at_once): once, and on a GPU twice, the second time done at once wherever the library can.
+/// Calls body(stream, at_once): once, and on a GPU a second time with products fused wherever the library supports it.
 template <typename Body>
 void both_ways(Body body) {
   on_one_device([&](runtime::StreamView stream) {
@@ -43,8 +43,8 @@ void both_ways(Body body) {
   });
 }
 
-/// From now on products like this one are done with the epilogue; what `arrays` hold is lost. False: they cannot
-/// be.
+/// Makes products like this one use the fused epilogue from now on; overwrites the contents of `arrays`. Returns false
+/// if that is not supported.
 bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const MatmulShape& shape,
             [[maybe_unused]] const MatmulArrays& arrays, [[maybe_unused]] const Epilogue& epilogue) {
   if constexpr (runtime::with_cuda) {
@@ -55,14 +55,14 @@ bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const 
 }
 
 void say(const char* what, const MatmulShape& shape, DType dtype, bool possible) {
-  // Of fp32 and of odd rows nothing is promised.
+  // Nothing is promised about fp32 and odd rows.
   if (dtype != DType::f32 && shape.n % 8 == 0 && shape.k % 8 == 0)
     WARN_MESSAGE(possible, "cuBLASLt does no ", what, " of ", to_string(dtype), " at once");
 }
 
 }  // namespace
 
-TEST_CASE("a product with GELU is both of them, in every dtype") {
+TEST_CASE("a product with GELU equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
@@ -99,7 +99,7 @@ TEST_CASE("a product with GELU is both of them, in every dtype") {
   });
 }
 
-TEST_CASE("a product with an addend is both of them, in every dtype") {
+TEST_CASE("a product with an addend equals both operations, in every dtype") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
@@ -126,7 +126,7 @@ TEST_CASE("a product with an addend is both of them, in every dtype") {
   });
 }
 
-TEST_CASE("a product with GELU's gradient is both of them, with or without GELU's value") {
+TEST_CASE("a product with GELU's gradient equals both operations, with or without GELU's value") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const auto& [m, n, k] : all_sizes) {
@@ -163,7 +163,7 @@ TEST_CASE("a product with GELU's gradient is both of them, with or without GELU'
   });
 }
 
-TEST_CASE("the gradients of a weight and its bias are a product and column sums, new and added") {
+TEST_CASE("the gradients of a weight and its bias are a product and column sums, overwritten and accumulated") {
   both_ways([](runtime::StreamView stream, bool at_once) {
     for (const DType dtype : all_dtypes)
       for (const DType gradient_dtype : {DType::f32, dtype})
@@ -208,7 +208,7 @@ TEST_CASE("the gradients of a weight and its bias are a product and column sums,
   });
 }
 
-TEST_CASE("sums of a bias's gradient that wait apart are added later as if at once, to the bit") {
+TEST_CASE("separate sums of a bias's gradient are added later with the bits of one sum") {
   on_every_device([](runtime::StreamView stream) {
     const std::size_t m = 40, n = 48, k = 300;
     for (const DType dtype : all_dtypes)

@@ -55,7 +55,7 @@ TEST_CASE("GELU is GPT-2's or BERT's, forward and backward, in every dtype and o
     }
 }
 
-TEST_CASE("GELU keeps its relative precision in fp32, far left of zero too") {
+TEST_CASE("GELU keeps its relative precision in fp32, also far left of zero") {
   std::vector<float> x;
   for (float value = -6.0f; value <= 6.0f; value += 1e-3f) x.push_back(value);
   std::vector<float> y(x.size()), y_erf(x.size());
@@ -70,7 +70,7 @@ TEST_CASE("GELU keeps its relative precision in fp32, far left of zero too") {
     const double exact = 0.5 * x[i] * std::erfc(-static_cast<double>(x[i]) / std::numbers::sqrt2);
     if (exact != 0) worst_erf = worse(worst_erf, std::abs((static_cast<double>(y_erf[i]) - exact) / exact));
   }
-  CHECK(worst_erf < 4e-6);  // e^(-x²/2) likewise
+  CHECK(worst_erf < 4e-6);  // e^(-x²/2): the same error
   double worst = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     // The reference itself loses digits in 1 + tanh: use the identity with the sigmoid in long double.
@@ -82,7 +82,7 @@ TEST_CASE("GELU keeps its relative precision in fp32, far left of zero too") {
   CHECK(worst < 4e-6);  // e^-2u turns a rounding of 2u = 15 into 15 units of the result
 }
 
-TEST_CASE("GELU of extreme values has no NaN but where one went in") {
+TEST_CASE("GELU of extreme values gives NaN only for NaN") {
   for (const GeluForm form : all_forms) {
     std::vector<float> x{-1e4f, -100.0f, -20.0f, 0.0f, 20.0f, 100.0f, 1e4f, NAN}, d(x.size(), 1.0f);
     on_one_device([&](runtime::StreamView stream) {

@@ -24,7 +24,7 @@ struct Fixture {
                                      [](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
                                        initialize(unit, 5, begin, begin + out.size(), out.data());
                                        for (float& value : out)
-                                         value *= 8;  // so that a token's logits depend on those before it
+                                         value *= 8;  // so that a token's logits depend on the earlier tokens
                                      });
   }
 
@@ -40,7 +40,7 @@ const SamplingOptions greedy{.temperature = 0};
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "the likeliest text is the same with and without a cache") {
+TEST_CASE_FIXTURE(Fixture, "the most likely text is the same with and without a cache") {
   const auto with = decoder(*device), without = decoder(*other);
   std::vector<std::int32_t> tokens{7, 3};
   const auto expected = text(*with, greedy, tokens, 10);
@@ -63,11 +63,11 @@ TEST_CASE_FIXTURE(Fixture, "a text is the same on any number of threads and on a
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "past the context's end a text goes on from its last half") {
+TEST_CASE_FIXTURE(Fixture, "after the context is full, a text continues from its last half") {
   const auto decoding = decoder(*device), again = decoder(*other);
   Generator generator(*decoding, greedy, std::vector<std::int32_t>{4});
   std::vector<std::int32_t> tokens{4};
-  for (int i = 0; i < 12; ++i) tokens.push_back(generator.next());  // which are 13: the last is not read yet
+  for (int i = 0; i < 12; ++i) tokens.push_back(generator.next());  // the 13th is not read yet
   CHECK(generator.slides() == 0);
   tokens.push_back(generator.next());
   CHECK(generator.slides() == 1);
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Fixture, "past the context's end a text goes on from its last 
   CHECK(generator.slides() > 3);
 }
 
-TEST_CASE_FIXTURE(Fixture, "of a prompt longer than the context the end counts") {
+TEST_CASE_FIXTURE(Fixture, "only the end of a prompt longer than the context is used") {
   const auto decoding = decoder(*device);
   std::vector<std::int32_t> prompt;
   for (int i = 0; i < 30; ++i) prompt.push_back(i);

@@ -68,13 +68,13 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a model's config.json is read as it was written") {
+TEST_CASE_FIXTURE(Fixture, "a model's config.json reads back as written") {
   CHECK(!read_gpt_config(folder.path()));
   folder.write("config.json", gpt_config_json(sizes));
   CHECK(same_sizes(read_gpt_config(folder.path()).value().sizes, sizes));
 }
 
-TEST_CASE_FIXTURE(Fixture, "the three rates of dropout are read, 0.1 where one is not said, and written as one") {
+TEST_CASE_FIXTURE(Fixture, "the three rates of dropout are read, with default 0.1, and written as one") {
   using Rates = std::map<std::string, float>;
   folder.write("config.json", with("attn_pdrop", "0.25"));
   CHECK(read_gpt_config(folder.path())->dropout ==
@@ -88,7 +88,7 @@ TEST_CASE_FIXTURE(Fixture, "the three rates of dropout are read, 0.1 where one i
         Rates{{"attn_pdrop", 0.3f}, {"embd_pdrop", 0.3f}, {"resid_pdrop", 0.3f}});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a config.json that another is made of keeps all that training did not change") {
+TEST_CASE_FIXTURE(Fixture, "a config.json made from another one keeps all entries that training did not change") {
   const std::string like = R"({
   "_name_or_path": "a \"b\", {c}",  "layer_norm_epsilon": 1e-05,
   "n_layer": 12, "n_embd": 12, "n_head": 3, "vocab_size": 70, "n_positions": 1024, "n_ctx": 1024,
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
   CHECK(read_gpt_config(folder.path()));
 }
 
-TEST_CASE_FIXTURE(Fixture, "sizes are those of the tensors, and heads those of the config or the flag") {
+TEST_CASE_FIXTURE(Fixture, "sizes come from the tensors, and the number of heads from the config or the flag") {
   const Safetensors weights(file());
   CHECK(same_sizes(stored_gpt(weights, 3).sizes, sizes));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }), {"--heads"}));
@@ -172,8 +172,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes are those of the tensors, and heads those of t
                  {"n_layer", "3", "model.safetensors"}));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "blocks that config.json does not count are named, and those that were ignored do not count") {
+TEST_CASE_FIXTURE(Fixture, "blocks beyond the number in config.json are named, and ignored ones do not count") {
   folder.write("config.json", with("n_layer", "1"));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file()), std::nullopt)); }),
                  {"'n_layer' is 1", "'h.1.ln_1.weight'", "--ignore-tensors"}));
@@ -195,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "a block that is missing between others is named") {
                  {"tensor 'h.1.ln_1.weight' is missing, but 'h.2147483647.ln_1.weight'"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights that are no GPT-2's are refused") {
+TEST_CASE_FIXTURE(Fixture, "weights of another family than GPT-2 are refused") {
   const auto path = folder.path() / "other.safetensors";
   SafetensorsWriter writer(path, {{"linear.weight", runtime::DType::f32, {1}}});
   const float value = 0;
@@ -204,7 +203,8 @@ TEST_CASE_FIXTURE(Fixture, "weights that are no GPT-2's are refused") {
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(path), 1)); }), {"wte.weight", "GPT-2"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "GPT-2's embedding before blocks of another kind is left to the program that has them") {
+TEST_CASE_FIXTURE(Fixture,
+                  "GPT-2's embedding before blocks of another kind is left to the program that defines them") {
   const auto path = folder.path() / "own.safetensors";
   SafetensorsWriter writer(path, {{"wte.weight", runtime::DType::f32, {1, 1}},
                                   {"wpe.weight", runtime::DType::f32, {1, 1}},

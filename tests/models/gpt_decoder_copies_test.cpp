@@ -20,7 +20,7 @@ TEST_CASE("a GPU's logits reach the host as one copy, for a prompt and for each 
                     initialize(unit, 1, begin, begin + out.size(), out.data());
                   });
   const std::vector<std::int32_t> tokens{3, 14, 15, 9, 26, 5};
-  for (const std::size_t count : {6, 1, 1, 1, 1}) {  // a token is repeated as a graph before the last
+  for (const std::size_t count : {6, 1, 1, 1, 1}) {  // graph replay starts before the last one
     CAPTURE(decoder.positions());
     const emulation::WatchedCopies copies;
     const auto logits = decoder.read(std::span(tokens).first(count));

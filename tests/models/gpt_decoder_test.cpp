@@ -28,14 +28,14 @@ GptOptions small_options(DType dtype = DType::f32) {
           .precision = {.compute = dtype, .gradient = dtype}};
 }
 
-/// The parameters of a run of the training model.
+/// Parameters of a run of the training model.
 UnitSource weights_of(ModelRun& run) {
   return [&run](const UnitSpec& unit, std::size_t begin, std::span<float> out) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(run.parameters(unit.name)[begin + i]);
   };
 }
 
-/// The greatest difference from logits of the reference, as a share of their size.
+/// Maximum difference from the reference's logits, relative to their size.
 double error_of(std::span<const float> logits, const double* expected) {
   double error = 0, size = 0;
   for (std::size_t v = 0; v < logits.size(); ++v) {
@@ -68,7 +68,7 @@ struct Case {
   GptOptions options;
   ModelRun run;
   ReferenceSamples samples;
-  std::vector<double> logits;  ///< [T, V], of the reference
+  std::vector<double> logits;  ///< [T, V], from the reference
   std::unique_ptr<runtime::Device> device;
   std::optional<Decoder> decoder;
   double tolerance = 0;
@@ -140,7 +140,7 @@ TEST_CASE("a decoder's logits have the same bits on any number of threads") {
   }
 }
 
-TEST_CASE("a decoder loads weights into memory that the host does not reach, and reads logits from there") {
+TEST_CASE("a decoder loads weights into memory inaccessible to the host, and reads logits from there") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Case c(dtype);
     tests::FarDevice far(runtime::make_inline_device({.threads = 2}));
@@ -152,7 +152,7 @@ TEST_CASE("a decoder loads weights into memory that the host does not reach, and
   }
 }
 
-TEST_CASE("a decoder refuses what is no token and what is beyond its context") {
+TEST_CASE("a decoder refuses invalid tokens and positions beyond its context") {
   for (const bool at_once : {true, false}) {
     Case c(DType::f32, at_once);
     CHECK_THROWS_AS(c.decoder->read({}), Error);

@@ -40,7 +40,7 @@ GptOptions small_options(float dropout = 0, Precision precision = {}) {
 
 }  // namespace
 
-TEST_CASE("a GPT's loss, activations and gradients are those of the reference in double precision, tiled or not") {
+TEST_CASE("a GPT's loss, activations and gradients equal the reference in double precision, tiled or not") {
   ranvier::tests::Share share(1, 3);
   for (const int tile : {1, 2, 3, 12}) {
     for (const auto& [dropout, at_once] : {std::pair{0.0f, true}, {0.0f, false}, {0.3f, true}, {0.3f, false}}) {
@@ -59,7 +59,7 @@ TEST_CASE("a GPT's loss, activations and gradients are those of the reference in
   }
 }
 
-TEST_CASE("tiles compute what the whole computes, but for the order of sums") {
+TEST_CASE("tiles give the result of the undivided model, except for the order of sums") {
   for (const int tile : {2, 3, 4, 6, 12}) {
     for (const float dropout : {0.0f, 0.2f}) {
       CAPTURE(tile);
@@ -70,7 +70,7 @@ TEST_CASE("tiles compute what the whole computes, but for the order of sums") {
   }
 }
 
-TEST_CASE("a table has no more tiles than it has rows for, and the last one's padding takes no part") {
+TEST_CASE("a table has at most as many tiles as its rows fill, and the last one's padding is unused") {
   const Architecture few = make_gpt(tiled_options(12));
   const auto table = few.layers[0]->units();
   REQUIRE(table.size() == 4);  // 64, 64 and 22 rows, and the positions
@@ -102,7 +102,7 @@ TEST_CASE("half precision follows fp32 within its rounding, with fp32 and with h
   }
 }
 
-TEST_CASE("neither the number of threads nor the kind of device changes a bit") {
+TEST_CASE("the number of threads and the kind of device do not change any bit") {
   ranvier::tests::Share share(1, 3);
   for (const auto& [precision, tile] : {std::pair{Precision{}, 1},
                                         {Precision{}, 4},
@@ -132,15 +132,15 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit") 
   }
 }
 
-TEST_CASE("gradients of microbatches add up to those of all samples at once, a shorter last one included") {
+TEST_CASE("gradients of microbatches, with a shorter last one, add up to the gradients of all samples at once") {
   for (const GptOptions& options : {small_options(0.2f), tiled_options(4, 0.2f)}) {
     check_microbatches(options, 5,
                        [&](int first, int count) { return made_up_samples(options, 10 + first, count); });
   }
 }
 
-TEST_CASE("a sample's activations and gradients do not depend on the microbatch it is in") {
-  if (on_gpu_here()) return;  // its products are rounded otherwise for other numbers of rows
+TEST_CASE("a sample's activations and gradients do not depend on its microbatch") {
+  if (on_gpu_here()) return;  // its products round differently for other numbers of rows
   for (const auto& [dtype, tile] :
        {std::pair{DType::f32, 1}, {DType::bf16, 1}, {DType::f32, 4}, {DType::bf16, 3}}) {
     GptOptions options{.layers = 1,
@@ -164,7 +164,7 @@ TEST_CASE("a sample's activations and gradients do not depend on the microbatch 
   }
 }
 
-TEST_CASE("evaluation drops nothing and gives training's loss where nothing is dropped") {
+TEST_CASE("evaluation drops nothing and gives the training loss without dropout") {
   const auto samples = made_up_samples(small_options(), 0, 3);
   ModelRun plain(device_of(1, true), small_options(), 3), dropping(device_of(1, true), small_options(0.5f), 3);
   const double expected = plain.forward(samples, 1.0);
@@ -173,7 +173,7 @@ TEST_CASE("evaluation drops nothing and gives training's loss where nothing is d
   CHECK(dropping.forward(samples, 1.0) != expected);
 }
 
-TEST_CASE("the loss scale multiplies gradients and leaves the loss alone") {
+TEST_CASE("the loss scale multiplies gradients and does not change the loss") {
   const auto samples = made_up_samples(small_options(), 0, 3);
   ModelRun plain(device_of(1, true), small_options(), 3), scaled(device_of(1, true), small_options(), 3);
   CHECK(plain.forward(samples, 0.01) == scaled.forward(samples, 0.01, 256));
@@ -186,7 +186,7 @@ TEST_CASE("the loss scale multiplies gradients and leaves the loss alone") {
   }
 }
 
-TEST_CASE("padded rows of the token table take no part: neither in the loss nor as gradients") {
+TEST_CASE("padded rows of the token table affect neither the loss nor gradients") {
   const GptOptions options = small_options();
   const auto samples = made_up_samples(options, 0, 3);
   ModelRun plain(device_of(2, true), options, 3), spoilt(device_of(2, true), options, 3);
@@ -201,7 +201,7 @@ TEST_CASE("padded rows of the token table take no part: neither in the loss nor 
 }
 
 TEST_CASE("memory planned for fewer threads than the device has is an error, not an overrun") {
-  if (on_gpu_here()) return;  // it has one
+  if (on_gpu_here()) return;  // a GPU has one
   const auto device = device_of(3, true);
   const GptOptions options = small_options();
   const Architecture gpt = make_gpt(options);
@@ -213,7 +213,7 @@ TEST_CASE("memory planned for fewer threads than the device has is an error, not
   }
 }
 
-TEST_CASE("more positions than the position table has are refused") {
+TEST_CASE("more positions than rows of the position table are refused") {
   const auto device = device_of(1, true);
   const Architecture gpt = make_gpt(small_options());
   const auto stream = device->make_stream("s", runtime::StreamWidth::whole);

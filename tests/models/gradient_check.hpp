@@ -1,4 +1,4 @@
-// What tests of whole models share: devices to run them on, and how gradients are compared with a reference's.
+// Common parts of the tests of complete models: devices to run on, and comparison of gradients with a reference.
 #pragma once
 
 #include "models/core/layer.hpp"
@@ -14,17 +14,17 @@
 
 namespace ranvier::models {
 
-/// Where the program is for a GPU, that.
+/// The GPU if the program is for one.
 inline std::unique_ptr<runtime::Device> device_of(int threads, bool at_once) {
   if (on_gpu_here()) return tests::make_device();
   return at_once ? runtime::make_inline_device({.threads = threads})
                  : runtime::make_cpu_device({.threads = threads});
 }
 
-/// Threads and kind make no other device where the program is for a GPU; two runs show whether bits stay.
+/// On a GPU, threads and kind do not change the device; two runs show whether bits stay the same.
 inline bool repeats(int threads, bool at_once) { return on_gpu_here() && (!at_once || threads > 2); }
 
-/// Sums of products have other orders for other shapes on a GPU.
+/// On a GPU, sums of products have other orders for other shapes.
 inline double allowed(double error) { return on_gpu_here() ? 4 * error : error; }
 
 inline double norm(const std::vector<double>& values) {
@@ -53,7 +53,7 @@ ReferenceParameters differences(const Options& options, ReferenceParameters para
   return slopes;
 }
 
-/// Whether gaps of a unit's gradient are as they were before: nobody writes them.
+/// Whether gaps of a unit's gradient are unchanged: no layer writes them.
 inline bool gaps_untouched(const UnitSpec& unit, const TypedArray& gradient) {
   std::vector<bool> owned(gradient.size());
   for (std::size_t p = 0; p < unit.parameters.size(); ++p) {

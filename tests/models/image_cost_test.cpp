@@ -23,7 +23,7 @@ constexpr DType float_types[] = {DType::f32, DType::bf16, DType::f16};
 
 }  // namespace
 
-TEST_CASE("batch normalisation costs its rows and their statistics") {
+TEST_CASE("batch normalization costs its rows and their statistics") {
   constexpr std::size_t N = 5, C = 7;
   const BatchNormShape shape{.rows = N, .channels = C};
   for (const DType dtype : float_types) {
@@ -75,8 +75,8 @@ TEST_CASE("batch normalisation costs its rows and their statistics") {
   }
 }
 
-TEST_CASE("images cost themselves and their patches") {
-  constexpr std::size_t B = 2, H = 5, W = 4, C = 3, K = 3, P = 3, Q = 2;  // two pixels apart, in a margin of one
+TEST_CASE("images cost their pixels and their patches") {
+  constexpr std::size_t B = 2, H = 5, W = 4, C = 3, K = 3, P = 3, Q = 2;  // stride 2, with a margin of one
   const PatchShape shape{
       .samples = B, .height = H, .width = W, .channels = C, .kernel = K, .stride = 2, .padding = 1};
   REQUIRE(shape.rows() == B * P * Q);
@@ -104,7 +104,7 @@ TEST_CASE("images cost themselves and their patches") {
   }
 }
 
-TEST_CASE("images cost themselves and their means") {
+TEST_CASE("images cost their pixels and their means") {
   constexpr std::size_t B = 2, pixels = 7, C = 3;
   const MeanPoolShape shape{.samples = B, .pixels = pixels, .channels = C};
   for (const DType dtype : float_types) {

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t image_bytes = 3072;
 
-/// Images of one byte's value each: `first`, first + 1 …, of classes (value mod `classes`).
+/// Images with one byte value each: `first`, first + 1 …, of classes (value mod `classes`).
 void write_records(const std::filesystem::path& path, int first, int count, int classes = 10) {
   std::string content;
   for (int value = first; value < first + count; ++value) {
@@ -44,7 +44,7 @@ ImageDataOptions cifar(const std::filesystem::path& path) {
   return {.path = path.string(), .image_size = 32, .classes = 10};
 }
 
-/// The value of each sample's bytes, which are all the same, and whether its class fits.
+/// The byte value of each sample, whose bytes are all equal, after checking its class.
 std::vector<int> values_of(const SampleSource& source, std::int64_t first, int count) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * source.input_bytes());
   std::vector<std::int32_t> classes(static_cast<std::size_t>(count));
@@ -63,7 +63,7 @@ std::vector<int> values_of(const SampleSource& source, std::int64_t first, int c
 
 }  // namespace
 
-TEST_CASE("a folder of CIFAR-10's has the images of its training files, in the order of their names") {
+TEST_CASE("a folder of CIFAR-10 has the images of its training files, in the order of their names") {
   const tests::TemporaryFolder folder;
   write_records(folder.path() / "data_batch_2.bin", 3, 2);
   write_records(folder.path() / "data_batch_1.bin", 0, 3);
@@ -129,7 +129,7 @@ TEST_CASE(
   CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "to CIFAR-100"));
 }
 
-TEST_CASE("a crop is the image with a border, moved by as much as was drawn, and then mirrored") {
+TEST_CASE("a crop is the image with a border, shifted by the drawn offset, and then mirrored") {
   constexpr int S = 6;
   std::array<std::uint8_t, 3 * S * S> image{}, cropped{};
   for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i + 1);
@@ -160,7 +160,7 @@ TEST_CASE("a crop is the image with a border, moved by as much as was drawn, and
   CHECK(other == one);
 }
 
-TEST_CASE("crops are drawn evenly, from the seed and the sample alone") {
+TEST_CASE("crops are drawn uniformly, from the seed and the sample only") {
   constexpr int draws = 20000;
   std::array<int, 9> down{}, right{};
   int mirrored = 0;
@@ -183,7 +183,7 @@ TEST_CASE("crops are drawn evenly, from the seed and the sample alone") {
 }
 
 TEST_CASE(
-    "augmented images are crops by the sample's number, however many are read at a time, and not in validation") {
+    "augmented images are crops by the sample's number, for any number read at a time, but not in validation") {
   const auto set = std::make_shared<const SyntheticSet>(32, 10);
   const ImageSource plain(set, 0, 8, std::nullopt), augmented(set, 0, 8, std::nullopt, 5);
   const std::size_t bytes = plain.input_bytes();
@@ -207,7 +207,7 @@ TEST_CASE(
   CHECK(values_of(*open_image_data(options).validation, 0, 5) == std::vector{5, 6, 7, 8, 9});
 }
 
-TEST_CASE("the end of the images is kept for validation, and the others come once an epoch in any order") {
+TEST_CASE("the last images are kept for validation, and the others come once an epoch in any order") {
   const tests::TemporaryFolder folder;
   const auto path = folder.path() / "some.bin";
   write_records(path, 0, 20);
@@ -229,7 +229,7 @@ TEST_CASE("the end of the images is kept for validation, and the others come onc
   CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "leaves 20 for training and 0"));
 }
 
-TEST_CASE("what is no such file, and what the model does not take, is refused with what to do") {
+TEST_CASE("invalid files, and images that the model does not support, are refused with a remedy") {
   const tests::TemporaryFolder folder;
   const auto path = folder.path() / "some.bin";
   const auto refused = [&](const ImageDataOptions& options, ErrorCode code, const char* words) {
@@ -251,7 +251,7 @@ TEST_CASE("what is no such file, and what the model does not take, is refused wi
   refused(options, ErrorCode::usage, "use --image-size 32");
 }
 
-TEST_CASE("synthetic images are the same each time, of all classes, and differ") {
+TEST_CASE("synthetic images are reproducible, of all classes, and distinct") {
   const SyntheticSet set(10, 4);
   CHECK(set.bytes() == 300);
   std::set<std::int32_t> classes;

@@ -31,7 +31,7 @@ std::vector<PatchShape> shapes() {
           {.samples = 2, .height = 3, .width = 3, .channels = 32, .kernel = 3, .stride = 2, .padding = 1}};
 }
 
-/// Calls f(row of patches, tap, pixel) for all that are inside of their image, by their definition.
+/// Calls f(row of patches, tap, pixel) for all inside their image, by their definition.
 template <typename F>
 void for_taps(const PatchShape& shape, const F& f) {
   const auto inside = [](std::ptrdiff_t at, std::size_t end) {
@@ -58,7 +58,7 @@ std::size_t image_elements(const PatchShape& shape) {
 
 }  // namespace
 
-TEST_CASE("patches hold their pixels and zeros outside, and their sums come back to the pixels") {
+TEST_CASE("patches hold their pixels and zeros outside, and their sums are added to the pixels") {
   for (const PatchShape& shape : shapes()) {
     for (const DType dtype : dtypes) {
       CAPTURE(to_string(dtype));
@@ -92,7 +92,7 @@ TEST_CASE("patches hold their pixels and zeros outside, and their sums come back
   }
 }
 
-TEST_CASE("the greatest of a patch is pooled, the first of equal ones, and its gradient goes where it was") {
+TEST_CASE("the maximum of a patch is pooled, the first of equal ones, and its gradient goes to that pixel") {
   for (const PatchShape& shape : shapes()) {
     for (const DType dtype : dtypes) {
       CAPTURE(to_string(dtype));
@@ -131,7 +131,7 @@ TEST_CASE("the greatest of a patch is pooled, the first of equal ones, and its g
   }
 }
 
-TEST_CASE("a value that is no number is the greatest of every patch") {
+TEST_CASE("a NaN is the maximum of every patch") {
   const PatchShape shape{
       .samples = 1, .height = 2, .width = 2, .channels = 1, .kernel = 3, .stride = 1, .padding = 1};
   for (std::size_t bad = 0; bad < 4; ++bad) {
@@ -148,7 +148,7 @@ TEST_CASE("a value that is no number is the greatest of every patch") {
   }
 }
 
-TEST_CASE("the mean of an image is that of its pixels, and they share its gradient") {
+TEST_CASE("the mean of an image is over its pixels, and they share its gradient equally") {
   for (const DType dtype : dtypes) {
     const MeanPoolShape shape{.samples = 3, .pixels = 7, .channels = 21};
     const TypedArray x(dtype, 3 * 7 * 21, 71), dy(dtype, 3 * 21, 72);

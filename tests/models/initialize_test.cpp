@@ -28,7 +28,7 @@ std::vector<float> whole(const UnitSpec& spec, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("any piece of a unit has the values that the whole has, on any number of threads") {
+TEST_CASE("any piece of a unit has the values of the complete unit, on any number of threads") {
   const UnitSpec spec = unit();
   const auto expected = whole(spec, 5);
   runtime::ComputePool pool(3);
@@ -61,7 +61,7 @@ TEST_CASE("gaps and padding are zero, biases zero, norms one") {
   }
 }
 
-TEST_CASE("normal values have the asked moments, and neighbours do not depend on each other") {
+TEST_CASE("normal values have the requested moments, and neighbors are independent") {
   const UnitSpec spec{"n", {{"n.weight", {1000, 1000}, {Initializer::Kind::normal, 0.02f}}}};
   const auto values = whole(spec, 6);
   double moment[5] = {};
@@ -103,7 +103,7 @@ TEST_CASE("seed and name change the values, the unit and its other parameters do
   CHECK(std::equal(b.begin(), b.end(), a.begin()));
 }
 
-TEST_CASE("tiles of a matrix have the values that the whole has there") {
+TEST_CASE("tiles of a matrix have the values of the undivided matrix") {
   const Initializer normal{Initializer::Kind::normal, 0.02f};
   const auto matrix = whole({"m", {{"m.weight", {90, 203}, normal}}}, 5);
   for (const Tile& tile : {Tile{{90, 203}, 0, 0}, Tile{{90, 203}, 17, 0}, Tile{{90, 203}, 30, 101}}) {

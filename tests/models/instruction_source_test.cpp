@@ -49,9 +49,10 @@ constexpr std::int32_t none = no_target, end = '\n';
 
 }  // namespace
 
-TEST_CASE("answers are packed whole, have losses as their ends do, and see their prompts alone") {
+TEST_CASE(
+    "completions are packed without splitting, have losses up to their ends, and attend only to their prompts") {
   const TemporaryFolder folder;
-  // Of 4, 3, 2, 6 and 1 positions; without an answer nothing is learned.
+  // With 4, 3, 2, 6 and 1 positions; a line without a completion is skipped.
   const auto path = folder.write("a.jsonl", line("xy", "AB") + line("z", "CD") + line("", "EF") + line("p", "") +
                                                 line("uvw", "GHI") + line("", "J"));
   const auto data = open_text_data(options_of(path, 8));
@@ -65,14 +66,14 @@ TEST_CASE("answers are packed whole, have losses as their ends do, and see their
         Tokens{none, 'A', 'B', end, 'C', 'D', end, none, 'F', end, none, none, 'G', 'H', 'I', end});
   CHECK(starts(source, 0, 2) == Tokens{0, 0, 0, 0, 4, 4, 4, 7, 0, 0, 2, 2, 2, 2, 2, 2});
   CHECK(read(source, &SampleSource::read_targets, 2, 1) == Tokens{end, none, none, none, none, none, none, none});
-  CHECK(starts(source, 2, 1) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});  // padding sees itself alone
+  CHECK(starts(source, 2, 1) == Tokens{0, 1, 2, 3, 4, 5, 6, 7});  // padding attends only to itself
   for (const auto& [sample, padding] : {std::pair{0, 1}, {1, 0}, {2, 7}}) CHECK(source.padding(sample) == padding);
   CHECK(source.losses(0, 1) == 6);
   CHECK(source.losses(0, 4) == 6 + 6 + 1 + 6);
   CHECK(source.losses_per_sample() == 8);
 }
 
-TEST_CASE("what is longer than a sample is cut, and left out where no answer is left") {
+TEST_CASE("examples longer than a sample are truncated, and skipped if no completion is left") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.jsonl", line("xy", "ABCDEF") + line("uvwxyz", "G") + line("p", "Q"));
   const auto data = open_text_data(options_of(path, 4));
@@ -97,8 +98,7 @@ TEST_CASE("what is longer than a sample is cut, and left out where no answer is 
   CHECK(says(refused(split), "--validation-split 0.1 of 2 samples"));
 }
 
-TEST_CASE(
-    "a prompt may have several fields, and rows without an answer or with text that is not read are counted") {
+TEST_CASE("a prompt may have several fields, and rows without a completion or with unread text are counted") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.jsonl", R"({"q": "ab", "input": "c", "a": "X"})"
                                             "\n"
@@ -120,7 +120,7 @@ TEST_CASE(
         Tokens{none, none, none, 'X', end, 'Y', end, none});
 }
 
-TEST_CASE("epochs have each sample once, losses counted as targets have them, and a split keeps the last ones") {
+TEST_CASE("epochs have each sample once, losses are counted by targets, and a split keeps the last samples") {
   const TemporaryFolder folder;
   std::string lines;
   for (int i = 0; i < 200; ++i)
@@ -148,7 +148,7 @@ TEST_CASE("epochs have each sample once, losses counted as targets have them, an
   CHECK(data.training->losses(3, 20) == std::count_if(some.begin(), some.end(), [](auto t) { return t != none; }));
 }
 
-TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text ends the answer") {
+TEST_CASE("prompt and completion are encoded separately, and the tokenizer's end of text ends the completion") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   auto options = options_of(folder.write("a.jsonl", line("in th", "e world") + line("the", " end")), 30);
@@ -167,7 +167,7 @@ TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text 
     expected.resize(30, none);
     CHECK(read(*data.training, &SampleSource::read_targets, 0, 1) == expected);
   }
-  // The prompt begins as texts of the tokenizer do, which has no loss.
+  // The prompt starts with the tokenizer's start of text, which has no loss.
   folder.write("tokenizer.json", small.framed_json("<s> A"));
   folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   Tokens inputs{285}, targets(small.encoded("in th").size(), none);
@@ -179,7 +179,7 @@ TEST_CASE("prompt and answer are encoded apart, and the tokenizer's end of text 
   const auto begin = [&](const Tokens& all) { return Tokens(all.begin(), all.begin() + std::ssize(inputs)); };
   CHECK(begin(read(*data.training, &SampleSource::read_inputs, 0, 1)) == inputs);
   CHECK(begin(read(*data.training, &SampleSource::read_targets, 0, 1)) == targets);
-  // An answer that spells the end of text has a single one.
+  // A completion that spells the end of text has only one.
   options.path = folder.write("b.jsonl", line("in th", "e world</s>"));
   const auto spelled = open_text_data(options);
   CHECK(spelled.tokens == std::ssize(inputs) + 1);

@@ -66,7 +66,7 @@ AttentionChoices attention_of(const AttentionLibrary& library) {
   return all;
 }
 
-/// As it was written before attention had a place in it.
+/// The older format, without attention.
 std::string form_1() {
   std::string text = to_json({{choices_of(h200)}, {}});
   text.replace(text.find("_products\": 2"), 13, "_products\": 1");
@@ -78,7 +78,7 @@ struct Fixture {
   std::filesystem::path path = folder.path() / "products.json";
 
   [[nodiscard]] KernelChoiceFile open() const { return {path, "--products-file"}; }
-  /// It is refused so, and still there as it was.
+  /// Checks that the content is refused with these words, and that the file does not change.
   void refused(const std::string& content, ErrorCode code, const char* words) const {
     folder.write("products.json", content);
     const Error error = error_of([&] { static_cast<void>(open()); });
@@ -91,14 +91,15 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("choices are read as they were written, of several GPUs and versions") {
+TEST_CASE("choices read back as written, for several GPUs and versions") {
   const KernelChoices all{{choices_of(h200), choices_of(other_gpu), {other_version, {}}},
                           {attention_of(cudnn), attention_of(other_cudnn)}};
   CHECK(parse_kernel_choices(to_json(all), "a test") == all);
   CHECK(parse_kernel_choices(to_json({}), "a test") == KernelChoices{});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file of form 1, without attention, is read, and kept until there is something new") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a file of form 1, without attention, is read, and not rewritten until there is a new choice") {
   folder.write("products.json", form_1());
   CHECK(open().choices_of(h200) == choices_of(h200));
   CHECK(open().choices_of(cudnn).choices.empty());
@@ -109,7 +110,7 @@ TEST_CASE_FIXTURE(Fixture, "a file of form 1, without attention, is read, and ke
 }
 
 TEST_CASE_FIXTURE(
-    Fixture, "passes in a file that names neither heads of keys nor a mask have as many, are causal and see all") {
+    Fixture, "passes in a file without key heads and mask have as many key heads, are causal and have no window") {
   const std::string text = R"({"ranvier_products": 2, "measured": [
 
 ], "attention": [
@@ -124,7 +125,7 @@ TEST_CASE_FIXTURE(
   CHECK(to_json(choices) == text);
 }
 
-TEST_CASE_FIXTURE(Fixture, "passes of attention that cannot be are refused") {
+TEST_CASE_FIXTURE(Fixture, "invalid attention passes are refused") {
   const auto changed = [](std::string_view from, std::string_view to) {
     std::string text = to_json({{}, {attention_of(cudnn)}});
     return text.replace(text.find(from), from.size(), to);
@@ -135,13 +136,12 @@ TEST_CASE_FIXTURE(Fixture, "passes of attention that cannot be are refused") {
   refused(changed("\"causal\": false", "\"causal\": 0"), ErrorCode::data, "neither true nor false");
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "a file remembers what each GPU and version was measured to do, and loses nothing of others") {
+TEST_CASE_FIXTURE(Fixture, "a file has the measurements of each GPU and version, and keeps all others") {
   open().remember({{choices_of(h200)}, {attention_of(cudnn)}});
   open().remember({{choices_of(other_gpu)}, {attention_of(other_cudnn)}});
   ProductChoices more = choices_of(h200);
-  more.choices.pop_back();                                     // not met this time
-  more.choices.front().algorithm->front() = 1;                 // chosen otherwise
+  more.choices.pop_back();                                     // not measured this time
+  more.choices.front().algorithm->front() = 1;                 // another choice
   more.choices.push_back(choice(64, Epilogue::Kind::sum, 2));  // new
   AttentionChoices other_attention = attention_of(cudnn);
   other_attention.choices.erase(other_attention.choices.begin() + 1);
@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(file.choices_of(other_cudnn) == attention_of(other_cudnn));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what another job wrote meanwhile stays") {
+TEST_CASE_FIXTURE(Fixture, "entries that another job wrote meanwhile stay") {
   KernelChoiceFile first = open(), second = open();
   first.remember({{choices_of(h200)}, {}});
   second.remember({{choices_of(other_gpu)}, {attention_of(cudnn)}});
@@ -168,7 +168,7 @@ TEST_CASE_FIXTURE(Fixture, "what another job wrote meanwhile stays") {
   CHECK(open().choices_of(other_gpu) == choices_of(other_gpu));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file that has everything is not written again") {
+TEST_CASE_FIXTURE(Fixture, "a complete file is not written again") {
   open().remember({{choices_of(h200)}, {attention_of(cudnn)}});
   const auto written = std::filesystem::last_write_time(path) - std::chrono::hours(1);
   std::filesystem::last_write_time(path, written);
@@ -178,7 +178,7 @@ TEST_CASE_FIXTURE(Fixture, "a file that has everything is not written again") {
   CHECK(std::filesystem::last_write_time(path) == written);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as it is") {
+TEST_CASE_FIXTURE(Fixture, "a file in another format is refused, and not changed") {
   refused("", ErrorCode::data, "not JSON");
   refused("weights, perhaps", ErrorCode::data, "delete this file to measure again");
   refused("[]", ErrorCode::data, "no object where one belongs");
@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "what is no file of choices is refused, and stays as 
   CHECK(says(error, "--products-file"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
+TEST_CASE_FIXTURE(Fixture, "a file with any damaged byte is refused") {
   const std::string text = to_json({{choices_of(h200)}, {attention_of(cudnn)}});
   for (std::size_t at = 0; at < text.size(); ++at) {
     CAPTURE(at);
@@ -203,7 +203,7 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
       if (std::exchange(damaged[at], byte) == byte) continue;
       CHECK_THROWS_AS(static_cast<void>(parse_kernel_choices(damaged, "a test")), Error);
     }
-    if (at + 1 == text.size()) break;  // the last line's end
+    if (at + 1 == text.size()) break;  // the last newline
     CHECK_THROWS_AS(static_cast<void>(parse_kernel_choices(text.substr(0, at), "a test")), Error);
   }
   std::string damaged = text;
@@ -214,7 +214,7 @@ TEST_CASE_FIXTURE(Fixture, "a damaged file is refused, whichever byte it is") {
   refused(damaged, ErrorCode::data, "is damaged: the checksum of the entries of NVIDIA H200 does not match");
 }
 
-TEST_CASE("a file that cannot be made is said before anything is measured") {
+TEST_CASE("a file that cannot be created is refused before the measurement") {
   const Error error =
       error_of([] { static_cast<void>(KernelChoiceFile("/nowhere/products.json", "--products-file")); });
   CHECK(error.code() == ErrorCode::io);

@@ -46,7 +46,7 @@ constexpr const char* lines = R"({"text": "abc", "kind": "loud"}
 
 }  // namespace
 
-TEST_CASE("labelled texts are a sample each, cut and padded, with the number of their class") {
+TEST_CASE("labelled texts are a sample each, truncated and padded, with the number of their class") {
   const tests::TemporaryFolder folder;
   const auto path = folder.write("texts.jsonl", lines);
   const TextReading reading{.label_field = "kind"};
@@ -54,14 +54,14 @@ TEST_CASE("labelled texts are a sample each, cut and padded, with the number of 
   CHECK(labels == std::vector<std::string>{"calm", "loud"});
   const TextData data = open_text_data(options_of(path, labels));
   const SampleSource& source = *data.training;
-  REQUIRE(source.samples() == 3);  // the empty one is left out
+  REQUIRE(source.samples() == 3);  // the empty one is skipped
   CHECK(source.sample_bytes().input == T * sizeof(std::int32_t));
   CHECK(source.sample_bytes().target == sizeof(std::int32_t));
   CHECK(source.losses(0, 3) == 3);
   CHECK(inputs(source, 0) == std::vector<std::int32_t>{'a', 'b', 'c', 0, 0, 0});
   CHECK(inputs(source, 1) == std::vector<std::int32_t>{'a', 'b', 'c', 'd', 'e', 'f'});
   CHECK(inputs(source, 2) == std::vector<std::int32_t>{'x', 0, 0, 0, 0, 0});
-  CHECK(inputs(source, 3) == inputs(source, 0));  // an epoch later
+  CHECK(inputs(source, 3) == inputs(source, 0));  // one epoch later
   CHECK(target(source, 0) == 1);
   CHECK(target(source, 1) == 0);
   CHECK(target(source, 2) == 1);
@@ -77,7 +77,7 @@ TEST_CASE("labelled texts are a sample each, cut and padded, with the number of 
             "44.4% of all positions are padding; truncated at --sequence-length 6: 1 of 3") != std::string::npos);
 }
 
-TEST_CASE("the end of labelled texts is kept for validation, in order, and others are shuffled") {
+TEST_CASE("the last labelled texts are kept for validation, in order, and others are shuffled") {
   const tests::TemporaryFolder folder;
   std::string text;
   for (int n = 0; n < 40; ++n)
@@ -128,7 +128,7 @@ TEST_CASE("labels are names or numbers of classes") {
   CHECK_FALSE(class_of("Good", names).has_value());
 }
 
-TEST_CASE("what are no labelled texts is refused by what is wrong with it") {
+TEST_CASE("invalid labelled texts are refused with the reason") {
   const tests::TemporaryFolder folder;
   const auto refusal = [&](const std::string& name, const std::string& text, int length = T) {
     TextDataOptions options = options_of(folder.write(name, text), {"calm", "loud"});

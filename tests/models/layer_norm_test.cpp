@@ -49,7 +49,7 @@ struct Result {
 
 }  // namespace
 
-TEST_CASE("layer norm is that of the formula, forward and backward, with and without what passes by") {
+TEST_CASE("layer norm equals the formula, forward and backward, with and without a residual") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t channels : {1, 5, 16, 40, 100}) {
       for (const bool with_branch : {false, true}) {
@@ -170,7 +170,7 @@ TEST_CASE("a row far from zero keeps its variance") {
   for (std::size_t c = 0; c < channels; ++c) CHECK(std::abs(r.y[c] - expected[c]) < 1e-3);
 }
 
-TEST_CASE("a gradient that was summed apart is stored, or added, and rounded once") {
+TEST_CASE("a gradient that was summed separately is stored, or added, and rounded once") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const TypedArray sums(DType::f32, 37, 38), before(dtype, 37, 39);
     TypedArray stored(dtype, 37), added = before;

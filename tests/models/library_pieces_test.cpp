@@ -11,7 +11,7 @@ using namespace ranvier::models;
 
 namespace {
 
-/// From an operand's first element to its last.
+/// Distance from an operand's first element to its last.
 std::size_t span(std::size_t rows, std::size_t stride, std::size_t row) { return (rows - 1) * stride + row; }
 
 bool within_limits(const MatmulShape& s, std::size_t m, std::size_t k) {
@@ -25,7 +25,7 @@ bool within_limits(const MatmulShape& s, std::size_t m, std::size_t k) {
 
 }  // namespace
 
-TEST_CASE("a product of sizes that libraries are sure of is one piece") {
+TEST_CASE("a product within the libraries' safe sizes is one piece") {
   for (const MatmulShape& shape :
        {MatmulShape{.m = 1, .n = 1, .k = 1}, MatmulShape{.m = 16384, .n = 50304, .k = 768, .transpose_b = true},
         MatmulShape{.m = 2097119, .n = 1000, .k = 3}, MatmulShape{.m = 2, .n = 1, .k = 2097119},
@@ -35,7 +35,7 @@ TEST_CASE("a product of sizes that libraries are sure of is one piece") {
   }
 }
 
-TEST_CASE("a larger product is cut into aligned pieces within the limits, as large as they can be") {
+TEST_CASE("a larger product is split into aligned pieces within the limits, as large as possible") {
   constexpr std::size_t V = 50304, tokens = 65536;  // logits of 3.3e9 elements
   for (const MatmulShape& shape :
        {MatmulShape{.m = tokens, .n = V, .k = 768, .transpose_b = true},                     // the logits
@@ -60,7 +60,7 @@ TEST_CASE("a larger product is cut into aligned pieces within the limits, as lar
   }
 }
 
-TEST_CASE("a product that no cut of its rows or sums brings within the limits has no pieces") {
+TEST_CASE("a product that no split of its rows or sums brings within the limits has no pieces") {
   for (const MatmulShape& shape :
        {MatmulShape{.m = 64, .n = 3000000, .k = 64},
         MatmulShape{.m = 64, .n = 64, .k = 64, .transpose_b = true, .b_stride = std::size_t{1} << 28},
@@ -70,7 +70,7 @@ TEST_CASE("a product that no cut of its rows or sums brings within the limits ha
   }
 }
 
-TEST_CASE("a library's attention is for queries, keys and values of less than 2^31 elements") {
+TEST_CASE("a library's attention is used for queries, keys and values of less than 2^31 elements") {
   AttentionShape shape{
       .samples = 910, .positions = 1024, .heads = 12, .channels = 64, .kernels = AttentionKernels::cudnn};
   CHECK(library_attention_suits(shape, ranvier::runtime::DType::bf16));

@@ -17,7 +17,7 @@ using runtime::DType;
 
 namespace {
 
-/// The greatest difference from logits of the reference, as a share of their size.
+/// Maximum difference from the reference's logits, relative to their size.
 double error_of(std::span<const float> logits, const double* expected) {
   double error = 0, size = 0;
   for (std::size_t v = 0; v < logits.size(); ++v) {
@@ -29,7 +29,8 @@ double error_of(std::span<const float> logits, const double* expected) {
 
 }  // namespace
 
-TEST_CASE("decoders of LLaMA and its kin have the reference's logits at every position, however tokens are read") {
+TEST_CASE(
+    "decoders of LLaMA and related families have the reference's logits at every position, in calls of any size") {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [name, options] : family({dtype, dtype})) {
       CAPTURE(to_string(dtype));
@@ -63,7 +64,7 @@ TEST_CASE("decoders of LLaMA and its kin have the reference's logits at every po
   }
 }
 
-TEST_CASE("a decoder of shared key heads keeps those alone, and counts what a token reads") {
+TEST_CASE("a decoder of shared key heads stores only those, and counts the bytes that a token reads") {
   LlamaOptions options = small_llama();
   options.heads = 6;
   options.key_heads = 2;

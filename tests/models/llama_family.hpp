@@ -9,7 +9,7 @@
 
 namespace ranvier::models {
 
-/// LLaMA's own: as many heads of keys as of queries.
+/// LLaMA itself: as many heads of keys as of queries.
 inline LlamaOptions small_llama(Precision precision = {}) {
   LlamaOptions options;
   options.layers = 2;
@@ -23,7 +23,7 @@ inline LlamaOptions small_llama(Precision precision = {}) {
   return options;
 }
 
-/// With what each of its kin has of its own.
+/// With the special features of each related family.
 inline std::vector<std::pair<std::string, LlamaOptions>> family(Precision precision = {}) {
   const LlamaOptions plain = small_llama(precision);
   std::vector<std::pair<std::string, LlamaOptions>> family{{"LLaMA", plain}};

@@ -29,7 +29,8 @@ LlamaOptions in_tiles(LlamaOptions options, int tile) {
 
 }  // namespace
 
-TEST_CASE("losses, activations and gradients of LLaMA and its kin are those of the reference in double precision") {
+TEST_CASE(
+    "losses, activations and gradients of LLaMA and related families equal the reference in double precision") {
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
     ModelRun run(device_of(2, true), options, 3);
@@ -42,7 +43,8 @@ TEST_CASE("losses, activations and gradients of LLaMA and its kin are those of t
   }
 }
 
-TEST_CASE("a LLaMA in tiles is that of the reference in double precision, and what it is whole but for rounding") {
+TEST_CASE(
+    "a LLaMA in tiles equals the reference in double precision, and the model without tiles but for rounding") {
   int tile = 4;
   for (const auto& [name, plain] : family()) {
     CAPTURE(name);
@@ -81,7 +83,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("neither the number of threads nor the kind of device changes a bit of a LLaMA") {
+TEST_CASE("the number of threads and the kind of device do not change any bit of a LLaMA") {
   for (const auto& [precision, tile] : {std::pair{Precision{}, 1}, {Precision{DType::bf16, DType::f32}, 4}}) {
     LlamaOptions options = small_llama(precision);
     options.tile = tile;
@@ -99,7 +101,7 @@ TEST_CASE("neither the number of threads nor the kind of device changes a bit of
   }
 }
 
-TEST_CASE("a LLaMA's gradients of microbatches add up to those of all samples at once") {
+TEST_CASE("gradients of a LLaMA's microbatches add up to the gradients of all samples at once") {
   LlamaOptions options = small_llama();
   options.qkv_bias = options.out_bias = options.qk_norm = true;
   for (const int tile : {1, 4}) {
@@ -160,7 +162,7 @@ TEST_CASE("a LLaMA's units and tensors have the names, shapes and decay of the c
   CHECK_THROWS_WITH_AS(static_cast<void>(make_llama(options)), doctest::Contains("head_size"), Error);
 }
 
-TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and biases in one that stays") {
+TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and biases in an undivided one") {
   LlamaOptions options = small_llama();
   options.qkv_bias = true;
   options.tile = 2;
@@ -181,7 +183,7 @@ TEST_CASE("a LLaMA's matrices are in units of their tiles, and its norms and bia
   CHECK(units.at(name + ".mlp.1") == Shapes{{name + ".mlp.gate_proj.weight", {10, 12}},
                                             {name + ".mlp.up_proj.weight", {10, 12}},
                                             {name + ".mlp.down_proj.weight", {12, 10}}});
-  // A tile at a time, and what stays with each of them.
+  // One tile at a time, together with the undivided unit.
   const LayerPhases parts = block.parts();
   CHECK(parts.forward.size() == 6);
   CHECK(parts.backward_input.size() == 6);

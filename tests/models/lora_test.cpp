@@ -48,7 +48,7 @@ GptOptions small_gpt(float dropout = 0) {
   return {.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 13, .sequence_length = 7, .dropout = dropout};
 }
 
-/// The same with its matrices in so many tiles.
+/// The same model with its matrices in `tile` tiles.
 template <typename Options>
 Options in_tiles(Options options, int tile) {
   options.tile = tile;
@@ -63,7 +63,7 @@ ModelRun run_of(const Options& options, const Tuning& tuning) {
   return {device_of(2, true), make_model(options, tuning), make_model(whole, tuning), 3};
 }
 
-/// Where weights [O, I] have the element of an output and an input, as they are stored.
+/// Index of the element of an output and an input in stored weights [O, I].
 struct Place {
   bool inputs_first = false;
   std::size_t in = 0, out = 0;
@@ -73,7 +73,7 @@ struct Place {
   }
 };
 
-/// W + factor · B · A for every weight that has an adapter, and the adapters gone.
+/// W + factor · B · A for every weight that has an adapter, without the adapters.
 ReferenceParameters merged(const ReferenceParameters& parameters, const LoraOptions& options, bool inputs_first) {
   ReferenceParameters all;
   for (const auto& [name, values] : parameters)
@@ -98,7 +98,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return norm(difference);
 }
 
-/// `modules`: how many have an adapter.
+/// `modules`: number of modules with an adapter.
 template <typename Options>
 void check_adapted(const Options& options, const ReferenceSamples& samples, const LoraOptions& adapters,
                    std::size_t modules) {
@@ -144,7 +144,7 @@ void check_slopes(const Options& options, const ReferenceSamples& samples, LoraO
   run.backward(false);
   const auto gradients = run.gradients_by_name();
   CHECK(run.forward(samples, 1) == loss);
-  // Without training nothing is dropped.
+  // Without training there is no dropout.
   CHECK(std::abs(run.forward(samples, 1, 1, false) - loss) > 1e-3);
   for (const auto& [tensor, gradient] : gradients) {
     CAPTURE(tensor);
@@ -161,7 +161,7 @@ void check_slopes(const Options& options, const ReferenceSamples& samples, LoraO
 
 }  // namespace
 
-TEST_CASE("a model with adapters is that of the merged weights, and its gradients follow from theirs") {
+TEST_CASE("a model with adapters equals the one with merged weights, and its gradients follow from those") {
   for (const auto& [name, options] : family()) {
     for (const int tile : {1, 4}) {
       CAPTURE(name);
@@ -189,7 +189,7 @@ TEST_CASE("a model with adapters is that of the merged weights, and its gradient
   }
 }
 
-TEST_CASE("the gradients of adapters whose input drops values are the slopes of the loss") {
+TEST_CASE("the gradients of adapters with dropout are the slopes of the loss") {
   check_slopes(small_llama(), made_up_samples(small_llama(), 40, 3), everywhere);
   check_slopes(small_gpt(), made_up_samples(small_gpt(), 40, 3), everywhere_in_gpt);
   BertOptions bert = small_bert();
@@ -197,7 +197,7 @@ TEST_CASE("the gradients of adapters whose input drops values are the slopes of 
   check_slopes(bert, masked_samples(bert, 40, 3), everywhere_in_bert);
 }
 
-TEST_CASE("adapters beside tiles drop what they drop beside whole matrices, and follow fp32 in half precision") {
+TEST_CASE("adapters of tiles have the dropout of undivided matrices, and follow fp32 in half precision") {
   LoraOptions dropping = everywhere;
   dropping.dropout = 0.4f;
   const auto run = [&](Precision precision, int tile) {
@@ -226,7 +226,7 @@ TEST_CASE("adapters beside tiles drop what they drop beside whole matrices, and 
   }
 }
 
-TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where they were asked for") {
+TEST_CASE("adapters start like PEFT's, are the only trained parameters, and are in the requested modules") {
   const LlamaOptions options = small_llama();
   const Architecture model = make_model(options, lora({.rank = 2, .targets = {"q_proj", "v_proj"}}));
   std::size_t adapters = 0;
@@ -273,8 +273,7 @@ TEST_CASE("adapters begin as PEFT's do, are all that is trained, and are where t
   CHECK(ranvier::tests::says(other, "has no matrix 'c_attn' for adapters"));
 }
 
-TEST_CASE(
-    "what an adapter's configuration says is read back, and what is computed otherwise is refused by its key") {
+TEST_CASE("an adapter's configuration reads back as written, and unsupported entries are refused by key") {
   const tests::TemporaryFolder folder;
   const auto read = [&](const std::string& text) {
     folder.write("adapter_config.json", text);
@@ -303,7 +302,7 @@ TEST_CASE(
   const std::string of_masks = adapter_config_json(options, "base", BertOptions());
   CHECK(of_masks.find("\"task_type\": null") != std::string::npos);
   CHECK(read(of_masks).targets == options.targets);
-  // PEFT's mark of weights that are stored [in, out].
+  // PEFT's flag for weights that are stored as [in, out].
   const std::string of_gpt = adapter_config_json(options, "base", GptOptions());
   CHECK(of_gpt.find("\"fan_in_fan_out\": true") != std::string::npos);
   CHECK(read(of_gpt).targets == options.targets);
@@ -336,7 +335,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("beside adapters a head for classes is trained as a whole, or what of it is named") {
+TEST_CASE("with adapters a classification head is trained completely, or only the named part of it") {
   BertOptions bert = small_bert();
   bert.classes = 3;
   const auto trained = [&](std::vector<std::string> whole, const std::string& origin = {}) {
@@ -364,14 +363,14 @@ TEST_CASE("beside adapters a head for classes is trained as a whole, or what of 
   refused([&] { trained({"classifier", "score"}); }, "has no module 'score'");
   refused([&] { trained({"score"}, "a.json"); }, "a.json: its 'modules_to_save': the classification head of bert");
   refused([&] { trained({"query"}); }, "'query'");
-  // A pooler's, and blocks': those would be trained as well.
+  // Matches a pooler's and blocks' modules: those would be trained as well.
   refused([&] { trained({"classifier", "dense"}); }, "has no module 'dense'");
   refused([&] { trained({"classifier", "dense", "score"}, "a.json"); }, "'dense' or 'score'");
   refused([] { static_cast<void>(make_model(small_bert(), lora({.targets = {"query"}, .whole = {"decoder"}}))); },
           "--lora-whole decoder: bert");
 }
 
-TEST_CASE("an adapter of another base is refused as such, by the first tensor that one of them lacks") {
+TEST_CASE("an adapter of another base model is refused, with the first tensor that one of them lacks") {
   LlamaOptions shallow = small_llama(), deep = shallow;
   deep.layers = shallow.layers + 1;
   const auto adapters = [](const LlamaOptions& options) {
@@ -394,7 +393,7 @@ TEST_CASE("an adapter of another base is refused as such, by the first tensor th
   CHECK(tests::says(refusal(shallow, deep), "the file has no such tensor"));
 }
 
-TEST_CASE_TEMPLATE("adapters are merged into weights however these are cut into tiles and pieces", Options,
+TEST_CASE_TEMPLATE("adapters are merged into weights that are split into any tiles and pieces", Options,
                    LlamaOptions, GptOptions) {
   constexpr bool of_gpt = std::is_same_v<Options, GptOptions>;
   const LoraOptions& adapters = of_gpt ? everywhere_in_gpt : everywhere;

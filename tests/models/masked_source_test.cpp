@@ -18,7 +18,7 @@ namespace {
 constexpr int length = 40;
 constexpr std::int32_t mask = 100, separator = 7;
 
-/// Sample n has tokens n, n + 1, … modulo 97, whose targets are of no interest.
+/// Sample n has tokens n, n + 1, … modulo 97; its targets are unused.
 class Counting final : public SampleSource {
  public:
   std::int64_t samples() const override { return 1000; }
@@ -57,8 +57,7 @@ Tokens targets(const SampleSource& source, std::int64_t first, int count = 1) {
 
 }  // namespace
 
-TEST_CASE(
-    "of each sample exactly the same share is chosen, and becomes a mask, another token or stays as 80/10/10") {
+TEST_CASE("exactly the same fraction of each sample is chosen, and is masked, replaced or kept as 80/10/10") {
   const MaskedSource source = masked();
   const Counting plain;
   CHECK(source.losses_per_sample() == 6);
@@ -90,7 +89,7 @@ TEST_CASE(
     }
     CHECK(chosen == 6);
   }
-  // Within four standard deviations; a token out of 100 is the same by chance.
+  // Within four standard deviations; one token in 100 is the same by chance.
   const double all = samples * 6;
   const auto near = [all](double count, double share) {
     return std::abs(count - share * all) < 4 * std::sqrt(share * (1 - share) * all);
@@ -104,7 +103,7 @@ TEST_CASE(
   CHECK(drawn.size() > 95);
 }
 
-TEST_CASE("a sample is masked alike whoever reads it, and otherwise with another number, seed or for validation") {
+TEST_CASE("a sample's mask is the same on every rank, and depends on number, seed and validation") {
   const MaskedSource source = masked();
   const Tokens together = inputs(source, 30, 8);
   for (int n = 0; n < 8; ++n) {
@@ -113,21 +112,21 @@ TEST_CASE("a sample is masked alike whoever reads it, and otherwise with another
   }
   CHECK(inputs(masked(), 30, 8) == together);
   CHECK(targets(masked(), 30, 8) == targets(source, 30, 8));
-  // 97 samples later come the same tokens.
+  // 97 samples later the same tokens repeat.
   CHECK(inputs(Counting(), 30) == inputs(Counting(), 127));
   CHECK(targets(source, 30) != targets(source, 127));
   CHECK(targets(source, 30) != targets(masked({.seed = 6}), 30));
   CHECK(targets(source, 30) != targets(masked({.validation = true}), 30));
-  // The high half of a number counts.
+  // The high half of a number matters.
   const std::int64_t far = 97 * (std::int64_t{1} << 32);
   CHECK(inputs(Counting(), 30) == inputs(Counting(), 30 + far));
   CHECK(targets(source, 30) != targets(source, 30 + far));
 }
 
-TEST_CASE("at least one token is chosen, and special ones only where others are too few") {
+TEST_CASE("at least one token is chosen, and special ones only if there are too few others") {
   CHECK(masked({.probability = 1e-6}).losses_per_sample() == 1);
   CHECK(masked({.probability = 1}).losses_per_sample() == length);
-  CHECK(masked({.probability = 0.1625}).losses_per_sample() == 7);  // of 6.5
+  CHECK(masked({.probability = 0.1625}).losses_per_sample() == 7);  // 6.5, rounded
 
   const MaskedSource spares = masked({.special_tokens = {separator}});
   const Tokens found = targets(spares, 0, 500);
@@ -142,8 +141,8 @@ TEST_CASE("at least one token is chosen, and special ones only where others are 
   for (int t = 10; t < 17; ++t) CHECK(few[static_cast<std::size_t>(t)] == 80 + t);
 }
 
-TEST_CASE("masks are those that Philox gives by hand") {
-  // key = philox(seed, [purpose]) of seed 5 and purpose 6; the place of position 0 of sample 3 is its first two words.
+TEST_CASE("masks equal the results of Philox by hand") {
+  // key = philox(seed, [purpose]) of seed 5 and purpose 6; position 0 of sample 3 is the first two words of its block.
   const auto key = runtime::philox_key(5, runtime::RandomPurpose::masking);
   std::vector<std::pair<std::uint64_t, int>> places;
   for (std::uint32_t t = 0; t < length; ++t) {

@@ -1,4 +1,4 @@
-// What matmul.hpp says, on any device. matmul_test.cpp looks closer at how the CPU cuts products.
+// The contract of matmul.hpp on any device. matmul_test.cpp tests the CPU's division of products in detail.
 #include "models/ops/matmul.hpp"
 #include "tests/effort.hpp"
 #include "tests/models/device_copies.hpp"
@@ -23,7 +23,7 @@ constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr std::array<std::size_t, 3> all_sizes[] = {{1, 1, 1},     {2, 3, 0},      {7, 5, 3},    {33, 64, 100},
                                                     {64, 128, 64}, {130, 48, 257}, {3, 17, 700}, {96, 80, 31}};
 
-/// One product of each kind: plain, with bias, accumulating. What lies between rows of c must stay.
+/// One product of each kind: plain, with bias, accumulating. Gaps between rows of c must not change.
 void check(runtime::StreamView stream, const MatmulShape& shape, DType dtype, DType c_dtype) {
   CAPTURE(to_string(dtype));
   CAPTURE(to_string(c_dtype));
@@ -83,7 +83,7 @@ TEST_CASE("a device's matrix product equals the plain sum in every layout and dt
   });
 }
 
-TEST_CASE("a device multiplies columns of wider arrays, wherever they begin") {
+TEST_CASE("a device's product supports columns of wider arrays, starting anywhere") {
   ranvier::tests::Share share(1, 3);
   on_one_device([&](runtime::StreamView stream) {
     for (const DType dtype : all_dtypes)
@@ -100,10 +100,10 @@ TEST_CASE("a device multiplies columns of wider arrays, wherever they begin") {
   });
 }
 
-TEST_CASE("a device's product has the same bits when it is made again") {
+TEST_CASE("a repeated product of a device has the same bits") {
   on_one_device([](runtime::StreamView stream) {
     for (const DType dtype : all_dtypes) {
-      constexpr std::size_t m = 192, n = 64, k = 1024;  // deep: sums over K may be cut
+      constexpr std::size_t m = 192, n = 64, k = 1024;  // deep: sums over K may be split
       const TypedArray a(dtype, m * k, 5), b(dtype, k * n, 6);
       TypedArray first(dtype, m * n), again(dtype, m * n);
       DeviceCopies at(stream);

@@ -30,7 +30,7 @@ constexpr Product all_products[] = {matmul_cpu, matmul_cpu_widened, vector_matmu
 
 bool takes(Product product, const MatmulShape& shape) { return product != vector_matmul_cpu || shape.k != 0; }
 
-/// As another one of the list.
+/// Whether another function of the list covers this product.
 bool is_tried_elsewhere(Product product, const MatmulShape& shape, DType dtype) {
   if (product == matmul_cpu_by_library) return !amx_multiplies(shape, dtype) && !vectors_multiply(shape);
   return product == vector_matmul_cpu && vectors_multiply(shape);
@@ -57,7 +57,7 @@ void check_against_plain(Product product, const MatmulShape& shape, DType dtype,
 
 }  // namespace
 
-TEST_CASE("columns of wider arrays are multiplied like arrays of their own, and what is beside them stays") {
+TEST_CASE("columns of wider arrays are multiplied like separate arrays, and their neighbors stay unchanged") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(6, 181);
   for (const Product product : all_products)
@@ -183,7 +183,8 @@ TEST_CASE("a matrix product equals the plain sum in every layout and dtype") {
             }
 }
 
-TEST_CASE("a product so wide or so deep that rounded pieces leave nothing for the last ones is whole") {
+TEST_CASE(
+    "a product is complete even if it is so wide or deep that rounded pieces leave nothing for the last ones") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(1, 3);
   for (const DType dtype : all_dtypes) {
@@ -225,7 +226,7 @@ TEST_CASE("a matrix product has the same bits for any number of threads") {
         }
 }
 
-TEST_CASE("rows of a product have the same bits however many rows are multiplied with them") {
+TEST_CASE("rows of a product have the same bits, regardless of the number of rows") {
   runtime::ComputePool pool(2);
   ranvier::tests::Share share(1, 9);
   for (const DType dtype : all_dtypes)
@@ -298,7 +299,7 @@ TEST_CASE("column sums equal the plain sums and do not depend on the number of t
         }
 }
 
-TEST_CASE("products run on a device's stream and refuse what has no meaning") {
+TEST_CASE("products run on a device's stream and refuse invalid arguments") {
   const auto device = runtime::make_cpu_device({.threads = 2});
   const auto stream = device->make_stream("compute", runtime::StreamWidth::whole);
   const TypedArray a(DType::bf16, 20 * 30, 12), b(DType::bf16, 30 * 10, 13);

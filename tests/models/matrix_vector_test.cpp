@@ -16,7 +16,7 @@ using runtime::DType;
 
 namespace {
 
-/// `bias`: or null.
+/// `bias`: may be null.
 TypedArray run(runtime::StreamView stream, const TypedArray& a, const TypedArray& x, const TypedArray* bias,
                DType y_dtype) {
   const std::size_t k = x.size(), n = a.size() / k;
@@ -35,7 +35,7 @@ TypedArray run(runtime::StreamView stream, const TypedArray& a, const TypedArray
 
 }  // namespace
 
-TEST_CASE("the product of a matrix and a vector is that of the definition") {
+TEST_CASE("the product of a matrix and a vector equals the definition") {
   for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>{1, 1}, {5, 3}, {64, 48}, {131, 67}, {200, 768}}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const bool has_bias : {false, true}) {
@@ -77,7 +77,7 @@ TEST_CASE("the product of a matrix and a vector has the same bits on any number 
   });
 }
 
-TEST_CASE("no product of a matrix and a vector is written in a third type") {
+TEST_CASE("a product of a matrix and a vector in a third type is refused") {
   const auto device = runtime::make_inline_device({.threads = 1});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   float y = 0, a = 0, x = 0;

@@ -1,4 +1,4 @@
-// What holds for a model of any family, of which each has a test that calls these.
+// Properties of models of any family; each family has a test that calls these.
 #pragma once
 
 #include "tests/models/every_device.hpp"
@@ -19,7 +19,7 @@
 
 namespace ranvier::models {
 
-/// Σ (a - b)²'s root is at most `error` times b's.
+/// √Σ (a - b)² is at most `error` times the norm of b.
 inline void check_close(const std::vector<double>& a, const std::vector<double>& b, double error) {
   std::vector<double> apart;
   for (std::size_t i = 0; i < b.size(); ++i) apart.push_back(a[i] - b[i]);
@@ -27,14 +27,14 @@ inline void check_close(const std::vector<double>& a, const std::vector<double>&
 }
 
 struct ReferenceCheck {
-  std::size_t stride = 1;    ///< of the elements whose gradients are compared
+  std::size_t stride = 1;    ///< stride between the elements whose gradients are compared
   double loss_error = 1e-6;  ///< relative
-  bool scaled = false;       ///< outputs larger than 1 may be as much further apart
-  /// Elements of tensors whose gradient is zero as it should be; null: none are.
+  bool scaled = false;       ///< the allowed error grows with outputs larger than 1
+  /// Elements of tensors whose gradient must be zero; null: there are none.
   std::function<bool(const std::string& tensor, std::size_t element)> has_no_slope;
 };
 
-/// Loss, every layer's output and every tensor's gradient of a first microbatch are those of the reference.
+/// Compares loss, every layer's output and every tensor's gradient of a first microbatch with the reference.
 template <typename Reference, typename Options>
 void check_reference(ModelRun& run, const Options& options, const ReferenceSamples& samples,
                      const ReferenceCheck& check) {
@@ -75,10 +75,10 @@ void check_reference(ModelRun& run, const Options& options, const ReferenceSampl
   for (const auto& [unit, gradient] : run.gradients()) CHECK(gaps_untouched(unit, gradient));
 }
 
-/// Tensors whose gradients are rounding alone; null: there are none.
+/// Tensors whose gradients are only rounding; null: there are none.
 using Skips = std::function<bool(const std::string& tensor)>;
 
-/// A model in tiles, microbatch after microbatch, computes what it computes whole, but for the order of sums.
+/// A model in tiles gives the result without tiles, microbatch after microbatch, except for the order of sums.
 template <typename Options>
 void check_tiles(const Options& tiled_options, const std::vector<ReferenceSamples>& microbatches,
                  const Skips& skips = {}) {
@@ -111,7 +111,7 @@ void check_tiles(const Options& tiled_options, const std::vector<ReferenceSample
   }
 }
 
-/// How far a model in half precision may be from the same one in fp32, relative.
+/// Relative difference allowed between a model in half precision and the same one in fp32.
 struct HalfError {
   double loss = 0;
   double gradients = 0;
@@ -163,7 +163,7 @@ class BitsOfFirst {
 };
 
 /// Microbatches of two samples, the last perhaps of one, have the loss and the gradients of all `count` at once.
-/// `samples(first, count)` gives those of a microbatch.
+/// `samples(first, count)` returns the samples of a microbatch.
 template <typename Options, typename Samples>
 void check_microbatches(const Options& options, int count, Samples samples, const Skips& skips = {}) {
   ModelRun together(device_of(2, true), options, count), apart(device_of(2, true), options, 2);

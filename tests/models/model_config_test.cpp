@@ -23,7 +23,7 @@ LlamaOptions parsed(const std::string& json) {
   return std::get<LlamaOptions>(parse_model_config(json, path).sizes);
 }
 
-/// A small model's, with more keys.
+/// Config of a small model, with additional keys.
 std::string config(std::string_view type, const std::string& more = {}) {
   return R"({"model_type": ")" + std::string(type) +
          R"(", "num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 2,
@@ -51,7 +51,7 @@ void refused(const std::string& json, std::initializer_list<std::string_view> wo
 
 }  // namespace
 
-TEST_CASE("what a family leaves unsaid is what transformers takes for it") {
+TEST_CASE("missing entries of a family's config.json have transformers' defaults") {
   const LlamaOptions llama = parsed(config("llama"));
   CHECK(llama.stored_head_size() == 8);
   CHECK(llama.rope_base == 10000);
@@ -69,7 +69,7 @@ TEST_CASE("what a family leaves unsaid is what transformers takes for it") {
   CHECK((biased.qkv_bias && biased.out_bias));
 }
 
-TEST_CASE("rotary frequencies are read as older and newer versions of transformers write them") {
+TEST_CASE("rotary frequencies are read in the formats of older and newer versions of transformers") {
   const RopeScaling llama3{.kind = RopeScaling::Kind::llama3,
                            .factor = 8,
                            .low_frequency_factor = 1,
@@ -92,7 +92,7 @@ TEST_CASE("rotary frequencies are read as older and newer versions of transforme
              older));
 }
 
-TEST_CASE("rotary frequencies that a config.json gives twice, or by layer type, are refused") {
+TEST_CASE("rotary frequencies that a config.json has twice, or by layer type, are refused") {
   const std::string newer = R"("rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"})";
   refused(config("llama", newer + R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})"),
           {path, "'rope_parameters' and 'rope_scaling'", "remove the entry"});
@@ -103,20 +103,19 @@ TEST_CASE("rotary frequencies that a config.json gives twice, or by layer type, 
           {"'partial_rotary_factor'", "5E-1"});
 }
 
-TEST_CASE("quantized weights are refused with what to use instead") {
+TEST_CASE("quantized weights are refused with a remedy") {
   for (const char* const type : {"llama", "bert"})
     refused(config(type, R"("quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true})"),
             {"are quantized", "'quantization_config'", "bitsandbytes", "dequantize"});
 }
 
-TEST_CASE(
-    "Qwen's window begins with the layer that max_window_layers says, and is alike in all layers or refused") {
+TEST_CASE("Qwen's window starts at layer max_window_layers, and is refused if layers differ") {
   const auto window = [](const std::string& more) {
     return parsed(config("qwen2", R"("use_sliding_window": true, "sliding_window": 8)" + more)).window;
   };
   CHECK(window(R"(, "max_window_layers": 0)") == 8);
   CHECK(window(R"(, "max_window_layers": 3)") == 0);
-  CHECK(window("") == 0);  // it begins with layer 28
+  CHECK(window("") == 0);  // it starts at layer 28
   CHECK(window(R"(, "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention"])") == 8);
   CHECK(window(R"(, "layer_types": ["full_attention", "full_attention", "full_attention"])") == 0);
   CHECK(parsed(config("qwen3", R"("use_sliding_window": true, "max_window_layers": 0)")).window == 4096);
@@ -127,7 +126,7 @@ TEST_CASE(
   CHECK(same(parsed(model_config_json(narrow)), narrow));
 }
 
-TEST_CASE("what would be computed otherwise is refused by its key") {
+TEST_CASE("entries that would change the computation are refused by key") {
   refused(config("gemma"), {path, "'model_type'", "gemma", "llama"});
   refused(config("llama", R"("hidden_act": "gelu")"), {"'hidden_act'", "gelu", "silu"});
   refused(config("llama", R"("mlp_bias": true)"), {"'mlp_bias'"});
@@ -144,7 +143,7 @@ TEST_CASE("what would be computed otherwise is refused by its key") {
   refused(R"({"model_type": "llama", "num_hidden_layers": 0})", {"'num_hidden_layers' is 0"});
 }
 
-TEST_CASE("every named model's config.json is read as the same model") {
+TEST_CASE("the config.json of every named model reads back as the same model") {
   for (const NamedModel& named : named_models()) {
     CAPTURE(named.name);
     const ModelSizes sizes = *named_model(named.name);
@@ -156,7 +155,7 @@ TEST_CASE("every named model's config.json is read as the same model") {
   }
 }
 
-TEST_CASE("of a model that was made of another one all that it says stays, and no position is lost") {
+TEST_CASE("a config.json made from another one keeps all entries, and all positions") {
   const std::string like = config("qwen2", R"("rope_theta": 1000000.0, "eos_token_id": 69, "quirk": [1, 2])");
   LlamaOptions shorter = parsed(like);
   shorter.sequence_length = 16;

@@ -1,6 +1,6 @@
-// Runs an architecture's layers on a device, microbatch by microbatch, without ranks: memory as the layers
-// declare it, filled with NaN before every use, so that whoever reads what was not written is found out. It lies on
-// the host; a GPU gets copies of it for each call.
+// Runs an architecture's layers on a device, microbatch by microbatch, without ranks. It allocates memory as the layers
+// declare it, filled with NaN before every use, so that reads of unwritten values are detected. The memory is the
+// host's; a GPU gets copies for each call.
 #pragma once
 
 #include "models/core/architecture.hpp"
@@ -26,7 +26,7 @@
 
 namespace ranvier::models {
 
-/// Samples first … first + count - 1 of an endless made-up text, for a model with such options.
+/// Samples first … first + count - 1 of an endless synthetic text, for a model with such options.
 template <typename Options>
 ReferenceSamples made_up_samples(const Options& options, std::int64_t first, int count) {
   ReferenceSamples samples{.samples = count, .key = {.seed = 77, .step = 5, .first_sample = first}};
@@ -45,7 +45,7 @@ ReferenceSamples made_up_samples(const Options& options, std::int64_t first, int
   return samples;
 }
 
-/// Aligned as device memory is, but of no byte more than asked for, so that AddressSanitizer sees overruns.
+/// Aligned like device memory, but exactly as large as requested, so that AddressSanitizer detects overruns.
 class HeapMemory {
  public:
   explicit HeapMemory(std::size_t bytes)
@@ -64,8 +64,8 @@ class HeapMemory {
 
 class ModelRun {
  public:
-  /// Owns the device: its one wide stream is the run's. `samples`: of the largest microbatch. Parameters are drawn
-  /// wide enough for every gradient to matter.
+  /// Owns the device: its only full-width stream is the run's. `samples`: size of the largest microbatch. Parameters
+  /// have a large spread, so that every gradient matters.
   ModelRun(std::unique_ptr<runtime::Device> device, const GptOptions& options, int samples,
            SavedActivations saved = SavedActivations::few)
       : ModelRun(std::move(device), make_gpt(options), make_gpt(whole(options)), samples, saved) {}
@@ -79,7 +79,7 @@ class ModelRun {
            SavedActivations saved = SavedActivations::few)
       : ModelRun(std::move(device), make_resnet(options), make_resnet(options), samples, saved) {}
 
-  /// `whole`: the same model without tiles, by which parameters are drawn.
+  /// `whole`: the same model without tiles, which determines the initial parameters.
   ModelRun(std::unique_ptr<runtime::Device> device, Architecture model, const Architecture& whole, int samples,
            SavedActivations saved = SavedActivations::few)
       : device_(std::move(device)),
@@ -117,7 +117,7 @@ class ModelRun {
 
   [[nodiscard]] TypedArray& parameters(const std::string& unit) { return parameters_.at(unit); }
 
-  /// By tensor, whatever its tiles; rounded to the run's type.
+  /// Sets the values by tensor, for any tiles; rounded to the run's type.
   void set_parameters(const ReferenceParameters& values) {
     for (const UnitSpec& unit : model_.units()) {
       TypedArray& to = parameters_.at(unit.name);
@@ -127,7 +127,7 @@ class ModelRun {
     }
   }
 
-  /// What the reference is to compute with, by tensor.
+  /// Parameters for the reference, by tensor.
   [[nodiscard]] ReferenceParameters reference_parameters() const {
     ReferenceParameters all;
     for (const UnitSpec& unit : model_.units()) {
@@ -138,7 +138,7 @@ class ModelRun {
     return all;
   }
 
-  /// Forward of one microbatch; its loss.
+  /// Runs the forward pass of one microbatch; returns its loss.
   double forward(const ReferenceSamples& samples, double loss_factor, float loss_scale = 1, bool training = true) {
     samples_ = samples;
     loss_factor_ = loss_factor;
@@ -171,7 +171,7 @@ class ModelRun {
     return found;
   }
 
-  /// Of the microbatch whose forward was the last.
+  /// Runs the backward pass of the microbatch whose forward pass was the last.
   void backward(bool accumulate) {
     for (std::size_t i = model_.layers.size(); i-- > 0;) {
       poison(deferred_[i]);
@@ -181,7 +181,7 @@ class ModelRun {
         model_.layers[i]->backward_input(call, input(i, at), seen(output_gradients_[i], at),
                                          i > 0 ? seen(output_gradients_[i - 1], at) : nullptr);
       });
-      // backward_weight may come late: by then these are others', but for what the layer asks to be kept.
+      // backward_weight may run late: by then other data overwrite these arrays, except saved ones.
       poison(workspace_[i]);
       if (!keeps_output_gradient(i)) poison(output_gradients_[i]);
     }
@@ -196,7 +196,7 @@ class ModelRun {
     }
   }
 
-  /// The output of a layer but the last.
+  /// The output of a layer other than the last.
   [[nodiscard]] TypedArray output(std::size_t layer) const {
     TypedArray values(
         dtype_, static_cast<std::size_t>(samples_.samples) * model_.layers[layer]->output_elements(positions()));
@@ -204,10 +204,10 @@ class ModelRun {
     return values;
   }
 
-  /// As they are in the layers' own buffers, in the order of layers and their units.
+  /// Gradients as stored in the layers' own buffers, in the order of layers and their units.
   [[nodiscard]] const std::vector<std::pair<UnitSpec, TypedArray>>& gradients() const { return gradients_; }
 
-  /// By tensor that is trained, summed over the layers that share one.
+  /// Gradients of trained tensors by name, summed over the layers that share one.
   [[nodiscard]] ReferenceParameters gradients_by_name() const {
     ReferenceParameters all;
     for (const auto& entry : gradients_) {
@@ -221,7 +221,7 @@ class ModelRun {
     return all;
   }
 
-  /// Calls f(parameter, element of the tensor, element of the unit) for all elements that are no padding.
+  /// Calls f(parameter, element of the tensor, element of the unit) for all elements except padding.
   template <typename F>
   static void for_each_element(const UnitSpec& unit, F&& f) {
     for (std::size_t p = 0; p < unit.parameters.size(); ++p) {
@@ -264,7 +264,7 @@ class ModelRun {
     return tensor;
   }
 
-  /// Calls f(call, copies) for each of these parts of a layer's call, which has pointers to the part's units only.
+  /// Calls f(call, copies) for each of these phases of a layer's call, which has pointers to the phase's units only.
   template <typename F>
   void for_each_part(std::size_t layer, const LayerPhases::Units& parts, F&& f) {
     for (std::size_t part = 0; part < parts.size(); ++part) {

@@ -32,7 +32,7 @@ const std::vector<UnitSpec> units = {
     {"b", {{.name = "b.weight", .shape = {40}}}}};
 
 struct Fixture {
-  /// `writers` put every other piece of 7 elements each; all values are `first`, `first` + 1, …
+  /// Each of `writers` writes every other piece of 7 elements; the values are `first`, `first` + 1, …
   void write(const WeightLayout& layout, const fs::path& partial, float first, std::size_t writers = 2) const {
     std::uint64_t bytes = 0;
     for (std::size_t w = 0; w < writers; ++w) {
@@ -57,7 +57,7 @@ struct Fixture {
     partial.commit(files);
   }
 
-  /// Of a.weight, whose values all follow from it; none: there are no weights.
+  /// First value of a.weight, which determines all values; nullopt: there are no weights.
   [[nodiscard]] std::optional<float> first_value() const {
     std::error_code unknown;
     if (!fs::exists(model / "model.safetensors", unknown) &&
@@ -87,13 +87,13 @@ struct Fixture {
   TemporaryFolder folder;
   fs::path model = folder.path() / "model";
   std::string job = random_job();
-  fs::path path = partial_path(folder.path(), "model", job);  // beside it
+  fs::path path = partial_path(folder.path(), "model", job);  // next to it
   using Names = std::vector<std::string>;
 };
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a folder that is not there appears with all that belongs into it") {
+TEST_CASE_FIXTURE(Fixture, "a missing folder appears with all of its files") {
   const WeightLayout layout(units, 100);
   {
     PartialWeights partial(model.string() + "/", Kind::folder, path, layout);
@@ -108,7 +108,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder that is not there appears with all that bel
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights take the place of others in a folder, however many files either are") {
+TEST_CASE_FIXTURE(Fixture, "weights replace others in a folder, for any numbers of files") {
   fs::create_directory(model);
   folder.write("model/notes.txt", "mine");
   float first = 0;
@@ -127,9 +127,9 @@ TEST_CASE_FIXTURE(Fixture, "weights take the place of others in a folder, howeve
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "the tokenizer and configurations of a replaced model go, other files stay") {
+TEST_CASE_FIXTURE(Fixture, "the tokenizer and configurations of a replaced model are removed, other files stay") {
   fs::create_directory(model);
-  folder.write("model/tokenizer.json", "of no model: there are no weights yet");
+  folder.write("model/tokenizer.json", "unrelated: there are no weights yet");
   save(1000, 1, {{"config.json", "{}"}, {"generation_config.json", "{}"}});
   CHECK(fs::exists(model / "tokenizer.json"));
   folder.write("model/chat_template.jinja", "old");
@@ -138,10 +138,10 @@ TEST_CASE_FIXTURE(Fixture, "the tokenizer and configurations of a replaced model
   CHECK(names() == Names{"README.md", "config.json", "model.safetensors", "vocab.txt"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "one file has a name of its own, and a link to it stays one") {
+TEST_CASE_FIXTURE(Fixture, "a single file has its own name, and a link to it stays a link") {
   const fs::path target = folder.write("there.bin", "before"), link = folder.path() / "weights.safetensors";
   fs::create_symlink(target, link);
-  folder.write("model.safetensors.index.json", "of others");
+  folder.write("model.safetensors.index.json", "unrelated");
   const WeightLayout layout(units);
   PartialWeights partial(link, Kind::file, path, layout);
   write(layout, path, 1);
@@ -149,10 +149,10 @@ TEST_CASE_FIXTURE(Fixture, "one file has a name of its own, and a link to it sta
   partial.commit();
   CHECK(fs::is_symlink(link));
   CHECK(Safetensors(target).tensors().size() == 3);
-  CHECK(folder.read("model.safetensors.index.json") == "of others");
+  CHECK(folder.read("model.safetensors.index.json") == "unrelated");
 }
 
-TEST_CASE_FIXTURE(Fixture, "until they are committed, and where they never are, the weights before stay") {
+TEST_CASE_FIXTURE(Fixture, "until a commit, also if it never comes, the previous weights stay") {
   for (const std::uint64_t before : {1000, 100})
     for (const std::uint64_t max_bytes : {1000, 100}) {
       save(before, 5, {{"config.json", "old"}});
@@ -169,7 +169,7 @@ TEST_CASE_FIXTURE(Fixture, "until they are committed, and where they never are, 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole, and the message says where") {
+TEST_CASE_FIXTURE(Fixture, "weights that cannot be renamed are kept completely, and the message says where") {
   fs::create_directories(model / "model.safetensors.index.json/in the way");
   const WeightLayout layout(units, 100);
   std::string message;
@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "weights that cannot have their names are kept whole,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "what a killed process left is removed, what is being written and what others made is not") {
+                  "leftovers of a killed process are removed; weights in progress and unrelated files are not") {
   fs::create_directory(model);
   const auto leftover = [&](const std::string& name) {
     fs::create_directory(model / name);
@@ -210,7 +210,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(names() == Names{".mine.partial", living.path().filename().string()});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a writer that does not see the folder, or a disk that is full, says so") {
+TEST_CASE_FIXTURE(Fixture, "a writer without access to the folder, or with a full disk, reports it") {
   const WeightLayout layout(units);
   WeightWriter elsewhere(layout, folder.path() / "elsewhere");
   const std::vector<float> values(units[0].elements());

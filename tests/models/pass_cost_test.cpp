@@ -1,4 +1,4 @@
-// What the operations of a pass cost together, beside what a model says of itself.
+// Total cost of a pass's operations, compared with the model's declaration.
 #include "tests/models/bert_family.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
@@ -51,7 +51,7 @@ PassFlops measured(const Options& options, const ReferenceSamples& batch) {
   return flops;
 }
 
-/// Elements of a layer's vectors: of norms and biases, which FLOPs by parameter count and no product has.
+/// Elements of a layer's vectors, norms and biases: they count in FLOPs by parameter count, but in no product.
 double vectors_of(const Layer& layer) {
   double elements = 0;
   for (const UnitSpec& unit : layer.units())
@@ -60,19 +60,19 @@ double vectors_of(const Layer& layer) {
   return elements;
 }
 
-/// Rows that a table of tokens is stored with beyond those that there are.
+/// Padding rows of a stored table of tokens.
 double rows_beyond(int tokens) { return std::ceil(tokens / 64.0) * 64 - tokens; }
 
-/// Pairs of a query and a key that one of T positions sees.
+/// Visible pairs of a query and a key among T positions.
 double pairs(int T, int window) {
   double seen = 0;
   for (int i = 0; i < T; ++i) seen += window > 0 ? std::min(i + 1, window) : i + 1;
   return seen;
 }
 
-/// A transformer whose attention has C channels for its queries and sees so many pairs, of whose samples `targets`
-/// positions have logits: the products are what the model declares, but for vectors, positions and attention; and of
-/// attention what is seen.
+/// Checks a transformer whose attention has C channels for its queries and `pairs` visible pairs; `targets` positions
+/// per sample have logits. The products equal the model's declaration, except for vectors, positions and attention;
+/// attention counts visible pairs.
 void check_transformer(const Architecture& model, const PassFlops& flops, double channels, double pairs, int hidden,
                        int vocabulary, int targets) {
   const double T = model.positions;
@@ -83,25 +83,25 @@ void check_transformer(const Architecture& model, const PassFlops& flops, double
   left_out -= 6 * targets * rows_beyond(vocabulary) * hidden;
   const double attention = static_cast<double>(blocks) * 12 * channels;
   CHECK(flops.products == doctest::Approx(samples * (model.flops_per_sample() - left_out - attention * T * T)));
-  // Of its seven products the model declares six: that of the scores is done again in the backward pass.
+  // The model declares six of its seven products: the product for the scores is repeated in the backward pass.
   CHECK(flops.attention == doctest::Approx(samples * attention * pairs * 7 / 6));
   CHECK(flops.forward == doctest::Approx(flops.products / 3 + flops.attention * 2 / 7));
 }
 
 }  // namespace
 
-TEST_CASE("the operations of GPT's passes cost what the model declares, whole and in tiles") {
+TEST_CASE("the operations of GPT's passes cost what the model declares, with and without tiles") {
   for (const int tile : {1, 2}) {
     CAPTURE(tile);
     GptOptions options{.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 67, .sequence_length = 7, .tile = tile};
     const auto flops = measured(options, made_up_samples(options, 3, samples));
-    // Tiles change neither parameters nor what is computed of them.
+    // Tiles change neither parameters nor their operations.
     options.tile = 1;
     check_transformer(make_gpt(options), flops, 12, pairs(7, 0), 12, 67, 7);
   }
 }
 
-TEST_CASE("with all activations saved, no norm and no GELU of a GPT is computed again") {
+TEST_CASE("with all activations saved, no norm and no GELU of a GPT is recomputed") {
   const GptOptions options{.layers = 2, .hidden = 12, .heads = 3, .vocab_size = 67, .sequence_length = 7};
   struct Backward {
     std::size_t norms = 0;
@@ -127,7 +127,7 @@ TEST_CASE("with all activations saved, no norm and no GELU of a GPT is computed 
   CHECK(all.activation_bytes == 3.0 / 4 * few.activation_bytes);
 }
 
-TEST_CASE("the operations of LLaMA's passes cost what the model declares, for each of its kin") {
+TEST_CASE("the operations of LLaMA's passes cost what the model declares, for each related family") {
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
     const auto flops = measured(options, made_up_samples(options, 3, samples));
@@ -137,7 +137,7 @@ TEST_CASE("the operations of LLaMA's passes cost what the model declares, for ea
   }
 }
 
-TEST_CASE("the operations of BERT's passes cost what the model declares, of the positions that have logits") {
+TEST_CASE("the operations of BERT's passes cost what the model declares, for the positions that have logits") {
   for (const auto& [name, options] : bert_family()) {
     CAPTURE(name);
     const auto flops = measured(options, masked_samples(options, 3, samples));
@@ -147,7 +147,7 @@ TEST_CASE("the operations of BERT's passes cost what the model declares, of the 
   }
 }
 
-TEST_CASE("the operations of a residual network's passes cost what it declares, but for the images' gradient") {
+TEST_CASE("the operations of a residual network's passes cost what it declares, except the images' gradient") {
   const ResnetOptions options{.blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5};
   ReferenceSamples batch{.samples = samples};
   batch.tokens.resize((3 * samples * 10 * 10 + 3) / 4, 0x01020304);

@@ -34,7 +34,7 @@ StageLayout layout_of(models::LayerRange layers, int recompute, int slots = 3, i
            .deferred_slots = deferred}};
 }
 
-/// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, its parts checked.
+/// "f1 r1 b1 w1 …": forward, forward again, backward_input, backward_weight; each call once, with its phases checked.
 std::string text(const StageLayout& layout, const StageLayout::Pass& pass) {
   std::string all;
   for (std::size_t s = 0; s < pass.size(); ++s) {
@@ -57,7 +57,7 @@ std::string text(const StageLayout& layout, const StageLayout::Pass& pass) {
 
 }  // namespace
 
-TEST_CASE("a backward pass gives weight gradients at once, but where a neighbour waits for the input gradient") {
+TEST_CASE("a backward pass computes weight gradients immediately, unless a neighbor waits for the input gradient") {
   const StageLayout front = layout_of({0, 3}, 0), middle = layout_of({3, 6}, 0);
   CHECK(text(front, forward_pass(front, 0).steps) == "f0 f1 f2");
   CHECK(text(front, backward_pass(front, 0, {}).steps) == "b2 w2 b1 w1 b0 w0");
@@ -66,7 +66,7 @@ TEST_CASE("a backward pass gives weight gradients at once, but where a neighbour
   CHECK(text(again, backward_pass(again, 0, {}).steps) == "r2 r3 b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
 }
 
-TEST_CASE("a backward pass right behind its forward pass has the last segment still, and nobody else has") {
+TEST_CASE("only a backward pass directly after its forward pass still has the last segment") {
   const StageLayout layout = layout_of({3, 7}, 2);
   const auto one = forward_pass(layout, 1), two = forward_pass(layout, 2);
   CHECK(text(layout, backward_pass(layout, 1, one.area).steps) == "b3 w3 b2 w2 r0 r1 b1 b0 w1 w0");
@@ -74,25 +74,25 @@ TEST_CASE("a backward pass right behind its forward pass has the last segment st
   CHECK(backward_pass(layout, 1, one.area).area == models::RecomputeBuffer{});
 }
 
-TEST_CASE("weight gradients that wait are a pass of their own, and segments are computed again once for both") {
+TEST_CASE("deferred weight gradients are a separate pass, and segments are recomputed once for both") {
   const StageLayout middle = layout_of({3, 6}, 0, 3, 0, 2);
   CHECK(middle.deferred_slots() == 2);
   CHECK(text(middle, backward_pass(middle, 0, {}).steps) == "b2 b1 b0");
   CHECK(text(middle, weights_pass(middle)) == "w2 w1 w0");
   const StageLayout front = layout_of({0, 4}, 2, 3, 0, 9);
-  CHECK(front.deferred_slots() == 3);  // no more than slots
+  CHECK(front.deferred_slots() == 3);  // at most as many as slots
   CHECK(text(front, backward_pass(front, 0, {}).steps) == "r2 r3 b3 b2 r0 r1 b1 b0");
   CHECK(text(front, backward_pass(front, 0, {{{0, 1}}}).steps) == "b3 b2 r0 r1 b1 b0");
   CHECK(text(front, weights_pass(front)) == "w3 w2 w1 w0");
 }
 
-TEST_CASE("in a deferred place nothing lies in the place of anything else") {
+TEST_CASE("arrays in a deferred slot do not overlap") {
   for (const models::LayerRange layers : {models::LayerRange{0, 9}, {2, 9}, {4, 6}}) {
     for (const int recompute : {0, 1, 2, 3}) {
       for (const int places : {0, 2}) {
         CAPTURE(recompute);
         const StageLayout layout = layout_of(layers, recompute, 3, places, 2);
-        std::map<std::size_t, std::size_t> taken;  // ends by begins
+        std::map<std::size_t, std::size_t> taken;  // ends by start offset
         const auto take = [&](std::size_t begin, std::size_t bytes) {
           if (bytes > 0) CHECK(taken.try_emplace(begin, begin + bytes).second);
         };
@@ -119,7 +119,7 @@ TEST_CASE("in a deferred place nothing lies in the place of anything else") {
   }
 }
 
-TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies in the area") {
+TEST_CASE("in any order of passes, the inputs of a step are in the slot or in the recompute buffer") {
   const std::uint64_t seed = test::random_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -129,7 +129,7 @@ TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies
       const StageLayout layout = layout_of(layers, recompute);
       std::vector<bool> forward_done(3, false);
       models::RecomputeBuffer area;
-      // The slot and segment whose activations the area has, worked out from the steps alone.
+      // The slot and segment whose activations are in the buffer, computed from the steps only.
       std::optional<std::pair<int, std::size_t>> in_area;
       const auto segment_of = [&](std::size_t layer) {
         return recompute == 0 ? 0 : layer / std::size_t(recompute);
@@ -166,8 +166,7 @@ TEST_CASE("in any order of passes, what a step reads is kept in the slot or lies
   }
 }
 
-TEST_CASE(
-    "checkpoints that lie elsewhere take no memory of slots, and each is written once and read by its segment") {
+TEST_CASE("checkpoints in other memory take no memory of slots, and each is written once and read by its segment") {
   const StageLayout kept = layout_of({1, 9}, 2), away = layout_of({1, 9}, 2, 3, 2);
   CHECK(away.checkpoints() == 3);
   CHECK(kept.checkpoints() == 0);
@@ -183,8 +182,7 @@ TEST_CASE(
   CHECK(read == written);
 }
 
-TEST_CASE(
-    "backward passes end at the first layer that has something to train, and frozen layers have no gradients") {
+TEST_CASE("backward passes end at the first layer with trained parameters, and frozen layers have no gradients") {
   // Layers: embedding, seven blocks, head. Trained: blocks 2 and 4, layers 3 and 5.
   const models::Architecture architecture =
       models::make_gpt({.layers = 7, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8},
@@ -208,7 +206,7 @@ TEST_CASE(
   CHECK(backward(back) == "b3 b2 b1 b0 w0");
   CHECK(back.sends_gradients());
 
-  // What is passed by is kept in no slot and in no checkpoint.
+  // Skipped layers save nothing in slots and checkpoints.
   CHECK(front.sizes().slot < layout({5, 8}, 0).sizes().slot / 2);
   CHECK(layout({0, 9}, 1, 2).checkpoints() == 6);
   CHECK(layout({0, 3}, 1, 2).checkpoints() == 0);

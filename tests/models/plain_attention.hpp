@@ -1,4 +1,4 @@
-// Attention by its definition, in double: what kernels are compared with.
+// Attention by its definition, in double: the reference for kernels.
 #pragma once
 
 #include "models/ops/attention.hpp"
@@ -44,7 +44,7 @@ struct PlainAttention {
     return bounds.end_key.empty() || key < bounds.end_key[b * T + i];
   }
 
-  /// Zero of what it does not see.
+  /// Zero for invisible keys.
   Doubles weights_of(const Doubles& qkv, std::size_t b, std::size_t h, std::size_t i, double* logsumexp) const {
     Doubles weights(T);
     double total = 0;

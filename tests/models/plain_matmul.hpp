@@ -1,4 +1,4 @@
-// Matrix products by their definition, in double, with what rounding may change.
+// Matrix products by their definition, in double, with the allowed rounding error.
 #pragma once
 
 #include "models/ops/matmul.hpp"
@@ -10,7 +10,7 @@
 
 namespace ranvier::models {
 
-/// Where `c` must end, and how far from there rounding may take it.
+/// Expected values of `c`, and the allowed rounding error.
 struct Expected {
   std::vector<double> value;
   std::vector<double> tolerance;
@@ -18,7 +18,7 @@ struct Expected {
 
 inline std::size_t or_tight(std::size_t stride, std::size_t row) { return stride != 0 ? stride : row; }
 
-/// [rows, columns] of an array whose element (r, c) lies at r·row_step + c·column_step.
+/// [rows, columns] of an array whose element (r, c) is at r·row_step + c·column_step.
 inline std::vector<double> in_double(const TypedArray& array, std::size_t rows, std::size_t columns,
                                      std::size_t row_step, std::size_t column_step) {
   std::vector<double> values(rows * columns);
@@ -57,7 +57,7 @@ inline Expected plain_matmul(const MatmulShape& s, const TypedArray& a, const Ty
   return expected;
 }
 
-/// The worst error as a multiple of what is allowed.
+/// The worst error as a multiple of the allowed one.
 inline double worst(const TypedArray& c, const Expected& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < c.size(); ++i)

@@ -1,4 +1,4 @@
-// What product_choice.hpp says, on a GPU.
+// The contract of product_choice.hpp on a GPU.
 #include "models/ops/product_choice.hpp"
 
 #include "models/core/run_layers.hpp"
@@ -36,7 +36,7 @@ struct Products {
 
 }  // namespace
 
-TEST_CASE("measured products are done alike from then on, and wherever the choice is taken over") {
+TEST_CASE("measured products use the same algorithm from then on, and wherever the choice is adopted") {
   on_one_device([](runtime::StreamView stream) {
     Products products(48);
     TypedArray y(DType::bf16, products.c.size()), first = y, again = y;
@@ -46,14 +46,14 @@ TEST_CASE("measured products are done alike from then on, and wherever the choic
     CHECK(adopt_products(stream, choices) == choices.choices.size());
     products.run(stream, again);
     CHECK(same_bits(first, again));
-    // Nothing new was met, so nothing else was chosen.
+    // Without new products the choices stay the same.
     CHECK(measure_products(stream, [&] { products.run(stream, y); }) == choices);
     products.run(stream, again);
     CHECK(same_bits(first, again));
   });
 }
 
-TEST_CASE("choices of another cuBLAS are left alone") {
+TEST_CASE("choices of another cuBLAS are not used") {
   on_one_device([](runtime::StreamView stream) {
     Products products(16);
     TypedArray y(DType::bf16, products.c.size()), again = y;
@@ -67,9 +67,9 @@ TEST_CASE("choices of another cuBLAS are left alone") {
   });
 }
 
-TEST_CASE("sums over many rows, in parts or not, are the same twice") {
+TEST_CASE("sums over many rows, split or not, have the same bits twice") {
   on_one_device([](runtime::StreamView stream) {
-    constexpr std::size_t m = 16, n = 16, k = 4096;  // few results: parts of the sum are worth it
+    constexpr std::size_t m = 16, n = 16, k = 4096;  // few results: splitting the sum pays off
     const TypedArray a(DType::bf16, k * m, 1), b(DType::bf16, k * n, 2);
     TypedArray first(DType::f32, m * n), again = first;
     const auto run = [&](TypedArray& c) {
@@ -87,7 +87,7 @@ TEST_CASE("sums over many rows, in parts or not, are the same twice") {
   });
 }
 
-TEST_CASE("what a file remembers is not measured again, and what is new is added to it") {
+TEST_CASE("products in the file are not measured again, and new ones are added to it") {
   on_one_device([](runtime::StreamView stream) {
     const tests::TemporaryFolder folder;
     const auto path = folder.path() / "products.json";
@@ -128,7 +128,7 @@ TEST_CASE("what a file remembers is not measured again, and what is new is added
   });
 }
 
-TEST_CASE("every product of a GPT is met before it trains") {
+TEST_CASE("every product of a GPT is measured before training") {
   on_one_device([](runtime::StreamView stream) {
     const Precision precision{DType::bf16, DType::f32};
     const GptOptions options{

@@ -52,7 +52,7 @@ Tokens inputs(const QuestionSource& source, std::int64_t sample, bool targets = 
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "questions are read as llm.c writes them") {
+TEST_CASE_FIXTURE(Fixture, "questions are read in llm.c's format") {
   const QuestionFile file(folder.write("questions.bin", content), 20);
   REQUIRE(file.examples() == 2);
   REQUIRE(file.answers() == 5);
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(Fixture, "questions are read as llm.c writes them") {
   CHECK(std::ranges::equal(file.answer(2).completion, std::vector{7, 8, 9}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a answer is a sample whose completion is scored") {
+TEST_CASE_FIXTURE(Fixture, "an answer is a sample whose completion is scored") {
   QuestionSource source(std::make_shared<const QuestionFile>(folder.write("questions.bin", content), 20), 8);
   CHECK(source.samples() == 5);
   CHECK(source.positions_of(0, 5) == 8);
@@ -77,23 +77,23 @@ TEST_CASE_FIXTURE(Fixture, "a answer is a sample whose completion is scored") {
   CHECK(inputs(source, 3) == Tokens{10, 0, 0, 0, 0, 0, 0, 0});
   CHECK(source.scored(3).begin == 0);
   CHECK(source.scored(3).end == 1);
-  CHECK(inputs(source, 5 + 2) == inputs(source, 2));  // what fills up the last batch
+  CHECK(inputs(source, 5 + 2) == inputs(source, 2));  // padding of the last batch
   source.set_positions(5);
   CHECK(inputs(source, 2, true) == Tokens{2, 3, 7, 8, 9});
 }
 
-TEST_CASE_FIXTURE(Fixture, "of a answer longer than the context the end is what counts") {
+TEST_CASE_FIXTURE(Fixture, "only the end of an answer longer than the context is scored") {
   QuestionSource source(std::make_shared<const QuestionFile>(folder.write("questions.bin", content), 20), 3);
   CHECK(inputs(source, 2) == Tokens{3, 7, 8});
   CHECK(inputs(source, 2, true) == Tokens{7, 8, 9});
   CHECK(source.scored(2).begin == 0);
   CHECK(source.scored(2).end == 3);
   QuestionSource shorter(std::make_shared<const QuestionFile>(folder.path() / "questions.bin", 20), 1);
-  CHECK(inputs(shorter, 2) == Tokens{8});  // a part of the completion is all there is
+  CHECK(inputs(shorter, 2) == Tokens{8});  // only a part of the completion fits
   CHECK(shorter.scored(2).end == 1);
 }
 
-TEST_CASE("answers take a few sizes of samples only") {
+TEST_CASE("answers use only a few sample sizes") {
   const TemporaryFolder folder;
   SmallExample longer{.context = std::vector<std::uint16_t>(40, 1), .completions = {{2}, {3}}, .right = 1};
   const auto path = folder.write("questions.bin", question_file({examples[0], longer}));
@@ -102,7 +102,7 @@ TEST_CASE("answers take a few sizes of samples only") {
   CHECK(source.positions_of(0, 4) == 64);
 }
 
-TEST_CASE_FIXTURE(Fixture, "files of questions that are damaged are refused with file, offset and reason") {
+TEST_CASE_FIXTURE(Fixture, "damaged question files are refused with file, offset and reason") {
   const auto refused = [&](const Error& error, std::string_view offset, std::string_view reason) {
     INFO(error.what());
     CHECK(error.code() == ErrorCode::data);

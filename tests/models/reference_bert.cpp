@@ -22,8 +22,8 @@ class BertLoss {
         C(static_cast<std::size_t>(options.hidden)),
         T(static_cast<std::size_t>(options.sequence_length)) {}
 
-  /// Σ of the losses of tokens that have a target. `activations`, if given, gets the output [B, T, C] of embedding and
-  /// blocks.
+  /// Sum of the losses of tokens that have a target. `activations`, if given, gets the output [B, T, C] of embedding
+  /// and blocks.
   double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr) const {
     double total = 0;
     if (activations != nullptr) activations->assign(static_cast<std::size_t>(options_.layers) + 1, {});

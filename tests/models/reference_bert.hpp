@@ -1,5 +1,5 @@
-// BERT and RoBERTa in double precision, as plain as can be: forward pass and loss, against which layers and, by central
-// differences, their gradients are checked.
+// BERT and RoBERTa in double precision, as plain as possible: forward pass and loss. Layers are compared with them, and
+// their gradients with central differences of the loss.
 //
 // Letters: T positions, C channels, H heads, D channels of a head.
 #pragma once
@@ -13,12 +13,12 @@ namespace ranvier::models {
 
 class ReferenceBert {
  public:
-  /// `parameters` is looked at when a loss is asked for.
+  /// `parameters` is read when a loss is requested.
   ReferenceBert(const BertOptions& options, const ReferenceParameters& parameters)
       : options_(options), parameters_(parameters) {}
 
-  /// Σ of the losses of tokens that have a target. `activations`, if given, gets the output [B, T, C] of embedding and
-  /// blocks.
+  /// Sum of the losses of tokens that have a target. `activations`, if given, gets the output [B, T, C] of embedding
+  /// and blocks.
   double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr) const;
 
  private:

@@ -17,7 +17,7 @@ class ReferenceDropout {
         sample_(sample),
         drops_(rate != 0) {}
 
-  /// What the element is multiplied by.
+  /// The element's factor.
   [[nodiscard]] double kept(std::size_t element) const {
     if (!drops_) return 1;
     const float draw = runtime::uniform(dropout_bits(rule_, sample_, element / 4)[element % 4]);

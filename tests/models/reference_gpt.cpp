@@ -20,8 +20,8 @@ class GptLoss {
         C(static_cast<std::size_t>(options.hidden)),
         T(static_cast<std::size_t>(options.sequence_length)) {}
 
-  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
-  /// `logits` what the head makes of the last [B, T, V].
+  /// Sum of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
+  /// `logits` the head's output for the last one [B, T, V].
   double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr,
               std::vector<double>* logits = nullptr) const {
     const auto &words = at("wte.weight"), &positions = at("wpe.weight");

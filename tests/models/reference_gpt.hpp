@@ -1,5 +1,5 @@
-// GPT-2 in double precision, as plain as can be: forward pass and loss, against which layers and, by central
-// differences, their gradients are checked.
+// GPT-2 in double precision, as plain as possible: forward pass and loss. Layers are compared with it, and their
+// gradients with central differences of the loss.
 //
 // Letters: B samples, T positions, C channels, H heads, D = C/H, V vocabulary.
 #pragma once
@@ -13,26 +13,27 @@
 
 namespace ranvier::models {
 
-/// By name as in weights files, shaped as there.
+/// By name and with shapes as in weights files.
 using ReferenceParameters = std::map<std::string, std::vector<double>>;
 
 struct ReferenceSamples {
   int samples = 1;
-  std::vector<std::int32_t> tokens;     ///< [B, T]
-  std::vector<std::int32_t> targets;    ///< [B, T]
-  MicrobatchKey key;                    ///< of dropout; dropout happens if the model's rate is not 0
-  int positions = 0;                    ///< T, where it is not the model's
-  std::vector<std::int32_t> documents;  ///< SampleSource::read_documents(), of no reference; empty: none
+  std::vector<std::int32_t> tokens;   ///< [B, T]
+  std::vector<std::int32_t> targets;  ///< [B, T]
+  MicrobatchKey key;                  ///< counter for dropout, which is active if the model's rate is not 0
+  int positions = 0;                  ///< T, if different from the model's
+  std::vector<std::int32_t>
+      documents;  ///< SampleSource::read_documents(), which the references ignore; empty: none
 };
 
 class ReferenceGpt {
  public:
-  /// `parameters` is looked at when a loss is asked for.
+  /// `parameters` is read when a loss is requested.
   ReferenceGpt(const GptOptions& options, const ReferenceParameters& parameters)
       : options_(options), parameters_(parameters) {}
 
-  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
-  /// `logits` what the head makes of the last [B, T, V].
+  /// Sum of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
+  /// `logits` the head's output for the last one [B, T, V].
   double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr,
               std::vector<double>* logits = nullptr) const;
 

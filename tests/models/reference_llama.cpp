@@ -16,8 +16,8 @@ class LlamaLoss {
         C(static_cast<std::size_t>(options.hidden)),
         T(static_cast<std::size_t>(options.sequence_length)) {}
 
-  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
-  /// `logits_out` what the head makes of the last [B, T, V].
+  /// Sum of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
+  /// `logits_out` the head's output for the last one [B, T, V].
   double loss(const ReferenceSamples& in, std::vector<std::vector<double>>* activations = nullptr,
               std::vector<double>* logits_out = nullptr) const {
     const auto& words = at("model.embed_tokens.weight");
@@ -53,7 +53,7 @@ class LlamaLoss {
  private:
   const std::vector<double>& at(const std::string& name) const { return parameters_.at(name); }
 
-  /// Of groups of so many channels.
+  /// Norm of groups of this many channels.
   std::vector<double> rms_norm(std::vector<double> x, std::size_t channels, const std::string& name) const {
     const auto& weight = at(name + ".weight");
     for (std::size_t row = 0; row < x.size(); row += channels) {

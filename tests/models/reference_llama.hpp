@@ -1,5 +1,5 @@
-// LLaMA's family in double precision, as plain as can be: forward pass and loss, against which layers and, by central
-// differences, their gradients are checked.
+// LLaMA's family in double precision, as plain as possible: forward pass and loss. Layers are compared with it, and
+// their gradients with central differences of the loss.
 //
 // Letters: T positions, C channels, H heads, K heads of keys and values, D channels of a head, F channels of the MLP.
 #pragma once
@@ -13,12 +13,12 @@ namespace ranvier::models {
 
 class ReferenceLlama {
  public:
-  /// `parameters` is looked at when a loss is asked for.
+  /// `parameters` is read when a loss is requested.
   ReferenceLlama(const LlamaOptions& options, const ReferenceParameters& parameters)
       : options_(options), parameters_(parameters) {}
 
-  /// Σ of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
-  /// `logits` what the head makes of the last [B, T, V].
+  /// Sum of the tokens' losses. `activations`, if given, gets the output [B, T, C] of embedding and blocks, and
+  /// `logits` the head's output for the last one [B, T, V].
   double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr,
               std::vector<double>* logits = nullptr) const;
 

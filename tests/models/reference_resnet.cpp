@@ -15,12 +15,12 @@ namespace {
 
 class ResnetLoss {
  public:
-  /// `fixed`: normalised by running statistics. `parameters` is looked at when a loss is asked for.
+  /// `fixed`: normalized by running statistics. `parameters` is read when a loss is requested.
   ResnetLoss(const ResnetOptions& options, const ReferenceParameters& parameters, bool fixed = false)
       : options_(options), parameters_(parameters), fixed_(fixed) {}
 
-  /// Σ over the samples. The outputs of all layers but the last go to `activations`, the mean and the unbiased variance
-  /// of each norm's input to statistics().
+  /// Sum over the samples. `activations` gets the outputs of all layers but the last, statistics() the mean and the
+  /// unbiased variance of each norm's input.
   double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr) const {
     const auto keep = [&](const Images& images) {
       if (activations != nullptr) activations->push_back(images.values);
@@ -40,7 +40,7 @@ class ResnetLoss {
     return head(x, samples);
   }
 
-  /// Of the last loss, by the norm's name.
+  /// Statistics of the last loss, by the norm's name.
   [[nodiscard]] const ReferenceParameters& statistics() const { return statistics_; }
 
  private:
@@ -74,7 +74,7 @@ class ResnetLoss {
     return images;
   }
 
-  /// Calls f(b, p, q, h, w, i, j) for each pixel that is inside of each patch of a square image.
+  /// Calls f(b, p, q, h, w, i, j) for each pixel that is inside each patch of a square image.
   template <typename F>
   static void for_patches(const Images& x, std::size_t kernel, std::size_t stride, std::size_t out, const F& f) {
     const auto pad = static_cast<std::ptrdiff_t>(kernel / 2);

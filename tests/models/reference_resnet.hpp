@@ -1,5 +1,5 @@
-// A wide residual network's loss in double precision, by plain loops over images: an independent implementation,
-// against which losses, activations and gradients are tested.
+// A wide residual network's loss in double precision, by plain loops over images: an independent implementation.
+// Losses, activations and gradients are compared with it.
 #pragma once
 
 #include "models/families/resnet.hpp"
@@ -11,15 +11,15 @@ namespace ranvier::models {
 
 class ReferenceResnet {
  public:
-  /// `fixed`: normalised by running statistics. `parameters` is looked at when a loss is asked for.
+  /// `fixed`: normalized by running statistics. `parameters` is read when a loss is requested.
   ReferenceResnet(const ResnetOptions& options, const ReferenceParameters& parameters, bool fixed = false)
       : options_(options), parameters_(parameters), fixed_(fixed) {}
 
-  /// Σ over the samples. The outputs of all layers but the last go to `activations`, the mean and the unbiased variance
-  /// of each norm's input to statistics().
+  /// Sum over the samples. `activations` gets the outputs of all layers but the last, statistics() the mean and the
+  /// unbiased variance of each norm's input.
   double loss(const ReferenceSamples& samples, std::vector<std::vector<double>>* activations = nullptr) const;
 
-  /// Of the last loss, by the norm's name.
+  /// Statistics of the last loss, by the norm's name.
   [[nodiscard]] const ReferenceParameters& statistics() const { return statistics_; }
 
  private:

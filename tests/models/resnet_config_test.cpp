@@ -35,7 +35,7 @@ void refused(const std::string& json, std::string_view words) {
   CHECK(says(error, words));
 }
 
-/// Weights with torchvision's names, a count of batches included.
+/// Weights with torchvision's names, including a count of batches.
 void write_weights(const std::filesystem::path& path, const ResnetOptions& options) {
   std::vector<TensorToStore> tensors;
   for (const UnitSpec& unit : make_resnet(options).units())
@@ -52,7 +52,7 @@ void write_weights(const std::filesystem::path& path, const ResnetOptions& optio
 
 }  // namespace
 
-TEST_CASE("the config.json of a residual network is read as it was written, and keeps what is not ours") {
+TEST_CASE("the config.json of a residual network reads back as written, and keeps unknown entries") {
   const std::string json = model_config_json(small);
   CHECK(same(std::get<ResnetOptions>(parse_model_config(json, "config.json").sizes), small));
   const std::string like = R"({"model_type": "wide_resnet", "note": [1, 2], "num_labels": 3})";
@@ -61,7 +61,7 @@ TEST_CASE("the config.json of a residual network is read as it was written, and 
   CHECK(same(std::get<ResnetOptions>(parse_model_config(kept, "config.json").sizes), small));
 }
 
-TEST_CASE("a config.json of no residual network is refused with the key") {
+TEST_CASE("a config.json of another kind of model is refused with the key") {
   const auto with = [](const std::string& blocks, const std::string& width = "2") {
     return R"({"model_type": "wide_resnet", "hidden_size": 64, "width_factor": )" + width +
            R"(, "image_size": 224, "num_labels": 1000, "blocks": )" + blocks + "}";
@@ -74,7 +74,7 @@ TEST_CASE("a config.json of no residual network is refused with the key") {
   refused(with("[3, 4, 6, 3]", "2000000"), "'width_factor' is out of range: 2000000");
 }
 
-TEST_CASE("weights with torchvision's names show their sizes, and counts of batches are left over") {
+TEST_CASE("weights with torchvision's names determine their sizes, and counts of batches are unused") {
   const tests::TemporaryFolder folder;
   for (const int image_size : {32, 224}) {
     ResnetOptions options = small;
@@ -89,7 +89,7 @@ TEST_CASE("weights with torchvision's names show their sizes, and counts of batc
   }
 }
 
-TEST_CASE("what a config.json says of a residual network's weights counts") {
+TEST_CASE("a residual network's weights are read with the options of their config.json") {
   const tests::TemporaryFolder folder;
   ResnetOptions options = small;
   options.image_size = 48;

@@ -21,7 +21,7 @@ using runtime::DType;
 
 namespace {
 
-/// With and without a pool, with odd sizes, with several blocks in a row.
+/// With and without a pool, with odd sizes, with several consecutive blocks.
 std::vector<std::pair<std::string, ResnetOptions>> resnet_family(Precision precision = {}) {
   const ResnetOptions plain{
       .blocks = {1, 2, 1, 1}, .channels = 2, .width = 2, .image_size = 10, .classes = 5, .precision = precision};
@@ -55,7 +55,7 @@ ModelRun run_of(const ResnetOptions& options, int samples, const Tuning& tuning 
   return {device_of(2, true), make_resnet(options, tuning), make_resnet(options), samples};
 }
 
-/// Variances of which roots can be taken.
+/// Positive variances.
 void set_good_statistics(ModelRun& run) {
   ReferenceParameters parameters = run.reference_parameters();
   for (auto& [tensor, values] : parameters)
@@ -64,11 +64,11 @@ void set_good_statistics(ModelRun& run) {
   run.set_parameters(parameters);
 }
 
-/// Gradients are those of differences of the reference's loss. Steps are small, since a relu's slope has two values.
+/// Compares gradients with differences of the reference's loss. Steps are small because a ReLU's slope has two values.
 void check_gradients(const ReferenceParameters& ours, const ResnetOptions& options, ReferenceParameters parameters,
                      const ReferenceSamples& samples, double factor, bool fixed) {
   const ReferenceResnet reference(options, parameters, fixed);
-  const std::size_t most = test::sanitized ? 2 : 6;  // elements of a tensor
+  const std::size_t most = test::sanitized ? 2 : 6;  // elements per tensor
   for (const auto& [tensor, gradient] : ours) {
     if (is_running(tensor)) continue;
     CAPTURE(tensor);
@@ -93,7 +93,7 @@ void check_gradients(const ReferenceParameters& ours, const ResnetOptions& optio
 }  // namespace
 
 TEST_CASE(
-    "loss, activations, gradients and statistics of a residual network are those of the reference in double") {
+    "loss, activations, gradients and statistics of a residual network equal the reference in double precision") {
   for (const auto& [name, options] : resnet_family()) {
     CAPTURE(name);
     ModelRun run = run_of(options, 3);
@@ -121,7 +121,7 @@ TEST_CASE(
       for (double& value : values) value /= 8;  // the loss scale, which statistics do not have
     }
     check_gradients(gradients, options, parameters, samples, factor, false);
-    // Three of the five samples of a batch: so much of the batch's mean is theirs.
+    // Three of the five samples of a batch, so this fraction of the batch's mean.
     for (const auto& [tensor, expected] : statistics) {
       CAPTURE(tensor);
       for (std::size_t i = 0; i < expected.size(); ++i)
@@ -131,7 +131,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a residual network is evaluated with its running statistics, sample by sample alike") {
+TEST_CASE("a residual network is evaluated with its running statistics, sample by sample") {
   for (const auto& [name, options] : resnet_family()) {
     CAPTURE(name);
     ModelRun run = run_of(options, 3);
@@ -153,7 +153,7 @@ TEST_CASE("a residual network is evaluated with its running statistics, sample b
   }
 }
 
-TEST_CASE("frozen running statistics are used in training, and nobody writes them") {
+TEST_CASE("frozen running statistics are used in training, and do not change") {
   const ResnetOptions options = resnet_family().front().second;
   ModelRun run = run_of(options, 3, make_tuning("", "running_"));
   set_good_statistics(run);
@@ -182,7 +182,7 @@ TEST_CASE(
     const auto exact = resnet_family();
     for (std::size_t member = 0; member < kin.size(); ++member) {
       CAPTURE(kin[member].first);
-      // A pool takes another value where two are nearly equal, and what is before it then has another gradient.
+      // A pool chooses another of two nearly equal values, and earlier layers then have another gradient.
       const bool pools = !kin[member].second.small_images();
       check_follows_fp32(kin[member].second, exact[member].second, made_up_images(kin[member].second, 3),
                          {error / 5, error}, [&](const std::string& tensor) {
@@ -193,7 +193,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("neither the number of threads nor the kind of device changes a bit of a residual network") {
+TEST_CASE("the number of threads and the kind of device do not change any bit of a residual network") {
   for (const Precision precision : {Precision{}, Precision{DType::bf16, DType::f32}}) {
     for (const auto& [name, options] : resnet_family(precision)) {
       CAPTURE(name);
@@ -240,7 +240,7 @@ TEST_CASE("units and tensors of a residual network have the names, shapes and de
   CHECK(units.at("layer2.0").averaged == 0);
   CHECK(units.at("layer2.0.statistics").averaged == 0.1f);
   CHECK(units.at("layer2.0.statistics").parameters.size() == 8);
-  CHECK(model.parameters() == 68883240 + 2 * 34112);  // torchvision's, and its buffers
+  CHECK(model.parameters() == 68883240 + 2 * 34112);  // torchvision's parameters and buffers
   CHECK(model.layers.size() == 18);
   // MiCS §5.1.4: 3 B.
   options.blocks = {6, 8, 46, 6};
@@ -248,7 +248,7 @@ TEST_CASE("units and tensors of a residual network have the names, shapes and de
   CHECK(static_cast<double>(make_resnet(options).parameters()) == doctest::Approx(3.04e9).epsilon(0.01));
 }
 
-TEST_CASE("sizes that make no residual network are refused by name") {
+TEST_CASE("invalid sizes of a residual network are refused by name") {
   const auto problem = [](auto change) {
     ResnetOptions options;
     change(options);

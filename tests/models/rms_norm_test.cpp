@@ -38,7 +38,7 @@ struct Result {
 
 }  // namespace
 
-TEST_CASE("RMS norm is that of the formula, of rows and of heads in wider rows, with and without what passes by") {
+TEST_CASE("RMS norm equals the formula, for rows and heads in wider rows, with and without a residual") {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t channels : {1, 5, 40, 100}) {
@@ -63,7 +63,7 @@ TEST_CASE("RMS norm is that of the formula, of rows and of heads in wider rows, 
 
     std::optional<Result> first;
     on_every_device([&](runtime::StreamView stream) {
-      // What lies between the groups stays as it is.
+      // Gaps between the groups stay unchanged.
       Result r{TypedArray(c.dtype, y_elements),     TypedArray(c.dtype, y_elements), x, dy,
                std::vector<float>(rows * c.groups), std::vector<float>(c.channels)};
       DeviceCopies at(stream);

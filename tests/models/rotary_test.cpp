@@ -17,7 +17,7 @@ namespace {
 
 constexpr int B = 3, T = 11, G = 5;
 
-/// Channel c of `head`, turned.
+/// Channel c of `head`, rotated.
 double turned(const TypedArray& x, std::size_t head, int D, int c, int position, float frequency) {
   const double angle = static_cast<double>(static_cast<float>(position) * frequency);
   const int half = D / 2;
@@ -28,7 +28,7 @@ double turned(const TypedArray& x, std::size_t head, int D, int c, int position,
 
 }  // namespace
 
-TEST_CASE("queries and keys turn by their positions' angles, values do not, and the inverse turns them back") {
+TEST_CASE("queries and keys rotate by their positions' angles, values do not, and the inverse restores them") {
   const std::vector<std::int32_t> given = [] {
     std::vector<std::int32_t> positions;
     for (int i = 0; i < B * T; ++i) positions.push_back(i * 7 % 5 * 3001);
@@ -77,7 +77,7 @@ TEST_CASE("queries and keys turn by their positions' angles, values do not, and 
   }
 }
 
-TEST_CASE("rotary frequencies fall geometrically, and scaling is that of the papers' models") {
+TEST_CASE("rotary frequencies fall geometrically, and scaling equals the papers' models") {
   const auto plain = rotary_frequencies(128, 10000);
   CHECK(plain.of_pair[0] == 1.0f);
   CHECK(plain.of_pair[32] == doctest::Approx(0.01));
@@ -86,8 +86,8 @@ TEST_CASE("rotary frequencies fall geometrically, and scaling is that of the pap
   const auto linear = rotary_frequencies(128, 10000, RopeScaling{.factor = 4});
   for (int c = 0; c < 64; ++c) CHECK(linear.of_pair[c] == doctest::Approx(plain.of_pair[c] / 4));
 
-  // LLaMA 3.1 8B: wavelengths above 8192 positions are divided by 8, those below 2048 kept; the 30th lies between,
-  // and is as transformers' _compute_llama3_parameters has it.
+  // LLaMA 3.1 8B: wavelengths above 8192 positions are divided by 8, those below 2048 kept; the 30th is between, and
+  // equals transformers' _compute_llama3_parameters.
   const RopeScaling scaling{.kind = RopeScaling::Kind::llama3, .factor = 8};
   const auto before = rotary_frequencies(128, 500000), after = rotary_frequencies(128, 500000, scaling);
   for (int c = 0; c < 64; ++c) {

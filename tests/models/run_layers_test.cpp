@@ -15,7 +15,7 @@ using runtime::DType;
 
 namespace {
 
-/// Of the first eight floats; none is larger than `most`.
+/// Number of different values among the first eight floats, none of which may be larger than `most`.
 std::size_t different_values(const std::byte* array, float most) {
   const auto* const values = reinterpret_cast<const float*>(array);
   for (int i = 0; i < 8; ++i) CHECK(std::abs(values[i]) <= most);
@@ -38,7 +38,7 @@ class Counted final : public Layer {
     CHECK(output != nullptr);
     call.stream.synchronize();
     CHECK(different_values(call.parameters[0], 0.1f) == 8);
-    if (name_ == "c") CHECK(different_values(input, 1.0f) == 8);  // not of the first layer, which takes tokens
+    if (name_ == "c") CHECK(different_values(input, 1.0f) == 8);  // not in the first layer, which takes tokens
     ++calls_;
   }
   void backward_input(const LayerCall&, const std::byte*, const std::byte*, std::byte*) override { ++calls_; }
@@ -56,7 +56,7 @@ class Counted final : public Layer {
 
 }  // namespace
 
-TEST_CASE("layers that are alike run once per shape, and those that do not fit the device not at all") {
+TEST_CASE("layers of the same kind run once per shape, and layers that do not fit the device do not run") {
   int narrow = 0, wide = 0, huge = 0;
   Architecture architecture{.name = "counted", .positions = 4, .layers = {}};
   architecture.layers.push_back(std::make_unique<Counted>("a", 8, narrow));
@@ -73,7 +73,7 @@ TEST_CASE("layers that are alike run once per shape, and those that do not fit t
   CHECK(device->used_bytes() == 0);
 }
 
-TEST_CASE("a GPT's layers run without anything of a run, whole and in tiles") {
+TEST_CASE("a GPT's layers run without a training run, with and without tiles") {
   for (const int tile : {1, 2}) {
     const GptOptions options{.layers = 2,
                              .hidden = 16,
@@ -91,7 +91,7 @@ TEST_CASE("a GPT's layers run without anything of a run, whole and in tiles") {
   }
 }
 
-TEST_CASE("a BERT's head meets as many targets as it has room for") {
+TEST_CASE("a BERT's head gets as many targets as its capacity") {
   BertOptions options{.layers = 1, .hidden = 16, .heads = 2, .inner = 24, .vocab_size = 40, .sequence_length = 8};
   for (const int targets : {0, 3, 8}) {
     options.targets = targets;

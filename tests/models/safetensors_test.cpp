@@ -48,7 +48,7 @@ std::vector<float> values_of(const Safetensors& file, const StoredTensor& tensor
 
 }  // namespace
 
-TEST_CASE("what was written is read back, rounded to the tensor's dtype") {
+TEST_CASE("written tensors read back, rounded to their dtype") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   const std::vector<TensorToStore> tensors = {{"a", DType::f32, {2, 3}},
@@ -58,7 +58,7 @@ TEST_CASE("what was written is read back, rounded to the tensor's dtype") {
                                               {"c", DType::f16, {5, 1}}};
   std::vector<float> values(6 + 3 + 1 + 5);
   std::iota(values.begin(), values.end(), 1.0f);
-  values[7] = 1.00001f;  // not a bf16
+  values[7] = 1.00001f;  // not representable in bf16
   {
     SafetensorsWriter writer(path, tensors);
     for (std::size_t done = 0, piece = 1; done < values.size(); done += piece, ++piece)
@@ -102,7 +102,7 @@ TEST_CASE("a part of a tensor is read without the rest") {
   CHECK(file.find("wpe.weight") == nullptr);
 }
 
-TEST_CASE("tensors of names that are ignored are as if they were not there") {
+TEST_CASE("ignored tensors are treated as missing") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   SafetensorsWriter writer(
@@ -123,7 +123,7 @@ TEST_CASE("tensors of names that are ignored are as if they were not there") {
   CHECK(refusal("[").code() == ErrorCode::usage);
 }
 
-TEST_CASE("an expression that would go back and forth for ever is given up") {
+TEST_CASE("a regular expression with endless backtracking is refused") {
   const std::string name(200, 'a');
   const auto error =
       error_of([&] { static_cast<void>(NamePattern("(a+)+$", "--ignore-tensors").matches_in(name + "b")); });
@@ -132,7 +132,7 @@ TEST_CASE("an expression that would go back and forth for ever is given up") {
   CHECK(NamePattern("(a+)+$", "--ignore-tensors").matches_in(name));
 }
 
-TEST_CASE("two tensors are equal in dtype, shape and every bit, or not") {
+TEST_CASE("tensors are equal if dtype, shape and every bit are") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   SafetensorsWriter writer(path, {{"a", DType::f32, {2}},
@@ -151,7 +151,7 @@ TEST_CASE("two tensors are equal in dtype, shape and every bit, or not") {
   CHECK_FALSE(equals_a("half"));
 }
 
-TEST_CASE("tensors that need not be aligned are read") {
+TEST_CASE("unaligned tensors are read") {
   const TemporaryFolder folder;
   const std::string header = R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
                              R"("h":{"dtype":"F16","shape":[1],"data_offsets":[3,5]}})";
@@ -164,7 +164,7 @@ TEST_CASE("tensors that need not be aligned are read") {
   CHECK(says(error, "'m' has unsupported dtype BOOL"));
 }
 
-TEST_CASE("damaged headers are refused with file, tensor and place") {
+TEST_CASE("damaged headers are refused with file, tensor and offset") {
   const TemporaryFolder folder;
   struct Case {
     std::string header;
@@ -216,7 +216,7 @@ TEST_CASE("a header longer than the file, and a file without one, are refused") 
   CHECK(error_of([&] { Safetensors file(folder.path() / "none"); }).code() == ErrorCode::io);
 }
 
-TEST_CASE("every truncation of a weights file is refused, and no flipped bit of its header leads astray") {
+TEST_CASE("every truncation of a weights file is refused, and a flipped bit of its header causes no wrong result") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   SafetensorsWriter writer(path, {{"wte.weight", DType::f32, {4, 2}}, {"h.0.ln_1.bias", DType::bf16, {3}}});
@@ -248,7 +248,7 @@ TEST_CASE("every truncation of a weights file is refused, and no flipped bit of 
     }
     overwrite(damaged, byte, whole[byte]);
   }
-  CHECK(survivors > 0);  // a letter of a name, say
+  CHECK(survivors > 0);  // a letter of a name, for example
   CHECK(survivors < static_cast<int>(header * 8 / 2));
 }
 
@@ -258,7 +258,7 @@ bool says_all(const Error& error, std::initializer_list<std::string_view> words)
   return std::all_of(words.begin(), words.end(), [&](std::string_view word) { return says(error, word); });
 }
 
-/// Two shards of one model, "a" and "b" in the first and "c" in the second, whose values tell them apart.
+/// Two shards of one model, "a" and "b" in the first and "c" in the second, with distinct values.
 struct Shards {
   Shards() {
     write("model-00001-of-00002.safetensors", {{"a", DType::f32, {2}}, {"b", DType::bf16, {3}}}, 1);
@@ -302,7 +302,7 @@ TEST_CASE_FIXTURE(Shards, "weights in several files are read as one through thei
   CHECK(values_of(file, *file.find("c")) == std::vector<float>{10, 11, 12, 13});
 }
 
-TEST_CASE_FIXTURE(Shards, "a tensor that the index does not name in a file is not there") {
+TEST_CASE_FIXTURE(Shards, "a tensor of a file that the index does not list is treated as missing") {
   write("model-00002-of-00002.safetensors", {{"a", DType::f32, {2}}, {"c", DType::f32, {1}}}, 20);
   const Safetensors file(
       index(R"({"a":"model-00001-of-00002.safetensors","c":"model-00002-of-00002.safetensors"})"));
@@ -310,7 +310,7 @@ TEST_CASE_FIXTURE(Shards, "a tensor that the index does not name in a file is no
   CHECK(file.find("b") == nullptr);
 }
 
-TEST_CASE_FIXTURE(Shards, "an index that its files contradict is refused") {
+TEST_CASE_FIXTURE(Shards, "an index that contradicts its files is refused") {
   CHECK(says_all(refusal_of("7"), {"index.json", "weight_map"}));
   CHECK(says_all(refusal_of("{}"), {"index.json", "weight_map"}));
   CHECK(says_all(refusal_of(R"({"d":"model-00001-of-00002.safetensors"})"),

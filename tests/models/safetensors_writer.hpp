@@ -1,7 +1,7 @@
-// A safetensors file of any tensors, for what reads such files.
+// Writes a safetensors file of any tensors, for tests of its readers.
 //
 //   SafetensorsWriter writer(path, {{"wte.weight", DType::bf16, {256, 384}}, …});
-//   writer.append(values, count);   // rounded to the dtype of their tensor; as often as it takes
+// writer.append(values, count);   // rounded to the dtype of their tensor; in as many calls as needed
 //   writer.commit();
 #pragma once
 
@@ -41,7 +41,7 @@ class SafetensorsWriter {
  private:
   std::filesystem::path path_;
   std::string content_;
-  std::vector<runtime::DType> dtypes_;  // of each value
+  std::vector<runtime::DType> dtypes_;  // dtype of each value
   std::size_t next_ = 0;
 };
 

@@ -20,7 +20,7 @@ std::vector<std::int64_t> epoch_of(const SampleOrder& order, std::int64_t sample
 
 }  // namespace
 
-TEST_CASE("an epoch has every sample once, whatever their number") {
+TEST_CASE("an epoch has every sample once, for any number of samples") {
   for (const std::int64_t samples : {1, 2, 3, 4, 5, 7, 16, 17, 63, 64, 65, 1000, 4096, 4097, 16385}) {
     const SampleOrder order(samples, 1234);
     for (const std::int64_t epoch : {0, 1, 2}) {
@@ -34,20 +34,20 @@ TEST_CASE("an epoch has every sample once, whatever their number") {
   }
 }
 
-TEST_CASE("epochs and seeds have orders of their own") {
+TEST_CASE("epochs and seeds have separate orders") {
   const SampleOrder order(100, 1);
   CHECK(epoch_of(order, 100, 0) != epoch_of(order, 100, 1));
   CHECK(epoch_of(order, 100, 0) != epoch_of(SampleOrder(100, 2), 100, 0));
   CHECK(epoch_of(order, 100, 0) == epoch_of(SampleOrder(100, 1), 100, 0));
 }
 
-TEST_CASE("the order looks random: neighbours fall far apart and each place is equally likely") {
+TEST_CASE("the order looks random: neighbors are far apart and each position is equally likely") {
   constexpr std::int64_t samples = 5000;
   const auto seen = epoch_of(SampleOrder(samples, 7), samples, 0);
   double distance = 0;
   for (std::size_t i = 1; i < seen.size(); ++i) distance += static_cast<double>(std::abs(seen[i] - seen[i - 1]));
   distance /= static_cast<double>(seen.size() - 1);
-  CHECK(distance > 0.95 * samples / 3);  // the mean of |a - b| for two uniform places is a third
+  CHECK(distance > 0.95 * samples / 3);  // the mean of |a - b| for two uniform positions is a third
   CHECK(distance < 1.05 * samples / 3);
 
   constexpr std::int64_t few = 5;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int draws = 20000;
 
-/// How often each token is drawn, as a share.
+/// Relative frequency of each token.
 std::map<std::int32_t, double> shares(const std::vector<float>& logits, const SamplingOptions& options) {
   std::map<std::int32_t, double> result;
   for (int n = 0; n < draws; ++n)
@@ -34,7 +34,7 @@ const SamplingOptions plain{.temperature = 1, .top_k = 0, .top_p = 1, .seed = 3}
 
 }  // namespace
 
-TEST_CASE("tokens are drawn as often as their probabilities say") {
+TEST_CASE("tokens are drawn with their probabilities") {
   const std::vector<double> probabilities{0.1, 0.4, 0.05, 0.25, 0.2};
   const auto drawn = shares(logits_of(probabilities), plain);
   for (std::size_t i = 0; i < probabilities.size(); ++i)
@@ -50,13 +50,13 @@ TEST_CASE("a low temperature sharpens and a high one flattens") {
   CHECK(shares(logits, options)[1] == doctest::Approx(1.0 / 3).epsilon(0.05));
 }
 
-TEST_CASE("temperature 0 takes the likeliest token, and the lowest of equals") {
+TEST_CASE("temperature 0 takes the most likely token, and the lowest of equal ones") {
   SamplingOptions options = plain;
   options.temperature = 0;
   for (std::uint64_t n = 0; n < 50; ++n) CHECK(sample_token(std::vector<float>{1, 3, 2, 3}, options, n) == 1);
 }
 
-TEST_CASE("top-k draws among so many of the likeliest tokens, in their proportions") {
+TEST_CASE("top-k draws among the k most likely tokens, in their proportions") {
   SamplingOptions options = plain;
   options.top_k = 2;
   auto drawn = shares(logits_of({0.1, 0.4, 0.05, 0.2, 0.25}), options);
@@ -67,7 +67,7 @@ TEST_CASE("top-k draws among so many of the likeliest tokens, in their proportio
   CHECK(shares(logits_of({0.4, 0.4, 0.2}), options).count(0) == 1);
 }
 
-TEST_CASE("top-p draws among the fewest of the likeliest tokens that reach it") {
+TEST_CASE("top-p draws among the fewest of the most likely tokens that reach it") {
   SamplingOptions options = plain;
   options.top_p = 0.6;
   const auto logits = logits_of({0.1, 0.4, 0.05, 0.2, 0.25});
@@ -82,14 +82,14 @@ TEST_CASE("top-p draws among the fewest of the likeliest tokens that reach it") 
   CHECK(shares(logits, options).count(1) == 1);
 }
 
-TEST_CASE("top-p counts what top-k left") {
+TEST_CASE("top-p applies to the result of top-k") {
   SamplingOptions options = plain;
   options.top_k = 3;  // 0.4, 0.25, 0.2: shares 0.47, 0.29, 0.24
   options.top_p = 0.7;
   CHECK(shares(logits_of({0.1, 0.4, 0.05, 0.2, 0.25}), options).size() == 2);
 }
 
-TEST_CASE("a draw depends on seed, text and number alone") {
+TEST_CASE("a draw depends only on seed, text and number") {
   const std::vector<float> logits(1000, 0.0f);
   SamplingOptions options = plain;
   std::vector<std::int32_t> first, other_seed;
@@ -104,7 +104,7 @@ TEST_CASE("a draw depends on seed, text and number alone") {
   CHECK(other_text != other_seed);
 }
 
-TEST_CASE("tokens that stand for nothing are not drawn however likely they are") {
+TEST_CASE("tokens beyond the vocabulary are not drawn, however likely they are") {
   SamplingOptions options = plain;
   options.tokens = 2;
   const auto drawn = shares(logits_of({0.1, 0.3, 0.6}), options);
@@ -112,7 +112,7 @@ TEST_CASE("tokens that stand for nothing are not drawn however likely they are")
   CHECK(drawn.at(1) == doctest::Approx(0.75).epsilon(0.03));
   options.temperature = 0;
   CHECK(sample_token(logits_of({0.1, 0.3, 0.6}), options, 0) == 1);
-  options.tokens = 5;  // the model knows fewer
+  options.tokens = 5;  // more than the model's vocabulary
   CHECK(sample_token(logits_of({0.1, 0.3, 0.6}), options, 0) == 2);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("impossible tokens are never drawn, and infinitely likely ones always"
   CHECK(shares({0, infinity, 5}, plain).size() == 1);
 }
 
-TEST_CASE("logits that are no numbers are an error") {
+TEST_CASE("NaN logits are an error") {
   CHECK_THROWS_WITH_AS(static_cast<void>(sample_token(std::vector<float>{0, std::nanf("")}, plain, 0)),
                        doctest::Contains("not a number"), Error);
 }

@@ -1,4 +1,4 @@
-// Layers that save all activations compute what those that recompute some do, to the bit.
+// Layers that save all activations give the bits of layers that recompute some.
 #include "models/core/lora.hpp"
 #include "models/core/tuning.hpp"
 #include "tests/models/bert_family.hpp"

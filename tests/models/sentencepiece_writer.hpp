@@ -1,4 +1,4 @@
-// SentencePiece's tokenizer.model with the fields that are read.
+// Writes SentencePiece's tokenizer.model with the fields that are read.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Files of questions with several answers, made as llm.c's write_evalfile() makes them.
+// Files of multiple-choice questions, in the format of llm.c's write_evalfile().
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A byte-level BPE small enough to be made in a test, in every kind of file that is read, and a plain encoder to
-// hold the fast one against: OpenAI's encoder.py said again, on characters and strings.
+// A byte-level BPE small enough to be created in a test, in every supported file format. Also a plain encoder as a
+// reference for the fast one: OpenAI's encoder.py, on characters and strings.
 #pragma once
 
 #include "models/tokenizers/utf8.hpp"
@@ -17,7 +17,7 @@
 namespace ranvier::tests {
 
 struct SmallTokenizer {
-  /// Of bytes, in the order of their ranks; each joins what bytes and earlier merges make.
+  /// Pairs of byte strings, in the order of their ranks; each joins bytes or results of earlier merges.
   std::vector<std::pair<std::string, std::string>> merges = {
       {" ", "t"},    {"h", "e"},  {" t", "he"},         {"i", "n"},       {"a", "a"},       {"aa", "aa"},
       {"r", "e"},    {" ", " "},  {"  ", "  "},         {"\xe4", "\xb8"}, {"\n", "\n"},     {"'", "s"},
@@ -28,7 +28,7 @@ struct SmallTokenizer {
 
   [[nodiscard]] int end_of_text() const { return 256 + static_cast<int>(merges.size()); }
 
-  /// By number, as GPT-2 counts: bytes in the order of their spellings, merges, the end of text.
+  /// Tokens by number in GPT-2's order: bytes in the order of their spellings, merges, the end of text.
   [[nodiscard]] std::vector<std::string> tokens() const {
     std::vector<std::string> list;
     for (const auto& [character, byte] : alphabet()) list.emplace_back(1, byte);
@@ -81,7 +81,7 @@ struct SmallTokenizer {
     return text;
   }
 
-  /// `as_pairs`: merges as newer files have them.
+  /// `as_pairs`: merges in the newer format.
   [[nodiscard]] std::string tokenizer_json(bool as_pairs = false) const {
     std::string list;
     for (const auto& [left, right] : merges) {
@@ -97,7 +97,7 @@ struct SmallTokenizer {
            encoder_json() + R"(, "merges": [)" + list + "]}}";
   }
 
-  /// With the special tokens <s>, </s> and <|user|> behind the end of text, and a template such as "<s> A </s>".
+  /// With the special tokens <s>, </s> and <|user|> after the end of text, and a template such as "<s> A </s>".
   [[nodiscard]] std::string framed_json(const std::string& single) const {
     std::string json = tokenizer_json(), pieces, added;
     std::istringstream words(single);
@@ -130,8 +130,8 @@ struct SmallTokenizer {
     return text;
   }
 
-  /// The words of encoder.py's expression, where a character that is not ASCII is of the class that `kinds` says
-  /// and a byte that is no character is 'o', other. Kinds: letter 'l', number 'n', blank 'b', other 'o'.
+  /// The words of encoder.py's expression. `kinds` has the class of characters other than ASCII; a byte outside
+  /// characters is 'o', other. Kinds: letter 'l', number 'n', blank 'b', other 'o'.
   [[nodiscard]] static std::vector<std::string> words(const std::string& text,
                                                       const std::map<char32_t, char>& kinds) {
     std::vector<std::string> characters;
@@ -153,7 +153,7 @@ struct SmallTokenizer {
         kind.push_back(c == ' ' || (c >= 9 && c <= 13) ? 'b' : 'o');
     }
     const std::size_t n = characters.size();
-    const auto run = [&](std::size_t at) {  // the end of the characters of one kind
+    const auto run = [&](std::size_t at) {  // returns the end of a run of characters of one kind
       std::size_t end = at;
       while (end < n && kind[end] == kind[at]) ++end;
       return end;
@@ -197,7 +197,7 @@ struct SmallTokenizer {
   }
 
  private:
-  /// A word in as few parts as merges leave: the first of them that joins any joins all that it can, again and again.
+  /// A word in as few parts as merges leave: the first merge that joins any parts joins all that it can, repeatedly.
   [[nodiscard]] std::vector<std::string> merged(const std::string& word) const {
     std::vector<std::string> parts;
     for (const char byte : word) parts.emplace_back(1, byte);

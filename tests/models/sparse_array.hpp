@@ -1,6 +1,6 @@
-// Arrays of more elements than any test could go through, of which only those pages are in memory that somebody writes;
-// the others read as zeros. For kernels that run on the host, so that what counts elements in 32 bits comes to light:
-// arrays have a little more than 2^32 of them, and an index that lost bits leads to their first ones, which are zero.
+// Arrays too large to be accessed completely: only written pages are in memory, the others read as zeros. They test
+// kernels on the host for 32-bit indices: arrays have a little more than 2^32 elements, and a truncated index accesses
+// the first ones, which are zero.
 #pragma once
 
 #include "runtime/base/dtype.hpp"
@@ -20,7 +20,7 @@ class SparseArray {
   SparseArray(runtime::DType dtype, std::size_t n) : dtype_(dtype), n_(n) {
     memory_ = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     REQUIRE_MESSAGE(memory_ != MAP_FAILED, "the system gives no addresses for an array of " << bytes() << " bytes");
-    madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // a huge page would be there whole
+    madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // a huge page would take memory completely
   }
   ~SparseArray() { munmap(memory_, bytes()); }
   SparseArray(const SparseArray&) = delete;
@@ -34,14 +34,14 @@ class SparseArray {
   [[nodiscard]] float* floats() const { return static_cast<float*>(memory_); }
   [[nodiscard]] std::int32_t* integers() const { return static_cast<std::int32_t*>(memory_); }
 
-  /// The elements of `values` become those from `first` on.
+  /// Copies the elements of `values` to the elements starting at `first`.
   void put(std::size_t first, const TypedArray& values) const {
     std::memcpy(data(first), values.data(), values.bytes());
   }
-  /// They become the last ones.
+  /// Copies them to the last elements.
   void put_last(const TypedArray& values) const { put(n_ - values.size(), values); }
 
-  /// Whether `values` has, in its last `count` elements, the bits of this array's last ones.
+  /// Whether the last `count` elements of `values` have the bits of this array's last ones.
   [[nodiscard]] bool ends_like(const TypedArray& values, std::size_t count) const {
     return std::memcmp(data(n_ - count), values.data(values.size() - count), count * size_of(dtype_)) == 0;
   }

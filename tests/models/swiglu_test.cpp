@@ -19,7 +19,7 @@ double slope(double x) { return (silu(x + 1e-5) - silu(x - 1e-5)) / 2e-5; }
 
 }  // namespace
 
-TEST_CASE("SwiGLU is that of the formula, forward and backward, in every dtype and on every device") {
+TEST_CASE("SwiGLU equals the formula, forward and backward, in every dtype and on every device") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::size_t F : {1, 21, 48}) {
       CAPTURE(to_string(dtype));
@@ -53,7 +53,7 @@ TEST_CASE("SwiGLU is that of the formula, forward and backward, in every dtype a
   }
 }
 
-TEST_CASE("SwiGLU of extreme gates has no NaN but where one went in") {
+TEST_CASE("SwiGLU of extreme gates gives NaN only for NaN") {
   std::vector<float> x, d;
   for (const float gate : {-1e4f, -100.0f, 0.0f, 100.0f, 1e4f, NAN}) {
     x.push_back(gate);

@@ -13,7 +13,7 @@ using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
-TEST_CASE("tanh and its gradient are those in double precision, in every dtype and on every device") {
+TEST_CASE("tanh and its gradient equal double precision, in every dtype and on every device") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CAPTURE(to_string(dtype));
     on_every_device([&](runtime::StreamView stream) {
@@ -28,14 +28,14 @@ TEST_CASE("tanh and its gradient are those in double precision, in every dtype a
       for (std::size_t i = 0; i < n; ++i) {
         CAPTURE(x[i]);
         CHECK(std::abs(y[i] - std::tanh(x[i])) <= unit * std::abs(std::tanh(x[i])));
-        const double expected = dy[i] * (1 - y[i] * y[i]);  // of the y that was stored
+        const double expected = dy[i] * (1 - y[i] * y[i]);  // with the stored y
         CHECK(std::abs(d[i] - expected) <= unit * std::abs(expected) + 1e-7 * std::abs(dy[i]) + 6e-8);
       }
     });
   }
 }
 
-TEST_CASE("tanh works in place, of nothing too, and ends at one") {
+TEST_CASE("tanh works in place, also for empty arrays, and saturates at one") {
   on_every_device([](runtime::StreamView stream) {
     std::vector<float> x{-1e4f, -20.0f, 0.0f, 20.0f, 1e4f, NAN}, none;
     DeviceCopies at(stream);

@@ -19,7 +19,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-/// At most `most` of each sample's positions have one.
+/// Targets for at most `most` of each sample's positions.
 Tokens some_targets(const TargetRows& shape, std::size_t most) {
   Tokens targets(shape.all(), no_target);
   const auto key = runtime::philox_key(9, runtime::RandomPurpose::test);
@@ -34,7 +34,7 @@ Tokens some_targets(const TargetRows& shape, std::size_t most) {
 
 }  // namespace
 
-TEST_CASE("of each sample the positions with a target are chosen in order, then the first ones without") {
+TEST_CASE("each sample's positions with a target are chosen in order, then the first ones without") {
   for (const TargetRows& shape : {TargetRows{3, 40, 7}, {2, 700, 100}, {1, 1, 1}, {2, 5, 5}, {0, 4, 2}}) {
     CAPTURE(shape.positions);
     const Tokens targets = some_targets(shape, shape.chosen);
@@ -59,7 +59,7 @@ TEST_CASE("of each sample the positions with a target are chosen in order, then 
   }
 }
 
-TEST_CASE("rows of any even size go to their places and back, and what is at no place is zero") {
+TEST_CASE("rows of any even size are scattered and gathered, and other rows are zero") {
   const TargetRows shape{3, 37, 6};
   const Tokens targets = some_targets(shape, shape.chosen);
   for (const std::size_t row_bytes : {2, 6, 8, 48, 80}) {
@@ -89,7 +89,7 @@ TEST_CASE("rows of any even size go to their places and back, and what is at no 
   }
 }
 
-TEST_CASE("a sample with more targets than there is room for fails the stream, which says of which") {
+TEST_CASE("a sample with more targets than the capacity fails the stream with its number") {
   const TargetRows shape{2, 9, 3};
   Tokens targets(shape.all(), no_target);
   for (const std::size_t i : {0, 9, 11, 12, 17}) targets[i] = 5;

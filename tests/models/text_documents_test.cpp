@@ -1,4 +1,4 @@
-// Which positions of samples of text belong together, what has no loss, and how many have one.
+// Which positions of text samples belong together, which have no loss, and how many have one.
 #include "models/core/filtered_samples.hpp"
 #include "models/ops/cross_entropy.hpp"
 #include "models/text/text_source.hpp"
@@ -48,7 +48,7 @@ std::string shorts(const std::vector<std::uint16_t>& tokens) {
 
 }  // namespace
 
-TEST_CASE("positions know the first one of their document, and nothing is predicted across a document's end") {
+TEST_CASE("positions store the first one of their document, and no target crosses a document's end") {
   const TemporaryFolder folder;
   const std::string lines = "{\"text\": \"ab\"}\n{\"text\": \"c\"}\n{\"text\": \"defg\"}\n";
   TextDataOptions options{.path = folder.write("a.jsonl", lines), .sequence_length = 4};
@@ -66,13 +66,13 @@ TEST_CASE("positions know the first one of their document, and nothing is predic
   CHECK(documents(source, 0, 2) == Tokens{0, 0, 0, 3, 0, 1, 1, 1, 0, 1, 2, 0, 0, 0, 1, 2, 3, 3, 3, 4, 1, 4, 4, 4});
   CHECK(source.losses(0, 1) == 3);
   CHECK(source.losses(0, 2) == 6);
-  // Where the data go on at their start, another document begins.
+  // Where the data wrap to their start, another document starts.
   CHECK(targets(source, 2, 1) == Tokens{'\n', no_target, 'b', '\n'});
   CHECK(starts(source, 2, 1) == Tokens{0, 0, 2, 2});
   CHECK(source.losses(2, 1) == 3);
 }
 
-TEST_CASE("losses are counted as targets have them, whatever the order, the weights and the samples left out") {
+TEST_CASE("losses are counted by targets, with any order, weights and excluded samples") {
   const TemporaryFolder folder;
   std::vector<std::uint16_t> tokens;
   for (std::uint16_t i = 0; i < 400; ++i) tokens.push_back(i * i % 11 == 4 || i % 29 < 3 ? 7 : 1);
@@ -104,7 +104,7 @@ TEST_CASE("losses are counted as targets have them, whatever the order, the weig
   CHECK(starts(kept, 5, 2) == starts(*data.training, 9, 2));
 }
 
-TEST_CASE("in token files without an index documents end with a token, which has to be given and to be there") {
+TEST_CASE("in token files without an index documents end with a token, which must be given and exist") {
   const TemporaryFolder folder;
   folder.write("tokens/a.bin", shorts({1, 2, 9, 3, 4}));
   folder.write("tokens/b.bin", shorts({5, 9, 9, 6, 9}));
@@ -114,7 +114,7 @@ TEST_CASE("in token files without an index documents end with a token, which has
                           .documents = Documents::mask,
                           .document_end = 9};
   const auto data = open_text_data(options);
-  CHECK(starts(*data.training, 0, 1) == Tokens{0, 0, 0, 3, 3, 5, 5, 7, 8});  // a file begins one, too
+  CHECK(starts(*data.training, 0, 1) == Tokens{0, 0, 0, 3, 3, 5, 5, 7, 8});  // a file starts one, too
   CHECK(data.origins[0].documents == 5);
   const auto refused = [&] { return error_of([&] { static_cast<void>(open_text_data(options)); }); };
   options.document_end = 8;
@@ -125,7 +125,7 @@ TEST_CASE("in token files without an index documents end with a token, which has
   CHECK(says(refused(), "50256"));
 }
 
-TEST_CASE("what a tokenizer makes of text ends with its end of text, which belongs to the document before") {
+TEST_CASE("tokenized text ends with the end of text, which belongs to the preceding document") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   folder.write("texts/a.txt", "in the end");
@@ -144,8 +144,7 @@ TEST_CASE("what a tokenizer makes of text ends with its end of text, which belon
   CHECK(targets(*data.training, 0, 1)[static_cast<std::size_t>(a)] == no_target);
 }
 
-TEST_CASE(
-    "text gets the special tokens that it spells and the template's around it, unless a policy turns them off") {
+TEST_CASE("text gets the special tokens that it spells and the template's tokens, unless disabled by an option") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.path() / "tokenizer.json";
@@ -176,7 +175,7 @@ TEST_CASE(
   const Tokens user_text = small.encoded("the<|user|>in"), begin_text = small.encoded("<s>aa");
   check(SpecialTokenPolicy::text, {{begin}, user_text, {end, begin}, begin_text, {end, begin}, the});
   check(SpecialTokenPolicy::none, {user_text, {end}, begin_text, {end}, the});
-  // An end of text in the template is not doubled between documents.
+  // An end of text in the template is not repeated between documents.
   write_template("<s> A </s>");
   check(SpecialTokenPolicy::tokenizer, {{begin}, the, {user}, in, {end, begin}, aa, {end, begin}, the, {end}});
   write_template("</s> A");

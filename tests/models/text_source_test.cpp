@@ -27,7 +27,7 @@ using ranvier::tests::TemporaryFolder;
 
 namespace {
 
-/// A text whose byte at place i is i.
+/// A text whose byte at offset i is i.
 std::string counting(int length) {
   std::string text;
   for (int i = 0; i < length; ++i) text.push_back(static_cast<char>(i));
@@ -67,7 +67,7 @@ TEST_CASE("in file order sample n has tokens n·T to n·T+T, wrapping at the end
   CHECK(inputs(source, 1'000'000'000'003, 1) == Tokens{2, 3, 4, 5});
 }
 
-TEST_CASE("a window longer than what is left of a short range wraps as often as it takes") {
+TEST_CASE("a window longer than the rest of a short range wraps as often as needed") {
   const TemporaryFolder folder;
   const auto source = source_of(folder.write("a", counting(20)), {.range = {5, 10}, .sequence_length = 4});
   CHECK(source.samples() == 1);
@@ -75,7 +75,7 @@ TEST_CASE("a window longer than what is left of a short range wraps as often as 
   CHECK(targets(source, 1, 1) == Tokens{5, 6, 7, 8});
 }
 
-TEST_CASE("shuffled epochs have each whole window once, and inputs and targets agree") {
+TEST_CASE("shuffled epochs have each complete window once, and inputs and targets agree") {
   const TemporaryFolder folder;
   const auto source =
       source_of(folder.write("a", counting(202)), {.range = {1, 202}, .sequence_length = 10, .shuffle_seed = 5});
@@ -98,7 +98,7 @@ TEST_CASE("shuffled epochs have each whole window once, and inputs and targets a
   CHECK(inputs(source, 0, 20) != inputs(source, 20, 20));
 }
 
-TEST_CASE("samples read together are those read one by one") {
+TEST_CASE("samples read together equal samples read one by one") {
   const TemporaryFolder folder;
   const auto source =
       source_of(folder.write("a", counting(100)), {.range = {0, 100}, .sequence_length = 7, .shuffle_seed = 1});
@@ -131,7 +131,7 @@ TEST_CASE("the validation split is the end of the data, in file order, and disjo
   for (const auto token : targets(*data.validation, 0, 100)) CHECK(token >= 80);
 }
 
-TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused on opening") {
+TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are refused when they are opened") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.txt", counting(100));
   const auto refused = [&](const TextDataOptions& options) {
@@ -143,7 +143,7 @@ TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are 
   CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
 }
 
-TEST_CASE("of several files each gives its share of every round, its own samples one after another") {
+TEST_CASE("each of several files has its share of every round, with consecutive samples") {
   const TemporaryFolder folder;
   const auto a = folder.write("a", std::string(401, 'a')), b = folder.write("b", std::string(41, 'b')),
              c = folder.write("c", std::string(5, 'c'));
@@ -178,7 +178,7 @@ TEST_CASE("of several files each gives its share of every round, its own samples
   }
 }
 
-TEST_CASE("weights are read from the words of --data, and what makes no sense of them is refused") {
+TEST_CASE("weights are read from the words of --data, and invalid ones are refused") {
   const auto paths = parse_weighted_paths("a.bin:0.7,/b:c.bin:3");
   REQUIRE(paths.size() == 2);
   CHECK(paths[0].path == "a.bin");
@@ -205,7 +205,7 @@ TEST_CASE("weights are read from the words of --data, and what makes no sense of
   CHECK(says(tiny, "less than one of 65536 samples"));
 }
 
-TEST_CASE("of a mixture each file's end is kept for validation") {
+TEST_CASE("the end of each file of a mixture is kept for validation") {
   const TemporaryFolder folder;
   const auto a = folder.write("a", counting(100)).string(), b = folder.write("b", counting(50)).string();
   const auto data = open_text_data(
@@ -216,7 +216,7 @@ TEST_CASE("of a mixture each file's end is kept for validation") {
   for (const auto token : targets(*data.training, 0, 200)) CHECK(token < 80);
 }
 
-TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of text between files") {
+TEST_CASE("text for GPT-2's tokenizer is encoded when it is opened, with the end of text between files") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
@@ -240,8 +240,7 @@ TEST_CASE("text for GPT-2's tokenizer is encoded on opening, with the end of tex
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside --vocab-size"));
 }
 
-TEST_CASE(
-    "each of JSON lines is a document: with the end of text between them, or of bytes a new line after each") {
+TEST_CASE("each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto tokenizer = folder.write("tokenizer.json", small.tokenizer_json());
@@ -278,8 +277,8 @@ TEST_CASE(
   CHECK(says(field, "a.jsonl.gz: line 1: field 'body' is missing, found 'text'"));
 }
 
-// So much text takes half a minute where a sanitizer watches.
-TEST_CASE("compressed text that grows beyond what every rank would keep is refused before it is all there" *
+// This amount of text takes half a minute with a sanitizer.
+TEST_CASE("compressed text beyond the memory limit of a rank is refused before it is completely read" *
           doctest::skip(test::sanitized)) {
   const TemporaryFolder folder;
   // 300 MiB: members of a gzip file may follow each other.
@@ -293,7 +292,7 @@ TEST_CASE("compressed text that grows beyond what every rank would keep is refus
   CHECK(says(error, "ranvier-tokenize"));
 }
 
-TEST_CASE("bytes that belong to no text are said with their number and the first place, compressed or not") {
+TEST_CASE("invalid UTF-8 bytes are reported with their number and first offset, compressed or not") {
   const TemporaryFolder folder;
   const std::string text = std::string(100, 'a') + "\xe4" + std::string(100, 'b') + "\xf6";
   for (const auto& path : {folder.write("a.txt", text), folder.write("a.txt.gz", tests::gzipped(text))}) {
@@ -307,7 +306,7 @@ TEST_CASE("bytes that belong to no text are said with their number and the first
             .remarks.empty());
 }
 
-TEST_CASE("all data can be for validation") {
+TEST_CASE("all data can be used for validation") {
   const TemporaryFolder folder;
   const auto path = folder.write("a", std::string(100, 'a'));
   const auto data = open_text_data({.path = path, .sequence_length = 4, .shuffle_seed = 1, .validates_all = true});
@@ -316,7 +315,7 @@ TEST_CASE("all data can be for validation") {
   CHECK(data.training->samples() == 24);
 }
 
-TEST_CASE("bytes per token follow from the validated tokens, and an end of text has no byte") {
+TEST_CASE("bytes per token are computed from the validated tokens, and an end of text has no byte") {
   const TemporaryFolder folder;
   const tests::SmallTokenizer small;
   const auto path = folder.write("tokenizer.json", small.tokenizer_json());
@@ -342,7 +341,7 @@ TEST_CASE("bytes per token follow from the validated tokens, and an end of text 
   // One of five targets is an end of text, and for English one of six.
   CHECK(of(english + chinese, 0.4, false) == doctest::Approx(12.0 / 5));
   CHECK(of(english, 0, true) == doctest::Approx(5.0 / 6).epsilon(0.01));
-  // A space that the tokenizer puts before texts is none of theirs.
+  // A space that the tokenizer adds before texts does not count.
   tests::SentencePieceWriter writer;
   writer.add("<unk>", 0, 2).add("<s>", 0, 3).add("</s>", 0, 3).add("▁a", -1).add("a", -2).add("▁", -3);
   const Tokenizer pieces = read_tokenizer(folder.write("tokenizer.model", writer.model()));

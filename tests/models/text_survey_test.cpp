@@ -20,7 +20,7 @@ TextSurvey survey_of(std::string_view text, std::size_t piece = 1u << 20) {
 
 }  // namespace
 
-TEST_CASE("text in any script has no strange bytes, wherever it is cut into pieces") {
+TEST_CASE("text in any script has no invalid bytes, split into pieces anywhere") {
   const std::string text = std::string(70, 'a') + "\tÄpfel\r\n漢字 \xf0\x9f\x98\x80 \f" + std::string(130, 'z');
   for (std::size_t piece = 1; piece < 100; ++piece) {
     const TextSurvey survey = survey_of(text, piece);
@@ -30,7 +30,7 @@ TEST_CASE("text in any script has no strange bytes, wherever it is cut into piec
   }
 }
 
-TEST_CASE("bytes that belong to no character, and control characters, are counted and the first is found") {
+TEST_CASE("bytes outside characters, and control characters, are counted and the first is found") {
   std::string text(200, 'a');
   text[130] = '\xe4';  // Latin-1
   text[131] = '\0';
@@ -57,7 +57,7 @@ TEST_CASE("bytes of another encoding outnumber the characters of UTF-8, and dama
             .ends_with("'a.txt' > 'a.txt.utf8', with the file's encoding after -f"));
 }
 
-TEST_CASE("numbers and random bytes are no text, and damaged text is some") {
+TEST_CASE("numbers and random bytes are not text, and damaged text is") {
   std::string random, numbers, damaged;
   for (std::uint32_t i = 0; i < 10'000; ++i) {
     const auto bits = runtime::philox({1, 2}, {i, 0, 0, 0});

@@ -46,7 +46,7 @@ std::string wide_llmc_file(const std::vector<std::uint32_t>& tokens) {
   return bytes_of(header) + bytes_of(tokens);
 }
 
-/// Megatron's .idx, as its own indexed_dataset.py writes it.
+/// Megatron's .idx, in the format of its indexed_dataset.py.
 struct Index {
   std::uint8_t code = 8;
   std::vector<std::int32_t> sizes;
@@ -88,14 +88,14 @@ TEST_CASE("each byte of a text is a token") {
   CHECK(error_of([&] { read(file, 2, 2); }).code() == ErrorCode::internal);
 }
 
-TEST_CASE("llm.c's files are recognised by their magic number") {
+TEST_CASE("llm.c's files are recognized by their magic number") {
   const TemporaryFolder folder;
   const TokenFile file = open_file(folder.write("a.bin", llmc_file({5, 50256, 65535})));
   CHECK(file.format() == TokenFormat::llmc);
   CHECK(read(file, 0, 3) == std::vector<std::int32_t>{5, 50256, 65535});
 }
 
-TEST_CASE("data are known to be tokens by format, name or first bytes") {
+TEST_CASE("tokens are recognized by format, name or first bytes") {
   const TemporaryFolder folder;
   CHECK(holds_tokens(folder.path() / "nothing.bin", TokenFormat::automatic));
   CHECK_FALSE(holds_tokens(folder.path() / "nothing.bin", TokenFormat::text));
@@ -108,7 +108,7 @@ TEST_CASE("data are known to be tokens by format, name or first bytes") {
   CHECK_FALSE(holds_tokens(folder.path() / "prefix", TokenFormat::automatic));
 }
 
-TEST_CASE("uint16 tokens without a header are read when told so") {
+TEST_CASE("uint16 tokens without a header are read if the format is given") {
   const TemporaryFolder folder;
   const auto path = folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 40000}));
   CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
@@ -161,7 +161,7 @@ TEST_CASE("files that are missing, empty or of another kind are refused by name"
   CHECK(says(refusal(folder.write("text.txt", std::string(2000, 'a')), TokenFormat::llmc), "magic"));
 }
 
-TEST_CASE("every truncation of an llm.c file is refused, and no flipped bit of its header leads astray") {
+TEST_CASE("every truncation of an llm.c file is refused, and a flipped bit of its header causes no wrong result") {
   const TemporaryFolder folder;
   const std::vector<std::uint16_t> tokens = {1, 2, 3, 4, 5};
   const std::string whole = llmc_file(tokens);
@@ -208,7 +208,7 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   CHECK(says(error_of([&] { text.check_vocabulary(0, 7, 128); }), "token 195 at offset 6"));
 }
 
-TEST_CASE("a folder is its text files in the order of their paths, hidden and binary ones left out") {
+TEST_CASE("a folder is read as its text files in the order of their paths, without hidden and binary ones") {
   const TemporaryFolder folder;
   folder.write("b.txt", "B");
   folder.write("a/2.md", "2");
@@ -229,7 +229,7 @@ TEST_CASE("a folder is its text files in the order of their paths, hidden and bi
   CHECK(says(none, "no .bin files"));
 }
 
-TEST_CASE("a folder of token files is read when told the format") {
+TEST_CASE("a folder of token files is read if the format is given") {
   const TemporaryFolder folder;
   folder.write("1.bin", llmc_file({1, 2}));
   folder.write("2.bin", llmc_file({3}));
@@ -238,7 +238,7 @@ TEST_CASE("a folder of token files is read when told the format") {
   CHECK(read(tokens, 0, 3) == std::vector<std::int32_t>{1, 2, 3});
 }
 
-TEST_CASE("llm.c's files with wide tokens are read, and their versions told apart") {
+TEST_CASE("llm.c's files with wide tokens are read, and their versions distinguished") {
   const TemporaryFolder folder;
   const TokenFile file = open_file(folder.write("a.bin", wide_llmc_file({5, 128'255})));
   CHECK(file.format() == TokenFormat::llmc);
@@ -250,7 +250,7 @@ TEST_CASE("llm.c's files with wide tokens are read, and their versions told apar
   overwrite(path, 4, 7);
   const TokenFile large = open_file(path);
   CHECK(says(error_of([&] { large.check_vocabulary(0, 2, 1 << 30); }), "token 2147483648 at offset 1028"));
-  // As an int32 it would be the token that nothing is to follow.
+  // As an int32 this would be the token that means no target.
   const TokenFile largest = open_file(folder.write("c.bin", wide_llmc_file({1, 4294967295})));
   const auto error = error_of([&] { read(largest, 0, 2); });
   CHECK(error.code() == ErrorCode::data);
@@ -264,7 +264,7 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
     CAPTURE(static_cast<int>(code));
     const auto width = static_cast<std::int64_t>(sizeof(T));
     folder.write("a.bin", bytes_of(std::vector<T>{99, 1, 2, 3, 100, 7, 8}));
-    // 7 8, nothing, 1, 2 3: the tokens 99 and 100 are nobody's.
+    // 7 8, nothing, 1, 2 3: the tokens 99 and 100 belong to no sequence.
     const Index index{code, {2, 0, 1, 2}, {5 * width, 0, width, 2 * width}, {0, 2, 2, 4}};
     folder.write("a.idx", index.bytes());
     for (const char* name : {"a.bin", "a.idx", "a"}) {
@@ -291,7 +291,7 @@ TEST_CASE("Megatron's tokens of every integer type are read in the order of its 
   check(8, std::uint16_t{});
 }
 
-TEST_CASE("documents begin where Megatron's index says, those without a token left out") {
+TEST_CASE("documents start as in Megatron's index, without empty ones") {
   const TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   const Index index{
@@ -306,7 +306,7 @@ TEST_CASE("documents begin where Megatron's index says, those without a token le
   CHECK(plain.document_begins(8, 100) == std::vector<std::int64_t>{0});
 }
 
-TEST_CASE("tokens below 0 are refused whatever the vocabulary") {
+TEST_CASE("negative tokens are refused with any vocabulary") {
   const TemporaryFolder folder;
   folder.write("a.bin", bytes_of(std::vector<std::int64_t>{3, -1, std::int64_t{1} << 40}));
   folder.write("a.idx", Index{5, {3}, {0}, {0, 1}}.bytes());

@@ -58,7 +58,7 @@ T at(const std::string& bytes, std::size_t offset) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "an llm.c file is there when it is whole, and nothing else is left") {
+TEST_CASE_FIXTURE(Fixture, "an llm.c file appears only when it is complete, and nothing else is left") {
   write_all(options(TokenOutputFormat::llmc));
   CHECK(files() == std::vector<std::string>{"out.bin"});
   const TokenFile file(recognise(folder.path() / "out.bin", {}));
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "Megatron's files have the bytes of its own tools") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "until it is whole, a file keeps its old content under its name") {
+TEST_CASE_FIXTURE(Fixture, "until it is complete, a file keeps its old content under its name") {
   folder.write("out.bin", "old");
   {
     TokenOutput output(options(TokenOutputFormat::llmc));
@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(Fixture, "until it is whole, a file keeps its old content unde
   CHECK(folder.read("out.bin").size() == 1026);
 }
 
-TEST_CASE_FIXTURE(Fixture, "an interrupted output goes on from its last checkpoint and comes to the same bytes") {
+TEST_CASE_FIXTURE(Fixture, "an interrupted output resumes from its last checkpoint and ends with the same bytes") {
   for (const auto format : {TokenOutputFormat::llmc, TokenOutputFormat::megatron}) {
     write_all(options(format));
     const std::string tokens = folder.read("out.bin"), index = folder.read("out.idx");
@@ -137,7 +137,7 @@ TEST_CASE_FIXTURE(Fixture, "an interrupted output goes on from its last checkpoi
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "what was left by another job, or is damaged, is not gone on with") {
+TEST_CASE_FIXTURE(Fixture, "the output of another job, or a damaged one, is not resumed") {
   const auto interrupt = [&] {
     TokenOutput output(options(TokenOutputFormat::llmc));
     output.append(Tokens{1, 2});
@@ -160,7 +160,7 @@ TEST_CASE_FIXTURE(Fixture, "what was left by another job, or is damaged, is not 
   CHECK(start(7) == Position{});
 }
 
-TEST_CASE_FIXTURE(Fixture, "outputs that cannot be are refused with the reason") {
+TEST_CASE_FIXTURE(Fixture, "impossible outputs are refused with the reason") {
   CHECK(says(error_of([&] { TokenOutput output(options(TokenOutputFormat::llmc, 65537)); }),
              "a vocabulary of 65537 does not fit"));
   CHECK(says(error_of([&] { TokenOutput(options(TokenOutputFormat::llmc)).commit(); }), "has no tokens"));

@@ -29,7 +29,7 @@ std::string as_json(std::string_view text) {
   return to + "\"";
 }
 
-/// GPT-2's spelling of the 256 bytes, and the numbers that they have as tokens.
+/// GPT-2's spelling of the 256 bytes, and their numbers as tokens.
 std::string byte_spelling(int byte) {
   std::string to;
   int other = 0x100;
@@ -41,7 +41,7 @@ std::string byte_spelling(int byte) {
   return to;
 }
 
-/// What a tokenizer.json is made of; parts are JSON.
+/// Parts of a tokenizer.json, in JSON.
 struct Parts {
   std::string normalizer = "null", pre_tokenizer = "null", decoder = "null", model_options, added;
   Strings pieces;  // by number
@@ -77,7 +77,7 @@ struct Fixture {
   }
 };
 
-/// As the vocabulary spells them.
+/// In the vocabulary's spelling.
 Strings pieces_of(const Tokenizer& tokenizer, const Strings& spellings, std::string_view text,
                   SpecialTokenPolicy specials = SpecialTokenPolicy::text) {
   std::vector<std::int32_t> tokens;
@@ -112,7 +112,7 @@ std::string split_by_expression(std::string_view expression) {
 constexpr std::string_view llama3 = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
                                     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// LLaMA's first: characters, with bytes for the others.
+/// LLaMA's first tokenizer: characters, with bytes for the others.
 Parts of_characters() {
   Parts parts;
   parts.pieces = {"<unk>", "<s>", "</s>"};
@@ -132,7 +132,7 @@ Parts of_characters() {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-level BPE") {
+TEST_CASE_FIXTURE(Fixture, "a custom expression splits the words of a byte-level BPE") {
   Parts parts = of_bytes();
   parts.pre_tokenizer = split_by_expression(llama3);
   const Tokenizer tokenizer = read(parts);
@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-
         Strings{"t", "he", "Ġthe", "123", "4", "!Ċ", "I", "'S"});
   CHECK(tokenizer.end_of_text() == 264);
   CHECK(tokenizer.cuts(SpecialTokenPolicy::text).places == SplitPoints::spaces);
-  // RoBERTa's special tokens are to be found in normalized text, which is the text if nothing normalizes it.
+  // RoBERTa's special tokens are found in normalized text, which is the text itself without a normalizer.
   Parts normalized = parts;
   const std::string_view before = R"("normalized": false)";
   normalized.added.replace(normalized.added.find(before), before.size(), R"("normalized": true)");
@@ -155,7 +155,7 @@ TEST_CASE_FIXTURE(Fixture, "an expression of one's own cuts the words of a byte-
   CHECK(says(refusal(parts), "brackets in brackets"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a word that is a token stays whole where merges are ignored") {
+TEST_CASE_FIXTURE(Fixture, "a word that is a token is not split if merges are ignored") {
   Parts parts = of_bytes();
   parts.pieces.emplace_back("abc");
   parts.pre_tokenizer = split_by_expression(llama3);
@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(Fixture, "a word that is a token stays whole where merges are 
   CHECK(pieces_of(read(parts), parts.pieces, "abc") == Strings{"abc"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "text that spells a special token is text unless asked, other added tokens are found") {
+TEST_CASE_FIXTURE(Fixture, "text that spells a special token is text by default, other added tokens are found") {
   Parts parts = of_bytes();
   parts.pre_tokenizer = split_by_expression(llama3);
   parts.pieces.emplace_back("<tool>");
@@ -178,7 +178,8 @@ TEST_CASE_FIXTURE(Fixture, "text that spells a special token is text unless aske
   CHECK(tokenizer.decode(tokenizer.encode(text)) == "a<tool>b");
 }
 
-TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the space before a text goes again") {
+TEST_CASE_FIXTURE(Fixture,
+                  "characters without a piece become bytes, and the space before a text is removed again") {
   const Parts parts = of_characters();
   const Tokenizer tokenizer = read(parts);
   CHECK(pieces_of(tokenizer, parts.pieces, "ab ab  c") == Strings{"▁ab", "▁ab", "▁▁", "c"});
@@ -192,7 +193,7 @@ TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the 
   tokenizer.decode(tokenizer.encode("ab").front(), inside);
   CHECK(inside == " ab");
 
-  Parts spelled = parts;  // <0x0a> is no byte's piece
+  Parts spelled = parts;  // <0x0a> is not a byte piece
   spelled.pieces.emplace_back("<0x0a>");
   CHECK(pieces_of(read(spelled), spelled.pieces, "a\n") == Strings{"▁a", "<0x0A>"});
 
@@ -203,7 +204,7 @@ TEST_CASE_FIXTURE(Fixture, "characters that are no pieces become bytes, and the 
   CHECK(pieces_of(read(without), parts.pieces, "xya") == Strings{"▁", "<unk>", "<unk>", "a"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT does") {
+TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, like BERT") {
   Parts parts;
   parts.type = "WordPiece";
   parts.model_options =
@@ -224,7 +225,7 @@ TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT doe
   CHECK(tokenizer.end_of_text() == 2);
   CHECK(tokenizer.decode(tokenizer.encode("unable, don't")) == "unable, don ' t");
 
-  folder.write("tokenizer_config.json", R"({"do_lower_case": true})");  // as older checkpoints have it
+  folder.write("tokenizer_config.json", R"({"do_lower_case": true})");  // in the format of older checkpoints
   parts.pieces.emplace_back("[MASK]");
   parts.pieces.emplace_back("[CLS]");
   const SpecialTokens usual = read(parts).specials();
@@ -243,7 +244,7 @@ TEST_CASE_FIXTURE(Fixture, "WordPiece takes the longest piece first, as BERT doe
   CHECK(read_tokenizer(folder.path() / "vocab.txt").fingerprint() != older.fingerprint());
 }
 
-TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens of the whole") {
+TEST_CASE_FIXTURE(Fixture, "a text split at allowed offsets becomes the tokens of the complete text") {
   Parts llama = of_characters(), bytes = of_bytes();
   bytes.normalizer = R"({"type": "NFC"})";
   bytes.pre_tokenizer = split_by_expression(llama3);
@@ -251,7 +252,7 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
   metaspace.normalizer = "null";
   metaspace.pre_tokenizer =
       R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})";
-  // What an earlier step drops, or matches across a space.
+  // Characters that an earlier step drops, or matches across a space.
   Parts dropped = metaspace, across = bytes, prefixed = bytes;
   const auto sequence = [](std::string_view first, std::string_view second) {
     return fmt::format(R"({{"type": "Sequence", "pretokenizers": [{}, {}]}})", first, second);
@@ -262,12 +263,12 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
   across.pre_tokenizer =
       sequence(R"({"type": "Split", "pattern": {"Regex": "[a-z] [0-9]"}, "behavior": "Isolated"})",
                R"({"type": "ByteLevel", "add_prefix_space": false})");
-  // What is removed, or becomes a space, between spaces; what spaces become.
+  // Characters between spaces that are removed or become a space; replacements of spaces.
   Parts stripped = bytes, bert = prefixed, cleaned = bytes, joined = prefixed;
   stripped.normalizer = R"({"type": "StripAccents"})";
   bert.normalizer = cleaned.normalizer = R"({"type": "BertNormalizer"})";
   joined.normalizer = R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})";
-  // A token of two words, and one behind which a text begins.
+  // A token of two words, and one after which a text starts.
   Parts two_words = llama, behind = llama;
   two_words.pieces.emplace_back("ab c");
   two_words.added += ", " + special("ab c", static_cast<int>(two_words.pieces.size()) - 1, false);
@@ -314,7 +315,7 @@ TEST_CASE_FIXTURE(Fixture, "a text cut where that is allowed becomes the tokens 
   for (const Parts& parts : {across, stripped, cleaned, joined, two_words, behind}) check(parts, false);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not is named, with its key") {
+TEST_CASE_FIXTURE(Fixture, "unsupported entries of a tokenizer.json are named by key") {
   Parts parts = of_bytes();
   parts.pre_tokenizer = split_by_expression(llama3);
   const auto with = [&](auto change) {
@@ -340,7 +341,7 @@ TEST_CASE_FIXTURE(Fixture, "what a tokenizer.json has and this program has not i
   CHECK(says(error_of([&] { static_cast<void>(read(no_end).required_end_of_text()); }), "eos_token"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what stands around a text is as the template says, or of a LLaMA its configuration") {
+TEST_CASE_FIXTURE(Fixture, "a text gets the tokens of the template, or for a LLaMA of its configuration") {
   using Tokens = std::vector<std::int32_t>;
   Parts parts = of_characters();
   const auto beginning = [&](const std::string& post_processor, const std::string& config = "{}") {
@@ -378,7 +379,7 @@ TEST_CASE_FIXTURE(Fixture, "what stands around a text is as the template says, o
   CHECK(beginning(both, R"({"tokenizer_class": "GPT2Tokenizer", "add_bos_token": false})") == Tokens{1});
   parts.post_processor = single(R"({"SpecialToken": {"id": "<x>", "type_id": 0}})");
   CHECK(says(refusal(parts), "'post_processor.single[0].SpecialToken.id' is not a token"));
-  // Encoding leaves it to its caller.
+  // Encoding leaves them to its caller.
   parts.post_processor = both;
   CHECK(read(parts).encode("a") == Tokens{263});
 }

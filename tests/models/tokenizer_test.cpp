@@ -25,7 +25,7 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 using Words = std::vector<std::string>;
 
-/// Characters that are easily taken for another kind.
+/// Characters that are easily confused with another kind.
 const std::map<char32_t, char> kinds = {
     {0x85, 'b'},   {0xa0, 'b'},  {0x2003, 'b'}, {0x2028, 'b'},  {0x3000, 'b'},  {0x1680, 'b'}, {0x180e, 'o'},
     {0x200b, 'o'}, {0x301, 'o'}, {0xfeff, 'o'}, {0x1f600, 'o'}, {0x1f3fd, 'o'}, {0xb2, 'n'},   {0x2167, 'n'},
@@ -72,7 +72,7 @@ Words words_of(std::string_view text) {
   return words;
 }
 
-/// Characters of all kinds, runs of some, and bytes that are no UTF-8.
+/// Characters of all kinds, runs of some, and invalid UTF-8 bytes.
 std::string random_text(std::mt19937_64& random, std::size_t pieces) {
   static const Words parts = {
       "the",  " the",     " world",       "'s",           "'re",      "'ll",  "'",    "123",
@@ -93,7 +93,7 @@ std::string random_text(std::mt19937_64& random, std::size_t pieces) {
 
 }  // namespace
 
-TEST_CASE("text is cut into words as GPT-2 cuts it") {
+TEST_CASE("text is split into words like GPT-2's") {
   CHECK(words_of("").empty());
   CHECK(words_of("Hello world, it's 2024!") == Words{"Hello", " world", ",", " it", "'s", " 2024", "!"});
   CHECK(words_of("we'll've 'S") == Words{"we", "'ll", "'ve", " '", "S"});
@@ -105,7 +105,7 @@ TEST_CASE("text is cut into words as GPT-2 cuts it") {
   CHECK(words_of("ok\xff\xfe ok \xe4\xb8") == Words{"ok", "\xff\xfe", " ok", " \xe4\xb8"});
 }
 
-TEST_CASE("words of random text are those that a plain reading of the expression finds") {
+TEST_CASE("words of random text equal the words of a plain implementation of the expression") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   for (int i = 0; i < 200; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("words of random text are those that a plain reading of the expression
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "random bytes and characters become the tokens of a plain encoder, and themselves again") {
+                  "random bytes and characters become the tokens of a plain encoder, and decode to themselves") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const BpeVocabulary vocabulary = openai();
@@ -131,7 +131,8 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "words of any length are merged alike, and long ones in no more than a moment") {
+TEST_CASE_FIXTURE(Fixture,
+                  "words of any length get the same tokens as with plain merging, and long ones within a moment") {
   const BpeVocabulary vocabulary = openai();
   for (const std::size_t length : {1, 2, 5, 37, 38, 39, 40, 191, 192, 193, 194, 500}) {
     for (const char* unit : {"a", "ab", "the", "中", "aaaab"}) {
@@ -141,7 +142,7 @@ TEST_CASE_FIXTURE(Fixture, "words of any length are merged alike, and long ones 
       CHECK(encode(vocabulary, word) == small.encoded(word, kinds));
     }
   }
-  // With a look at all parts for each merge: hours.
+  // Searching all parts for each merge would take hours.
   const std::string endless(static_cast<std::size_t>(effort(2'000'000, 2'000'000, 200'000)), 'a');
   const Tokens tokens = encode(vocabulary, endless);
   CHECK(tokens == Tokens(endless.size() / 4, encode(vocabulary, "aaaa").front()));
@@ -166,7 +167,7 @@ TEST_CASE_FIXTURE(Fixture, "every kind of tokenizer file gives the same tokens")
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "spelling the end of text gives its token where that is asked for and nowhere else") {
+TEST_CASE_FIXTURE(Fixture, "text that spells the end of text gives its token only on request") {
   const BpeVocabulary vocabulary = openai();
   const std::string text = "the<|endoftext|><|endoftext|> world<|endoftext";
   CHECK(encode(vocabulary, text) == small.encoded(text));
@@ -177,14 +178,14 @@ TEST_CASE_FIXTURE(Fixture, "spelling the end of text gives its token where that 
   CHECK(decode(vocabulary, expected) == text);
 }
 
-TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
+TEST_CASE_FIXTURE(Fixture, "several threads give the tokens of one thread") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   const BpeVocabulary vocabulary = openai();
   const Tokenizer tokenizer(vocabulary);
   const auto much = static_cast<std::size_t>(effort(200'000, 200'000, 70'000));  // longer than a piece
   std::string text = random_text(random, much * 3 / 10);
-  text += std::string(much, 'a') + " " + std::string(much, ' ') + "b";  // no place to cut for long
+  text += std::string(much, 'a') + " " + std::string(much, ' ') + "b";  // no split point for a long distance
   text += random_text(random, much / 10);
   for (const auto specials : {SpecialTokenPolicy::text, SpecialTokenPolicy::tokenizer}) {
     if (test::sanitized && specials == SpecialTokenPolicy::text) continue;
@@ -203,7 +204,7 @@ TEST_CASE_FIXTURE(Fixture, "several threads give the tokens that one gives") {
   }
 }
 
-TEST_CASE("cutting a text where that is allowed never changes a word") {
+TEST_CASE("splitting a text at allowed offsets never changes a word") {
   CAPTURE(test::random_seed());
   std::mt19937_64 random(test::random_seed());
   for (int i = 0; i < 50; ++i) {
@@ -232,7 +233,7 @@ TEST_CASE_FIXTURE(Fixture, "tokens of another tokenizer are not decoded") {
   CHECK(error_of([&] { decode(vocabulary, {-1}); }).code() == ErrorCode::data);
 }
 
-TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, place and reason") {
+TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, offset and reason") {
   openai();
   const auto merges = [&](const std::string& more) { return refusal("gpt2/vocab.bpe", small.vocab_bpe() + more); };
   const std::string line = std::to_string(small.vocab_bpe().size());
@@ -261,7 +262,7 @@ TEST_CASE_FIXTURE(Fixture, "damaged tokenizer files are refused with file, place
   CHECK(says(names(whole.substr(0, whole.rfind(',')) + "}"), "token '<|endoftext|>' is missing"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's kind are refused") {
+TEST_CASE_FIXTURE(Fixture, "tokenizers with other rules than GPT-2's kind are refused") {
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string json = small.tokenizer_json();
     const auto at = json.find(from);
@@ -288,7 +289,7 @@ TEST_CASE_FIXTURE(Fixture, "tokenizers that would see other tokens than GPT-2's 
   CHECK(says(refusal_of(folder.path() / "empty"), "no tokenizer found"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of its own needs") {
+TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a separate folder needs") {
   using Files = std::map<std::string, std::filesystem::path>;
   openai();
   folder.write("gpt2/tokenizer_config.json", "{}");
@@ -303,7 +304,7 @@ TEST_CASE_FIXTURE(Fixture, "the files of a tokenizer are those that a folder of 
   CHECK(tokenizer_files("of/r50k.tiktoken") == Files{{"r50k.tiktoken", "of/r50k.tiktoken"}});
 }
 
-TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or leaves whole lines") {
+TEST_CASE_FIXTURE(Fixture, "every truncation of a tokenizer file is refused or leaves complete lines") {
   for (const auto& [name, whole] : {std::pair<std::string, std::string>{"tokenizer.json", small.tokenizer_json()},
                                     {"small.tiktoken", small.tiktoken()}}) {
     for (std::size_t length = 0; length < whole.size(); length += 7) {

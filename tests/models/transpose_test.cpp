@@ -13,7 +13,7 @@ using namespace ranvier;
 
 namespace {
 
-/// Every element lands where it belongs, and nothing is written between the rows.
+/// Checks that every element is in its transposed location, and nothing is written between the rows.
 template <typename T>
 void check_transpose(std::size_t rows, std::size_t columns, std::size_t from_gap, std::size_t to_gap) {
   CAPTURE(rows);
@@ -32,7 +32,7 @@ void check_transpose(std::size_t rows, std::size_t columns, std::size_t from_gap
 
 }  // namespace
 
-TEST_CASE("a transposed copy has every element where it belongs, whatever the sizes and strides") {
+TEST_CASE("a transposed copy has every element in its location, for any sizes and strides") {
   for (const std::uint64_t seed : test::seeds(400)) {
     std::mt19937_64 random(seed);
     const std::size_t rows = random() % 100, columns = random() % 100;

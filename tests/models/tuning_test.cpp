@@ -32,7 +32,7 @@ std::set<std::string> names_of(const Architecture& model, bool trained) {
   return names;
 }
 
-/// What of `whole` a model of some tuning trains has the same gradients.
+/// Compares the gradients of a partly trained model with the same gradients of `whole`.
 template <typename Options, typename Make>
 void check_gradients(const Options& options, const Tuning& tuning, Make make) {
   const auto samples = made_up_samples(options, 40, 3);
@@ -69,7 +69,7 @@ std::string failure_of(const ModelSizes& sizes, const Tuning& tuning) {
 
 }  // namespace
 
-TEST_CASE("every unit is trained or frozen as a whole, and a group that is split becomes two") {
+TEST_CASE("every unit is trained or frozen completely, and a split group becomes two units") {
   const LlamaOptions llama = small_llama();
   const Tuning tuning = make_tuning("layers.1|q_proj", "layers.1.*norm");
   const Architecture model = make_llama(llama, tuning);
@@ -104,7 +104,7 @@ TEST_CASE("every unit is trained or frozen as a whole, and a group that is split
   CHECK(front.first_trained_layer() == 2);
 }
 
-TEST_CASE("layers that are frozen cost what is computed of them") {
+TEST_CASE("frozen layers cost the operations that still run") {
   const GptOptions gpt{.layers = 3, .hidden = 64, .heads = 1, .vocab_size = 100, .sequence_length = 16};
   const Architecture whole = make_gpt(gpt), part = make_gpt(gpt, make_tuning("^h.1", ""));
   CHECK(part.flops_per_sample(1) == doctest::Approx(whole.flops_per_sample(1) / 3));
@@ -112,7 +112,7 @@ TEST_CASE("layers that are frozen cost what is computed of them") {
   CHECK(part.flops_per_sample(3) == doctest::Approx(whole.flops_per_sample(3) * 2 / 3));
 }
 
-TEST_CASE("what nothing is left of to train, and a unit of which only a part is, is refused in words that help") {
+TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused with a remedy") {
   const GptOptions gpt{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
   const std::string nothing = failure_of(gpt, make_tuning("q_proj", ""));
   for (const char* word : {"--train", "h.0.attn.c_attn.weight", "wte.weight", "ln_f.bias"}) {
@@ -144,8 +144,8 @@ TEST_CASE("what nothing is left of to train, and a unit of which only a part is,
   CHECK_THROWS_AS(static_cast<void>(make_tuning("(", "")), Error);
 }
 
-TEST_CASE("what is trained of a model has the gradients that it has where all is trained") {
-  tests::Share share(on_gpu_here() ? 4 : 1, 5), tiled_share(2, 4);  // an emulated GPU takes its time
+TEST_CASE("trained parameters have the gradients that they have if everything is trained") {
+  tests::Share share(on_gpu_here() ? 4 : 1, 5), tiled_share(2, 4);  // an emulated GPU is slow
   const auto llama = [](const LlamaOptions& options, const Tuning& tuning) { return make_llama(options, tuning); };
   for (const auto& [name, options] : family()) {
     CAPTURE(name);
@@ -169,7 +169,7 @@ TEST_CASE("what is trained of a model has the gradients that it has where all is
   for (const auto& [name, member] : bert_family()) {
     CAPTURE(name);
     BertOptions options = member;
-    options.targets = 0;  // any position may have one
+    options.targets = 0;  // any position may have a target
     for (const auto& [train, freeze] : {std::pair{"position|query|output.dense", ""},
                                         {"", "word_embeddings|key|LayerNorm.bias"},
                                         {"token_type|lm_head.bias|predictions.bias", ""},

@@ -69,7 +69,7 @@ inline bool same_bits(const TypedArray& a, const TypedArray& b) {
   return a.size() == b.size() && same_bits(a, 0, b, 0, a.size());
 }
 
-/// What rounding to `dtype` changes at most, relative to the value (normal numbers).
+/// Maximum relative change of a value by rounding to `dtype` (normal numbers).
 inline double half_unit(runtime::DType dtype) {
   return dtype == runtime::DType::bf16 ? 0x1p-8 : dtype == runtime::DType::f16 ? 0x1p-11 : 0x1p-24;
 }

@@ -33,7 +33,7 @@ UnitSpec padded_unit() {
 
 const UnitSpec other_unit{.name = "ln_f", .parameters = {{.name = "ln_f.weight", .shape = {4}}}};
 
-/// 1, 2, 3, … where the file has values, 0 in gaps and padding.
+/// 1, 2, 3, … for values in the file, 0 in gaps and padding.
 std::vector<float> flattened(const UnitSpec& unit) {
   std::vector<float> values(unit.elements());
   float next = 1;
@@ -62,7 +62,7 @@ void save(const std::filesystem::path& path, const std::vector<UnitSpec>& units,
 
 }  // namespace
 
-TEST_CASE("a unit saved in parts of any size is read back in parts of any size, without gaps and padding") {
+TEST_CASE("a unit saved in pieces of any size reads back in pieces of any size, without gaps and padding") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   const std::vector<UnitSpec> units = {padded_unit(), other_unit};
@@ -70,7 +70,7 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
     CAPTURE(piece);
     save(path, units, piece, [](const UnitSpec& unit) {
       auto values = flattened(unit);
-      for (auto& value : values) value = value == 0 ? -1 : value;  // what lies in gaps must not matter
+      for (auto& value : values) value = value == 0 ? -1 : value;  // the contents of gaps must not matter
       return values;
     });
 
@@ -88,7 +88,7 @@ TEST_CASE("a unit saved in parts of any size is read back in parts of any size, 
   }
 }
 
-TEST_CASE("tensors that are not trained keep type and bits through a training in half precision") {
+TEST_CASE("frozen tensors keep type and bits through a half-precision run") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "base.safetensors";
   std::vector<UnitSpec> units = {padded_unit(), other_unit, {"head", {{.name = "head.weight", .shape = {3}}}}};
@@ -137,13 +137,13 @@ TEST_CASE("tensors that are not trained keep type and bits through a training in
       for (const StoredTensor& tensor : file.tensors()) CHECK(tensor.begin % size_of(*tensor.dtype) == 0);
     }
 
-  // Values that the file's do not round to stay.
+  // Values other than the rounded values of the file stay.
   std::vector<float> others(units[2].elements(), 0.5f);
   restore_values(base, units[2], 0, others, DType::bf16);
   CHECK(others == std::vector<float>(units[2].elements(), 0.5f));
 }
 
-TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back however it is cut") {
+TEST_CASE("tiles of a tensor are saved like the undivided tensor, in any order, and read back with any split") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.safetensors";
   const UnitSpec whole{"w", {{.name = "w.weight", .shape = {6, 10}}}};
@@ -194,7 +194,7 @@ TEST_CASE("tiles of a tensor are saved as the whole, in any order, and read back
 
 namespace {
 
-/// A file whose values count from 1 on, tensor after tensor.
+/// A file whose values count up from 1, tensor after tensor.
 Safetensors counted(const TemporaryFolder& folder, const std::vector<TensorToStore>& tensors,
                     const std::string& ignored = {}) {
   const auto path = folder.path() / "counted.safetensors";
@@ -230,7 +230,7 @@ TEST_CASE("attention masks and a head that equals the embedding need no unit, wi
   CHECK(read == flattened(other_unit));
 }
 
-TEST_CASE("tensors that the model does not use are refused by name, unless they are to be ignored") {
+TEST_CASE("tensors that the model does not use are refused by name, unless they are ignored") {
   const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {{"wte", {{.name = "wte.weight", .shape = {1}}}}};
   for (const char* name : {"h.0.attn.q_norm.weight", "transformer.h.0.crossattention.c_attn.weight",
@@ -251,7 +251,7 @@ TEST_CASE("tensors that the model does not use are refused by name, unless they 
   CHECK(says(several, "tensor 'a' and 1 more are not part of this model"));
 }
 
-TEST_CASE("what a BERT has beside its masked language model needs no unit, and its norms have older names, too") {
+TEST_CASE("other heads of a BERT checkpoint need no unit, and older names of its norms are read") {
   const TemporaryFolder folder;
   const std::vector<UnitSpec> units = {
       {"words", {{.name = "bert.embeddings.word_embeddings.weight", .shape = {1, 2}}}},
@@ -281,7 +281,7 @@ TEST_CASE("what a BERT has beside its masked language model needs no unit, and i
   check_weights(counted(folder, tensors, "decoder"), units);
 }
 
-TEST_CASE("of a table of positions the first rows are taken, and no other table is cut") {
+TEST_CASE("a larger table of positions is truncated to its first rows, and no other table is") {
   const TemporaryFolder folder;
   const auto table = [](const char* name, std::size_t rows, std::size_t columns) {
     return std::vector<UnitSpec>{{name, {{.name = name, .shape = {rows, columns}}}}};

@@ -1,5 +1,5 @@
-// An algorithm that cuBLASLt cannot know. A file of its own, the last one by name: the library may crash over it, which
-// then takes no other test with it.
+// An algorithm unknown to cuBLASLt. In a separate file, the last one by name: the library may crash on it, which then
+// affects no other test.
 #include "models/ops/matmul.hpp"
 #include "models/ops/product_choice.hpp"
 #include "tests/models/device_copies.hpp"
@@ -14,7 +14,7 @@ using namespace ranvier;
 using namespace ranvier::models;
 using runtime::DType;
 
-TEST_CASE("algorithms that cuBLASLt does not know are left alone") {
+TEST_CASE("algorithms that cuBLASLt does not support are not used") {
   on_one_device([](runtime::StreamView stream) {
     constexpr std::size_t m = 16, n = 128, k = 64;
     const TypedArray a(DType::bf16, m * k, 1), b(DType::bf16, k * n, 2);

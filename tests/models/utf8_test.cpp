@@ -8,7 +8,7 @@
 using namespace ranvier::models;
 using namespace std::string_view_literals;
 
-TEST_CASE("the beginning of a character at the end of a text is known as one, byte by byte") {
+TEST_CASE("the start of a character at the end of a text is recognized, byte by byte") {
   for (const std::string_view character : {"é"sv, "中"sv, "\xed\x9f\xbf"sv, "😀"sv, "\xf4\x8f\xbf\xbf"sv}) {
     CAPTURE(character);
     for (std::size_t count = 0; count < character.size(); ++count) {
@@ -20,8 +20,8 @@ TEST_CASE("the beginning of a character at the end of a text is known as one, by
   CHECK(unfinished_bytes("") == 0);
 }
 
-TEST_CASE("bytes that no others could make a character of are not waited for") {
-  // Bytes that never begin one, a surrogate, too long forms, beyond the last character, continuations of nothing.
+TEST_CASE("bytes that no continuation could complete are not waited for") {
+  // Bytes that never start a character, a surrogate, overlong forms, beyond the last character, stray continuations.
   for (const std::string_view bytes :
        {"\xc0"sv, "\xc1"sv, "\xf5"sv, "\xff"sv, "\xed\xa0"sv, "\xe0\x80"sv, "\xf0\x8f"sv, "\xf4\x90"sv, "\x80"sv,
         "\x80\x80\x80"sv, "\xe4\x41"sv, "a\xbf\xbf\xbf\xbf"sv}) {

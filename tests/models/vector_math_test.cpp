@@ -9,7 +9,7 @@
 using namespace ranvier;
 using namespace ranvier::models;
 
-TEST_CASE("the vectorised exponential is within two units in the last place over its whole range") {
+TEST_CASE("the vectorized exponential is within two units in the last place over its whole range") {
   double worst = 0;
   for (double at = -86.89; at < 88.72; at += 1.7e-4) {
     const auto x = static_cast<float>(at);
@@ -19,7 +19,7 @@ TEST_CASE("the vectorised exponential is within two units in the last place over
   CHECK(worst < 2 * 0x1p-24);
 }
 
-TEST_CASE("the vectorised power of two is within two units in the last place") {
+TEST_CASE("the vectorized power of two is within two units in the last place") {
   double worst = 0;
   for (double at = -125; at <= 125; at += 3.1e-4) {
     const auto x = static_cast<float>(at);
@@ -29,7 +29,7 @@ TEST_CASE("the vectorised power of two is within two units in the last place") {
   CHECK(worst < 2 * 0x1p-24);
 }
 
-TEST_CASE("the power of two for half precision is good enough to be rounded to it") {
+TEST_CASE("the power of two for half precision is accurate enough to be rounded to it") {
   double worst = 0;
   for (double at = -125; at <= 125; at += 3.1e-4) {
     const auto x = static_cast<float>(at);
@@ -39,7 +39,7 @@ TEST_CASE("the power of two for half precision is good enough to be rounded to i
   CHECK(worst < 4e-6);
 }
 
-TEST_CASE("the power of two for half precision ends in almost nothing and NaN") {
+TEST_CASE("the power of two for half precision reaches almost zero and NaN") {
   const auto exp2 = [](float x) { return simd::exp2_for_half(simd::broadcast(x))[simd::lanes - 1]; };
   constexpr float infinity = std::numeric_limits<float>::infinity();
   CHECK(exp2(0.0f) == 1.0f);
@@ -51,7 +51,7 @@ TEST_CASE("the power of two for half precision ends in almost nothing and NaN") 
   CHECK(std::isnan(exp2(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("the vectorised exponential ends in zero, infinity and NaN") {
+TEST_CASE("the vectorized exponential reaches zero, infinity and NaN") {
   const auto exp = [](float x) { return simd::exp(simd::broadcast(x))[simd::lanes - 1]; };
   constexpr float infinity = std::numeric_limits<float>::infinity();
   CHECK(exp(0.0f) == 1.0f);
@@ -64,7 +64,7 @@ TEST_CASE("the vectorised exponential ends in zero, infinity and NaN") {
   CHECK(std::isnan(exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST_CASE("registers widen every half precision value as single conversions do") {
+TEST_CASE("registers widen every half-precision value like single conversions") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const runtime::Bf16 bf16{static_cast<std::uint16_t>(bits)};
     const runtime::F16 f16{static_cast<std::uint16_t>(bits)};
@@ -77,7 +77,7 @@ TEST_CASE("registers widen every half precision value as single conversions do")
   }
 }
 
-TEST_CASE("registers round to half precision as single conversions do") {
+TEST_CASE("registers round to half precision like single conversions") {
   const auto check = [](std::uint32_t bits) {
     const auto value = std::bit_cast<float>(bits);
     runtime::Bf16 bf16;
@@ -99,7 +99,7 @@ TEST_CASE("registers round to half precision as single conversions do") {
   }
 }
 
-TEST_CASE("partial loads fill up with zeros and partial stores leave the rest alone") {
+TEST_CASE("partial loads fill up with zeros and partial stores change no other element") {
   float values[2 * simd::lanes];
   for (std::size_t i = 0; i < 2 * simd::lanes; ++i) values[i] = static_cast<float>(i + 1);
   for (std::size_t count = 1; count <= simd::lanes; ++count) {
@@ -114,7 +114,7 @@ TEST_CASE("partial loads fill up with zeros and partial stores leave the rest al
   }
 }
 
-TEST_CASE("a register folds to the sum and the maximum of its lanes") {
+TEST_CASE("a register reduces to the sum and the maximum of its lanes") {
   simd::Floats value{};
   float sum = 0;
   for (std::size_t i = 0; i < simd::lanes; ++i) {

@@ -30,7 +30,7 @@ std::vector<std::uint64_t> value_bytes(const WeightLayout& layout) {
 
 }  // namespace
 
-TEST_CASE("a file ends before the tensor that would make it too large, and a larger tensor has its own") {
+TEST_CASE("a file ends before the tensor that would exceed its limit, and a larger tensor has its own file") {
   const std::vector<UnitSpec> units = {unit_of("a", {10, 10, 5}), unit_of("b", {40, 1, 24})};
   CHECK(value_bytes(WeightLayout(units, 100)) == std::vector<std::uint64_t>{100, 160, 100});
   CHECK(value_bytes(WeightLayout(units, 99)) == std::vector<std::uint64_t>{80, 20, 160, 4, 96});
@@ -43,7 +43,7 @@ TEST_CASE("a file ends before the tensor that would make it too large, and a lar
   CHECK(halves.index().find("\"total_size\": 280") != std::string::npos);
 }
 
-TEST_CASE("one file needs no index, and several are named by their number") {
+TEST_CASE("one file needs no index, and several have numbered names") {
   const std::vector<UnitSpec> units = {unit_of("b", {2, 3}), unit_of("a\"", {4})};
   CHECK(WeightLayout(units).name(0) == "model.safetensors");
   CHECK(WeightLayout(units, 1000, "adapter.safetensors").name(0) == "adapter.safetensors");
@@ -62,7 +62,7 @@ TEST_CASE("one file needs no index, and several are named by their number") {
 )");
 }
 
-TEST_CASE("every element of every tensor has one place, behind its file's header") {
+TEST_CASE("every element of every tensor has one offset, after its file's header") {
   for (const int tile : {1, 4})
     for (const std::uint64_t max_bytes :
          {std::uint64_t{1}, std::uint64_t{5000}, WeightLayout::default_file_bytes}) {
@@ -91,7 +91,7 @@ TEST_CASE("every element of every tensor has one place, behind its file's header
     }
 }
 
-TEST_CASE("neighbours in a unit and in a file are one run, also where a tile is whole rows") {
+TEST_CASE("neighbors in a unit and in a file are one run, also if a tile is complete rows") {
   const UnitSpec unit{.name = "u",
                       .parameters = {{.name = "a", .shape = {32}},
                                      {.name = "b", .shape = {3}},

@@ -31,7 +31,7 @@ namespace {
 
 constexpr DType float_types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Of a product whose operands are of `dtype`.
+/// Cost of a product with operands of type `dtype`.
 void check_product(const WorkCost& cost, DType dtype, const ProductShape& shape) {
   CHECK(cost.dtype == dtype);
   CHECK(cost.shape == shape);
@@ -71,7 +71,7 @@ TEST_CASE("a product costs its operations and its arrays") {
   }
 }
 
-TEST_CASE("a matrix times a vector costs what a product of one row costs") {
+TEST_CASE("a matrix times a vector costs as much as a product of one row") {
   constexpr std::size_t N = 7, K = 9;
   for (const DType dtype : float_types) {
     for (const bool biased : {false, true}) {
@@ -107,7 +107,7 @@ TEST_CASE("sums of columns cost their rows") {
   }
 }
 
-TEST_CASE("an activation costs what it reads and writes") {
+TEST_CASE("an activation costs the bytes that it reads and writes") {
   constexpr std::size_t N = 5, F = 7;
   for (const DType dtype : float_types) {
     for (const GeluForm form : {GeluForm::tanh, GeluForm::erf}) {
@@ -143,7 +143,7 @@ TEST_CASE("an activation costs what it reads and writes") {
   }
 }
 
-TEST_CASE("dropout costs its elements twice, and nothing where nothing is dropped") {
+TEST_CASE("dropout costs its elements twice, and nothing if the rate is zero") {
   for (const DType dtype : float_types) {
     CostedRun run(dtype);
     const auto x = run.changes(3 * 7);
@@ -157,7 +157,7 @@ TEST_CASE("dropout costs its elements twice, and nothing where nothing is droppe
   CHECK(device.work().empty());
 }
 
-TEST_CASE("layer normalisation costs its rows and what is kept of them") {
+TEST_CASE("layer normalization costs its rows and its saved values") {
   constexpr std::size_t N = 3, C = 9;
   const LayerNormShape shape{.rows = N, .channels = C};
   for (const DType dtype : float_types) {
@@ -215,7 +215,7 @@ TEST_CASE("layer normalisation costs its rows and what is kept of them") {
   }
 }
 
-TEST_CASE("RMS normalisation costs its groups and what is kept of them") {
+TEST_CASE("RMS normalization costs its groups and its saved values") {
   constexpr std::size_t N = 3, G = 2, C = 5, all = N * G * C;
   const RmsNormShape shape{.rows = N, .channels = C, .groups = G};
   for (const DType dtype : float_types) {
@@ -259,7 +259,7 @@ TEST_CASE("RMS normalisation costs its groups and what is kept of them") {
   }
 }
 
-TEST_CASE("rotary positions cost the channels that turn") {
+TEST_CASE("rotary positions cost the rotated channels") {
   constexpr std::size_t B = 2, T = 3, G = 3, D = 4, row = 16;
   for (const DType dtype : float_types) {
     const RotaryShape shape{.samples = B, .positions = T, .heads = G, .row_channels = G * D};
@@ -269,7 +269,7 @@ TEST_CASE("rotary positions cost the channels that turn") {
     run.check(WorkKind::rotary, [&](StreamView stream) {
       rotary(stream, shape, dtype, run[x], rotary_frequencies(D, 100), Rotation::forward, run.integers(positions));
     });
-    // What lies beside them is not touched.
+    // Neighboring elements are not accessed.
     CostedRun wide(dtype);
     const auto some = wide.changes(B * T * row);
     RotaryShape wider = shape;
@@ -312,7 +312,7 @@ TEST_CASE("an embedding costs the rows that it looks up, or adds to") {
   }
 }
 
-TEST_CASE("an embedding's gradient costs the table's rows as a whole, or those of the tokens twice") {
+TEST_CASE("an embedding's gradient costs all rows of the table, or the tokens' rows twice") {
   constexpr std::size_t B = 2, T = 3, C = 5, V = 11, N = B * T;
   const EmbeddingShape shape{.samples = B, .positions = T, .channels = C, .vocab_size = V};
   for (const DType dtype : float_types) {
@@ -330,7 +330,7 @@ TEST_CASE("an embedding's gradient costs the table's rows as a whole, or those o
                           .tokens = first.integers(tokens),
                           .order = first.integers(order)});
     });
-    // As many rows as there are tokens, so that all of them are met.
+    // As many rows as tokens, so that all of them are used.
     const EmbeddingShape small{.samples = B, .positions = T, .channels = C, .vocab_size = N};
     const auto total = more.changes(N * C, DType::f32), total_of_positions = more.changes(T * C, DType::f32);
     const auto d_more = more.reads(N * C), met = more.reads_integers(N, N);
@@ -349,7 +349,7 @@ TEST_CASE("an embedding's gradient costs the table's rows as a whole, or those o
   }
 }
 
-TEST_CASE("a tile of an embedding's table costs its share of the tokens") {
+TEST_CASE("a tile of an embedding's table costs its fraction of the tokens") {
   constexpr std::size_t N = 12, C = 5, V = 24, rows = 8;  // a third of the vocabulary
   const EmbeddingShape shape{.samples = 1, .positions = N, .channels = C, .vocab_size = V};
   tests::RecordingDevice device;
@@ -367,12 +367,12 @@ TEST_CASE("a tile of an embedding's table costs its share of the tokens") {
                       .accumulate = true,
                       .order = order.data()});
   REQUIRE(device.work().size() == 2);
-  constexpr std::size_t found = 4;  // of 8, 10, 12 and 14
+  constexpr std::size_t found = 4;  // tokens 8, 10, 12 and 14
   CHECK(device.work()[0].cost.bytes == 4.0 * (N + 2 * found * C));
   CHECK(device.work()[1].cost.bytes == 4.0 * (N + 3 * found * C));
 }
 
-TEST_CASE("cross entropy costs its logits, once more for their gradient") {
+TEST_CASE("cross entropy costs its logits, and again for their gradient") {
   constexpr std::size_t N = 4, V = 7;
   for (const DType dtype : float_types) {
     for (const bool gradient : {false, true}) {
@@ -393,7 +393,7 @@ TEST_CASE("cross entropy costs its logits, once more for their gradient") {
   }
 }
 
-TEST_CASE("chosen rows cost themselves and their places") {
+TEST_CASE("chosen rows cost their elements and their indices") {
   constexpr std::size_t B = 2, T = 5, F = 2, row = 3;
   const TargetRows shape{.samples = B, .positions = T, .chosen = F};
   CostedRun choose(DType::i32), gather(DType::f16);
