@@ -1,4 +1,4 @@
-// From a model to an adapter beside it, and back into whole weights: what programs write others read.
+// From a model to a separate adapter, and back to merged weights: each program reads the files of the others.
 #include "models/families/adapter_files.hpp"
 #include "models/weights/safetensors.hpp"
 #include "runtime/base/error.hpp"
@@ -27,7 +27,7 @@ struct Programs : SmallText {
     INFO(outcome.output);
     REQUIRE(outcome.status == 0);
   }
-  /// ranvier-checkpoint, which takes its arguments as a shell splits them.
+  /// Runs ranvier-checkpoint; a shell splits the arguments.
   void check_tool(const std::string& arguments) const {
     const Generated outcome = run_generator(RANVIER_CHECKPOINT, arguments, folder);
     INFO(outcome.report);
@@ -52,7 +52,7 @@ struct Fixture : Programs {
     more.insert(more.begin(), {"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"});
     return small_run(text, more);
   }
-  /// Adapters beside the base.
+  /// Trains adapters, separate from the base.
   [[nodiscard]] Flags adapted(Flags more = {}) const {
     more.insert(more.begin(),
                 {"--init-from", base, "--lora-rank", "2", "--lora-alpha", "8", "--lora-dropout", "0.1",
@@ -61,7 +61,7 @@ struct Fixture : Programs {
   }
 };
 
-/// Of the same shapes, whose values are close.
+/// Two files with the same shapes and nearly equal values.
 void check_close(const std::string& folder, const std::string& other) {
   const models::Safetensors file(folder + "/adapter_model.safetensors"),
       other_file(other + "/adapter_model.safetensors");
@@ -79,15 +79,15 @@ void check_close(const std::string& folder, const std::string& other) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture,
-                  "an adapter is the same from any grid, and merged into the weights draws the same text") {
+TEST_CASE_FIXTURE(
+    Fixture, "an adapter is the same from any grid, and draws the same text when it is merged into the weights") {
   check_run(1, adapted({"--save", adapter}));
   const std::string alone = read_file(adapter + "/adapter_model.safetensors");
   check_run(4, adapted({"--save", file("other"), "--g-inter", "2", "--g-data", "2", "--shard", "zero3"}));
   check_run(2, adapted({"--save", file("stages"), "--save-every", "3", "--g-inter", "2", "--checkpoint",
                         file("checkpoints")}));
   CHECK(read_file(file("stages") + "/adapter_model.safetensors") == alone);
-  // Those on the way are adapters of their own, and nothing of the base is in them.
+  // Intermediate ones are complete adapters, and contain nothing of the base.
   CHECK(read_file(file("stages") + "/weights-00000006/adapter_model.safetensors") == alone);
   const std::string half_way = file("stages") + "/weights-00000003";
   CHECK(read_file(half_way + "/adapter_model.safetensors") != alone);
@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(Fixture,
                         folder.path().string()}));
   check_close(adapter, file("tiled"));
 
-  // The checkpoint of that training: as an adapter, and as whole weights.
+  // The checkpoint of that run: as an adapter, and as merged weights.
   check_tool("export " + file("checkpoints") + " -o " + file("exported"));
   CHECK(read_file(file("exported") + "/adapter_model.safetensors") == alone);
   const std::string config = read_file(adapter + "/adapter_config.json");
@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(with_adapter == drawn("--weights " + file("merged")));
   CHECK(with_adapter != drawn("--weights " + base));
 
-  // Weights of another base give no more than their sizes to a training that goes on.
+  // A resumed run takes only sizes from the weights of another base.
   fs::copy(base, file("another"));
   const Outcome resumed = run(2,
                               adapted({"--init-from", file("another"), "--save", file("resumed"), "--g-inter", "2",
@@ -129,8 +129,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(read_file(file("resumed") + "/adapter_config.json") == config);
 }
 
-TEST_CASE_FIXTURE(Programs,
-                  "an adapter of a GPT-2 is called as PEFT calls it, and draws the text of merged weights") {
+TEST_CASE_FIXTURE(Programs, "an adapter of a GPT-2 has PEFT's names, and draws the text of merged weights") {
   check_run(1, small_run(text, {"--save", base}));
   const Flags adapted{"--init-from",     base,
                       "--lora-rank",     "2",
@@ -150,13 +149,13 @@ TEST_CASE_FIXTURE(Programs,
   const std::string with_adapter = drawn("--weights " + base + " --adapter " + adapter);
   CHECK(with_adapter == drawn("--weights " + file("merged")));
   CHECK(with_adapter != drawn("--weights " + base));
-  // Where it was left, a training goes on from it.
+  // A run resumes from the saved adapter.
   check_run(1, small_run(text, {"--init-from", base, "--init-adapter", adapter, "--eval-every", "1", "--steps", "1",
                                 "--save", file("again")}));
   CHECK(fs::exists(file("again") + "/adapter_model.safetensors"));
 }
 
-TEST_CASE_FIXTURE(Programs, "an adapter of a BERT is evaluated beside its base as it is when merged into it") {
+TEST_CASE_FIXTURE(Programs, "an adapter of a BERT gives the same evaluation next to its base as merged into it") {
   const Flags bert{"--vocab-size", "257", "--dropout", "0.1", "--batch-size", "4"};
   Flags whole = bert, adapted = bert;
   whole.insert(whole.end(), {"--model", "bert", "--save", base});

@@ -15,7 +15,7 @@ using ranvier::tests::says;
 
 namespace {
 
-/// For which the library has kernels.
+/// A shape that the library has kernels for.
 TrainOptions suited() {
   TrainOptions options;
   options.device.device = DeviceFlag::cuda;
@@ -34,7 +34,7 @@ TrainOptions with(Change change) {
 
 }  // namespace
 
-TEST_CASE("attention is measured where the library may help, and is our own elsewhere") {
+TEST_CASE("attention is measured if the library may be faster, and uses the built-in kernels otherwise") {
   CHECK(attention_kernels(suited(), true) == AttentionKernels::measured);
   CHECK(attention_kernels(suited(), false) == AttentionKernels::own);
   const auto own = [](auto change) { return attention_kernels(with(change), true) == AttentionKernels::own; };
@@ -44,8 +44,8 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   CHECK_FALSE(own([](TrainOptions& o) { o.device.products_file = "products.json"; }));
   CHECK(own([](TrainOptions& o) { o.trainer.precision.compute = runtime::DType::f32; }));
   CHECK(own([](TrainOptions& o) { o.model.gpt().dropout = 0.1f; }));
-  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 64; }));  // of 12 channels
-  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 4; }));   // of 192
+  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 64; }));  // 12 channels per head
+  CHECK(own([](TrainOptions& o) { o.model.gpt().heads = 4; }));   // 192 channels per head
   for (const char* model : {"llama3-8b", "mistral-7b", "bert-base"}) {
     const auto named = [&](TrainOptions& o) { o.model = {model, models::named_model(model).value()}; };
     CHECK_FALSE(own(named));
@@ -58,7 +58,7 @@ TEST_CASE("attention is measured where the library may help, and is our own else
   }
 }
 
-TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what would help") {
+TEST_CASE("--attention cudnn is refused if cuDNN is unavailable, with a remedy") {
   const auto insisting = [](auto change) {
     TrainOptions options = with(change);
     options.device.attention = AttentionKernels::cudnn;
@@ -79,7 +79,7 @@ TEST_CASE("--attention cudnn is refused where cuDNN cannot be had, with what wou
   refused([](TrainOptions& o) { o.data.documents = models::Documents::mask; }, "--documents mask or pad");
 }
 
-TEST_CASE("a fast backward pass is for runs whose attention may be cuDNN's") {
+TEST_CASE("a fast backward pass is accepted for runs whose attention may use cuDNN") {
   const auto fast = [](AttentionKernels asked, bool built) {
     return attention_kernels(with([&](TrainOptions& o) {
                                o.device.attention = asked;

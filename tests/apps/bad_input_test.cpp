@@ -1,5 +1,5 @@
-// What a user can get wrong: one message from one rank that names the culprit and the remedy, within seconds and
-// before any training, and an exit status that says so.
+// User errors: one message from one rank that names the cause and the remedy, within seconds and before training, and a
+// matching exit status.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -20,11 +20,11 @@ using Words = std::vector<std::string>;
 
 constexpr int usage = 64, data = 65;  // exit statuses
 
-/// The job's one message has every word of `words`; nothing was trained.
+/// Checks that the job's single message has all of `words`, and that nothing was trained.
 void check_refused(const Outcome& outcome, const Words& words) {
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status >= usage);  // none of a shell, and no 1
+  CHECK(outcome.status >= usage);  // not a shell's status, and not 1
   Words messages;
   for (const auto& line : lines_of(outcome.output)) {
     if (line.starts_with(message_start)) messages.push_back(line);
@@ -52,7 +52,7 @@ struct Fixture : SmallText {
   }
 };
 
-/// A safetensors file, its header given as text, with `data_bytes` of zeros.
+/// A safetensors file with this header and `data_bytes` of zeros.
 std::string weights_file(const std::string& header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string content(sizeof length, '\0');
@@ -66,7 +66,7 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
   text.replace(at, from.size(), to);
 }
 
-/// With the weights that a small run saves.
+/// With the weights of a small run.
 struct WeightsFixture : Fixture {
   std::string valid;
 
@@ -99,15 +99,15 @@ TEST_CASE_FIXTURE(Fixture, "a grid that does not match the number of ranks is re
   check_refused(3, {"--g-inter", "2"}, {"--g-inter 2", "3"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "processes that another MPI's launcher started, each a world of its own, are refused") {
-  const Environment launcher = {{"PMI_SIZE", "2"}};  // as MPICH's mpirun -n 2 sets it
+TEST_CASE_FIXTURE(Fixture, "processes started by another MPI's launcher, each a separate world, are refused") {
+  const Environment launcher = {{"PMI_SIZE", "2"}};  // in the format of MPICH's mpirun -n 2
   const Outcome outcome = run(1, small_run(text), limit, launcher);
   ::check_refused(outcome, {"the launcher started 2", "Open MPI", "found 1", "--separate-ranks"});
   CHECK(outcome.status == usage);
   CHECK(run(1, small_run(text, {"--separate-ranks"}), limit, launcher).status == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a batch that the rows cannot share is refused") {
+TEST_CASE_FIXTURE(Fixture, "a batch that is not divisible by the rows is refused") {
   check_refused(2, {"--g-data", "2", "--batch-size", "5"}, {"--batch-size 5", "--g-data 2", "multiple"});
 }
 
@@ -116,22 +116,22 @@ TEST_CASE_FIXTURE(Fixture, "a sharding that is neither a name nor three scopes i
   check_refused(2, {"--shard", "NGX"}, {"--shard", "NGX", "I (in a group)"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a group size that does not divide the column is refused with those that do") {
+TEST_CASE_FIXTURE(Fixture, "a group size that does not divide the column is refused with the possible ones") {
   check_refused(4, {"--shard", "mics", "--group-size", "3"}, {"--group-size 3", "--g-data 4", "1, 2, 4"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "an algorithm that its collective does not have is refused with those that it has") {
+TEST_CASE_FIXTURE(Fixture, "an algorithm that its collective does not support is refused with the supported ones") {
   check_refused(2, {"--all-gather", "torus"}, {"--all-gather", "torus;", "auto, ring", "ho-ring"});
   check_refused(2, {"--reduce-scatter", "tree"}, {"--reduce-scatter", "tree;", "h-ring"});
   check_refused(2, {"--all-reduce", "best"}, {"--all-reduce", "best;", "torus"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a number of ranks of a node, or of units to prefetch, that is none is refused") {
+TEST_CASE_FIXTURE(Fixture, "an invalid number of ranks per node, or of units to prefetch, is refused") {
   check_refused(2, {"--node-size", "two"}, {"--node-size", "two;"});
   check_refused(2, {"--prefetch", "some"}, {"--prefetch", "some;", "auto"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not complete is refused") {
+TEST_CASE_FIXTURE(Fixture, "a links file that is missing, malformed or incomplete is refused") {
   check_refused(2, {"--links", file("none.json")}, {"--links", file("none.json"), "cannot read"});
   const auto check_links_refused = [&](const std::string& content, Words words) {
     const std::string path = folder.write("links.json", content).string();
@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(Fixture, "a file of links that is missing, malformed or not co
                       {"lacks 'bytes_per_second' in 'intra_node'"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refused") {
+TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory is refused") {
   check_refused(2, {"--optimizer-tier", "nvme"}, {"--optimizer-tier nvme", "--nvme"});
   check_refused(2, {"--parameter-tier", "nvme"}, {"--parameter-tier nvme", "--nvme"});
   check_refused(2, {"--gradient-tier", "nvme"}, {"--gradient-tier nvme", "--nvme"});
@@ -163,7 +163,7 @@ TEST_CASE_FIXTURE(Fixture, "a tier of files without a directory for them is refu
   check_refused(2, {"--optimizer-tier", "disk"}, {"--optimizer-tier", "disk", "nvme"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "activation checkpoints in a tier are refused where nothing is recomputed") {
+TEST_CASE_FIXTURE(Fixture, "activation checkpoints in a tier are refused without recomputation") {
   check_refused(2, {"--activation-tier", "host"}, {"--activation-tier host", "--recompute auto"});
 }
 
@@ -180,11 +180,11 @@ TEST_CASE_FIXTURE(Fixture, "an unknown key in a config file is refused with the 
   check_refused(2, {"--config", config}, {config, "microbach-size", "microbatch-size"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a config file that is not there is refused") {
+TEST_CASE_FIXTURE(Fixture, "a missing config file is refused") {
   check_refused(2, {"--config", file("none.conf")}, {"--config", file("none.conf")});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
+TEST_CASE_FIXTURE(Fixture, "an invalid value is refused") {
   check_refused(2, {"--layers", "many"}, {"--layers", "many"});
   check_refused(2, {"--precision", "fp8"}, {"--precision", "fp8", "bf16"});
   check_refused(2, {"--dropout", "1.5"}, {"--dropout", "1.5"});
@@ -194,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "a value that makes no sense is refused") {
   check_refused(2, {"--data", ""}, {"--data"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "data that cannot be read are refused") {
+TEST_CASE_FIXTURE(Fixture, "unreadable data are refused") {
   check_refused(2, {"--data", file("none.txt")}, {file("none.txt")});
   std::filesystem::create_directory(file("nothing"));
   check_refused(2, {"--data", file("nothing")}, {file("nothing")});
@@ -217,12 +217,12 @@ TEST_CASE_FIXTURE(Fixture, "a damaged token file is refused") {
   check_data_refused("version.bin", wrong_version, {"version", "9"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a damaged file of questions is refused") {
+TEST_CASE_FIXTURE(Fixture, "a damaged question file is refused") {
   folder.write("questions.bin", std::string(2000, '\1'));
   check_refused(2, {"--hellaswag", file("questions.bin")}, {"questions.bin", "offset 0"}, data);
 }
 
-TEST_CASE_FIXTURE(Fixture, "samples of text that nothing can read or begin are refused") {
+TEST_CASE_FIXTURE(Fixture, "text samples without a tokenizer or a prompt are refused") {
   folder.write("tokens.bin", token_file(std::vector<std::uint16_t>(1000, 7)));
   check_refused(2, {"--data", file("tokens.bin"), "--sample-every", "2"}, {"--sample-every 2", "--tokenizer PATH"});
   check_refused(2, {"--vocab-size", "123", "--sample-every", "2", "--sample-prompt", "{}"},
@@ -236,11 +236,11 @@ TEST_CASE_FIXTURE(Fixture, "a token outside the vocabulary is refused") {
   check_data_refused("outside.txt", small_text(), {"--vocab-size"}, {"--vocab-size", "100"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a sequence that is longer than the data is refused") {
+TEST_CASE_FIXTURE(Fixture, "a sequence longer than the data is refused") {
   check_refused(2, {"--sequence-length", "100000"}, {"--sequence-length 100000", text});
 }
 
-TEST_CASE_FIXTURE(WeightsFixture, "weights that are not there are refused") {
+TEST_CASE_FIXTURE(WeightsFixture, "missing weights are refused") {
   check_refused(2, {"--init-from", file("none.safetensors")}, {file("none.safetensors")});
 }
 
@@ -253,14 +253,14 @@ TEST_CASE_FIXTURE(WeightsFixture, "weights with a bad header are refused") {
   check_weights_refused("short", {});
 }
 
-TEST_CASE_FIXTURE(WeightsFixture, "weights with bytes missing or left over are refused") {
+TEST_CASE_FIXTURE(WeightsFixture, "weights with missing or extra bytes are refused") {
   check_weights_refused(valid.substr(0, valid.size() - 4), {});
   check_weights_refused(valid + std::string(4, '\0'), {});
 }
 
 TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
   std::string damaged = header();
-  // Both ends of the second tensor move onto the first.
+  // Both ends of the second tensor are moved onto the first.
   const auto first = damaged.find("\"data_offsets\":[0,");
   REQUIRE(first != std::string::npos);
   const auto end = damaged.substr(first + 18, damaged.find(']', first) - first - 18);
@@ -269,7 +269,8 @@ TEST_CASE_FIXTURE(WeightsFixture, "weights that overlap are refused") {
   check_weights_refused(weights_file(damaged, data_bytes()), {});
 }
 
-TEST_CASE_FIXTURE(WeightsFixture, "weights that are no numbers are refused by tensor, not blamed on the training") {
+TEST_CASE_FIXTURE(WeightsFixture,
+                  "weights with NaN are refused by tensor, and the error does not blame the training") {
   std::string damaged = valid;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::string first = "\"ln_f.bias\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[";
@@ -300,7 +301,7 @@ TEST_CASE_FIXTURE(Fixture, "output that cannot be written is refused before trai
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is written") {
+TEST_CASE_FIXTURE(Fixture, "conflicting outputs are refused before anything is written") {
   const std::string log = file("log"), before = read_file(text);
   check_refused(2, {"--metrics", log, "--trace", folder.path().string() + "/./log"},
                 {"--metrics " + log, "--trace"});
@@ -309,7 +310,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs that clash are refused before anything is wr
   CHECK(read_file(text) == before);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a model that the machine has no memory for is refused with the reason first") {
+TEST_CASE_FIXTURE(Fixture, "a model that exceeds the machine's memory is refused with the reason first") {
   const Outcome outcome = run(2, small_run(text, {"--hidden", "65536", "--layers", "96"}), limit);
   ::check_refused(outcome, {"needed by its 2 ranks", "available: the "});
   const auto remedy = outcome.output.find("use one of: --optimizer-tier nvme");
@@ -317,7 +318,7 @@ TEST_CASE_FIXTURE(Fixture, "a model that the machine has no memory for is refuse
   CHECK(remedy > outcome.output.find("available: "));
 }
 
-TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and what would help") {
+TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table and a remedy") {
   const Outcome outcome = run(2, small_run(text, {"--device-memory", "100KiB"}), limit);
   ::check_refused(outcome, {});
   for (const auto* word : {"parameters", "activations", "total", "--device-memory",
@@ -327,7 +328,7 @@ TEST_CASE_FIXTURE(Fixture, "too small a device memory is refused with the table 
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "ranks that were started with different options are refused") {
+TEST_CASE_FIXTURE(Fixture, "ranks with different options are refused") {
   Job job({small_run(text, {"--learning-rate", "1e-3"}), small_run(text, {"--learning-rate", "2e-3"})});
   ::check_refused(job.wait(limit), {"options differ between ranks", "--learning-rate", "0.001"});
 }

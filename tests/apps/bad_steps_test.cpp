@@ -1,4 +1,4 @@
-// Steps that a training should not learn from, and states that nobody meant to change, in whole jobs.
+// Bad steps, and corrupted states, in complete jobs.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ bool mentions(const Outcome& outcome, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SmallText, "a step whose gradients are no numbers is skipped on all ranks, and told") {
+TEST_CASE_FIXTURE(SmallText, "a step whose gradients are NaN is skipped on all ranks, and reported") {
   const std::string metrics = file("metrics.jsonl");
   const Outcome outcome =
       run(2, small_run(text, {"--g-inter", "2", "--clip", "0", "--bad-steps", "skip", "--metrics", metrics}), 60s,
@@ -29,7 +29,7 @@ TEST_CASE_FIXTURE(SmallText, "a step whose gradients are no numbers is skipped o
   CHECK(lines.find("\"skipped\":true") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(SmallText, "a bit that flips in a state is found, wherever that lives, and ends the job") {
+TEST_CASE_FIXTURE(SmallText, "a bit flip in a state on any tier is detected, and ends the job") {
   const std::string metrics = file("metrics.jsonl");
   const Outcome outcome =
       run(3,
@@ -56,7 +56,7 @@ TEST_CASE_FIXTURE(SmallText,
           60s, {{"RANVIER_FAULT", "1:5:nan"}});
   INFO(outcome.output);
   CHECK(outcome.status == 0);
-  // One of what was rolled back, and one of what followed.
+  // One of the steps that were rolled back, and one of the following ones.
   CHECK(mentions(outcome, "trace: " + file("trace.json")));
   CHECK(mentions(outcome, "trace: " + file("trace.from-")));
   CHECK(read_file(file("trace.json")).find("traceEvents") != std::string::npos);
@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(SmallText,
   CHECK(read_file(metrics).find(R"({"bad_step":5,"reason":"gradient norm","action":"rollback",)") !=
         std::string::npos);
 
-  // Before it has a checkpoint of its own, a run goes back to the one that it went on from.
+  // Before a run has its own checkpoint, it rolls back to the one that it resumed from.
   const Outcome later = run(
       2,
       small_run(text, {"--g-inter", "2", "--steps", "10", "--resume-with", "steps,warmup-steps", "--bad-steps",

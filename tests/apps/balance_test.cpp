@@ -1,4 +1,4 @@
-// Runs that are uneven: what is said of a split of layers that takes too long, and of a rank that does.
+// Uneven runs: messages about a slow split of layers, and about a slow rank.
 #include "tests/apps/small_run.hpp"
 
 #include <boost/json/parse.hpp>
@@ -25,7 +25,7 @@ std::vector<boost::json::object> with_field(const std::string& path, const char*
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SmallText, "a better split of layers is named, and the next start takes it from a checkpoint") {
+TEST_CASE_FIXTURE(SmallText, "a better split of layers is printed, and the next start uses it with a checkpoint") {
   const auto train = [&](int ranks, const Flags& more) {
     const Outcome outcome = run(ranks, small_run(text, more), 60s);
     INFO(outcome.output);
@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(SmallText, "a better split of layers is named, and the next st
 TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
   const Outcome outcome =
       run(2, small_run(text, {"--g-data", "2", "--steps", "40", "--metrics", file("metrics.jsonl")}), 60s,
-          {{"RANVIER_FAULT", "1:3:slow:100"}});  // far above what other processes take from rank 0
+          {{"RANVIER_FAULT", "1:3:slow:100"}});  // far above the time that other processes take from rank 0
   INFO(outcome.output);
   REQUIRE(outcome.status == 0);
   CHECK(outcome.output.find("straggler: rank 1 (stage 0, row 1) computes ") != std::string::npos);
@@ -82,7 +82,7 @@ TEST_CASE_FIXTURE(SmallText, "a slow rank is named while it slows the job") {
 }
 
 TEST_CASE_FIXTURE(SmallText,
-                  "a split that does not fit is refused with what would, and so is a rank that is too fast") {
+                  "a split that does not fit is refused with a valid one, and so is a rank with too high a speed") {
   const Outcome split = run(2, small_run(text, {"--g-inter", "2", "--layers-per-stage", "2,2"}), 20s);
   INFO(split.output);
   CHECK(split.status == 64);

@@ -33,13 +33,13 @@ void refused(const std::vector<const char*>& arguments, std::string_view words) 
 
 }  // namespace
 
-TEST_CASE("without flags ranvier-bench measures links, and with --collectives only if they are to be written") {
+TEST_CASE("without flags ranvier-bench measures links, and with --collectives only if they will be written") {
   CHECK(parse({}).measures_links());
   CHECK(!parse({"--collectives", "all-gather"}).measures_links());
   CHECK(parse({"--collectives", "all-gather", "--write-links", "links.json"}).measures_links());
 }
 
-TEST_CASE("on a GPU MPI's own collectives are left out, and refused by name") {
+TEST_CASE("on a GPU MPI's own collectives are skipped, and refused by name") {
   refused({"--device", "inline"}, "--device inline");
   if constexpr (runtime::with_cuda) {
     const BenchOptions options = parse({"--device", "cuda:1", "--collectives", "all-reduce"});
@@ -51,7 +51,7 @@ TEST_CASE("on a GPU MPI's own collectives are left out, and refused by name") {
   }
 }
 
-TEST_CASE("lists of collectives, algorithms and sizes are read, and each collective takes the algorithms it has") {
+TEST_CASE("lists of collectives, algorithms and sizes are read, and each collective uses only its own algorithms") {
   const BenchOptions options = parse({"--collectives", "all-reduce,all-gather", "--algorithms",
                                       "torus,ring,h-ring,mpi", "--sizes", "64KiB,1.5MiB,10"});
   CHECK(options.collectives == std::vector{Collective::all_reduce, Collective::all_gather});
@@ -62,7 +62,7 @@ TEST_CASE("lists of collectives, algorithms and sizes are read, and each collect
         std::vector<std::string>{"ring", "recursive", "hierarchical", "h-ring", "ho-ring", "mpi"});
 }
 
-TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason") {
+TEST_CASE("invalid flags of ranvier-bench are refused with the reason") {
   refused({"--collectives", "all-scatter"}, "some of all-gather, reduce-scatter, all-reduce");
   refused({"--collectives", "all-gather,"}, "separated by commas");
   refused({"--collectives", "all-gather", "--algorithms", "rings"}, "some of ring, recursive");
@@ -79,7 +79,7 @@ TEST_CASE("flags of ranvier-bench that make no sense are refused with the reason
           "--links /nowhere/links.json: cannot read");
 }
 
-TEST_CASE("profiles have flags of their own, and none of those of links and collectives") {
+TEST_CASE("profiles have separate flags, and none of the flags of links and collectives") {
   const BenchOptions options =
       parse({"profile", "--write-profile", "here.json", "--threads", "2", "--nvme", "/a,/b"});
   CHECK(options.profiles());
@@ -97,7 +97,7 @@ TEST_CASE("profiles have flags of their own, and none of those of links and coll
   refused({"profile", "--write-links", "a.json"}, "--write-links does not apply to ranvier-bench profile");
 }
 
-TEST_CASE("ranks that read other figures of links were asked for something else") {
+TEST_CASE("the hash of options covers the rates of links") {
   const TemporaryFolder folder;
   const auto hash_of = [&](const std::string& rate) {
     const std::string link =

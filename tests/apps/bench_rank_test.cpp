@@ -1,4 +1,4 @@
-// What becomes of a measurement that fails.
+// A measurement that fails.
 #include "apps/bench/bench_rank.hpp"
 
 #include "runtime/base/error.hpp"
@@ -10,7 +10,7 @@
 
 using namespace ranvier;
 
-TEST_CASE("what fails while a measurement's messages are under way is said before its memory is freed") {
+TEST_CASE("an error while a measurement's messages are in flight is printed before its memory is freed") {
   struct Operand {
     bool& freed;
     ~Operand() { freed = true; }

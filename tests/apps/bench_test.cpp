@@ -1,4 +1,4 @@
-// ranvier-bench as a user starts it.
+// ranvier-bench, started like a user starts it.
 #include "collectives/plans/link_file.hpp"
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/job.hpp"
@@ -50,8 +50,8 @@ std::vector<std::string> cases_of(const std::string& output) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture,
-                  "on one node the links inside it are measured and written, and the others said to lack") {
+TEST_CASE_FIXTURE(
+    Fixture, "on one node the links inside it are measured and written, and the others are reported as missing") {
   const Outcome outcome = bench(2, {"--write-links", path, "--seconds", "1"});
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "inter_node not measured: all ranks are on one node"));
@@ -60,7 +60,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(!links.inter_node.measured());
 }
 
-TEST_CASE_FIXTURE(Fixture, "ranks that count as on nodes of their own have links between nodes only") {
+TEST_CASE_FIXTURE(Fixture, "ranks that count as separate nodes have only links between nodes") {
   const Outcome outcome = bench(2, {"--node-size", "1", "--write-links", path, "--seconds", "1"});
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "intra_node not measured: each of 2 nodes has one rank"));
@@ -69,7 +69,7 @@ TEST_CASE_FIXTURE(Fixture, "ranks that count as on nodes of their own have links
   CHECK(plausible(links.inter_node));
 }
 
-TEST_CASE_FIXTURE(Fixture, "both classes are measured on uneven nodes, and predict what collectives take") {
+TEST_CASE_FIXTURE(Fixture, "both link classes are measured on uneven nodes, and predict the time of collectives") {
   const Flags nodes = {"--node-size", "2"};
   Flags flags = nodes;
   flags.insert(flags.end(), {"--write-links", path, "--collectives", "all-gather,reduce-scatter,all-reduce",
@@ -106,17 +106,17 @@ TEST_CASE_FIXTURE(Fixture, "collectives are timed without links, on one rank too
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "what the time does not suffice for is left out by name") {
+TEST_CASE_FIXTURE(Fixture, "operations that exceed the time limit are skipped by name") {
   const Outcome outcome =
       bench(2, {"--collectives", "reduce-scatter,all-gather", "--sizes", "64MiB", "--seconds", "0.1"});
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "all-gather of 64MiB was skipped: --seconds 0.1"));
-  // On a busy machine the time may be over before the first operation, too.
+  // On a busy machine the time may be over before the first operation.
   const bool first_left_out = contains(outcome.output, "reduce-scatter of 64MiB was skipped: --seconds 0.1");
   CHECK(cases_of(outcome.output).size() == (first_left_out ? 0 : 6));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, which predictions read") {
+TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, and predictions read it") {
   const Outcome outcome = bench(2, {"profile", "--seconds", "0.5", "--threads", "1", "--node-size", "1", "--name",
                                     "here", "--nvme", folder.path().string(), "--write-profile", path});
   REQUIRE(outcome.status == 0);
@@ -151,7 +151,7 @@ TEST_CASE_FIXTURE(Fixture, "a profile of this machine is written, which predicti
   CHECK(profile.host_rates[static_cast<std::size_t>(WorkKind::elementwise)].bytes_per_second > 1e6);
 }
 
-TEST_CASE_FIXTURE(Fixture, "without a file to write a profile goes where other programs look for it") {
+TEST_CASE_FIXTURE(Fixture, "without a path a profile is written where other programs look for it") {
   const ranvier::tests::Environment environment{{"XDG_DATA_HOME", folder.path().string()}, {"RANVIER_PROFILE", ""}};
   const Outcome outcome = run(2, {"profile", "--seconds", "0.1", "--threads", "1"}, limit, environment);
   INFO(outcome.output);
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(Fixture, "without a file to write a profile goes where other p
   CHECK(contains(refused.output, "use --write-profile FILE"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what cannot be measured is refused once, before anything is") {
+TEST_CASE_FIXTURE(Fixture, "impossible measurements are refused once, before anything is measured") {
   const auto check_refused = [&](int ranks, const Flags& flags, const std::string& words, int status = 64) {
     const Outcome outcome = bench(ranks, flags);
     CHECK(outcome.status == status);

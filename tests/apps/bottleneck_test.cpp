@@ -1,4 +1,4 @@
-// What the end of a run says in words: what limited it, and how its loss went.
+// The text of a run's final summary: its bottleneck and its loss curve.
 #include "apps/train/bottleneck.hpp"
 
 #include "apps/view/text_plot.hpp"
@@ -15,7 +15,7 @@ using namespace ranvier::apps;
 
 namespace {
 
-/// Ranks of 10 s each, two stages and two rows.
+/// Ranks with 10 s each, two stages and two rows.
 struct Run {
   std::vector<RankTotals> ranks = std::vector<RankTotals>(4, {.seconds = 10, .forward = 2, .backward = 3});
   actors::TrainerOptions options;
@@ -32,7 +32,7 @@ struct Run {
   Run() {
     options.grid = {2, 2};
     options.batch_size = 64;
-    options.microbatch_size = 1;  // 32 of them: a bubble of 3%
+    options.microbatch_size = 1;  // 32 microbatches: a bubble of 3%
   }
   [[nodiscard]] bool says(const std::string& words) const {
     const std::string line = bottleneck_line(ranks, options, architecture);
@@ -51,7 +51,7 @@ std::size_t characters(const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("the end of a run says what limited it, and a flag that may help") {
+TEST_CASE("the final summary names the bottleneck, and a flag that may help") {
   Run run;
   CHECK(run.says("overhead between passes"));
   CHECK(run.says("computing: 50%"));
@@ -71,7 +71,7 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   CHECK(run.says("stage 1, computing 80% of the time (average stage: 65%)"));
   CHECK(run.says("--rebalance"));
   CHECK(!run.says("--g-inter"));
-  run.architecture = Run::gpt(2);  // a block for each stage
+  run.architecture = Run::gpt(2);  // one block per stage
   CHECK(run.says("use a smaller --g-inter; no other --layers-per-stage is faster"));
   CHECK(!run.says("--rebalance"));
   for (auto& rank : run.ranks) rank.forward = 5;
@@ -91,13 +91,13 @@ TEST_CASE("the end of a run says what limited it, and a flag that may help") {
   CHECK(bottleneck_line({}, run.options, run.architecture).empty());
 }
 
-TEST_CASE("a disk that work waited for is named, with what relieves it") {
+TEST_CASE("a disk that work waited for is named, with a remedy") {
   Run run;
   for (RankTotals& rank : run.ranks) rank.files = 3;
   CHECK(run.says("bottleneck: disk, waiting 30%"));
   CHECK(run.says("--nvme DIR,DIR"));
   CHECK(run.says("--offload"));
-  for (RankTotals& rank : run.ranks) rank.gather = 2.9;  // under way meanwhile
+  for (RankTotals& rank : run.ranks) rank.gather = 2.9;  // at the same time
   CHECK(run.says("bottleneck: disk"));
   for (RankTotals& rank : run.ranks) rank.gather = 3.1;
   CHECK(run.says("bottleneck: links"));
@@ -110,7 +110,7 @@ TEST_CASE("a disk that work waited for is named, with what relieves it") {
   CHECK(!run.says("disk"));
 }
 
-TEST_CASE("a pipeline's bubble comes with the flags that go together with the run's order of work") {
+TEST_CASE("a pipeline bubble is printed with the flags that match the run's schedule") {
   Run run;
   run.options.microbatch_size = 32;
   CHECK(run.says("pipeline bubble, 40.0% with 1 microbatch: use a smaller --microbatch-size"));
@@ -123,15 +123,15 @@ TEST_CASE("a pipeline's bubble comes with the flags that go together with the ru
   for (const auto policy : {actors::Policy::zero_bubble, actors::Policy::zb_h1, actors::Policy::message_driven}) {
     run.options.policy = policy;
     run.options.defer_weights = policy == actors::Policy::message_driven;
-    for (auto& rank : run.ranks) rank.forward = 2, rank.backward = 5.3;  // of what is idle, the bubble is half
+    for (auto& rank : run.ranks) rank.forward = 2, rank.backward = 5.3;  // half of the idle time is the bubble
     CHECK(run.says("pipeline bubble, 14.3% with 2 microbatches"));
-    CHECK(run.says("or more --chunks-per-rank") == (policy != actors::Policy::zb_h1));  // which refuses them
+    CHECK(run.says("or more --chunks-per-rank") == (policy != actors::Policy::zb_h1));  // zb-h1 refuses them
     CHECK(!run.says("zero-bubble"));
   }
 }
 
-TEST_CASE("the bubble that is stated is what stages idle in virtual time") {
-  // Idle over computing as tests/bench/schedules/schedules.md has it, undisturbed, p stages and m microbatches.
+TEST_CASE("the printed bubble is the idle time of stages in virtual time") {
+  // Idle time over compute time as in tests/bench/schedules/schedules.md, undisturbed, p stages and m microbatches.
   const auto idle = [](int p, int m, actors::Policy policy, int chunks = 1, int limit = 0) {
     actors::TrainerOptions options;
     options.grid = {p, 1};
@@ -162,7 +162,7 @@ TEST_CASE("the bubble that is stated is what stages idle in virtual time") {
   CHECK(bubble_text(again) == "at most 27.3% with 8 microbatches");
 }
 
-TEST_CASE("a curve in a terminal falls where the loss does, and has its ends at its scale") {
+TEST_CASE("a curve in a terminal falls with the loss, and its scale has its end values") {
   Series series;
   for (int step = 1; step <= 1000; ++step) series.add(step, {10 - step * 0.009, 1, 1, 1, 1, 1});
   const std::string plot = text_plot(series, Metric::loss, 40, 5);
@@ -174,17 +174,17 @@ TEST_CASE("a curve in a terminal falls where the loss does, and has its ends at 
   }
   REQUIRE(lines.size() == 6);
   for (int i = 0; i < 6; ++i) CHECK(characters(lines[static_cast<std::size_t>(i)]) == 50);
-  CHECK(lines[0].starts_with("    9.9"));  // the first points joined
+  CHECK(lines[0].starts_with("    9.9"));  // the first points, binned
   CHECK(lines[4].substr(0, 10).ends_with("1.05 "));
   CHECK(lines[5].find("step 1000") != std::string::npos);
-  // The first line has dots at the left alone, the last one at the right alone.
+  // The first line has dots only at the left, the last one only at the right.
   const std::string blank = "\u2800";
   CHECK(lines[0].ends_with(blank + blank + blank));
   CHECK(lines[4].substr(10).starts_with(blank + blank + blank));
   CHECK(!lines[4].ends_with(blank));
 }
 
-TEST_CASE("there is no curve of a few steps, of one value, or of none") {
+TEST_CASE("there is no curve for a few steps, one value, or no values") {
   Series few, flat, none;
   for (int step = 1; step <= 7; ++step) few.add(step, {1.0 * step, 1, 1, 1, 1, 1});
   for (int step = 1; step <= 100; ++step) flat.add(step, {3, 1, 1, 1, 1, 1});

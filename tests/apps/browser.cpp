@@ -39,7 +39,7 @@ std::string from_base64(const std::string& text) {
   int count = 0;
   for (const char letter : text) {
     const std::size_t digit = digits.find(letter);
-    if (digit == std::string_view::npos) break;  // what fills the end up
+    if (digit == std::string_view::npos) break;  // padding at the end
     bits = (bits << 6 | static_cast<std::uint32_t>(digit)) & 0xffffff;
     count += 6;
     if (count < 8) continue;
@@ -54,7 +54,7 @@ std::string from_base64(const std::string& text) {
 bool Browser::is_there() { return !program().empty(); }
 
 Browser::Browser(const std::string& folder) {
-  // The pipe's ends must be 3 and 4 there.
+  // The pipe's ends must be 3 and 4 in the child.
   std::array<int, 2> to{}, from{};
   REQUIRE(::pipe2(to.data(), O_CLOEXEC) == 0);
   REQUIRE(::pipe2(from.data(), O_CLOEXEC) == 0);
@@ -62,7 +62,7 @@ Browser::Browser(const std::string& folder) {
   process_ = ::fork();
   REQUIRE(process_ >= 0);
   if (process_ == 0) {
-    // Moved out of the way first, as either may be 3 or 4 already.
+    // Moved to other numbers first, because either may be 3 or 4 already.
     const int in = ::fcntl(to[0], F_DUPFD, 10), out = ::fcntl(from[1], F_DUPFD, 10);
     const int nowhere = ::open("/dev/null", O_RDWR);
     if (in < 0 || out < 0 || nowhere < 0 || ::dup2(in, 3) < 0 || ::dup2(out, 4) < 0) ::_exit(126);
@@ -143,7 +143,7 @@ json::object Browser::ask(const std::string& method, json::object parameters) {
   json::object request{{"id", ++last_id_}, {"method", method}, {"params", std::move(parameters)}};
   if (!session_.empty()) request["sessionId"] = session_;
   const std::string text = json::serialize(request);
-  for (std::size_t written = 0; written <= text.size();) {  // with the zero that ends it
+  for (std::size_t written = 0; written <= text.size();) {  // with the terminating zero
     const ssize_t bytes = ::write(requests_, text.c_str() + written, text.size() + 1 - written);
     REQUIRE(bytes > 0);
     written += static_cast<std::size_t>(bytes);
@@ -164,7 +164,7 @@ json::object Browser::hear() {
   std::size_t end = 0;
   while ((end = rest_.find('\0')) == std::string::npos) {
     pollfd ready{.fd = answers_, .events = POLLIN, .revents = 0};
-    REQUIRE_MESSAGE(::poll(&ready, 1, patience_ms) == 1, "the browser says nothing");
+    REQUIRE_MESSAGE(::poll(&ready, 1, patience_ms) == 1, "the browser does not reply");
     std::array<char, 65536> some;
     const ssize_t bytes = ::read(answers_, some.data(), some.size());
     REQUIRE_MESSAGE(bytes > 0, "the browser has ended");

@@ -1,4 +1,4 @@
-// Chromium without a window, asked about a page by its DevTools protocol over a pipe. One thread.
+// Headless Chromium, controlled by its DevTools protocol over a pipe. One thread.
 //
 //   if (!Browser::is_there()) return;
 //   Browser browser(folder);
@@ -20,24 +20,24 @@ class Browser {
  public:
   [[nodiscard]] static bool is_there();
 
-  /// Keeps what it stores in `folder`.
+  /// Stores its data in `folder`.
   explicit Browser(const std::string& folder);
   ~Browser();
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
-  /// Returns when the page and what it names are there; its scripts go on.
+  /// Returns when the page and its resources are loaded; its scripts continue.
   void open(const std::string& address);
-  /// What a JavaScript expression is on the page.
+  /// Value of a JavaScript expression on the page.
   boost::json::value value(const std::string& expression);
   /// Whether an expression became true within a minute.
   bool becomes_true(const std::string& expression);
-  /// The page from now on as on a screen of so many pixels, light or dark.
+  /// Shows the page on a screen of this many pixels, light or dark.
   void look_like(int width, int height, bool dark = false);
-  /// With the left button, in CSS pixels of the page; the same place: a click.
+  /// With the left button, in CSS pixels of the page; equal positions: a click.
   void drag(double from_x, double from_y, double to_x, double to_y);
   void save_screenshot(const std::string& path);
-  /// What its scripts threw since it was opened.
+  /// Exceptions of its scripts since it was opened.
   [[nodiscard]] const std::vector<std::string>& exceptions() const { return exceptions_; }
 
  private:
@@ -47,8 +47,8 @@ class Browser {
   pid_t process_ = -1;
   int requests_ = -1, answers_ = -1;
   int last_id_ = 0;
-  std::string session_;  // of the page
-  std::string rest_;     // came behind the last message
+  std::string session_;  // identifies the page
+  std::string rest_;     // data received after the last message
   std::vector<std::string> exceptions_;
 };
 

@@ -60,7 +60,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "commands are told their paths and their flags alone") {
+TEST_CASE_FIXTURE(Fixture, "commands accept only their own paths and flags") {
   CHECK(has_all(refusal({}), {"usage", "command is missing", "list, show, verify, export, diff, prune"}));
   CHECK(has_all(refusal({"look", "a"}), {"usage", "unknown command: 'look'"}));
   CHECK(has_all(refusal({"list"}), {"usage", "list needs one path, not 0"}));
@@ -77,7 +77,8 @@ TEST_CASE_FIXTURE(Fixture, "commands are told their paths and their flags alone"
         {"data", "not found: nowhere"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a list has what is whole, what is not and why, and what is being written") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a list has complete and incomplete checkpoints with the reason, and those being written") {
   fs::create_directory(dir);
   CHECK(has_all(run_tool({"list", dir.string()}).text, {": no complete checkpoint"}));
   save(500);
@@ -105,7 +106,7 @@ TEST_CASE_FIXTURE(Fixture, "one checkpoint is shown with its run, numbers, state
   CHECK(has_all(run_tool({"show", dir.string()}).text, {"step        400"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and told by the exit status") {
+TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and sets the exit status") {
   const std::string fine = save(400), path = save(500);
   CHECK(run_tool({"verify", path}).status == 0);
   CHECK(has_all(run_tool({"verify", dir.string(), "--threads", "2"}).text, {fine + ": intact", path}));
@@ -123,7 +124,7 @@ TEST_CASE_FIXTURE(Fixture, "every damaged byte of data is found, named, and told
   CHECK(has_all(refusal({"export", path, "-o", out}), {"data", "manifest.json"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "exported weights are those of the checkpoint, in as many files as asked for") {
+TEST_CASE_FIXTURE(Fixture, "exported weights equal the checkpoint's, in as many files as requested") {
   SmallTraining training;
   for (const int tile : {1, 4})
     for (const char* size : {"5GiB", "10KiB"}) {
@@ -148,7 +149,8 @@ TEST_CASE_FIXTURE(Fixture, "exported weights are those of the checkpoint, in as 
       has_all(refusal({"export", dir.string(), "-o", out}), {"usage", " has a model.safetensors", "--overwrite"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "the tokenizer goes along while it can be read, and is asked for where it cannot") {
+TEST_CASE_FIXTURE(Fixture,
+                  "the tokenizer is copied if it can be read, and otherwise the user is asked to copy it") {
   SmallTraining training;
   const tests::SmallTokenizer tokenizer;
   folder.write("tokenizer/tokenizer.json", tokenizer.tokenizer_json());
@@ -160,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture, "the tokenizer goes along while it can be read, and i
   CHECK(has_all(run_tool({"export", path, "-o", out, "--overwrite"}).text, {"copy the tokenizer's files"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "two checkpoints are equal to the bit, or differ in tensors by so much") {
+TEST_CASE_FIXTURE(Fixture, "two checkpoints are bit-identical, or their tensors' differences are printed") {
   SmallTraining training;
   const std::string a = training.save(dir).string(), same = training.save(folder.path() / "same").string();
   const auto equal = run_tool({"diff", a, same});
@@ -192,7 +194,7 @@ TEST_CASE_FIXTURE(Fixture, "two checkpoints are equal to the bit, or differ in t
   CHECK(has_all(larger.text, {"only in the second"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "older checkpoints are removed, or would be, but for archives") {
+TEST_CASE_FIXTURE(Fixture, "older checkpoints, except archived ones, are removed, or listed in a dry run") {
   for (const std::int64_t step : {100, 200, 300, 400}) save(step);
   const std::vector<std::string> keep_one{"prune", dir.string(), "--keep", "1", "--archive-every", "200"};
   auto dry = keep_one;
@@ -211,7 +213,7 @@ TEST_CASE_FIXTURE(Fixture, "older checkpoints are removed, or would be, but for 
   CHECK(has_all(run_tool(keep_one).text, {"nothing to remove"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what a manifest says of a model is not believed before its arrays agree") {
+TEST_CASE_FIXTURE(Fixture, "a manifest's model is used only if its arrays match") {
   SmallTraining training;
   training.options["tile"] = "7";
   CHECK(has_all(refusal({"export", training.save(dir).string(), "-o", out}), {"data", "--tile of its run is '7'"}));

@@ -1,4 +1,4 @@
-// Training to tell classes of texts, from weights for masks to weights that are evaluated.
+// Training of text classification, from masked-language-model weights to evaluated weights.
 #include "models/weights/safetensors.hpp"
 #include "tests/apps/generated.hpp"
 #include "tests/apps/small_run.hpp"
@@ -54,7 +54,7 @@ struct Classes {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Classes, "classes of texts are learnt alike on any grid and in files") {
+TEST_CASE_FIXTURE(Classes, "text classification gives the same result on any grid and with states in files") {
   const auto losses = [&](int ranks, const std::string& name, Flags more) {
     more.insert(more.end(), {"--model", "roberta", "--dropout", "0.1", "--metrics", file(name + ".jsonl"), "--save",
                              file(name)});
@@ -76,7 +76,8 @@ TEST_CASE_FIXTURE(Classes, "classes of texts are learnt alike on any grid and in
   CHECK(models::Safetensors(file("alone") + "/model.safetensors").find("classifier.out_proj.weight") != nullptr);
 }
 
-TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is evaluated with what it has learnt") {
+TEST_CASE_FIXTURE(Classes,
+                  "masked-language-model weights get a classification head, and the trained one is evaluated") {
   const Outcome masks = run(
       1,
       small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
@@ -116,7 +117,7 @@ TEST_CASE_FIXTURE(Classes, "weights for masks get a head for classes, which is e
           "--label-field is missing");
 }
 
-TEST_CASE_FIXTURE(Classes, "adapters train beside a head for classes, which is in PEFT's file as a whole") {
+TEST_CASE_FIXTURE(Classes, "adapters train with a classification head, which is completely in PEFT's file") {
   const Outcome masks = run(
       1,
       small_run(data, {"--json-field", "text", "--model", "bert", "--vocab-size", "257", "--save", file("masks")}),
@@ -153,7 +154,7 @@ TEST_CASE_FIXTURE(Classes, "adapters train beside a head for classes, which is i
   CHECK(config.find(R"("modules_to_save": ["classifier","pooler"])") != std::string::npos);
   CHECK(config.find(R"("task_type": "SEQ_CLS")") != std::string::npos);
 
-  // Read again, for evaluation and to go on, and merged into weights of their own.
+  // Read again, for evaluation and to resume, and merged into separate weights.
   const Flags beside{"--init-adapter", file("adapter")};
   Flags evaluates = beside, goes_on = beside;
   evaluates.push_back("--eval-only");
@@ -171,13 +172,13 @@ TEST_CASE_FIXTURE(Classes, "adapters train beside a head for classes, which is i
   INFO(merged.output);
   CHECK(merged.output.find(found.substr(0, 20)) != std::string::npos);
 
-  // PEFT's own choice leaves a pooler as it is.
+  // PEFT's default does not train the pooler.
   Flags peft{"--lora-whole", "classifier"};
   static_cast<void>(tuned(1, saved("classifier", peft)));
   CHECK(models::Safetensors(file("classifier") + stored).tensors().size() == 4 * 2 * 2 + 2);
 }
 
-TEST_CASE_FIXTURE(Classes, "flags that do not go with classes of texts are refused by name") {
+TEST_CASE_FIXTURE(Classes, "flags that do not apply to text classification are refused by name") {
   refused(start(1, {}), 64, "--label-field kind needs BERT or RoBERTa");
   const auto bert = [&](Flags more) {
     more.insert(more.begin(), {"--model", "bert"});

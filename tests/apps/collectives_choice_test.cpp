@@ -28,7 +28,7 @@ NcclSituation every_rank_its_own(int ranks, int version = 22809) {
   return situation;
 }
 
-/// What parsing these flags is refused with; empty: it is not.
+/// Error message of the refusal of these flags; empty if they are accepted.
 std::string refused(std::vector<const char*> flags, int ranks) {
   flags.insert(flags.begin(), "ranvier-train");
   try {
@@ -42,7 +42,7 @@ std::string refused(std::vector<const char*> flags, int ranks) {
 
 }  // namespace
 
-TEST_CASE("NCCL is chosen where every rank of a column has a GPU of its own") {
+TEST_CASE("NCCL is chosen if every rank of a column has a separate GPU") {
   const auto choice = choose_collectives(on_gpus(1, 4), every_rank_its_own(4));
   CHECK(choice.nccl);
   CHECK(choice.line == "collectives: NCCL 2.28.9");
@@ -50,7 +50,7 @@ TEST_CASE("NCCL is chosen where every rank of a column has a GPU of its own") {
   CHECK(nccl_needs_staging(on_gpus(2, 2), choose_collectives(on_gpus(2, 2), every_rank_its_own(4)).nccl));
 }
 
-TEST_CASE("there is nothing to choose without columns or without GPUs") {
+TEST_CASE("without columns or without GPUs no choice is made") {
   CHECK(choose_collectives(on_gpus(4, 1), every_rank_its_own(4)).line.empty());
   auto options = on_gpus(1, 4);
   options.device.device = DeviceFlag::cpu;
@@ -58,7 +58,7 @@ TEST_CASE("there is nothing to choose without columns or without GPUs") {
   CHECK(choose_collectives(options, {}).line.empty());
 }
 
-TEST_CASE("ranks of a column that share a GPU leave collectives to plans, or need a newer NCCL") {
+TEST_CASE("ranks of a column that share a GPU use plans for collectives, or need a newer NCCL") {
   auto options = on_gpus(2, 2);
   NcclSituation situation = every_rank_its_own(4);
   situation.gpus = {1, 2, 3, 3};  // rows of the second stage
@@ -77,7 +77,7 @@ TEST_CASE("ranks of a column that share a GPU leave collectives to plans, or nee
   CHECK(choose_collectives(options, situation).nccl);
 }
 
-TEST_CASE("where NCCL is missing plans take over with the reason, and it is refused where it was asked for") {
+TEST_CASE("without NCCL plans are used with the reason, and --collectives nccl is refused") {
   auto options = on_gpus(1, 2);
   NcclSituation situation = every_rank_its_own(2);
   situation.version.reset();
@@ -94,7 +94,7 @@ TEST_CASE("where NCCL is missing plans take over with the reason, and it is refu
   CHECK(choose_collectives(options, every_rank_its_own(2)).line == "collectives: plans over messages");
 }
 
-TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same time") {
+TEST_CASE("MPI with direct GPU access and NCCL never run at the same time") {
   auto options = on_gpus(2, 2);
   options.device.point_to_point = PointToPoint::direct;
   const auto choice = choose_collectives(options, every_rank_its_own(4));
@@ -105,7 +105,7 @@ TEST_CASE("MPI that reaches GPUs directly and NCCL are never at work at the same
   CHECK(choose_collectives(options, every_rank_its_own(4)).nccl);
 }
 
-TEST_CASE("what NCCL takes of a GPU is said, with a warning where more was taken than is kept free") {
+TEST_CASE("the GPU memory of NCCL is printed, with a warning if it exceeds the reserve") {
   CHECK(nccl_memory_line(std::size_t{300} << 20) == "NCCL: 300.0 MiB of device memory outside the budget");
   const std::string line = nccl_memory_line(std::size_t{3} << 29);
   CHECK(line.find("1.5 GiB") != std::string::npos);
@@ -113,7 +113,7 @@ TEST_CASE("what NCCL takes of a GPU is said, with a warning where more was taken
   CHECK(line.find("lower --device-memory") != std::string::npos);
 }
 
-TEST_CASE("flags about collectives that cannot be are refused before anything starts") {
+TEST_CASE("invalid flags for collectives are refused before anything starts") {
   CHECK(refused({"--collectives", "mpi"}, 1).find("--collectives") != std::string::npos);
   CHECK(refused({"--collectives", "plans"}, 1).empty());
   if constexpr (runtime::with_nccl) {

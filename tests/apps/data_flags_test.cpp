@@ -14,7 +14,7 @@ using ranvier::tests::resolved_map;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 
-TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
+TEST_CASE("token files need no tokenizer and imply GPT-2's vocabulary") {
   const auto by_name = parse_train({"--data", "train.bin"});
   CHECK(by_name.data.tokenizer == Tokenizer::none);
   CHECK(by_name.model.gpt().vocab_size == 50257);
@@ -25,7 +25,7 @@ TEST_CASE("token files need no tokenizer and bring GPT-2's vocabulary") {
   refused_train({"--token-format", "text", "--tokenizer", "none"}, "--tokenizer bytes");
 }
 
-TEST_CASE("a model of images has blocks, a width and classes, and data without a tokenizer") {
+TEST_CASE("an image model has blocks, a width and classes, and data without a tokenizer") {
   const auto images =
       parse_train({"--model", "wide-resnet", "--data", "synthetic", "--blocks", "1,2,3,4", "--width", "5"});
   CHECK(images.data.tokenizer == Tokenizer::none);
@@ -43,7 +43,7 @@ TEST_CASE("a model of images has blocks, a width and classes, and data without a
   refused_train({"--model", "wide-resnet", "--g-inter", "11", "--world", "11", "--dry-run"}, "--g-inter 11");
 }
 
-TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks them") {
+TEST_CASE("a BERT's MLP is four times as wide, and bytes have a mask token") {
   const auto bert = parse_train({"--model", "bert", "--data", "a"});
   CHECK(bert.model.size(models::Size::vocab_size) == 257);
   CHECK(bert.model.size(models::Size::ffn_size) == 4 * 384);
@@ -82,7 +82,7 @@ TEST_CASE("a BERT's MLP is four times as wide, and bytes have a token that masks
   refused_train({"--model", "bert", "--heads", "7"}, "--heads 7 does not divide --hidden 384");
 }
 
-TEST_CASE("validation has both a share of the data and a time") {
+TEST_CASE("validation has both a fraction of the data and an interval") {
   CHECK(parse_train({"--data", "a", "--eval-every", "10"}).data.validation_split == 0.1);
   CHECK(parse_train({"--data", "a", "--validation-split", "0.2", "--steps", "30"}).trainer.eval_every == 30);
   refused_train({"--eval-every", "10", "--validation-split", "0"}, "--eval-every 10 has no data");
@@ -91,14 +91,14 @@ TEST_CASE("validation has both a share of the data and a time") {
   refused_train({"--eval-samples", "7"}, "--eval-samples 7 needs validation data");
 }
 
-TEST_CASE("an evaluation alone needs weights, and what only training reads or writes is a misunderstanding") {
+TEST_CASE("an evaluation without training needs weights, and flags that only affect training are refused") {
   refused_train({"--eval-only"}, "--eval-only needs weights; add --init-from");
   refused_train({"--eval-only", "--init-from", "w", "--save", "s"}, "--save s has no effect with --eval-only");
   refused_train({"--eval-only", "--init-from", "w", "--sample-every", "5"},
                 "--sample-every 5 has no effect with --eval-only");
 }
 
-TEST_CASE("questions are answered when validating, or at the end without keeping data for that") {
+TEST_CASE("questions are answered during validation, or at the end without validation data") {
   const auto alone = parse_train({"--data", "a", "--hellaswag", "q.bin", "--steps", "30"});
   CHECK(alone.trainer.eval_every == 30);
   CHECK(alone.data.validation_split == 0);
@@ -111,7 +111,7 @@ TEST_CASE("questions are answered when validating, or at the end without keeping
                 "--hellaswag q.bin has no effect with --eval-every 0");
 }
 
-TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are understood") {
+TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several files are accepted") {
   const auto gpt2 = parse_train({"--data", "corpus.txt", "--tokenizer", "gpt2:some/dir"});
   CHECK(gpt2.data.tokenizer == Tokenizer::gpt2);
   CHECK(gpt2.data.gpt2 == "some/dir");
@@ -128,7 +128,7 @@ TEST_CASE("a tokenizer of GPT-2's kind, Megatron's files and weights of several 
                 "--tokenizer none cannot read --token-format jsonl");
 }
 
-TEST_CASE("documents are joined or masked, and always masked where they are answers to prompts") {
+TEST_CASE("documents are joined or masked, and always masked if they are prompts with completions") {
   CHECK(parse_train({"--data", "a.txt"}).data.documents == models::Documents::join);
   const auto masked = parse_train({"--data", "a.bin", "--documents", "mask", "--document-end", "50256"}).data;
   CHECK(masked.documents == models::Documents::mask);

@@ -22,8 +22,7 @@ apps::TrainOptions options_of(std::int64_t steps, int batch, int length) {
 
 }  // namespace
 
-TEST_CASE(
-    "before training people are told what there is, the epochs that steps make of it, and what was left out") {
+TEST_CASE("before training the data, the epochs of the steps, and skipped data are printed") {
   const TemporaryFolder folder;
   folder.write("d/a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
   folder.write("d/b.txt", std::string(12'000, 'b') + "\xff");
@@ -38,7 +37,7 @@ TEST_CASE(
             "/b.txt: 1 of the 12001 bytes examined are not UTF-8, the first at offset 12000");
 }
 
-TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the samples") {
+TEST_CASE("for a mixture the epochs per path are printed, and for an evaluation the samples") {
   const TemporaryFolder folder;
   const auto a = folder.write("a.txt", std::string(101, 'a')).string(),
              b = folder.write("b.txt", std::string(1001, 'b')).string();
@@ -56,7 +55,7 @@ TEST_CASE("of a mixture each path's epochs are told, and of an evaluation the sa
                     nullptr) == "data: 1 file, 1 document, 101 tokens; 10 samples of 10 to evaluate");
 }
 
-TEST_CASE("the report has both ends of the first sample, as tokens and spelled") {
+TEST_CASE("the report has both ends of the first sample, as tokens and as text") {
   const TemporaryFolder folder;
   const models::Tokenizer bytes;
   const auto told = [&](const std::string& text, models::TextDataOptions data) {

@@ -1,5 +1,5 @@
-// Whole runs whose samples have several documents, and answers to prompts: on every grid the same bits, what a user can
-// get wrong, and what is said of it.
+// Complete runs whose samples have several documents, or prompts and completions: the same bits on every grid, user
+// errors, and their messages.
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_tokenizer.hpp"
 
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Fixture : SmallText {
-  /// Tokens of documents that 0 ends.
+  /// Tokens of documents that end with 0.
   std::string tokens = [this] {
     std::vector<std::uint16_t> drawn;
     std::uint32_t state = 1;
@@ -24,7 +24,7 @@ struct Fixture : SmallText {
     }
     return folder.write("tokens.bin", token_file(drawn)).string();
   }();
-  /// Prompts and answers.
+  /// Prompts and completions.
   std::string lines = [this] {
     std::string all;
     for (int i = 0; i < 120; ++i)
@@ -78,13 +78,14 @@ struct Fixture : SmallText {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
-                  "documents that do not see each other train the same bits on every grid and in every tier") {
+                  "documents that do not attend to each other give the same bits on every grid and in every tier") {
   const Flags flags{"--documents", "mask", "--document-end", "0"};
   check_every_way(tokens, flags);
   CHECK((train(1, tokens, {}) != train(1, tokens, flags)));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while it trains, which changes no bit") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a LLaMA with such documents validates and generates during training, which changes no bit") {
   const Flags flags{"--documents", "mask", "--document-end",     "0",  "--model", "llama",
                     "--ffn-size",  "48",   "--validation-split", "0.1"};
   const auto quiet = train(1, tokens, flags, {"--eval-every", "0"});
@@ -93,13 +94,13 @@ TEST_CASE_FIXTURE(Fixture, "a LLaMA of such documents validates and writes while
                 "--sample-every", "2", "--sample-tokens", "3"}) == quiet));
 }
 
-TEST_CASE_FIXTURE(Fixture, "answers to prompts train the same bits on every grid and in every tier") {
+TEST_CASE_FIXTURE(Fixture, "completions of prompts give the same bits on every grid and in every tier") {
   const Flags flags{"--prompt-field", "ask", "--json-field", "say"};
   check_every_way(lines, flags);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the perplexity of a byte is that of the answers' bytes that have losses") {
-  // Answers are cut at the end of a sample: all tokens with a loss are one byte each.
+TEST_CASE_FIXTURE(Fixture, "the perplexity per byte counts the completions' bytes that have losses") {
+  // Completions are truncated at the end of a sample: all tokens with a loss are one byte each.
   std::string all;
   for (int i = 0; i < 20; ++i)
     all += "{\"ask\": \"the world\", \"say\": \"" + std::string(400, static_cast<char>('c' + i % 2)) + "\"}\n";
@@ -115,7 +116,8 @@ TEST_CASE_FIXTURE(Fixture, "the perplexity of a byte is that of the answers' byt
         metric(file("metrics.jsonl"), "validation_perplexity"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "steps in which no token has a loss say so, and no spike is judged by them") {
+TEST_CASE_FIXTURE(Fixture,
+                  "steps in which no token has a loss are reported, and are not used for spike detection") {
   // 17 batches of documents of one token, then others.
   std::vector<std::uint16_t> drawn(17 * 4 * 16 + 1, 0);
   for (int i = 0; i < 3 * 4 * 16; ++i) drawn.push_back(static_cast<std::uint16_t>(1 + i * i % 7));
@@ -131,7 +133,7 @@ TEST_CASE_FIXTURE(Fixture, "steps in which no token has a loss say so, and no sp
   CHECK(std::count(losses.begin(), losses.end(), "null") == 17);
   CHECK(losses[17] != "null");
   CHECK(outcome.output.find("step 17/20  no losses") != std::string::npos);
-  CHECK(outcome.output.find("\nloss 5.5") != std::string::npos);  // the first
+  CHECK(outcome.output.find("\nloss 5.5") != std::string::npos);  // the first loss
 }
 
 TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
@@ -142,7 +144,7 @@ TEST_CASE_FIXTURE(Fixture, "a dry run's table has the documents of samples") {
   CHECK(outcome.output.find("documents of samples") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are none, are refused") {
+TEST_CASE_FIXTURE(Fixture, "documents without a known end, and end tokens that do not occur, are refused") {
   check_refused({"--data", tokens, "--documents", "mask"},
                 {"tokens.bin: --documents mask", "--document-end", "50256", "--documents join"});
   check_refused({"--data", tokens, "--documents", "mask", "--document-end", "99"},
@@ -153,7 +155,7 @@ TEST_CASE_FIXTURE(Fixture, "documents whose end nothing says, and ends that are 
   check_refused({"--documents", "apart"}, {"--documents", "apart", "join"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "prompts that are not there, or too long, and files without any are refused") {
+TEST_CASE_FIXTURE(Fixture, "missing or too long prompts, and files without any, are refused") {
   check_refused({"--data", lines, "--prompt-field", "prompt", "--json-field", "say"},
                 {"lines.jsonl: line 1: field 'prompt' is missing, found 'ask', 'say'", "--prompt-field"});
   check_refused({"--data", lines, "--prompt-field", "ask"}, {"field 'text' is missing", "--json-field"});

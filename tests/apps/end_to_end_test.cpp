@@ -1,4 +1,4 @@
-// Whole runs: the grid and the schedule leave the result alone, weights travel between grids, files are complete.
+// Complete runs: the grid and the schedule do not change the result, weights move between grids, files are complete.
 #include "tests/apps/same_tensors.hpp"
 #include "tests/apps/small_run.hpp"
 #include "tests/models/small_choices.hpp"
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Result {
-  std::vector<std::string> losses;  ///< as the metrics file has them
+  std::vector<std::string> losses;  ///< in the format of the metrics file
   std::vector<std::string> norms;
   std::string weights;  ///< the file's content
 };
@@ -60,14 +60,15 @@ Flags join(Flags first, const Flags& second) {
 
 TEST_CASE_FIXTURE(Fixture, "the same run twice gives the same bits") { check_same(train(1), 1, {}); }
 
-TEST_CASE_FIXTURE(Fixture, "the number of stages leaves every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "the number of stages does not change any bit") {
   for (const Flags& more : {Flags{}, Flags{"--dropout", "0.1"}}) {
     const Result expected = train(1, more);
     for (int stages : {2, 3, 4}) check_same(expected, stages, join(more, {"--g-inter", std::to_string(stages)}));
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, and files go with the run") {
+TEST_CASE_FIXTURE(Fixture,
+                  "the location of optimizer states does not change any bit, and files are removed with the run") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
   for (const Flags& more : {Flags{"--precision", "fp32"}, Flags{"--precision", "bf16", "--clip", "0"},
@@ -93,7 +94,9 @@ TEST_CASE_FIXTURE(Fixture, "where optimizer states live leaves every bit alone, 
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "where parameters live leaves every bit alone, read ahead or not, gathered or pulled") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "the location of parameters does not change any bit, with and without prefetching, gathered or pulled") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
   for (const Flags& grid :
@@ -112,7 +115,7 @@ TEST_CASE_FIXTURE(Fixture, "where parameters live leaves every bit alone, read a
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "whatever leaves the device by name leaves every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "the named offload modes do not change any bit") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
   const Flags grid{"--g-data", "2", "--shard", "zero3", "--precision", "bf16", "--recompute", "1"};
@@ -123,7 +126,8 @@ TEST_CASE_FIXTURE(Fixture, "whatever leaves the device by name leaves every bit 
   check_same(expected, 2, join(grid, {"--offload", "infinity-nvme", "--nvme", disk, "--bucket-size", "3000"}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "where gradients are accumulated leaves every bit alone, with clipping and without") {
+TEST_CASE_FIXTURE(Fixture,
+                  "the location of accumulated gradients does not change any bit, with and without clipping") {
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
   for (const Flags& grid :
@@ -142,7 +146,7 @@ TEST_CASE_FIXTURE(Fixture, "where gradients are accumulated leaves every bit alo
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "the pipeline limit and the schedule do not change any bit") {
   const Result expected = train(1);
   for (const auto* policy : {"message-driven", "1f1b", "gpipe"}) {
     for (const auto* in_flight : {"1", "2", "5"}) {
@@ -151,7 +155,7 @@ TEST_CASE_FIXTURE(Fixture, "pipeline limit and policy leave every bit alone") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "weight gradients that wait leave every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "deferred weight gradients do not change any bit") {
   const Result expected = train(1);
   check_same(expected, 3, {"--g-inter", "3", "--defer-weights"});
   check_same(expected, 3, {"--g-inter", "3", "--policy", "zb-h1", "--recompute", "1"});
@@ -164,7 +168,7 @@ TEST_CASE_FIXTURE(Fixture, "weight gradients that wait leave every bit alone") {
                 disk, "--bucket-size", "3000"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "several slices per rank leave every bit alone, with states in files as well") {
+TEST_CASE_FIXTURE(Fixture, "several model chunks per rank do not change any bit, also with states in files") {
   const Result expected = train(1);
   const std::string disk = file("disk");
   std::filesystem::create_directory(disk);
@@ -175,13 +179,13 @@ TEST_CASE_FIXTURE(Fixture, "several slices per rank leave every bit alone, with 
   check_same(expected, 2, {"--g-inter", "2", "--chunks-per-rank", "3", "--defer-weights"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "the split of layers leaves every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "the split of layers does not change any bit") {
   const Result expected = train(1);
   check_same(expected, 2, {"--g-inter", "2", "--layers-per-stage", "1,5"});
   check_same(expected, 3, {"--g-inter", "3", "--layers-per-stage", "3,2,1"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {
+TEST_CASE_FIXTURE(Fixture, "recomputation does not change any bit") {
   const Result expected = train(1, {"--dropout", "0.1"});
   for (const auto* interval : {"1", "2", "3", "4", "auto"}) {
     check_same(expected, 1, {"--dropout", "0.1", "--recompute", interval});
@@ -189,7 +193,7 @@ TEST_CASE_FIXTURE(Fixture, "recomputation leaves every bit alone") {
   check_same(expected, 2, {"--dropout", "0.1", "--recompute", "auto", "--g-inter", "2"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "where activation checkpoints live leaves every bit alone, under every policy") {
+TEST_CASE_FIXTURE(Fixture, "the location of activation checkpoints does not change any bit, under every schedule") {
   const std::string disk = file("disk"), other = file("other");
   std::filesystem::create_directory(disk);
   std::filesystem::create_directory(other);
@@ -213,13 +217,13 @@ TEST_CASE_FIXTURE(Fixture, "where activation checkpoints live leaves every bit a
   CHECK(std::filesystem::is_empty(other));
 }
 
-TEST_CASE_FIXTURE(Fixture, "stages leave every bit alone beside data parallelism too") {
+TEST_CASE_FIXTURE(Fixture, "pipeline stages do not change any bit, also with data parallelism") {
   const Result expected = train(2, {"--g-data", "2"});
   check_same(expected, 4, {"--g-data", "2", "--g-inter", "2"});
   check_same(expected, 6, {"--g-data", "2", "--g-inter", "3", "--policy", "1f1b"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses by rounding alone") {
+TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses only by rounding") {
   const Result expected = train(1);
   for (int rows : {2, 4}) {
     const Result result = train(rows, {"--g-data", std::to_string(rows)});
@@ -230,7 +234,7 @@ TEST_CASE_FIXTURE(Fixture, "data parallelism changes losses by rounding alone") 
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a last microbatch that is shorter counts by its samples") {
+TEST_CASE_FIXTURE(Fixture, "a shorter last microbatch is weighted by its samples") {
   const Result expected = train(1, {"--microbatch-size", "4"});
   const Result result = train(2, {"--microbatch-size", "3", "--g-inter", "2"});
   for (std::size_t step = 0; step < 4; ++step) {
@@ -249,7 +253,8 @@ TEST_CASE_FIXTURE(Fixture, "weights saved by one grid start another") {
   CHECK(expected.losses != train(1).losses);
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights of steps in between are those that the training had there, on any grid") {
+TEST_CASE_FIXTURE(Fixture,
+                  "weights saved at intermediate steps equal the run's weights at those steps, on any grid") {
   const std::string one = file("one"), four = file("four"), disk = file("disk"), blocked = file("blocked");
   std::filesystem::create_directory(disk);
   const auto train_into = [&](int ranks, const std::string& save, const Flags& more, int status = 0) {
@@ -260,7 +265,7 @@ TEST_CASE_FIXTURE(Fixture, "weights of steps in between are those that the train
     return outcome.output;
   };
   const std::string step = "/weights-00000002";
-  // A checkpoint that is due with the same step comes after them.
+  // A checkpoint that is due with the same step is written after them.
   train_into(2, one, {"--checkpoint", file("checkpoints"), "--checkpoint-every", "2"});
   const std::string said = train_into(4, four,
                                       {"--g-inter", "2", "--save-file-size", "20KiB", "--offload", "infinity-nvme",
@@ -283,7 +288,7 @@ TEST_CASE_FIXTURE(Fixture, "weights of steps in between are those that the train
   check_same_tensors(one, blocked);
 }
 
-TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every bit on another grid") {
+TEST_CASE_FIXTURE(Fixture, "tiles do not change losses except for rounding, and no bit on another grid") {
   for (const char* shard : {"ddp", "zero3"}) {
     const Flags rows{"--g-data", "2", "--shard", shard}, tiled = join(rows, {"--tile", "4"});
     const Result whole = train(2, rows), expected = train(2, tiled);
@@ -301,7 +306,8 @@ TEST_CASE_FIXTURE(Fixture, "tiles leave losses alone but for rounding, and every
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back without a changed bit") {
+TEST_CASE_FIXTURE(Fixture,
+                  "weights are converted from tiles to undivided matrices and back without changing a bit") {
   const std::string trained = file("trained.safetensors"), kept = file("kept.safetensors");
   const auto ends_well = [&](int ranks, const Flags& flags) {
     const Outcome outcome = run(ranks, small_run(text, flags), 30s);
@@ -310,7 +316,7 @@ TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back wit
   };
   const auto same_tensors = [&] { check_same_tensors(trained, kept); };
   const Flags tiles{"--tile", "4", "--shard", "zero3", "--g-data", "2", "--g-inter", "2"};
-  const Flags still{"--learning-rate", "0", "--steps", "1"};  // weights end as they began
+  const Flags still{"--learning-rate", "0", "--steps", "1"};  // the weights do not change
   for (const bool tiles_first : {true, false}) {
     CAPTURE(tiles_first);
     ends_well(tiles_first ? 4 : 1, join(tiles_first ? tiles : Flags{}, {"--save", trained}));
@@ -324,13 +330,13 @@ TEST_CASE_FIXTURE(Fixture, "weights go from tiles to whole matrices and back wit
       CHECK(std::abs(loss - std::stod(tiled.losses[step])) < 1e-6 * loss);
     }
   }
-  // What a run begins with.
+  // The initial values of a run.
   ends_well(1, join(still, {"--save", trained}));
   ends_well(4, join(join(tiles, still), {"--save", kept}));
   same_tensors();
 }
 
-TEST_CASE_FIXTURE(Fixture, "half precision is the same on any number of stages") {
+TEST_CASE_FIXTURE(Fixture, "half precision gives the same bits on any number of stages") {
   for (const auto* precision : {"bf16", "fp16"}) {
     check_same(train(1, {"--precision", precision}), 2, {"--precision", precision, "--g-inter", "2"});
   }
@@ -364,7 +370,8 @@ TEST_CASE_FIXTURE(Fixture, "a dry run shows the plan of a cluster and trains not
   CHECK_FALSE(std::filesystem::exists(weights));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flags would help, and ends with 1") {
+TEST_CASE_FIXTURE(Fixture,
+                  "a dry run of a job that does not fit prints flags that would help, and ends with status 1") {
   const Outcome outcome =
       run(1, {"--dry-run", "--world", "8", "--layers", "8", "--hidden", "512", "--device-memory", "128MiB"}, 20s);
   INFO(outcome.output);
@@ -373,18 +380,19 @@ TEST_CASE_FIXTURE(Fixture, "a dry run of a job that does not fit says which flag
   CHECK(outcome.output.find("these together make ") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "ranks with different memory gather equally far ahead, as far as the smallest allows") {
+TEST_CASE_FIXTURE(Fixture,
+                  "ranks with different memory prefetch equally far, as far as the smallest memory allows") {
   const auto flags = [&](const char* memory) {
     return small_run(
         text, {"--shard", "zero3", "--hidden", "64", "--layers", "6", "--device-memory", memory, "--timeout", "5"});
   };
-  // 4.6 MiB are needed to gather two blocks ahead, 3.8 to gather none.
+  // 4.6 MiB are needed to prefetch two blocks, 3.8 to prefetch none.
   const Outcome outcome = Job({flags("64MiB"), flags("4MiB")}).wait(30s);
   INFO(outcome.output);
   CHECK(outcome.status == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
+TEST_CASE_FIXTURE(Fixture, "a config file replaces flags, and flags override it") {
   const std::string metrics = file("metrics.jsonl");
   const std::string sizes = "layers = 4\nhidden = 32\nheads = 2\nsequence-length = 16\nbatch-size = 4\n";
   const std::string config = folder
@@ -397,7 +405,7 @@ TEST_CASE_FIXTURE(Fixture, "a config file stands in for flags, and flags win") {
   CHECK(metric(metrics, "loss").size() == 2);
 }
 
-TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
+TEST_CASE_FIXTURE(Fixture, "validation runs as often as requested") {
   const std::string metrics = file("metrics.jsonl"), weights = file("weights.safetensors"),
                     again = file("again.jsonl");
   const Outcome outcome = run(
@@ -409,7 +417,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   CHECK(outcome.output.find(" per token, ") != std::string::npos);
   const auto losses = metric(metrics, "validation_loss"), samples = metric(metrics, "validation_samples");
   REQUIRE(losses.size() == 4);
-  // The weights alone, on another grid and by batches of another size: the same samples, the same mean.
+  // Only the weights, on another grid and with batches of another size: the same samples, the same mean.
   const Flags flags{"--init-from",       weights, "--validation-split", "0.1", "--batch-size", "9",
                     "--microbatch-size", "2",     "--metrics",          again, "--eval-only"};
   const Outcome alone = run(3, small_run(text, flags), 20s);
@@ -422,7 +430,7 @@ TEST_CASE_FIXTURE(Fixture, "validation runs as often as asked") {
   CHECK(std::stod(metric(again, "validation_loss")[0]) == doctest::Approx(std::stod(losses[3])).epsilon(1e-6));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains, which changes no bit") {
+TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during training, which changes no bit") {
   const Result quiet = train(2, {"--g-inter", "2"});
   const std::string questions =
       folder
@@ -450,7 +458,7 @@ TEST_CASE_FIXTURE(Fixture, "a model writes and answers questions while it trains
   CHECK(lines[3].find(R"("hellaswag_accuracy":)") != std::string::npos);
   CHECK(lines[3].find(R"("sample":"\"node\" )") != std::string::npos);
 
-  // The questions alone, without data.
+  // Only the questions, without data.
   const std::string again = file("again.jsonl");
   const Outcome alone =
       run(2, {"--init-from", weights, "--heads", "2", "--hellaswag", questions, "--eval-only", "--metrics", again},
@@ -501,7 +509,7 @@ TEST_CASE_FIXTURE(Fixture, "a trace names what every rank did") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "what a rank reads from its own files is told from what links bring") {
+TEST_CASE_FIXTURE(Fixture, "bytes that a rank reads from its own files are separate from bytes over links") {
   const std::string trace = file("trace.json");
   const auto traced = [&](int ranks, const Flags& more) {
     const Outcome outcome =

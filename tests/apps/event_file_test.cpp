@@ -1,4 +1,4 @@
-// Event files, read by a reader of our own, and by TensorBoard where it is installed.
+// Event files, read by the tests' own reader, and by TensorBoard if it is installed.
 #include "apps/view/event_file.hpp"
 
 #include "tests/apps/event_reader.hpp"
@@ -18,14 +18,14 @@ using namespace ranvier;
 using namespace ranvier::apps;
 using namespace ranvier::tests;
 
-TEST_CASE("CRC-32C is that of RFC 3720") {
+TEST_CASE("CRC-32C equals RFC 3720's values") {
   CHECK(crc32c("123456789") == 0xe3069283u);
   CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);
   CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43u);
   CHECK(crc32c("") == 0);
 }
 
-TEST_CASE("an event file has a run's scalars and texts, and what voids steps that are done again") {
+TEST_CASE("an event file has a run's scalars and texts, and marks repeated steps") {
   const tests::TemporaryFolder folder;
   std::string name;
   {
@@ -60,12 +60,12 @@ TEST_CASE("an event file has a run's scalars and texts, and what voids steps tha
                                                                {"speed/measured MFU", 0.25F}});
   CHECK(scalars_of(records[4]) == std::map<std::string, float>{{"loss/validation", 3.25F}});
   CHECK(text(records[5]) == "sample:     one\n    two");
-  // Another run in the same second has a file of its own.
+  // Another run in the same second has a separate file.
   EventFile next(folder.path() / "logs", 0), another(folder.path() / "logs", 0);
   CHECK(next.file().path() != another.file().path());
 }
 
-TEST_CASE("TensorBoard reads event files, and forgets steps that are done again") {
+TEST_CASE("TensorBoard reads event files, and discards repeated steps") {
   const tests::TemporaryFolder folder;
   {
     EventFile first(folder.path(), 0);
@@ -83,7 +83,7 @@ TEST_CASE("TensorBoard reads event files, and forgets steps that are done again"
         "loss/train 2 8\n"
         "loss/train 3 5.5\n"
         "sample 3 '    one\\n    two'\n");
-  // Without what follows them.
+  // Without the later ones.
   const tests::TemporaryFolder alone;
   EventFile file(alone.path(), 0);
   file.configuration({{"seed", "1"}});
@@ -94,7 +94,7 @@ TEST_CASE("TensorBoard reads event files, and forgets steps that are done again"
         "sample 3 '    one\\n    two'\n");
 }
 
-TEST_CASE("a folder for event files that cannot be made is refused") {
+TEST_CASE("a folder for event files that cannot be created is refused") {
   const tests::TemporaryFolder folder;
   folder.write("file", "x");
   const Error error = tests::error_of([&] { EventFile file(folder.path() / "file" / "logs", 0); });

@@ -1,4 +1,4 @@
-// A reader of event files of our own: TFRecord frames with their checksums, and the fields of protocol buffers.
+// The tests' own reader of event files: TFRecord frames with their checksums, and the fields of protocol buffers.
 #pragma once
 
 #include "apps/view/event_file.hpp"
@@ -20,7 +20,7 @@ inline std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-/// Records of a file, whose checksums must be right.
+/// Records of a file, whose checksums must be correct.
 inline std::vector<std::string> records_of(std::string_view file) {
   const auto checks = [](std::string_view bytes, std::string_view crc) {
     const auto value = static_cast<std::uint32_t>(apps::crc32c(bytes));
@@ -39,7 +39,7 @@ inline std::vector<std::string> records_of(std::string_view file) {
   return records;
 }
 
-/// Fields of a message: numbers as text, whatever else as bytes.
+/// Fields of a message: numbers as text, all other types as bytes.
 inline std::multimap<int, std::string> fields_of(std::string_view message) {
   const auto varint = [&message] {
     std::uint64_t value = 0;

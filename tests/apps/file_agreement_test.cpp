@@ -1,4 +1,4 @@
-// Ranks that have other files than rank 0 are named, whatever the files are.
+// Ranks with other files than rank 0 are named, for all kinds of files.
 #include "apps/files/file_agreement.hpp"
 
 #include "apps/program/agreement.hpp"
@@ -27,7 +27,7 @@ std::string content_of(std::size_t bytes) {
   return content;
 }
 
-/// What compare_files() says on the rank that speaks; empty on the others, and if all agree, which `agreed` says.
+/// Error of compare_files() on the rank that reports it; empty on the others. `agreed` is set if all ranks agree.
 std::string compare(const std::vector<fs::path>& files, bool& agreed) {
   agreed = true;
   try {
@@ -41,7 +41,7 @@ std::string compare(const std::vector<fs::path>& files, bool& agreed) {
 
 }  // namespace
 
-TEST_CASE("a fingerprint follows from the size and the bytes at a file's ends, in its header and spread between") {
+TEST_CASE("a fingerprint covers the size, the bytes at a file's ends and in its header, and blocks between") {
   const TemporaryFolder folder;
   const std::size_t bytes = 3'000'001;
   const auto path = folder.write("data.bin", content_of(bytes));
@@ -62,7 +62,7 @@ TEST_CASE("a fingerprint follows from the size and the bytes at a file's ends, i
   }
   int found = 0;
   for (std::size_t at = 10'000; at < bytes; at += 4096) found += changed(path, content, at) ? 1 : 0;
-  CHECK(found >= 64);  // of 730 blocks
+  CHECK(found >= 64);  // out of 730 blocks
   fs::resize_file(path, bytes - 1);
   CHECK(fingerprint(path, whole) != print);
 
@@ -78,7 +78,7 @@ TEST_CASE("a fingerprint follows from the size and the bytes at a file's ends, i
   CHECK(fingerprint(folder.write("empty", ""), whole) != print);
 }
 
-TEST_CASE("what is said of special tokens beside a tokenizer's file belongs to the tokenizer") {
+TEST_CASE("a configuration of special tokens next to a tokenizer's file is one of its files") {
   const TemporaryFolder folder;
   apps::TrainOptions options;
   const fs::path file = folder.write("tokenizer.json", "{}"), config = folder.write("tokenizer_config.json", "{}");
@@ -91,11 +91,11 @@ TEST_CASE("what is said of special tokens beside a tokenizer's file belongs to t
   }
 }
 
-TEST_CASE("ranks with files of their own that are alike agree, and so do those that share them") {
+TEST_CASE("ranks agree if their separate files are equal, or if they share the files") {
   const TemporaryFolder folder;
   const auto own = folder.write("data.txt", content_of(100'000));
   bool agreed = false;
-  // The same name everywhere, as flags have it.
+  // The same name on every rank, as in flags.
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
   CHECK(compare({"data.txt"}, agreed).empty());
@@ -107,7 +107,7 @@ TEST_CASE("ranks with files of their own that are alike agree, and so do those t
   CHECK(agreed);
 }
 
-TEST_CASE("a file that is another on one rank is named with the rank, by the first such rank alone") {
+TEST_CASE("a file that differs on one rank is reported with the rank, only by the first such rank") {
   runtime::MpiSession& session = test::mpi_session();
   const TemporaryFolder folder;
   const int rank = session.rank(), last = session.ranks() - 1;

@@ -1,5 +1,5 @@
-// Disks that fill up, break or lie, under whole jobs: each ends the job with one message that says where, and
-// nothing wrong is ever saved. Real faults; those that need a disk of their own run where it can be mounted.
+// Disks that fill up, break or corrupt data, under complete jobs. Each ends the job with one message that says where,
+// and no wrong data are ever saved. Real faults; tests that need a separate disk run if one can be mounted.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ struct Fixture : SmallText {
     return small_run(text, flags);
   }
 
-  /// One message, of all these words; what was saved before is as it was.
+  /// Checks for one message with all these words, and that earlier saved files did not change.
   void check_ended(const Outcome& outcome, const Words& words) const {
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
@@ -72,7 +72,7 @@ struct Fixture : SmallText {
     CHECK(read_file(weights) == "saved before");
   }
 
-  /// Starts a job, breaks something once it trains, and again until it has ended.
+  /// Starts a job, injects a fault once it trains, and repeats that until the job has ended.
   template <typename Break>
   void check_breaks(const Flags& flags, const Words& words, const Break& breaks, bool again = false) const {
     std::ofstream(weights) << "saved before";
@@ -92,7 +92,7 @@ struct Fixture : SmallText {
   }
 };
 
-/// A file system of its own that can reserve nothing ahead (ext2 on a loop device), for as long as this lives.
+/// A mounted file system that cannot preallocate (ext2 on a loop device), while the object exists.
 class SmallDisk {
  public:
   SmallDisk(const fs::path& folder, std::uintmax_t bytes) : image_(folder / "image"), path_(folder / "mounted") {
@@ -120,18 +120,17 @@ class SmallDisk {
 };
 
 void print_skipped() {
-  MESSAGE("skipped: this needs root, mkfs.ext2 and a loop device; tests/offload has the same fault made up");
+  MESSAGE("skipped: this needs root, mkfs.ext2 and a loop device; tests/offload simulates the same fault");
 }
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture,
-                  "a disk that is too small is refused at the start, with what is needed and what is free") {
+TEST_CASE_FIXTURE(Fixture, "a disk that is too small is refused at startup, with needed and free bytes") {
   const std::string disk = make_disk();
-  // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of as many as no disk holds.
+  // Checkpoints of 1024 × 1024 floats, five for each microbatch in flight, of more microbatches than any disk holds.
   const auto microbatches = fs::space(disk).available / (5 * (4u << 20)) + 64;
   if (microbatches > 200'000) {
-    MESSAGE("skipped: " << disk << " has more space than a small job can ask for");
+    MESSAGE("skipped: " << disk << " has more space than a small job can request");
     return;
   }
   std::ofstream(weights) << "saved before";
@@ -161,7 +160,7 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
       check_refused(disk, {disk, "Read-only file system"});
       ::umount2(disk.c_str(), MNT_DETACH);
     } else {
-      MESSAGE("not tried on a file system that is mounted read-only: nothing can be mounted here");
+      MESSAGE("not tried on a file system that is mounted read-only: mounting is not allowed");
     }
   } else {
     const std::string disk = make_disk();
@@ -170,9 +169,9 @@ TEST_CASE_FIXTURE(Fixture, "directories that are missing, are files or cannot be
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a file that somebody shortens under a job ends it with file and offset") {
+TEST_CASE_FIXTURE(Fixture, "a file that another process truncates during a job ends it with file and offset") {
   const std::string disk = make_disk();
-  // A write behind the new end makes the file long again, with a hole in it, so one time may not be noticed.
+  // A write past the new end extends the file again, with a hole in it, so a single truncation may not be detected.
   check_breaks(
       long_run(disk), {"/states: cannot read", "bytes at offset", "truncated"},
       [&] {
@@ -183,11 +182,11 @@ TEST_CASE_FIXTURE(Fixture, "a file that somebody shortens under a job ends it wi
       true);
 }
 
-TEST_CASE_FIXTURE(
-    Fixture, "a file that is damaged between steps ends the job with file and offset, where checksums are on") {
+TEST_CASE_FIXTURE(Fixture,
+                  "with checksums, a file that is damaged between steps ends the job with file and offset") {
   const std::string disk = make_disk();
   const Flags flags = long_run(disk, {"--nvme-checksums", "on"});
-  // What the job writes may cover the damage before it is read: it is done until noticed.
+  // The job's writes may cover the damage before it is read: it is repeated until detected.
   check_breaks(
       flags, {"/states: the 4096 bytes at offset", "have changed"},
       [&] {
@@ -200,10 +199,10 @@ TEST_CASE_FIXTURE(
       true);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a disk that is full in the middle of a run ends the job with file and offset") {
+TEST_CASE_FIXTURE(Fixture, "a disk that fills up during a run ends the job with file and offset") {
   const SmallDisk disk(folder.path(), 64u << 20);
   if (!disk.mounted()) return print_skipped();
-  // Nothing could be reserved, and forward passes go on writing when somebody else takes the rest.
+  // Nothing was preallocated, and forward passes continue to write when another process takes the rest.
   std::ofstream(weights) << "saved before";
   Job job(1, small_run(text, {"--save", weights, "--hidden", "256", "--sequence-length", "256", "--batch-size",
                               "40", "--policy", "gpipe", "--recompute", "1", "--activation-tier", "nvme", "--nvme",
@@ -239,7 +238,7 @@ TEST_CASE_FIXTURE(Fixture, "data that are truncated while they are read end the 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "metrics and traces that cannot be written cost no training, and decide the exit status") {
+                  "metrics and traces that cannot be written do not stop training, and set the exit status") {
   const Outcome outcome = run(
       2, small_run(text, {"--metrics", "/dev/full", "--trace", "/dev/full", "--save", weights, "--timeout", "2"}),
       60s);
@@ -253,7 +252,7 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and where it is closed") {
+TEST_CASE_FIXTURE(Fixture, "weights are saved even if the output is not read, or is closed") {
   std::string command = RANVIER_PROGRAM;
   for (const std::string& flag : small_run(text, {"--steps", "2000", "--save", weights}))
     command += " '" + flag + "'";
@@ -268,7 +267,7 @@ TEST_CASE_FIXTURE(Fixture, "weights are saved while nobody reads the output, and
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "weights wait for room on a disk that was filled meanwhile, and without it say what to do") {
+                  "weights wait for space on a disk that was filled meanwhile, and without it print a remedy") {
   const std::string disk = make_disk("weights disk"), saved = disk + "/model", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=2m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
@@ -280,7 +279,7 @@ TEST_CASE_FIXTURE(Fixture,
     std::ofstream(filler) << std::string(4 << 20, 'x');
     job.signal_rank(1, SIGTERM);
     if (capacity) {
-      // Nothing of the weights fits but what the pages already there have room for.
+      // Only as much of the weights fits as the existing pages have space for.
       for (int i = 0; i < 6000 && !job.has_said("free space within"); ++i) std::this_thread::sleep_for(10ms);
       fs::remove(filler);
     }
@@ -294,7 +293,7 @@ TEST_CASE_FIXTURE(Fixture,
     fs::remove_all(saved);
     fs::remove(filler);
   }
-  // What cannot fit is known before the first step.
+  // Insufficient space is detected before the first step.
   const Outcome outcome = run(1, small_run(text, {"--hidden", "256", "--save", saved}), 60s);
   INFO(outcome.output);
   CHECK(outcome.status != 0);
@@ -303,7 +302,7 @@ TEST_CASE_FIXTURE(Fixture,
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it those before stay") {
+TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for space, and without it the earlier ones stay") {
   const std::string disk = make_disk("checkpoint disk"), checkpoints = disk + "/run", filler = disk + "/filler";
   if (::geteuid() != 0 || ::mount("none", disk.c_str(), "tmpfs", 0, "size=4m") != 0) return print_skipped();
   for (const bool capacity : {true, false}) {
@@ -328,18 +327,18 @@ TEST_CASE_FIXTURE(Fixture, "the last checkpoint waits for room, and without it t
           std::string::npos);
     CHECK((outcome.output.find("warning: checkpoint failed: ") != std::string::npos) == !capacity);
     fs::remove(filler);
-    // That of the first run.
+    // The checkpoint of the first run.
     const auto whole = [](const fs::path& path) { return fs::exists(path / "manifest.json"); };
     CHECK(std::count_if(fs::directory_iterator(checkpoints), fs::directory_iterator(), whole) == 1);
   }
   ::umount2(disk.c_str(), MNT_DETACH);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a disk that breaks in the middle of a run ends the job with file, offset and cause") {
+TEST_CASE_FIXTURE(Fixture, "a disk that breaks during a run ends the job with file, offset and cause") {
   const SmallDisk disk(folder.path(), 24u << 20);
   if (!disk.mounted()) return print_skipped();
   check_breaks(long_run(disk.path()), {"/states: cannot ", "bytes at offset", "Input/output error"}, [&] {
-    // More than once: what is written before it is read again makes the image long again.
+    // More than once: writes before the next read extend the image again.
     for (int i = 0; i < 50; ++i) {
       fs::resize_file(disk.image(), 64 << 10);
       std::this_thread::sleep_for(10ms);
@@ -347,7 +346,8 @@ TEST_CASE_FIXTURE(Fixture, "a disk that breaks in the middle of a run ends the j
   });
 }
 
-TEST_CASE_FIXTURE(Fixture, "what a killed job leaves is cleared by the next start, and what lives is left alone") {
+TEST_CASE_FIXTURE(Fixture,
+                  "the next start removes a killed job's files, and leaves all files of running jobs alone") {
   const std::string disk = make_disk();
   Job living(2, long_run(disk));
   REQUIRE(living.wait_for_lines(metrics, 2, 60s));

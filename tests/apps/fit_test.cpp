@@ -46,7 +46,7 @@ bool says(const FitResult& verdict, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
+TEST_CASE("a job fits into exactly its planned bytes, and not into one less") {
   const SizedJob job({2, 2});
   const FitResult exactly = job.in({.device_bytes = job.device_bytes()});
   CHECK(exactly.fits);
@@ -57,13 +57,13 @@ TEST_CASE("a job fits into as many bytes as it plans, and not into one less") {
   CHECK(says(short_of_one, "does not fit"));
 }
 
-TEST_CASE("where nothing is known of the devices, a job fits as far as is known") {
+TEST_CASE("without information about the devices, a job fits as far as is known") {
   const FitResult verdict = SizedJob({1, 2}).in({});
   CHECK(verdict.fits);
-  CHECK(says(verdict, "unknown; set --device-memory"));  // a GPU's
+  CHECK(says(verdict, "unknown; set --device-memory"));  // a GPU's memory
 }
 
-TEST_CASE("flags that make a job fit were planned with: given, they do") {
+TEST_CASE("flags that make a job fit were planned with: if they are given, it fits") {
   SizedJob job({1, 4});
   const std::size_t capacity = job.device_bytes() * 3 / 5;
   const FitResult verdict = job.in({.device_bytes = capacity});
@@ -74,7 +74,7 @@ TEST_CASE("flags that make a job fit were planned with: given, they do") {
   CHECK(job.in({.device_bytes = capacity}).fits);
 }
 
-TEST_CASE("where no flag is enough alone, several are tried together, and what no flag can do is said") {
+TEST_CASE("if no single flag is enough, several are tried together, and the remaining lack is reported") {
   SizedJob job({1, 2});
   const std::size_t all = job.device_bytes();
   const FitResult on_all_ranks = job.in({.device_bytes = all / 4});
@@ -85,7 +85,7 @@ TEST_CASE("where no flag is enough alone, several are tried together, and what n
   CHECK(says(never, "--g-inter"));
 }
 
-TEST_CASE("weights that --save writes need their disk, beside states in files where they share it") {
+TEST_CASE("weights of --save need space on their disk, in addition to states in files on the same disk") {
   SizedJob job({1, 2});
   constexpr std::size_t MiB = 1 << 20;
   const FitResult fits = job.in({.save_bytes = 5 * MiB, .saved_bytes = 5 * MiB});
@@ -110,7 +110,7 @@ TEST_CASE("weights that --save writes need their disk, beside states in files wh
             .fits);
 }
 
-TEST_CASE("host memory and disks count as devices do, summed over the ranks of a node") {
+TEST_CASE("host memory and disks are checked like devices, summed over the ranks of a node") {
   SizedJob job({1, 2});
   job.options.tiers.optimizer = actors::TierKind::host;
   const auto stages = apps::plan_stages(job.architecture, job.sample, job.options);
@@ -119,6 +119,6 @@ TEST_CASE("host memory and disks count as devices do, summed over the ranks of a
   CHECK(job.in({.host_bytes = host}).fits);
   CHECK_FALSE(job.in({.host_bytes = host - 1}).fits);
   CHECK_FALSE(job.in({.host_bytes = host, .device_is_host = true}).fits);
-  job.options.node_of = {0, 1};  // a node each
+  job.options.node_of = {0, 1};  // one node each
   CHECK(job.in({.host_bytes = host / 2}).fits);
 }

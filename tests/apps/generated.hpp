@@ -1,4 +1,4 @@
-// What ranvier-generate does, called as users call it. One thread.
+// Runs ranvier-generate like a user. One thread.
 #pragma once
 
 #include "tests/temporary_folder.hpp"
@@ -13,7 +13,7 @@ struct Generated {
   std::string report;  ///< stderr
 };
 
-/// `flags` as a shell takes them. `folder` keeps the report.
+/// A shell splits `flags`. `folder` gets the report.
 [[nodiscard]] Generated run_generator(const std::string& program, const std::string& flags,
                                       const TemporaryFolder& folder);
 

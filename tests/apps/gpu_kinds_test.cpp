@@ -14,7 +14,7 @@ using apps::data_sheet_rates;
 using apps::default_precision;
 using runtime::DType;
 
-TEST_CASE("GPUs are found by the names that drivers give them, and by no others") {
+TEST_CASE("GPUs are found by their drivers' names, and by no others") {
   for (const auto& [gpu, half, fp32] : {std::tuple{"NVIDIA A100-SXM4-40GB", 312e12, 19.5e12},
                                         {"NVIDIA A100 80GB PCIe", 312e12, 19.5e12},
                                         {"NVIDIA H100 80GB HBM3", 989.4e12, 66.9e12},
@@ -41,7 +41,7 @@ TEST_CASE("GPUs are found by the names that drivers give them, and by no others"
   }
 }
 
-TEST_CASE("profiles that ship have the peaks of the data sheets") {
+TEST_CASE("shipped profiles have the peaks of the data sheets") {
   std::size_t compared = 0;
   for (const std::string& name : runtime::shipped_profiles()) {
     CAPTURE(name);

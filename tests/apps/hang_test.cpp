@@ -1,4 +1,4 @@
-// Runs in which something does not come to its end: who is named, and what is left alone.
+// Runs in which something hangs: which rank is named, and what is left alone.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,8 @@ bool mentions(const Outcome& outcome, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(SmallText, "a stream whose work does not end is named by its rank, of one, two and four") {
+TEST_CASE_FIXTURE(SmallText,
+                  "a stream whose work does not end is named by its rank, with one, two and four ranks") {
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}, {4, 2}}) {
     Flags flags{"--steps", "100", "--timeout", "2"};
     if (ranks > 1) flags.insert(flags.end(), {"--g-inter", "2"});
@@ -36,7 +37,7 @@ TEST_CASE_FIXTURE(SmallText, "a stream whose work does not end is named by its r
   }
 }
 
-TEST_CASE_FIXTURE(SmallText, "a request to a file that does not come back is named with file and offset") {
+TEST_CASE_FIXTURE(SmallText, "a file request that does not return is named with file and offset") {
   const Outcome outcome = run(2,
                               small_run(text, {"--steps", "100", "--timeout", "2", "--g-data", "2",
                                                "--optimizer-tier", "nvme", "--nvme", file("")}),
@@ -49,7 +50,7 @@ TEST_CASE_FIXTURE(SmallText, "a request to a file that does not come back is nam
   CHECK(mentions(outcome, " of " + file("")));
 }
 
-TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and a stopped rank may continue") {
+TEST_CASE_FIXTURE(SmallText, "SIGUSR2 makes every rank print its waits, and a stopped rank may continue") {
   const std::string metrics = file("metrics.jsonl");
   Job job(2, small_run(text, {"--steps", "1000000", "--metrics", metrics, "--g-inter", "2", "--timeout", "30"}));
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
@@ -60,7 +61,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   job.signal_rank(1, SIGCONT);
   const int lines = static_cast<int>(lines_of(read_file(metrics)).size());
   CHECK(job.wait_for_lines(metrics, lines + 3, 60s));
-  // Once more where mpirun put a line of one rank into one of the other.
+  // Once more in case mpirun put a line of one rank into one of the other.
   for (int i = 0; i < 6000 && !job.has_said("\nrank 1 (stage 1, row 0) "); ++i) {
     if (i % 200 == 0) job.signal_launcher(SIGUSR2);
     std::this_thread::sleep_for(10ms);
@@ -75,8 +76,7 @@ TEST_CASE_FIXTURE(SmallText, "SIGUSR2 has every rank say what it waits for, and 
   CHECK(mentions(outcome, "\nrank 1 (stage 1, row 0) "));
 }
 
-TEST_CASE_FIXTURE(SmallText,
-                  "a load that does not come back ends the job with rank, what it loads, and from where") {
+TEST_CASE_FIXTURE(SmallText, "a load that does not return ends the job with rank, item and source") {
   const std::string weights = file("weights");
   REQUIRE(run(1, small_run(text, {"--steps", "1", "--save", weights}), 40s).status == 0);
   for (const auto& [ranks, faulty] : {std::pair{1, 0}, {2, 1}}) {
@@ -94,7 +94,8 @@ TEST_CASE_FIXTURE(SmallText,
   }
 }
 
-TEST_CASE_FIXTURE(SmallText, "a load that is slow and moves is left alone, by ranks that wait for it too") {
+TEST_CASE_FIXTURE(SmallText,
+                  "a load that is slow but makes progress is left alone, also by ranks that wait for it") {
   std::vector<std::vector<std::string>> losses;
   for (const char* fault : {"", "1:1:slow-load:3"}) {
     const std::string metrics = file(*fault == '\0' ? "usual" : "slow");
@@ -103,14 +104,14 @@ TEST_CASE_FIXTURE(SmallText, "a load that is slow and moves is left alone, by ra
     INFO(outcome.output);
     CHECK_FALSE(outcome.timed_out);
     REQUIRE(outcome.status == 0);
-    if (*fault != '\0') CHECK(outcome.seconds > 10);  // more than any wait may last without news
+    if (*fault != '\0') CHECK(outcome.seconds > 10);  // longer than any wait without progress may last
     losses.push_back(metric(metrics, "loss"));
   }
   CHECK(losses[0] == losses[1]);
 }
 
 TEST_CASE_FIXTURE(SmallText,
-                  "a checkpoint that is slow to read and moves is left alone, where handlers read it too") {
+                  "a checkpoint that is slow to read but makes progress is left alone, also if handlers read it") {
   const Flags flags{"--steps", "1",        "--checkpoint", file("checkpoints"), "--timeout",
                     "0.5",     "--resume", "auto",         "--lr-decay",        "constant"};
   REQUIRE(run(1, small_run(text, flags), 40s).status == 0);
@@ -122,7 +123,8 @@ TEST_CASE_FIXTURE(SmallText,
   CHECK(outcome.status == 0);
 }
 
-TEST_CASE_FIXTURE(SmallText, "data that do not come back are named, and who waits for them says so") {
+TEST_CASE_FIXTURE(SmallText,
+                  "data that do not return are named, and waiting ranks report the rank that they wait for") {
   const Outcome outcome =
       run(2, small_run(text, {"--g-inter", "2", "--timeout", "1"}), 40s, {{"RANVIER_FAULT", "1:1:data"}});
   INFO(outcome.output);
@@ -131,10 +133,9 @@ TEST_CASE_FIXTURE(SmallText, "data that do not come back are named, and who wait
   CHECK(mentions(outcome, "rank 1 (stage 1, row 0) stands still: it opens its data: " + text + ", for "));
 }
 
-TEST_CASE_FIXTURE(SmallText,
-                  "a rank that is stopped while the job is set up is named, with the last that it said") {
+TEST_CASE_FIXTURE(SmallText, "a rank that is stopped during startup is named, with its last report") {
   Job job(2, small_run(text, {"--g-inter", "2", "--timeout", "0.5"}), {{"RANVIER_FAULT", "1:1:slow-load:1000"}});
-  // SIGUSR2 stops nothing, and says what each rank does.
+  // SIGUSR2 stops nothing, and makes each rank print its activity.
   for (int i = 0; i < 6000 && !job.has_said("chooses") && !job.has_said("grid: "); ++i)
     std::this_thread::sleep_for(10ms);
   const auto says = [&](const std::string& words) {
@@ -176,9 +177,9 @@ TEST_CASE_FIXTURE(SmallText, "a pipe in place of a file is refused at once") {
   }
 }
 
-TEST_CASE_FIXTURE(SmallText,
-                  "a terminal that takes nothing for longer than the timeout holds the end of a run up, no more") {
-  // Without mpirun, which would take it all.
+TEST_CASE_FIXTURE(
+    SmallText, "a terminal that blocks for longer than the timeout delays the end of a run by the timeout only") {
+  // Without mpirun, which would read all output.
   const std::string pipeline =
       "while [ \"$1\" != " RANVIER_PROGRAM " ]; do shift; done; { \"$@\"; echo ended with $? >&2; } | sleep 6";
   Job job({"sh", "-c", pipeline, "sh"}, 1,

@@ -1,5 +1,5 @@
-// A training program whose samples are never given back: what owns them hangs when it is torn down, as a device, a
-// file or a library may. It trains the model that its flags name.
+// A training program whose samples are never released: their owner hangs in its destructor, as a device, a file or a
+// library may. It trains the model of its flags.
 #include "apps/train/launch.hpp"
 #include "runtime/base/console.hpp"
 

@@ -1,4 +1,4 @@
-// What is kept of a run's records, and what those that watch it read.
+// The stored history of a run's records, and what its readers get.
 #include "apps/view/history.hpp"
 
 #include "apps/view/live_run.hpp"
@@ -37,7 +37,7 @@ std::string step_line(std::int64_t step, double loss, double seconds = 0.5) {
 
 json::object parsed(const LiveRun::Text& text) { return json::parse(*text).as_object(); }
 
-/// Families of a text for Prometheus, each with its samples' lines.
+/// Metric families of a text for Prometheus, each with its samples' lines.
 std::vector<std::pair<std::string, std::vector<std::string>>> families(const std::string& text) {
   std::vector<std::pair<std::string, std::vector<std::string>>> all;
   std::istringstream lines(text);
@@ -83,7 +83,7 @@ TEST_CASE("a million steps become a bounded number of points that keep means, ex
     std::int64_t next = 1;
     std::size_t losses = 0, rates = 0;
     for (const StepBin& point : points) {
-      CHECK(point.first == next);  // none is left out, none twice
+      CHECK(point.first == next);  // no step is missing or repeated
       next = point.last + 1;
       const BinnedValue& loss = point[Metric::loss];
       CHECK(loss.count == point.last - point.first + 1);
@@ -100,7 +100,7 @@ TEST_CASE("a million steps become a bounded number of points that keep means, ex
     CHECK(least == -3);
     CHECK(largest == 99);
   }
-  // A part of it is finer.
+  // A part of it has a finer resolution.
   const auto part = series.between(654'000, 655'000, 1000);
   CHECK(part.size() > 2);
   CHECK(part.front().first <= 654'000);
@@ -109,7 +109,7 @@ TEST_CASE("a million steps become a bounded number of points that keep means, ex
   CHECK(series.between(steps + 1, steps + 10, 10).empty());
 }
 
-TEST_CASE("steps that are done again take the place of those before") {
+TEST_CASE("repeated steps replace the earlier ones") {
   Series series(64);
   for (std::int64_t step = 1; step <= 10; ++step) series.add(step, {static_cast<double>(step), 1, 1, 1, 2, 1});
   CHECK(series.add(6, {60, 1, 1, 1, 2, 1}) == Approx(10));  // 6 to 10 took 2 s each
@@ -119,7 +119,7 @@ TEST_CASE("steps that are done again take the place of those before") {
   CHECK(points[5][Metric::loss].mean == 60);
 }
 
-TEST_CASE("a history has what a run told, and takes no line for a record that is none") {
+TEST_CASE("a history has a run's records, and accepts only lines that are records") {
   History history;
   CHECK(history.take(step_line(1, 5)));
   CHECK(history.take(
@@ -145,7 +145,7 @@ TEST_CASE("a history has what a run told, and takes no line for a record that is
   CHECK(history.totals().tokens == 200);
   CHECK(history.totals().skipped == 1);
   CHECK(history.totals().checkpoint_waits == 0.25);
-  // Back to the checkpoint of step 1.
+  // Rollback to the checkpoint of step 1.
   CHECK(history.take(step_line(2, 3)));
   CHECK(history.totals().steps == 2);
   CHECK(history.totals().tokens == 200);
@@ -154,7 +154,7 @@ TEST_CASE("a history has what a run told, and takes no line for a record that is
   CHECK(history.evaluations().empty());
 }
 
-TEST_CASE("what a history keeps of anything is bounded") {
+TEST_CASE("all contents of a history are bounded") {
   History history(256);
   const std::string text(100'000, 'x');
   for (int step = 1; step <= 5000; ++step) {
@@ -173,7 +173,7 @@ TEST_CASE("what a history keeps of anything is bounded") {
   CHECK(history.warnings().back().text.size() < 500);
 }
 
-TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
+TEST_CASE("a watched run reports everything as JSON and for Prometheus") {
   LiveRun run;
   CHECK(!run.ranks_wanted());
   LiveRun::About about{
@@ -235,7 +235,7 @@ TEST_CASE("a run that is watched tells all of it as JSON and for Prometheus") {
   CHECK(values("ranvier_rank_sent_bytes_total")[3] == R"({rank="1",stage="1",row="0",link="inter"} 3000000000000)");
 }
 
-TEST_CASE("a run that is watched tells what it does and how it ends, once for each change") {
+TEST_CASE("a watched run reports its phases and its end, once for each change") {
   std::vector<std::string> told;
   LiveRun run([&] {
     const auto phase = run.phase();
@@ -250,7 +250,7 @@ TEST_CASE("a run that is watched tells what it does and how it ends, once for ea
   run.set_phase("training");
   run.take(step_line(4, 2));
   run.stopping("SIGUSR1 at rank 0", "the run ends after step 5");
-  run.set_phase("training");  // which is known
+  run.set_phase("training");  // the current phase
   run.set_phase("saving");
   run.end(true);
   run.fail("too late");
@@ -265,7 +265,7 @@ TEST_CASE("a run that is watched tells what it does and how it ends, once for ea
   CHECK(run.phase_after(number) == nullptr);
   CHECK(parsed(run.phase_after(number - 1)).at("number") == number);
   told.clear();
-  begin();  // it goes on
+  begin();  // a new run resumes
   run.end(false);
   CHECK(told == std::vector<std::string>{"starting", "done"});
   begin();
@@ -278,7 +278,7 @@ TEST_CASE("a run that is watched tells what it does and how it ends, once for ea
   CHECK(told.back() == "failed: rank 3: no space");
 }
 
-TEST_CASE("a run that is watched knows which ranks of its machine are gone") {
+TEST_CASE("a watched run detects which ranks on its machine have exited") {
   const pid_t process = ::fork();
   if (process == 0) {
     ::pause();
@@ -289,17 +289,17 @@ TEST_CASE("a run that is watched knows which ranks of its machine are gone") {
   RankSnapshot snapshot;
   snapshot.ranks.resize(3);
   snapshot.ranks[0].summary.process = ::getpid();
-  snapshot.ranks[2].summary.process = process;  // and rank 1 is elsewhere
+  snapshot.ranks[2].summary.process = process;  // and rank 1 is on another machine
   run.take(snapshot);
   CHECK(run.lost_ranks().empty());
   ::kill(process, SIGKILL);
   ::waitpid(process, nullptr, 0);
   CHECK(run.lost_ranks() == std::vector<int>{2});
-  run.take(snapshot);  // of what was never there nothing is known
+  run.take(snapshot);  // nothing is known about processes that never existed
   CHECK(run.lost_ranks().empty());
 }
 
-TEST_CASE("another training in the same file is none whose steps are done again") {
+TEST_CASE("another run in the same file does not count as repeated steps") {
   History history;
   const auto step_of = [](int step) {
     return fmt::format(R"({{"step":{},"loss":4,"grad_norm":1,"lr":0.1,"tokens":100,"seconds":0.5}})", step);
@@ -312,7 +312,7 @@ TEST_CASE("another training in the same file is none whose steps are done again"
   CHECK(history.totals().repeated_seconds == 0);
 }
 
-TEST_CASE("Prometheus' own reader takes what is written for it") {
+TEST_CASE("Prometheus's own reader accepts the output") {
   LiveRun run;
   run.begin({.model = "a \"b\"\\", .item = "image", .steps = 3, .grid = {1, 2}, .stages = {}, .options = {}});
   run.take(R"({"step":2,"loss":null,"grad_norm":0.5,"tokens":8,"tokens_per_second":200})");
@@ -330,14 +330,14 @@ TEST_CASE("Prometheus' own reader takes what is written for it") {
     CHECK_MESSAGE(text->find(line + std::string("\n")) != std::string::npos, line, " is not in ", *text);
 }
 
-TEST_CASE("a watched run that has told nothing yet is a whole answer too") {
+TEST_CASE("a watched run without records still gives a complete response") {
   const LiveRun run;
   for (const auto& text : {run.about(), run.status(), run.series(0, 0, 100), run.ranks()})
     CHECK(json::parse(*text).is_object());
   CHECK(families(*run.prometheus()).size() > 10);
 }
 
-TEST_CASE("a rank is warned of when it becomes a straggler, and when it is none any more") {
+TEST_CASE("a warning is recorded when a rank becomes a straggler, and when it no longer is one") {
   History history;
   const auto take = [&](int step, const std::string& stragglers) {
     return history.take(fmt::format(R"({{"step":{},"loss":4,"grad_norm":1,"seconds":0.5{}}})", step,
@@ -359,11 +359,11 @@ TEST_CASE("a rank is warned of when it becomes a straggler, and when it is none 
         "straggler: rank 5 computes 2.00 times as long as its stage's median row; cost 1 s per step");
   CHECK(warnings[2].step == 4);
   CHECK(warnings[2].text == "no longer a straggler: rank 3");
-  // A run that goes on finds them anew.
+  // A resumed run detects them again.
   history.take(R"({"run":{"began":"2026","resumed_step":5}})");
   take(6, fmt::format("[{},{}]", third, fifth));
   REQUIRE(warnings.size() == 4);
   CHECK(warnings[3].text.find("; rank 5 computes") != std::string::npos);
-  // What is no list of ranks is passed over.
+  // Anything but a list of ranks is ignored.
   for (const char* odd : {"3", "[]", "[3,\"a\",{}]", "[{\"rank\":\"3\"}]", "[{\"rank\":7}]"}) CHECK(take(7, odd));
 }

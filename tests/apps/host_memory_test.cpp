@@ -37,7 +37,7 @@ TEST_CASE_FIXTURE(Fixture, "a cpu device computes in its machine's memory, a GPU
   CHECK(host_bytes(options, plan) == 9 * MiB);
 }
 
-TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused: the reason, the table, what helps there") {
+TEST_CASE_FIXTURE(Fixture, "plans beyond a machine's memory are refused with the reason, the table and a remedy") {
   check_host_memory(options, plan, 15 * MiB, 1, limit);
   const Error error = error_of([&] { check_host_memory(options, plan, 26 * MiB, 2, limit); });
   CHECK(error.code() == ErrorCode::memory);

@@ -1,4 +1,4 @@
-// A client of HTTP as plain as can be, that also does what no good client does. One thread.
+// A plain HTTP client, which can also misbehave. One thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ namespace ranvier::tests {
 
 class HttpClient {
  public:
-  /// Connects to this machine. `receive_bytes`: of the socket's buffer; 0: the system's.
+  /// Connects to this machine. `receive_bytes`: size of the socket's receive buffer; 0: the system's default.
   explicit HttpClient(std::uint16_t port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     REQUIRE(socket_ >= 0);
     if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
@@ -38,11 +38,11 @@ class HttpClient {
       : socket_(std::exchange(other.socket_, -1)), rest_(std::move(other.rest_)) {}
   HttpClient& operator=(HttpClient&&) = delete;
 
-  /// False where the server has gone.
+  /// False if the server has closed the connection.
   bool send(const std::string& text) {
     return ::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
   }
-  /// Whatever came, waiting for something; empty: the server has closed the connection.
+  /// Returns the received data, waiting for some; empty: the server has closed the connection.
   std::string receive() {
     std::array<char, 65536> some;
     const ssize_t bytes = ::recv(socket_, some.data(), some.size(), 0);
@@ -50,10 +50,10 @@ class HttpClient {
   }
 
   struct Answer {
-    int status = 0;  ///< 0: there was none
+    int status = 0;  ///< 0: no response
     std::string header, body;
   };
-  /// One whole answer; without its content for a request that asked for none.
+  /// One complete response; without its content if the request asked for none.
   Answer answer(bool with_body = true) {
     while (rest_.find("\r\n\r\n") == std::string::npos) {
       const std::string more = receive();
@@ -85,10 +85,10 @@ class HttpClient {
 
  private:
   int socket_;
-  std::string rest_;  // came behind the last answer
+  std::string rest_;  // data received after the last response
 };
 
-/// On a connection of its own.
+/// On a separate connection.
 inline HttpClient::Answer http_get(std::uint16_t port, const std::string& target) {
   return HttpClient(port).get(target);
 }

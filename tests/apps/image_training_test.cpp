@@ -1,4 +1,4 @@
-// Whole runs of models of images: data, validation, weights, going on from a checkpoint, and what is refused.
+// Complete runs of image models: data, validation, weights, resuming from a checkpoint, and refused flags.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ struct Images {
   TemporaryFolder folder;
   std::string cifar = (folder.path() / "cifar").string();
 
-  /// Two files of images whose class is their shade.
+  /// Two files of images whose shade is their class.
   Images() {
     std::filesystem::create_directory(cifar);
     for (const char* name : {"/data_batch_1.bin", "/data_batch_2.bin"}) {
@@ -63,7 +63,7 @@ bool has(const Outcome& outcome, const std::string& words) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Images,
-                  "a residual network trains the same bits on two stages, is saved, and is evaluated alike") {
+                  "a residual network gives the same bits on two stages, is saved, and gives the same evaluation") {
   std::vector<std::string> losses;
   for (const int stages : {1, 2}) {
     CAPTURE(stages);
@@ -82,7 +82,7 @@ TEST_CASE_FIXTURE(Images,
     CHECK(metric(metrics, "loss") == losses);
     CHECK(lines_of(read_file(metrics)).back().find(R"("validation_accuracy":)") != std::string::npos);
     CHECK(has(outcome, "  accuracy "));
-    // What was saved, with its config.json.
+    // The saved model, with its config.json.
     const Outcome again = start(1, {"--init-from", file("saved"), "--eval-only", "--validation-split", "0.25"});
     INFO(again.output);
     CHECK(again.status == 0);
@@ -92,13 +92,13 @@ TEST_CASE_FIXTURE(Images,
                                         : one.output.substr(place, one.output.find("  over", place) - place);
     };
     CHECK(of(again) == of(outcome));
-    // Without it tensors show their sizes.
+    // Without it the sizes follow from the tensors.
     std::filesystem::remove(file("saved") + "/config.json");
     CHECK(start(1, {"--init-from", file("saved"), "--steps", "1"}).status == 0);
   }
 }
 
-TEST_CASE_FIXTURE(Images, "a training of images goes on from a checkpoint as if it had not stopped") {
+TEST_CASE_FIXTURE(Images, "an image run resumes from a checkpoint as if it had not stopped") {
   const auto train = [&](int stages, const std::string& steps, const std::string& name, Flags more) {
     const std::string metrics = file(name);
     more.insert(more.end(), {"--g-inter", std::to_string(stages), "--steps", steps, "--lr-decay", "constant",
@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(Images, "a training of images goes on from a checkpoint as if 
   CHECK(train(2, "6", "rest.jsonl", {"--checkpoint", file("kept"), "--resume", "auto"}) == losses);
 }
 
-TEST_CASE_FIXTURE(Images, "what text has and images have not is refused by its flag, and so are other sizes") {
+TEST_CASE_FIXTURE(Images, "flags of text models are refused for image models by name, and so are other sizes") {
   const auto refused = [&](const Outcome& outcome, const std::string& words) {
     INFO(outcome.output);
     CHECK(outcome.status == 64);

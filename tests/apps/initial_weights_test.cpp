@@ -1,4 +1,4 @@
-// What --init-from brings along, from flags to what is saved: no run, no ranks.
+// Effects of --init-from, from flags to saved files: without runs and ranks.
 #include "apps/options/initial_weights.hpp"
 
 #include "apps/files/train_job.hpp"
@@ -37,7 +37,7 @@ TrainOptions parse(const Flags& flags) {
   return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 1);
 }
 
-/// A folder with a GPT of 2 layers that knows 285 tokens and 64 positions.
+/// A folder with a GPT of 2 layers, 285 tokens and 64 positions.
 struct Fixture {
   Fixture() {
     write_weights();
@@ -83,7 +83,7 @@ struct Fixture {
   tests::SmallTokenizer small;
 };
 
-/// Weights of a small model in a folder of their own.
+/// Weights of a small model in a separate folder.
 void write_model(const tests::TemporaryFolder& folder, const std::string& name, const models::ModelSizes& sizes) {
   std::filesystem::create_directories(folder.path() / name);
   const auto units = models::make_model(sizes).units();
@@ -104,7 +104,7 @@ bool notes(const TrainOptions& options, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says others is refused") {
+TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a contradicting flag is refused") {
   const models::GptOptions gpt = from_model().model.gpt();
   CHECK(gpt.layers == 2);
   CHECK(gpt.hidden == 16);
@@ -117,7 +117,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come with the weights, and a flag that says ot
   refused({"--model", "gpt2-small"}, {"--model gpt2-small, with --layers 12,", "which has 2"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "without a config.json sizes are those of the tensors, and heads are asked for") {
+TEST_CASE_FIXTURE(Fixture, "without a config.json sizes come from the tensors, and --heads is required") {
   std::filesystem::remove(path("model/config.json"));
   refused({}, {"--heads"});
   const models::GptOptions gpt = from_model({"--heads", "2"}).model.gpt();
@@ -127,7 +127,7 @@ TEST_CASE_FIXTURE(Fixture, "without a config.json sizes are those of the tensors
   refused({"--model", "gpt2-small"}, {"--heads 12 does not divide the 16 channels"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a folder that has no model is refused with what is there instead") {
+TEST_CASE_FIXTURE(Fixture, "a folder without a model is refused with its actual contents") {
   const auto from = [&](const std::string& name) {
     return error_of([&] { static_cast<void>(parse({"--init-from", path(name), "--data", "a.bin"})); });
   };
@@ -157,8 +157,7 @@ TEST_CASE_FIXTURE(Fixture, "weights of another kind of model are named by their 
   refused({}, {"unsupported 'model_type': \"llama\"", "GPT-2"});
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "of positions a shorter --sequence-length takes the first, and a longer one is refused") {
+TEST_CASE_FIXTURE(Fixture, "a shorter --sequence-length uses the first positions, and a longer one is refused") {
   const TrainOptions shorter = from_model({"--sequence-length", "48"});
   CHECK(shorter.model.gpt().sequence_length == 48);
   CHECK(shorter.model.gpt().position_rows() == 64);
@@ -167,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture,
   refused({"--sequence-length", "65"}, {"--sequence-length 65 exceeds the 64 positions", "at most 64"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and three that differ need the flag") {
+TEST_CASE_FIXTURE(Fixture, "dropout is config.json's by default, and three different rates need the flag") {
   const auto write = [&](const char* rate) {
     std::string config = models::gpt_config_json(sizes);
     for (const char* key : {"embd", "attn", "resid"}) {
@@ -189,7 +188,7 @@ TEST_CASE_FIXTURE(Fixture, "dropout is config.json's unless a flag gives it, and
   CHECK(from_model({"--dropout", "0.3"}).model.gpt().dropout == 0.3f);
 }
 
-TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or a flag has to name one") {
+TEST_CASE_FIXTURE(Fixture, "text is read with the tokenizer next to the weights, or needs a flag that names one") {
   refused({"--data", "a.txt"},
           {"--data a.txt is text", "285 tokens", "--tokenizer PATH", "--tokenizer bytes", "token files"});
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
@@ -199,10 +198,10 @@ TEST_CASE_FIXTURE(Fixture, "text is read by the tokenizer beside the weights, or
   CHECK(beside.data.gpt2 == path());
   CHECK(notes(beside, "tokenizer: " + path() + " (next to the weights)"));
   CHECK(from_model({"--data", "a.txt", "--tokenizer", "bytes"}).data.tokenizer == Tokenizer::bytes);
-  CHECK(from_model().data.tokenizer == Tokenizer::none);  // of token files
+  CHECK(from_model().data.tokenizer == Tokenizer::none);  // for token files
 }
 
-TEST_CASE_FIXTURE(Fixture, "a small vocabulary is the tokenizer's beside the weights before it is bytes") {
+TEST_CASE_FIXTURE(Fixture, "for a small vocabulary the tokenizer next to the weights takes precedence over bytes") {
   sizes.vocab_size = 200;
   write_weights();
   folder.write("model/config.json", models::gpt_config_json(sizes));
@@ -213,7 +212,7 @@ TEST_CASE_FIXTURE(Fixture, "a small vocabulary is the tokenizer's beside the wei
   CHECK(beside.data.gpt2 == path());
 }
 
-TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, too") {
+TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary also needs a tokenizer") {
   const auto error = error_of([] { static_cast<void>(parse({"--model", "gpt2-small", "--data", "a.txt"})); });
   CHECK(error.code() == ErrorCode::usage);
   for (const char* words : {"--model gpt2-small has 50257 tokens", "--tokenizer PATH", "bytes", "token files"})
@@ -224,7 +223,7 @@ TEST_CASE_FIXTURE(Fixture, "text for a preset's vocabulary needs a tokenizer, to
   CHECK(notes(parse({"--vocab-size", "512", "--data", "a.txt"}), "tokenizer: bytes (256 of the 512 tokens"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "tensors that are to be ignored are said, and belong to weights") {
+TEST_CASE_FIXTURE(Fixture, "ignored tensors are reported, and the flag needs weights") {
   write_weights({{"h.2.ln_1.weight", runtime::DType::f32, {16}}});
   refused({}, {"'n_layer' is 2", "'h.2.ln_1.weight'"});
   CHECK(notes(from_model({"--ignore-tensors", R"(h\.2\.)"}), "--ignore-tensors: 1 tensor of " +
@@ -234,8 +233,7 @@ TEST_CASE_FIXTURE(Fixture, "tensors that are to be ignored are said, and belong 
   CHECK(says(error, "--ignore-tensors x needs weights; add --init-from"));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "what is saved beside weights is the tokenizer that they go with, and what they came with") {
+TEST_CASE_FIXTURE(Fixture, "the tokenizer and the original companion files are saved with the weights") {
   folder.write("model/tokenizer.json", small.tokenizer_json());
   folder.write("model/generation_config.json", R"({"eos_token_id": 284})");
   folder.write("other/small.tiktoken", small.tiktoken());
@@ -257,7 +255,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a model of another family comes with its weights, and flags that contradict it are refused") {
+                  "a model of another family comes with its weights, and contradicting flags are refused") {
   write_model(folder, "llama",
               models::LlamaOptions{.layers = 2,
                                    .hidden = 24,
@@ -279,7 +277,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(llama.sequence_length == 2048);
   CHECK(notes(plain, "positions: 2048 of the 4096"));
   CHECK(taken({"--sequence-length", "4096"}).model.size(models::Size::sequence_length) == 4096);
-  // What is spelled out is the same model, by flags of its family's too.
+  // Explicit flags, also of its family, give the same model.
   CHECK(taken({"--hidden", "24", "--layers", "2"}).model.size(models::Size::ffn_size) == 40);
   CHECK(taken({"--model", "llama", "--kv-heads", "2", "--head-size", "0"}).model.size(models::Size::head_size) ==
         6);
@@ -308,7 +306,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a RoBERTa comes with its weights, its dropout and its positions, and bytes have a mask") {
+                  "a RoBERTa comes with its weights, its dropout and its positions, and bytes have a mask token") {
   write_model(folder, "roberta",
               models::BertOptions{.layers = 2,
                                   .hidden = 24,
@@ -339,7 +337,7 @@ TEST_CASE_FIXTURE(Fixture,
   const TrainOptions with_classes =
       parse({"--init-from", path("roberta"), "--classes", "3", "--label-field", "kind", "--dry-run"});
   CHECK(with_classes.model.size(models::Size::classes) == 3);
-  // Plans repeat flags by their written values.
+  // Plans repeat flags with their written values.
   const char* const words[] = {"ranvier-train", "--classes", "3"};
   for (const GivenFlag& flag : given_train_flags(3, words)) CHECK(flag.value == "3");
   refuses({"--model", "bert"}, "is a roberta");
@@ -348,7 +346,7 @@ TEST_CASE_FIXTURE(Fixture,
   refuses({"--mask-token", "257"}, "--mask-token 257 is not below the vocabulary size, 257");
 }
 
-TEST_CASE_FIXTURE(Fixture, "what transformers writes text with says where texts of a tokenizer begin and end") {
+TEST_CASE_FIXTURE(Fixture, "the saved generation config has a tokenizer's start and end tokens") {
   const models::ModelSizes writes = models::LlamaOptions(), fills = models::BertOptions();
   const auto tokenizer = [&](const std::string& json) {
     return models::read_tokenizer(folder.write("new/tokenizer.json", json));

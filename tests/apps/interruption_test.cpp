@@ -1,4 +1,4 @@
-// Runs that end early: through a signal, a failing rank, a rank that falls silent.
+// Runs that end early: by a signal, a failing rank, a rank that stops replying.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ struct Fixture : SmallText {
     return small_run(text, flags);
   }
 
-  /// `signal` sends one to the job once it trains; `status` is mpirun's then.
+  /// Sends `signal` to the job once it trains; `status` is the expected status of mpirun.
   template <typename Signal>
   void check_stops_and_saves(const Signal& signal, int status, const Environment& environment = {}) const {
     const Flags sizes{"--hidden", "128", "--batch-size", "128", "--microbatch-size", "8"};
@@ -63,8 +63,8 @@ struct Fixture : SmallText {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "an interrupted mpirun stops after the current step and saves") {
-  // Open MPI waits so many seconds before it passes the signal on, reading no output meanwhile, and kills the
-  // ranks as many after: steps here are long enough not to fill its pipe, short enough to end in time.
+  // Open MPI waits this many seconds before it passes the signal on, without reading output, and kills the ranks as
+  // many seconds later. Steps here are long enough not to fill its pipe, short enough to end in time.
   check_stops_and_saves([](const Job& job) { job.signal_launcher(SIGINT); }, 1,
                         {{"OMPI_MCA_odls_base_sigkill_timeout", "5"}});
 }
@@ -76,7 +76,7 @@ TEST_CASE_FIXTURE(Fixture, "a signal to one rank stops all after the current ste
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a run that stands still ends by a second signal or its timeout, with what it waited for") {
+                  "a hanging run ends by a second signal or its timeout, with the operation that it waits for") {
   const Environment hangs{{"RANVIER_FAULT", "0:3:hang"}};
   const auto flags = [&](const char* timeout) {
     return small_run(text, {"--steps", "1000000", "--metrics", metrics, "--timeout", timeout});
@@ -86,7 +86,7 @@ TEST_CASE_FIXTURE(Fixture,
     REQUIRE(job.wait_for_lines(metrics, 2, 60s));
     job.signal_rank(0, SIGTERM);
     for (int i = 0; i < 6000 && !job.has_said("ranvier: SIGTERM"); ++i) std::this_thread::sleep_for(10ms);
-    std::this_thread::sleep_for(1200ms);  // less than a second apart they are one request
+    std::this_thread::sleep_for(1200ms);  // signals less than a second apart are one request
     job.signal_rank(0, SIGTERM);
     const Outcome outcome = job.wait(60s);
     INFO(outcome.output);
@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(mentions(outcome, "rank 0 (stage 0, row 0) stands still"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "an exception on one rank in the middle of training ends all within five seconds") {
+TEST_CASE_FIXTURE(Fixture, "an exception on one rank during training ends all ranks within five seconds") {
   for (int rank = 0; rank < 4; ++rank) {
     std::filesystem::remove(metrics);
     const Outcome outcome = run(4, long_run(), 20s, {{"RANVIER_FAULT", std::to_string(rank) + ":3:throw"}});
@@ -122,7 +122,7 @@ TEST_CASE_FIXTURE(Fixture, "an exception on one rank in the middle of training e
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a rank that stops answering is named by its neighbours and the job ends") {
+TEST_CASE_FIXTURE(Fixture, "a rank that stops replying is named by its neighbors and the job ends") {
   Job job(4, long_run({"--timeout", "3"}));
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
   job.signal_rank(3, SIGSTOP);
@@ -158,12 +158,12 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "a rank that is killed ends the job") {
+TEST_CASE_FIXTURE(Fixture, "a killed rank ends the job") {
   Job job(4, long_run());
   REQUIRE(job.wait_for_lines(metrics, 2, 60s));
   job.signal_rank(2, SIGKILL);
   const Outcome outcome = job.wait(10s);
   INFO(outcome.output);
   CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.status == 128 + SIGKILL);  // as apps/restart_loop.sh takes it for a lost process
+  CHECK(outcome.status == 128 + SIGKILL);  // the status that apps/restart_loop.sh treats as a lost process
 }

@@ -1,5 +1,5 @@
-// A program under mpirun, started and watched as a user would: the one that the test target names as
-// RANVIER_PROGRAM. One thread.
+// A program under mpirun, started and observed like a user does: the program RANVIER_PROGRAM of the test target. One
+// thread.
 //
 //   Job job(4, {"--data", corpus, "--g-inter", "2"});
 //   const Outcome outcome = job.wait(20s);
@@ -31,30 +31,30 @@ struct Outcome {
 class Job {
  public:
   Job(int ranks, const Flags& flags, const Environment& environment = {});
-  /// The same by way of another command, whose last arguments mpirun and its own are.
+  /// The same through another command, whose last arguments are mpirun and its arguments.
   Job(const std::vector<std::string>& through, int ranks, const Flags& flags, const Environment& environment = {});
-  /// One entry per rank, which then differ.
+  /// One entry per rank, whose flags then differ.
   explicit Job(const std::vector<Flags>& flags_by_rank, const Environment& environment = {});
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// Until the job has ended; after `limit` it is killed.
+  /// Waits until the job has ended; kills it after `limit`.
   Outcome wait(std::chrono::duration<double> limit);
   /// False if the file has fewer than `count` lines after `limit`.
   bool wait_for_lines(const std::string& path, int count, std::chrono::duration<double> limit) const;
 
-  /// Whether the words are in what it has written so far.
+  /// Whether the output so far contains the words.
   [[nodiscard]] bool has_said(const std::string& words) const;
 
-  /// All that it has written so far.
+  /// All output so far.
   [[nodiscard]] std::string said() const;
 
   void signal_launcher(int signal) const;
   void signal_rank(int rank, int signal) const;
-  /// Its files may not grow beyond so many bytes any more, as on a disk that is full.
+  /// Limits the size of its files to this many bytes, like a full disk.
   void limit_files(int rank, std::size_t bytes) const;
-  /// Whether the process was there to get it.
+  /// Whether the process existed and received the signal.
   bool signal_rank_if_there(int rank, int signal) const;
 
  private:
@@ -63,7 +63,7 @@ class Job {
   [[nodiscard]] std::string output_path() const { return (folder_.path() / "output").string(); }
 
   TemporaryFolder folder_;
-  std::string mark_;  ///< in the environment of this job's processes alone
+  std::string mark_;  ///< in the environment of this job's processes only
   pid_t launcher_ = -1;
   std::chrono::steady_clock::time_point begin_;
 };
@@ -73,7 +73,7 @@ Outcome run(int ranks, const Flags& flags, std::chrono::duration<double> limit,
             const Environment& environment = {});
 
 [[nodiscard]] std::string read_file(const std::string& path);
-/// Those that are not empty.
+/// The lines that are not empty.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace ranvier::tests

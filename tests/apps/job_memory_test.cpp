@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t bucket = 8 << 20;
 
-/// Myelin's example: 12 billion parameters on 24 stages and 2 rows, checkpointed, 2-byte gradients.
+/// Myelin's example: 12 billion parameters on 24 stages and 2 rows, with activation checkpoints and 2-byte gradients.
 struct Job {
   models::Architecture architecture;
   actors::TrainerOptions options;
@@ -50,7 +50,7 @@ struct Job {
   }
 };
 
-/// Large items take whole pages, so bytes are a little more than elements say.
+/// Large items take complete pages, so bytes slightly exceed the elements' size.
 double in_gigabytes(std::size_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 }  // namespace
@@ -72,7 +72,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
         doctest::Approx(in_gigabytes(2 * 4 * stored)).epsilon(1e-4));
   CHECK(in_gigabytes(job_bytes(all_on_device.stages, 2, MemoryKind::optimizer).device) ==
         doctest::Approx(in_gigabytes(2 * 12 * stored)).epsilon(1e-4));
-  CHECK(sum(all_on_device) > 450);  // Myelin prints 520 with 20 bytes a parameter, here are 18
+  CHECK(sum(all_on_device) > 450);  // Myelin has 520 GB with 20 bytes per parameter, here it is 18
   CHECK(sum(all_on_device) < 520);
 
   const Job on_host(actors::TierKind::host);
@@ -92,7 +92,7 @@ TEST_CASE("12 billion parameters on 48 ranks take about 500 GB, and about 130 wi
   CHECK(table.find("4 with optimizer states off the device") != std::string::npos);
 }
 
-TEST_CASE("what computing on a GPU takes beside the plan's arrays is planned with them, staged messages included") {
+TEST_CASE("memory for computing on a GPU is planned along with the plan's arrays, staged messages included") {
   const models::GptOptions gpt{.layers = 4, .hidden = 64, .heads = 2, .vocab_size = 100, .sequence_length = 32};
   const models::Architecture architecture = models::make_gpt(gpt);
   actors::TrainerOptions options;
@@ -112,8 +112,8 @@ TEST_CASE("what computing on a GPU takes beside the plan's arrays is planned wit
     // Two slots of 2 · 128 bytes of inputs or targets, each in a page.
     CHECK(direct_pinned == pinned + 2 * 4096);
     CHECK(staged_device == direct_device);
-    // Two slots of 2 · 32 · 64 numbers, there and back; tied gradients of 4 · 100 · 64 bytes, four at a time there
-    // and back; of the column and of the group four chunks of 1 MiB each way.
+    // Two slots of 2 · 32 · 64 numbers per direction. Tied gradients of 4 · 100 · 64 bytes, four at a time per
+    // direction. Four chunks of 1 MiB per direction for the column and for the group.
     CHECK(staged_pinned == direct_pinned + 4 * 2 * 32 * 64 * sizeof(float) + 8 * 32768 + (16 << 20));
   }
 }

@@ -1,4 +1,4 @@
-// Jobs that are watched while they train: by requests, by ill-behaved clients, and by a browser where there is one.
+// Jobs that are watched while they train: by requests, by misbehaving clients, and by a browser if there is one.
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
 #include "apps/view/serve_address.hpp"
@@ -24,7 +24,8 @@ namespace json = boost::json;
 
 namespace {
 
-/// Connections to a port of this machine for which the kernel holds more of answers than a slow client's buffer takes.
+/// Number of connections to a port of this machine with more unsent data in the kernel than a slow client's buffer
+/// takes.
 std::size_t held_answers(std::uint16_t port) {
   std::istringstream lines(read_file("/proc/net/tcp"));
   std::size_t held = 0;
@@ -40,7 +41,7 @@ std::size_t held_answers(std::uint16_t port) {
 }
 
 struct Fixture : SmallText {
-  /// Waits for the line that says where the page is.
+  /// Waits for the line with the page's address.
   static std::uint16_t port_of(const Job& job) {
     for (int i = 0; i < 1500; ++i) {
       const std::string said = job.said();
@@ -62,7 +63,7 @@ struct Fixture : SmallText {
                             "--eval-every", "20", "--serve", "0"});
   }
   static std::string address(std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port) + "/"; }
-  /// For people to look at.
+  /// Saves a picture for people to look at.
   static void keep_screenshot(Browser& browser, const std::string& name) {
     const char* const named = std::getenv("RANVIER_SCREENSHOTS");
     const std::filesystem::path folder = named != nullptr ? named : RANVIER_SCREENSHOTS;
@@ -82,9 +83,9 @@ struct Fixture : SmallText {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a run that is watched trains to the same bits, whatever its watchers do, and tells all of it") {
+                  "a watched run gives the same bits, regardless of its watchers, and reports everything") {
   constexpr std::size_t compared = 100;
-  // Both train until they are told to end: whoever watches has the time that it needs.
+  // Both train until they are stopped, so that clients have enough time.
   const auto flags = [&](const std::string& name, const Flags& more = {}) {
     Flags all{"--g-inter",          "2",   "--g-data",     "2",  "--steps",   "1000000",
               "--validation-split", "0.1", "--eval-every", "10", "--metrics", file(name + ".jsonl")};
@@ -96,7 +97,7 @@ TEST_CASE_FIXTURE(Fixture,
     job.signal_launcher(SIGUSR1);
     const Outcome outcome = job.wait(60s);
     INFO(outcome.output);
-    REQUIRE(outcome.status == 75);  // stopped, in order
+    REQUIRE(outcome.status == 75);  // stopped as requested
   };
   const auto first = [&](const std::string& name, const std::string& key) {
     auto values = metric(file(name + ".jsonl"), key);
@@ -111,8 +112,8 @@ TEST_CASE_FIXTURE(Fixture,
 
   Job job(4, flags("watched", {"--serve", "0"}));
   const std::uint16_t port = port_of(job);
-  // Those that take no answer, of which some have asked for more than buffers hold; those that have sent half a
-  // request, or nothing; those that wait for the run's end.
+  // Clients that read no response, some of which have requested more than buffers hold; clients that have sent half a
+  // request, or nothing; clients that wait for the run's end.
   constexpr std::size_t slow = 20, requests = 400;
   const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   std::string many;
@@ -146,9 +147,9 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(first("alone", "grad_norm") == first("watched", "grad_norm"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it trains and after it was stopped") {
+TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during training and after it was stopped") {
   if (!Browser::is_there()) {
-    MESSAGE("skipped: there is no chromium");
+    MESSAGE("skipped: chromium is not installed");
     return;
   }
   Job job(4, endless_run());
@@ -166,7 +167,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
     CAPTURE(words);
     CHECK(page.find(words) != std::string::npos);
   }
-  for (const char* words : {"HellaSwag</th>", "accuracy</th>"}) {  // which this run has not
+  for (const char* words : {"HellaSwag</th>", "accuracy</th>"}) {  // not in this run
     CAPTURE(words);
     CHECK(page.find(words) == std::string::npos);
   }
@@ -211,7 +212,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
       browser.becomes_true("range === null && document.getElementById('whole').hidden && series.step[0] < 100"));
 
   job.signal_launcher(SIGUSR1);
-  CHECK(job.wait(60s).status == 75);  // stopped, in order
+  CHECK(job.wait(60s).status == 75);  // stopped as requested
   REQUIRE(browser.becomes_true(page_knows_the_end));
   CHECK(ending(browser).starts_with("The run was stopped: after step "));
   CHECK(ending(browser).find(" of 1000000, by SIGUSR1 at rank ") != std::string::npos);
@@ -221,15 +222,15 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, while it 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "a page that is open when a job is done has its last figures, and says that it is done") {
+                  "a page that is open when a job ends has its last values, and shows that the job has finished") {
   if (!Browser::is_there()) {
-    MESSAGE("skipped: there is no chromium");
+    MESSAGE("skipped: chromium is not installed");
     return;
   }
   Job job(4, small_run(text, {"--g-inter", "2", "--g-data", "2", "--steps", "40", "--validation-split", "0.1",
                               "--eval-every", "40", "--timeout", "100", "--serve", "0"}));
   const std::uint16_t port = port_of(job);
-  job.signal_rank(3, SIGSTOP);  // until somebody looks
+  job.signal_rank(3, SIGSTOP);  // until the browser is connected
   Browser browser(file("browser"));
   browser.look_like(1400, 1900);
   browser.open(address(port));
@@ -247,9 +248,9 @@ TEST_CASE_FIXTURE(Fixture,
   keep_screenshot(browser, "done");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keeps what was heard of it before") {
+TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keeps the data received before") {
   if (!Browser::is_there()) {
-    MESSAGE("skipped: there is no chromium");
+    MESSAGE("skipped: chromium is not installed");
     return;
   }
   struct Case {
@@ -267,8 +268,8 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
     CAPTURE(one.name);
     Flags flags = endless_run();
     flags.insert(flags.end(), {"--timeout", one.timeout});
-    // Open MPI gives the others as many seconds to end, usually one, which this machine may be too busy for. It waits
-    // as long before it tells them.
+    // Open MPI gives the other ranks this many seconds to end, usually one, which may be too short on a busy machine.
+    // It waits as long before it notifies them.
     Job job(4, small_run(text, flags), {{"OMPI_MCA_odls_base_sigkill_timeout", "3"}});
     browser.open(address(port_of(job)));
     REQUIRE(browser.becomes_true(page_shows_all));
@@ -294,7 +295,7 @@ TEST_CASE_FIXTURE(Fixture, "a page names the rank that made a job fail, and keep
 
 TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million steps") {
   if (!Browser::is_there()) {
-    MESSAGE("skipped: there is no chromium");
+    MESSAGE("skipped: chromium is not installed");
     return;
   }
   using namespace ranvier;
@@ -328,7 +329,7 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   run.take(snapshot);
   apps::PageServer server("--serve 0", {},
                           [&](const apps::PageRequest& request) { return apps::answer_about(run, "", request); });
-  // What a browser takes every two seconds.
+  // Size of the responses that a browser requests every two seconds.
   CHECK(http_get(server.port(), "/ranks").body.size() < std::size_t{1} << 20);
   CHECK(http_get(server.port(), "/series?points=1200").body.size() < std::size_t{1} << 19);
 
@@ -338,9 +339,9 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   REQUIRE(browser.becomes_true(
       "heard && ranks.ranks.length === 512 && document.querySelectorAll('.values').length === 4"));
   CHECK(browser.value("series.step[series.step.length - 1]") == steps);
-  CHECK(browser.value("document.querySelectorAll('#ranks tr').length") == 65);  // 64 of them, and names of columns
+  CHECK(browser.value("document.querySelectorAll('#ranks tr').length") == 65);  // 64 of them, and a header row
   CHECK(browser.value("document.querySelectorAll('#memory tr').length") == 1 + 2 * stages);
-  // All kinds are there, in all rows of the picture.
+  // All kinds of spans appear, in all rows of the picture.
   const std::string colours = R"((() => {
     const canvas = document.getElementById('timeline'), found = [];
     for (const y of [1, canvas.height / 2, canvas.height - 24]) {

@@ -51,7 +51,7 @@ struct Output {
   int status = -1;
 };
 
-/// What a command of the shell prints, on both of its outputs.
+/// Output of a shell command on both streams.
 Output output_of(const std::string& command) {
   Output output;
   std::FILE* const pipe = popen(("{ " + command + " ; } 2>&1").c_str(), "r");
@@ -67,13 +67,13 @@ bool is_there(const char* program) {
   return output_of(std::string("command -v ") + program + " >/dev/null").status == 0;
 }
 
-/// A line as readline splits it; the last word is the one that is completed.
+/// A line as readline splits it; the last word is the one to complete.
 struct Typed {
   std::vector<std::string> words;
   std::vector<std::string> completed;  ///< sorted
 };
 
-/// As a shell's word.
+/// Quotes a word for a shell.
 std::string quoted(const std::string& word) { return "'" + word + "'"; }
 
 }  // namespace
@@ -98,7 +98,7 @@ TEST_CASE("help, manual page and completion scripts of every program name all of
   }
 }
 
-TEST_CASE("help of one heading has its flags alone, and a wrong heading lists those that there are") {
+TEST_CASE("help about one topic has only its flags, and an unknown topic lists the existing ones") {
   const Manual train = train_manual("ranvier-train");
   const auto ask = [](std::vector<const char*> words) {
     words.insert(words.begin(), "ranvier-train");
@@ -125,7 +125,7 @@ TEST_CASE("help of one heading has its flags alone, and a wrong heading lists th
   CHECK(has(usual, "\n  --g-inter N"));
   CHECK_FALSE(has(usual, "\n  --optimizer-commit "));
   CHECK_FALSE(has(usual, "presets: "));
-  for (const auto& option : train.options)  // a name that is misspelled in the list of usual flags shows up here
+  for (const auto& option : train.options)  // a misspelled name in the list of usual flags is found here
     if (option.usual) CHECK(has(usual, "\n  --" + option.name + " "));
   CHECK(std::count_if(train.options.begin(), train.options.end(), [](const auto& each) { return each.usual; }) ==
         42);
@@ -135,11 +135,11 @@ TEST_CASE("help of one heading has its flags alone, and a wrong heading lists th
   CHECK(says(wrong,
              "--help elephants: the help text has no such heading; use all, or one of model, grid, sharding, "));
   CHECK(says(wrong, ", stopping-and-resuming, "));
-  // Two headings have such a word.
+  // Two topics have such a word.
   CHECK(says(error_of([&] { ask({"--help", "p"}); }), "--help p: the help text has no such heading"));
 }
 
-TEST_CASE("bash completes flags, values, commands and paths, also behind mpirun") {
+TEST_CASE("bash completes flags, values, commands and paths, also after mpirun") {
   if (!is_there("bash")) return;
   const TemporaryFolder folder;
   std::string driver = "export LC_ALL=C\n";
@@ -200,8 +200,8 @@ TEST_CASE("bash completes flags, values, commands and paths, also behind mpirun"
   CHECK_FALSE(std::getline(lines, more));
 }
 
-TEST_CASE("zsh reads its scripts") {
-  for (const Manual& manual : all_manuals()) {  // zsh calls the function that the file is named after
+TEST_CASE("zsh accepts its scripts") {
+  for (const Manual& manual : all_manuals()) {  // zsh calls the function with the file's name
     const std::string script = zsh_completion(manual);
     CHECK(script.starts_with("#compdef " + manual.program + "\n"));
     CHECK(has(script, "\n_" + manual.program + "() {\n"));
@@ -216,7 +216,7 @@ TEST_CASE("zsh reads its scripts") {
   }
 }
 
-TEST_CASE("groff finds nothing to warn of in manual pages, and prints what help prints") {
+TEST_CASE("groff prints no warnings about manual pages, and the text of help") {
   if (!is_there("groff")) return;
   const TemporaryFolder folder;
   for (const Manual& manual : all_manuals()) {
@@ -227,7 +227,7 @@ TEST_CASE("groff finds nothing to warn of in manual pages, and prints what help 
     const Output warnings = output_of("groff -ww -man -Tutf8 -z -rLL=200n " + path);
     CHECK(warnings.status == 0);
     CHECK(warnings.text == "");
-    // Without hyphens and adjusted lines, and as one long line: words of the help text come in the same order.
+    // Without hyphenation and justification, and as one long line: the words of the help text have the same order.
     const Output shown = output_of("groff -man -Tutf8 -P-cbou -rLL=900n -rHY=0 " + path);
     for (const apps::OptionInfo& option : manual.options) {
       CAPTURE(option.name);

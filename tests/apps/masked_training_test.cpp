@@ -1,4 +1,4 @@
-// Whole runs of models that fill masks: what they are trained on, what they say, and what is refused.
+// Complete runs of masked language models: their training data, their output, and refused flags.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Masked : SmallText {
-  /// A BERT of bytes, whose mask is the token after them.
+  /// A BERT of bytes, whose mask is the next token after them.
   [[nodiscard]] Outcome start(int ranks, const Flags& more, const std::string& data = {}) const {
     Flags flags{"--model", "bert", "--vocab-size", "257"};
     flags.insert(flags.end(), more.begin(), more.end());
@@ -27,7 +27,7 @@ bool has(const Outcome& outcome, const std::string& words) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Masked,
-                  "a BERT trains the same bits on two stages, and is validated on the same masks by anyone") {
+                  "a BERT gives the same bits on two stages, and is validated with the same masks on every grid") {
   std::vector<std::string> losses, evaluations;
   for (const int stages : {1, 2}) {
     CAPTURE(stages);
@@ -48,7 +48,7 @@ TEST_CASE_FIXTURE(Masked,
     evaluations.push_back(last.substr(place, last.find(',', place) - place));
     CHECK(evaluations.back() == evaluations.front());
   }
-  // The same weights are evaluated on the same masks.
+  // The same weights are evaluated with the same masks.
   const Outcome again = run(1,
                             {"--init-from", file("bert"), "--data", text, "--eval-only", "--validation-split",
                              "0.1", "--sequence-length", "16", "--threads", "1"},
@@ -59,7 +59,7 @@ TEST_CASE_FIXTURE(Masked,
   CHECK(has(again, "validation loss " + number));
 }
 
-TEST_CASE_FIXTURE(Masked, "without a token for masks a BERT says which flag names one") {
+TEST_CASE_FIXTURE(Masked, "without a mask token a BERT prints the flag that names one") {
   const Outcome bytes = start(1, {"--vocab-size", "256"});
   CHECK(bytes.status == 64);
   CHECK(has(bytes, "--mask-token is missing: all tokens of the model are bytes"));
@@ -73,7 +73,7 @@ TEST_CASE_FIXTURE(Masked, "without a token for masks a BERT says which flag name
   CHECK(has(named, "mask token: 5"));
 }
 
-TEST_CASE_FIXTURE(Masked, "documents of a BERT are kept apart or padded, and train the same bits on every grid") {
+TEST_CASE_FIXTURE(Masked, "documents of a BERT are masked or padded, and give the same bits on every grid") {
   std::string lines;
   for (int i = 0; i < 90; ++i)
     lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(1 + i % 20), 'a' + i % 7) + "\"}\n";

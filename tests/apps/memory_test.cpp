@@ -1,4 +1,4 @@
-// Resident memory of whole runs against the planned table, from the table that a run ends with.
+// Resident memory of complete runs compared with the plan, from a run's final table.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -13,17 +13,17 @@ namespace {
 
 constexpr double MiB = 1024 * 1024;
 
-/// What a rank holds besides its plan: MPI, oneDNN and the C++ library (18 MiB of mapped code), MPI's and Ranvier's
-/// own heap (4 to 6 MiB), per thread the code that oneDNN generates and the blocks that a product copies (1 to 3
+/// A rank's memory in addition to its plan: MPI, oneDNN and the C++ library (18 MiB of mapped code), MPI's and
+/// Ranvier's own heap (4 to 6 MiB). Per thread, oneDNN's generated code and the copied blocks of a product (1 to 3
 /// MiB).
 constexpr double beside_plan_bytes = 40 * MiB;
 
 struct Rank {
   double planned_bytes = 0;
-  double resident_bytes = 0;  ///< at most, since the process began
+  double resident_bytes = 0;  ///< maximum since the process started
 };
 
-/// The last two columns of the lines behind the heading "rank … planned resident".
+/// The last two columns of the lines after the heading "rank … planned resident".
 std::vector<Rank> ranks_of(const std::string& output) {
   const auto bytes = [](double value, const std::string& unit) {
     return value * (unit == "GiB" ? 1024 * MiB : unit == "MiB" ? MiB : unit == "KiB" ? 1024 : 1);
@@ -63,25 +63,25 @@ struct Fixture {
     for (const Rank& rank : train(ranks, more)) {
       MESSAGE((rank.planned_bytes / MiB) << " MiB planned, " << (rank.resident_bytes / MiB) << " MiB resident");
       CHECK(rank.resident_bytes <= 1.1 * rank.planned_bytes + beside_plan_bytes);
-      CHECK(rank.resident_bytes >= rank.planned_bytes / 2);  // or the figures mean something else
+      CHECK(rank.resident_bytes >= rank.planned_bytes / 2);  // otherwise the numbers are wrong
     }
   }
 };
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "one rank holds little more memory than its plan says") {
+TEST_CASE_FIXTURE(Fixture, "one rank uses little more memory than its plan") {
   check_near_plan(1, {"--hidden", "384", "--heads", "6", "--sequence-length", "256", "--batch-size", "8",
                       "--microbatch-size", "4", "--threads", "2", "--steps", "3"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 hold little more memory each than their plans say") {
+TEST_CASE_FIXTURE(Fixture, "four ranks in bf16 each use little more memory than their plans") {
   check_near_plan(4, {"--hidden", "384", "--heads", "6", "--sequence-length", "128", "--batch-size", "8",
                       "--g-inter", "2", "--g-data", "2", "--precision", "bf16", "--steps", "3", "--save",
                       (folder.path() / "weights.safetensors").string()});
 }
 
-TEST_CASE_FIXTURE(Fixture, "four ranks that share states out hold little more memory each than their plans say") {
+TEST_CASE_FIXTURE(Fixture, "four ranks with sharded states each use little more memory than their plans") {
   for (const char* shard : {"zero3", "mics"}) {
     check_near_plan(4,
                     {"--hidden",          "384", "--heads",      "6",
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Fixture, "four ranks that share states out hold little more me
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "ten times the steps need no more memory") {
+TEST_CASE_FIXTURE(Fixture, "ten times the steps need no additional memory") {
   const Flags flags{"--hidden",     "64",  "--g-inter",          "2",
                     "--dropout",    "0.1", "--validation-split", "0.1",
                     "--eval-every", "10",  "--metrics",          (folder.path() / "metrics.jsonl").string(),
@@ -119,8 +119,8 @@ Flags with(Flags flags, const Flags& more) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(
-    Fixture, "ranks whose states live in host memory or in files hold little more memory than their plans say") {
+TEST_CASE_FIXTURE(Fixture,
+                  "ranks whose states are in host memory or in files use little more memory than their plans") {
   const std::string disk = (folder.path() / "disk").string();
   std::filesystem::create_directory(disk);
   const Flags sizes{"--hidden",     "384", "--heads",  "6",    "--sequence-length", "256",
@@ -153,8 +153,8 @@ TEST_CASE_FIXTURE(Fixture, "a thousand steps through host memory and files need 
     for (std::size_t r = 0; r < few.size(); ++r) {
       MESSAGE(kind << ": " << (few[r].resident_bytes / MiB) << " MiB after 50 steps, "
                    << (many[r].resident_bytes / MiB) << " MiB after 1000");
-      // The trace's ring fills up to its 2 MiB, heaps and stacks reach their height in the first hundreds of steps; 4
-      // KiB a step would be more than this.
+      // The trace's ring fills up to its 2 MiB; heaps and stacks reach their maximum in the first hundreds of steps. A
+      // leak of 4 KiB per step would exceed this limit.
       CHECK(many[r].resident_bytes <= few[r].resident_bytes + 3 * MiB);
     }
   }

@@ -26,7 +26,9 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a line between them, or begin anew") {
+TEST_CASE_FIXTURE(
+    Fixture,
+    "metrics are appended to the metrics of earlier runs, with a line between them, or start from scratch") {
   options.run.metrics = file("metrics.jsonl");
   options.run.init_from = "a \"model\"";
   apps::open_metrics(options)->append("{\"step\":1}\n");
@@ -45,9 +47,9 @@ TEST_CASE_FIXTURE(Fixture, "metrics go on after those of earlier runs, with a li
   CHECK(folder.read("model.bin") == "something else");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a run that goes on from a checkpoint writes on behind the lines up to it") {
+TEST_CASE_FIXTURE(Fixture, "a run that resumes from a checkpoint appends to the lines up to it") {
   options.run.metrics = file("metrics.jsonl");
-  const std::string before = "{\"step\":1}\n{\"step\":9}\n";  // of another training
+  const std::string before = "{\"step\":1}\n{\"step\":9}\n";  // another run's lines
   folder.write("metrics.jsonl", before);
   {
     const auto log = apps::open_metrics(options, {.training = "a1"});
@@ -64,7 +66,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that goes on from a checkpoint writes on behin
   CHECK(text.starts_with(kept + "{\"run\":{\"began\":\"20"));
   CHECK(text.ends_with(
       "\"training\":\"a1\",\"resumed_step\":2,\"checkpoint\":\"c/step-00000002\"}}\n{\"step\":3}\n"));
-  // From before that; --overwrite does not mean what is gone on with.
+  // An earlier checkpoint of the run; --overwrite does not apply to resumed metrics.
   options.run.overwrite = true;
   static_cast<void>(apps::open_metrics(options, {"a1", 1, "c/step-00000001"}));
   text = folder.read("metrics.jsonl");
@@ -72,7 +74,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that goes on from a checkpoint writes on behin
   CHECK(text.find("\"resumed_step\":2") == std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a training that was killed before its first checkpoint begins its lines again") {
+TEST_CASE_FIXTURE(Fixture, "a run that was killed before its first checkpoint starts its lines from scratch") {
   options.run.metrics = file("metrics.jsonl");
   apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n{\"step\":2}\n");
   apps::open_metrics(options, {.training = "a1"})->append("{\"step\":1}\n");
@@ -81,7 +83,7 @@ TEST_CASE_FIXTURE(Fixture, "a training that was killed before its first checkpoi
   CHECK(text.find("{\"step\":1}") == text.rfind("{\"step\":1}"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "metrics of which nothing has to go stay the same file") {
+TEST_CASE_FIXTURE(Fixture, "metrics without lines to remove stay the same file") {
   const std::string path =
       folder.write("metrics.jsonl", "{\"run\":{\"training\":\"a1\"}}\n{\"step\":1}\n").string();
   struct stat first{}, second{};

@@ -57,13 +57,13 @@ bool contains(const std::string& text, std::string_view words) { return text.fin
 
 }  // namespace
 
-TEST_CASE("what was not changed is accepted without a word") {
+TEST_CASE("unchanged options are accepted without a message") {
   const auto same = change({"--seed", "3"}, {"--seed", "3", "--save", "w", "--metrics", "m", "--timeout", "5"});
   CHECK(same.lines.empty());
   CHECK(same.error.empty());
 }
 
-TEST_CASE("changes that train something else are refused together, with both values and the remedy") {
+TEST_CASE("changes that alter the training are refused together, with both values and the remedy") {
   const auto refused = change({}, {"--learning-rate", "1e-4", "--clip", "0", "--g-inter", "2"});
   for (const auto* words : {"c/step-00000004", "--learning-rate 0.0001 (was 0.0006)", "--clip 0 (was 1)",
                             "--resume-with learning-rate,"}) {
@@ -71,7 +71,7 @@ TEST_CASE("changes that train something else are refused together, with both val
     CHECK(contains(refused.error, words));
   }
   CHECK_FALSE(contains(refused.error, "g-inter"));
-  // What was named already stays in the remedy.
+  // Options that were already named stay in the remedy.
   const auto half = change({}, {"--beta1", "0.8", "--clip", "0"}, {"clip"});
   CHECK(contains(half.error, "--resume-with beta1,clip"));
   CHECK_FALSE(contains(half.error, "--clip"));
@@ -92,7 +92,7 @@ TEST_CASE("a checkpoint without --special-tokens counts as none") {
              "--special-tokens tokenizer (was none)"));
 }
 
-TEST_CASE("changes that leave the training as it is are told by what becomes of its bits") {
+TEST_CASE("changes that keep the training are reported with their effect on its bits") {
   const auto told = change({}, {"--g-inter", "2", "--g-data", "2", "--policy", "gpipe", "--pipeline-limit", "1",
                                 "--eval-every", "5", "--validation-split", "0", "--hellaswag", "q"});
   REQUIRE(told.lines.size() == 3);
@@ -103,13 +103,13 @@ TEST_CASE("changes that leave the training as it is are told by what becomes of 
   CHECK(contains(told.lines[2], "--hellaswag q (was nothing)"));
 }
 
-TEST_CASE("states of other sizes are refused whatever is meant") {
+TEST_CASE("states of other sizes are refused in any case") {
   const auto refused = change({}, {"--layers", "7"}, {"layers"});
   CHECK(contains(refused.error, "--layers 7 (was 6)"));
   CHECK(contains(refused.error, "another --checkpoint"));
 }
 
-TEST_CASE("another sequence length is another training, or another model where positions are learned") {
+TEST_CASE("another sequence length is a change of the training, or of the model if positions are learned") {
   const std::vector<const char*> longer = {"--sequence-length", "512"};
   CHECK(contains(change({}, longer, {"sequence-length"}).error, "states of other sizes"));
   const std::vector<const char*> llama = {"--model", "llama"};
@@ -122,7 +122,8 @@ TEST_CASE("another sequence length is another training, or another model where p
   CHECK(contains(meant.lines[0], "--sequence-length 512 (was 256): results change, as --resume-with allows"));
 }
 
-TEST_CASE("a model of the same sizes that computes otherwise is another one, and the same by another name is not") {
+TEST_CASE(
+    "a model of the same sizes with another computation is a change, and another name for the same one is not") {
   const auto as = [](const char* name) { return std::vector<const char*>{"--model", name, "--data", "a.bin"}; };
   const auto other = change(as("llama3-8b"), as("llama3.1-8b"));
   CHECK(contains(other.error, "--model"));
@@ -134,7 +135,7 @@ TEST_CASE("a model of the same sizes that computes otherwise is another one, and
   CHECK(change(as("llama2-7b"), spelled).error.empty());
 }
 
-TEST_CASE("a training whose rate is constant may go on longer") {
+TEST_CASE("a run with a constant learning rate may be extended") {
   const std::vector<const char*> constant = {"--lr-decay", "constant", "--warmup-steps", "3"};
   auto longer = constant;
   longer.insert(longer.end(), {"--steps", "600"});
@@ -142,20 +143,20 @@ TEST_CASE("a training whose rate is constant may go on longer") {
   CHECK(contains(change({}, {"--steps", "600"}).error, "--resume-with steps"));
 }
 
-TEST_CASE("data may lie elsewhere, and other data at the same place are refused") {
+TEST_CASE("data may be in another folder, and other data at the same path are refused") {
   CHECK(change({}, {"--data", "moved.txt"}).error.empty());
   CHECK(contains(change({}, {"--data", "moved.txt"}, {}, "2").error, "--data moved.txt (was text.txt)"));
   const auto other = change({}, {}, {}, "2");
   CHECK(contains(other.error, "--data text.txt (was the same path with other content)"));
   CHECK(contains(other.error, "--resume-with data"));
   CHECK(change({}, {}, {"data"}, "2").error.empty());
-  // The same files, read otherwise, are other texts.
+  // The same files, read in another way, are other texts.
   CHECK(contains(change({}, {"--json-field", "body"}).error, "--json-field body (was text)"));
   CHECK(contains(change({}, {"--token-format", "jsonl"}).error, "--token-format jsonl (was auto)"));
   CHECK(contains(change({}, {"--documents", "mask"}).error, "--documents mask (was join)"));
 }
 
-TEST_CASE("a change that is meant and is none is told") {
+TEST_CASE("an option in --resume-with that did not change is reported") {
   const auto none = change({}, {}, {"seed"});
   REQUIRE(none.lines.size() == 1);
   CHECK(contains(none.lines[0], "--resume-with seed has no effect"));

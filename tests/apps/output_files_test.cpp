@@ -41,7 +41,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "outputs that have paths of their own are accepted, in any folder, and so are devices") {
+TEST_CASE_FIXTURE(Fixture, "outputs with separate paths are accepted, in any folder, and so are devices") {
   options.run.save = file("model");
   options.run.metrics = file("model/metrics.jsonl");
   options.run.trace = file("trace.json");
@@ -50,7 +50,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs that have paths of their own are accepted, i
   check_outputs(options);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a path names a file of weights only by the extension of one") {
+TEST_CASE_FIXTURE(Fixture, "a path names a weights file only by its extension") {
   for (const char* save : {"outs/llama-3.1-ft", "run.2026", "model"})
     CHECK(apps::weights_path(save) == fs::path(save) / "model.safetensors");
   for (const char* save : {"weights.safetensors", "llama-3.1.bin"}) CHECK(apps::weights_path(save) == save);
@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(Fixture, "one path as a file and as a folder is refused") {
   check_refused({"--save " + file("model"), "--metrics " + file("model"), "as file and as folder"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "an output over an input is refused by both names") {
+TEST_CASE_FIXTURE(Fixture, "an output over an input is refused with both names") {
   const auto check_input = [&](const char* name, const std::function<std::string&(apps::TrainOptions&)>& field) {
     CAPTURE(name);
     const std::string path = folder.write("input", "").string();
@@ -125,7 +125,7 @@ TEST_CASE_FIXTURE(Fixture, "an output over an input is refused by both names") {
   check_refused({"--data " + file("b.bin"), file("b.idx")});
 }
 
-TEST_CASE_FIXTURE(Fixture, "an output in a folder of data is refused, as the next run would train on it") {
+TEST_CASE_FIXTURE(Fixture, "an output in a data folder is refused, because the next run would train on it") {
   fs::create_directory(file("texts"));
   options.data.data = file("texts");
   options.run.metrics = file("texts/run.jsonl");
@@ -134,7 +134,7 @@ TEST_CASE_FIXTURE(Fixture, "an output in a folder of data is refused, as the nex
   check_outputs(options);
 }
 
-TEST_CASE_FIXTURE(Fixture, "checkpoints in a folder of data, or where another output goes, are refused") {
+TEST_CASE_FIXTURE(Fixture, "checkpoints in a data folder, or at the path of another output, are refused") {
   options.data.data = folder.path().string();
   options.checkpoint.folder = file("checkpoints");
   check_refused({"--checkpoint " + file("checkpoints") + " is inside --data " + options.data.data});
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Fixture, "checkpoints in a folder of data, or where another ou
   check_refused({"--metrics " + file("checkpoints"), "--checkpoint", "as file and as folder"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights replace those that they began with only where somebody says so") {
+TEST_CASE_FIXTURE(Fixture, "weights replace the initial ones only with --overwrite") {
   fs::create_directory(file("model"));
   folder.write("model/model.safetensors", "");
   options.run.save = options.run.init_from = file("model");
@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(Fixture, "weights replace those that they began with only wher
   check_refused({"--metrics", "--init-from"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "a place that cannot be meant for weights is refused") {
+TEST_CASE_FIXTURE(Fixture, "an unsuitable path for weights is refused") {
   options.run.save = "/";
   check_refused({"--save /", "root of the file system"});
   options.run.save = "/tmp/..";
@@ -168,7 +168,8 @@ TEST_CASE_FIXTURE(Fixture, "a place that cannot be meant for weights is refused"
   check_refused({"--save " + file("file") + " is a file", "file.safetensors"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "outputs get their folder, and what a killed save left is gone before the first step") {
+TEST_CASE_FIXTURE(Fixture,
+                  "outputs get their folder, and leftovers of a killed save are removed before the first step") {
   fs::create_directory(file("model"));
   folder.write("model/model.safetensors.123.partial", "half of the weights");
   options.run.save = file("model");
@@ -179,8 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "outputs get their folder, and what a killed save lef
   CHECK(fs::is_empty(file("new/model")));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "weights that the disk has no room for are refused with what they take and what is free") {
+TEST_CASE_FIXTURE(Fixture, "weights that exceed the disk space are refused with needed and free bytes") {
   options.run.save = file("model.safetensors");
   apps::check_space(options.run.save, 1);
   const Error error = error_of([&] { apps::check_space(options.run.save, std::size_t{1} << 60); });
@@ -189,7 +189,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(says(error, "; free "));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a save waits for a folder that is gone, makes it, and gives up after its time") {
+TEST_CASE_FIXTURE(Fixture, "a save waits for a missing folder, creates it, and gives up after its time") {
   using namespace std::chrono_literals;
   apps::DiskRetry patient(30s, "the weights take", 1 << 20);
   CHECK(patient(file("gone/model"), ENOENT));
@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(Fixture, "a save waits for a folder that is gone, makes it, an
   CHECK_FALSE(hasty(file("gone/model"), ENOSPC));
 }
 
-TEST_CASE_FIXTURE(Fixture, "weights of many ranks need a folder of many files, no device") {
+TEST_CASE_FIXTURE(Fixture, "weights of many ranks need a folder, not a device") {
   options.run.save = file("pipe.safetensors");
   REQUIRE(::mkfifo(options.run.save.c_str(), 0600) == 0);
   CHECK(says(error_of([&] { apps::check_outputs(options); }), "device or pipe: " + options.run.save));

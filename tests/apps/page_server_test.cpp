@@ -1,4 +1,4 @@
-// A page's server over real sockets: what good clients get, and what becomes of the others.
+// A page's server over real sockets: responses to good clients, and treatment of the others.
 #include "apps/view/page_server.hpp"
 
 #include "apps/view/serve_address.hpp"
@@ -31,7 +31,7 @@ PageResponse echo(const PageRequest& request) {
   return text(std::string(request.path) + "|" + std::string(request.query));
 }
 
-/// Until `condition` holds, and whether it did in time.
+/// Waits until `condition` holds; returns whether it did in time.
 template <typename Condition>
 bool comes_true(Condition&& condition) {
   for (int i = 0; i < 2000; ++i) {
@@ -41,11 +41,11 @@ bool comes_true(Condition&& condition) {
   return false;
 }
 
-constexpr std::size_t large_bytes = std::size_t{9} << 20;  // more than the buffers of two sockets take
+constexpr std::size_t large_bytes = std::size_t{9} << 20;  // larger than the buffers of two sockets
 
 }  // namespace
 
-TEST_CASE("a page's server answers one request after another on a connection, without content for HEAD") {
+TEST_CASE("the page server answers consecutive requests on a connection, without content for HEAD") {
   PageServer server("--serve 0", {}, echo);
   HttpClient client(server.port());
   const auto first = client.get("/status?a=1&b=2");
@@ -58,12 +58,12 @@ TEST_CASE("a page's server answers one request after another on a connection, wi
   const auto head = client.answer(false);
   CHECK(head.header.find("Content-Length: 3\r\n") != std::string::npos);
   CHECK(client.get("/next").body == "/next|");
-  client.send("GET / HTTP/1.0\r\n\r\n");  // which means its last
+  client.send("GET / HTTP/1.0\r\n\r\n");  // which marks the last request
   CHECK(client.answer().status == 200);
   CHECK(client.receive().empty());
 }
 
-TEST_CASE("a page's server refuses what it cannot read or does not do, and closes the connection") {
+TEST_CASE("the page server refuses invalid or unsupported requests, and closes the connection") {
   PageServer server("--serve 0", {}, echo);
   const auto status_of = [&](const std::string& request) {
     HttpClient client(server.port());
@@ -81,7 +81,7 @@ TEST_CASE("a page's server refuses what it cannot read or does not do, and close
   CHECK(http_get(server.port(), "/").status == 200);
 }
 
-TEST_CASE("an error while a page's answer is made is an answer, and no end of the server") {
+TEST_CASE("an error while a response is created is sent as a response, and does not end the server") {
   PageServer server("--serve 0", {}, [](const PageRequest& request) -> PageResponse {
     if (request.path == "/bad") throw std::bad_alloc();
     return echo(request);
@@ -90,7 +90,7 @@ TEST_CASE("an error while a page's answer is made is an answer, and no end of th
   CHECK(http_get(server.port(), "/good").status == 200);
 }
 
-TEST_CASE("200 connections of a page are answered at a time, and those beyond a limit are closed at once") {
+TEST_CASE("200 connections are served at a time, and those beyond a limit are closed at once") {
   PageServer server("--serve 0", {.connections = 200, .request_time = 10min}, echo);
   std::vector<HttpClient> clients;
   for (int i = 0; i < 200; ++i) clients.emplace_back(server.port());
@@ -105,7 +105,7 @@ TEST_CASE("200 connections of a page are answered at a time, and those beyond a 
   CHECK(http_get(server.port(), "/again").status == 200);
 }
 
-TEST_CASE("who connects to a page and says nothing, or too slowly, is gone when its time is up") {
+TEST_CASE("a client that sends nothing, or too slowly, is disconnected after its time") {
   PageServer server("--serve 0", {.request_time = 300ms}, echo);
   HttpClient silent(server.port()), half(server.port()), slow(server.port());
   half.send("GET / HT");
@@ -120,7 +120,7 @@ TEST_CASE("who connects to a page and says nothing, or too slowly, is gone when 
   CHECK(comes_true([&] { return server.open_connections() == 0; }));
 }
 
-TEST_CASE("who does not take a page's answer holds up nobody else, and is gone when its time is up") {
+TEST_CASE("a client that does not read its response delays no other, and is disconnected after its time") {
   const auto large = std::make_shared<const std::string>(large_bytes, 'x');
   std::atomic<int> asked = 0;
   const auto answer = [&](const PageRequest& request) {
@@ -133,7 +133,7 @@ TEST_CASE("who does not take a page's answer holds up nobody else, and is gone w
     HttpClient first(server.port(), 4096), second(server.port(), 4096);
     for (HttpClient* slow : {&first, &second}) slow->send("GET /large HTTP/1.1\r\n\r\n");
     REQUIRE(comes_true([&] { return large.use_count() == 3; }));
-    // What nobody takes counts, and there is no room for more.
+    // Unread responses count, and leave no capacity.
     CHECK(http_get(server.port(), "/large").status == 503);
     CHECK(http_get(server.port(), "/small").status == 503);
   }
@@ -147,7 +147,7 @@ TEST_CASE("who does not take a page's answer holds up nobody else, and is gone w
   CHECK(http_get(patient.port(), "/large").body.size() == large_bytes);
 }
 
-TEST_CASE("a page's server that ends while clients are there ends") {
+TEST_CASE("a page server that is stopped with connected clients ends") {
   std::vector<HttpClient> clients;
   {
     const auto large = std::make_shared<const std::string>(large_bytes, 'x');
@@ -160,7 +160,7 @@ TEST_CASE("a page's server that ends while clients are there ends") {
   CHECK(clients[3].receive().empty());
 }
 
-TEST_CASE("a request that waits is answered when there is news, or when its time is up, and holds up nobody") {
+TEST_CASE("a waiting request is answered when there is news, or after its time, and delays no other") {
   std::atomic<int> asked = 0;
   std::atomic<bool> news = false;
   const auto answer = [&](const PageRequest& request) {
@@ -175,7 +175,7 @@ TEST_CASE("a request that waits is answered when there is news, or when its time
   REQUIRE(comes_true([&] { return asked == 2; }));
   CHECK(http_get(server.port(), "/other").body == "/other|");
   CHECK(comes_true([&] { return server.open_requests() == 2; }));
-  server.wake();  // for others
+  server.wake();  // for other requests
   REQUIRE(comes_true([&] { return asked == 4; }));
   CHECK(server.open_requests() == 2);
   news = true;
@@ -190,7 +190,7 @@ TEST_CASE("a request that waits is answered when there is news, or when its time
     gone.send("GET /news HTTP/1.1\r\n\r\n");
     REQUIRE(comes_true([&] { return server.open_requests() == 1; }));
   }
-  server.wake();  // whoever has gone may still be taken for one that waits
+  server.wake();  // a disconnected client may still count as waiting
   PageServer brief("--serve 0", {.wait_time = 50ms}, answer);
   HttpClient patient(brief.port());
   CHECK(patient.get("/news").body == "none");
@@ -198,7 +198,7 @@ TEST_CASE("a request that waits is answered when there is news, or when its time
   CHECK(comes_true([&] { return brief.open_requests() == 0; }));
 }
 
-TEST_CASE("a page's server that cannot listen says why, and what to do") {
+TEST_CASE("a page server that cannot listen reports the reason and a remedy") {
   PageServer first("--serve 0", {}, echo);
   const auto refusal = [](const PageServer::Options& options) {
     const Error error = tests::error_of([&] { PageServer server("--serve X", options, echo); });
@@ -228,14 +228,14 @@ TEST_CASE("--serve takes a port, or an IP address and a port") {
   CHECK(!apps::ServeAddress{.address = "0.0.0.0"}.is_local());
 }
 
-TEST_CASE("a run's page is for this machine's own names, or for those who have the token") {
+TEST_CASE("a run's page is for this machine's own names, or for clients with the token") {
   const apps::LiveRun run;
   const auto status = [&](std::string_view token, const PageRequest& request) {
     return apps::answer_about(run, token, request).status;
   };
   for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:1", "[::1]:8080", "127.3.2.1"})
     CHECK(status("", {.path = "/status", .host = host}) == 200);
-  // A page of another site whose name was made to mean this machine.
+  // A page of another site whose name was made to resolve to this machine.
   for (const char* host :
        {"", "evil.example", "evil.example:8080", "10.0.0.1:80", "localhost.evil.example", "[::2]:1"})
     CHECK(status("", {.path = "/status", .host = host}) == 403);

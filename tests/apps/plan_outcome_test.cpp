@@ -1,4 +1,5 @@
-// What ranvier-plan says beside its tables: what every rank does, what nothing was simulated for, and why nothing runs.
+// Output of ranvier-plan next to its tables: the time of every rank, unsimulated candidates, and reasons why nothing
+// runs.
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/plan_run.hpp"
 #include "runtime/base/error.hpp"
@@ -33,7 +34,7 @@ using tests::small_job;
 using tests::TemporaryFolder;
 using tests::text_of;
 
-TEST_CASE("where no candidate can run, ranvier-plan says why instead of what would make it fit") {
+TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};
   const auto flags = error_of([&] { static_cast<void>(run_plan(parse(small_job(one)), invented_tools())); });
   CHECK(flags.code() == ErrorCode::usage);
@@ -61,7 +62,7 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
     CHECK(
         says(links, "--profile test-lonely has no rates of links inside a node, but 4 ranks are on 2 nodes of 2"));
   }
-  // A case beside others has its line.
+  // A case that fails next to others has its own line.
   const PlanResult cases =
       run({"test-cpu", "test-little"}, {"--dead-ranks", "1", "--g-inter", "1", "--group-size", "4"});
   CHECK(cases.status == 0);
@@ -75,7 +76,7 @@ TEST_CASE("where no candidate can run, ranvier-plan says why instead of what wou
   CHECK(why.starts_with("nothing fits: a node's memory"));
 }
 
-TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it as a trace of each case") {
+TEST_CASE("ranvier-plan shows the time of the best one's ranks, and writes a trace of each case") {
   const TemporaryFolder folder;
   PlanTools tools = invented_tools();
   tools.predict = actors::predict;
@@ -109,7 +110,7 @@ TEST_CASE("ranvier-plan shows what the ranks of the best one do, and writes it a
   CHECK(stages.at(1).at("busy").as_double() < 1);
 }
 
-TEST_CASE("without simulations a plan has the memory of one with them, and its bounds") {
+TEST_CASE("without simulations a plan has the same memory and the same bounds") {
   PlanTools tools = invented_tools();
   tools.predict = actors::predict;
   const std::vector<std::string> words = small_job({"--g-inter", "2", "--shard", "zero1", "--microbatch-size", "2",
@@ -119,7 +120,7 @@ TEST_CASE("without simulations a plan has the memory of one with them, and its b
   without.erase(simulations, simulations + 2);
   without.emplace_back("--no-simulation");
   const auto simulated = boost::json::parse(run_plan(parse(words), tools).text);
-  tools.predict = nullptr;  // nobody asks
+  tools.predict = nullptr;  // not called
   const auto planned = boost::json::parse(run_plan(parse(without), tools).text);
   CHECK(planned.at("simulated").as_int64() == 0);
   const auto candidates_of = [](const boost::json::value& report) {
@@ -179,7 +180,7 @@ TEST_CASE("a config file plans for a device that this build may not have") {
   CHECK(device_of({"--device", "cpu"}) == std::vector<std::string>{"cpu"});
 }
 
-TEST_CASE("of many stages a plan shows what an average one does, the busiest and the idlest") {
+TEST_CASE("for many stages a plan shows the average, the busiest and the idlest one") {
   apps::Ranked ranked;
   for (int s = 1; s <= 20; ++s)
     ranked.prediction.stages.push_back(
@@ -189,7 +190,7 @@ TEST_CASE("of many stages a plan shows what an average one does, the busiest and
   CHECK(has(text, "average       10.5 ms       20.0 ms             –"));
   CHECK(has(text, "19, busiest       20.0 ms       20.0 ms"));
   CHECK(has(text, "0, idlest        1.0 ms       20.0 ms"));
-  CHECK(has(text, "29.0 ms\n"));  // that the idlest waits
+  CHECK(has(text, "29.0 ms\n"));  // idle time of the idlest
   ranked.prediction.stages.resize(16);
   const std::string all = apps::stages_table(ranked);
   CHECK(std::count(all.begin(), all.end(), '\n') == 19);

@@ -1,4 +1,4 @@
-// Machines for tests of ranvier-plan: figures that make small jobs differ in all that a plan weighs.
+// Machines for tests of ranvier-plan, with rates that distinguish small jobs in every criterion of a plan.
 #pragma once
 
 #include "apps/options/train_options.hpp"
@@ -9,7 +9,7 @@
 
 namespace ranvier::tests {
 
-/// Nodes whose links are slow against what they compute; `gpu`: with devices that have memory of their own.
+/// Nodes whose links are slow relative to their compute rate; `gpu`: with devices that have separate memory.
 inline runtime::MachineProfile plan_profile(bool gpu) {
   runtime::MachineProfile profile;
   profile.name = gpu ? "test-gpu" : "test-cpu";
@@ -37,7 +37,7 @@ inline runtime::MachineProfile plan_profile(bool gpu) {
   return profile;
 }
 
-/// A GPT of which a plan takes no time.
+/// A GPT that is planned in almost no time.
 inline std::vector<apps::GivenFlag> small_gpt_flags(int world, int node_size, int batch_size) {
   return {{"layers", "4"},
           {"hidden", "64"},

@@ -1,4 +1,4 @@
-// The rows of a ranking, of rankings that are made up.
+// The rows of synthetic rankings.
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/rows.hpp"
 #include "tests/apps/small_plan.hpp"
@@ -19,7 +19,7 @@ using Members = std::vector<std::size_t>;
 
 namespace {
 
-/// What an empty word says is left as in this one.
+/// Flags in tests are left as in this candidate.
 const Candidate base{.g_inter = 2,
                      .g_data = 4,
                      .shard = "zero1",
@@ -37,7 +37,7 @@ Candidate with(Candidate candidate, const std::string& flag, const std::string& 
   return candidate;
 }
 
-/// Candidate n takes seconds[n], which ascend.
+/// Candidate n takes seconds[n], in ascending order.
 struct Constructed {
   std::vector<Candidate> candidates;
   std::vector<SearchResult::Found> found;
@@ -65,7 +65,7 @@ TEST_CASE("candidates that differ in one flag and take the same time share a row
   CHECK(apps::switches_text(std::vector{base}).empty());
 }
 
-TEST_CASE("candidates that differ in two flags, in their grids or in their shardings have rows of their own") {
+TEST_CASE("candidates that differ in two flags, in their grids or in their shardings have separate rows") {
   Constructed two;
   two.add(base, 1);
   two.add(with(with(base, "policy", "1f1b"), "recompute", "auto"), 1);
@@ -77,14 +77,14 @@ TEST_CASE("candidates that differ in two flags, in their grids or in their shard
   other_sharding.shard = "zero2";
   two.add(other_sharding, 1);
   CHECK(two.rows() == std::vector<Members>{{0}, {1}, {2}, {3}});
-  // A candidate between two of them makes their rows one, unless it takes longer.
+  // A candidate between two of them joins their rows, unless it takes longer.
   two.add(with(base, "policy", "1f1b"), 1.004);
   CHECK(two.rows() == std::vector<Members>{{0, 1, 4}, {2}, {3}});
   two.found.back().seconds = 1.006;
   CHECK(two.rows() == std::vector<Members>{{0}, {1}, {2}, {3}, {4}});
 }
 
-TEST_CASE("a row names each flag in which its candidates differ, and its first values are those that it shows") {
+TEST_CASE("a row lists each flag in which its candidates differ, starting with the values that it shows") {
   Constructed all;
   all.add(base, 1);
   all.add(with(base, "policy", "1f1b"), 1.001);
@@ -93,8 +93,7 @@ TEST_CASE("a row names each flag in which its candidates differ, and its first v
   CHECK(apps::switches_text(all.candidates) == "--recompute off|auto, --policy message-driven|1f1b");
 }
 
-TEST_CASE(
-    "a row is represented by its candidate with the fewest flags beside defaults, of several by the fastest") {
+TEST_CASE("a row shows its candidate with the fewest non-default flags, and of several the fastest") {
   Constructed all;
   all.add(with(base, "algorithms", "ring"), 1);
   all.add(with(base, "policy", "1f1b"), 1.001);  // two flags from the first
@@ -116,7 +115,7 @@ TEST_CASE("times of a row are compared with its fastest, so that a chain of cand
   CHECK(chain.rows() == std::vector<Members>{{0, 1}, {2, 3}, {4}});
 }
 
-TEST_CASE("a limit keeps what may join the last row that is wanted") {
+TEST_CASE("a limit keeps candidates that may join the last requested row") {
   Constructed all;
   all.add(base, 1);
   CHECK(apps::rows_limit(all.candidates, all.found, 2) == std::numeric_limits<double>::infinity());
@@ -154,7 +153,7 @@ TEST_CASE("ranvier-plan prints ten different plans, and its JSON has all candida
   CHECK(others > 0);
 }
 
-TEST_CASE("ranvier-plan plans for GPUs in bf16 unless told otherwise, and says so") {
+TEST_CASE("ranvier-plan plans for GPUs in bf16 by default, and reports it") {
   auto words = tests::small_job({"--policy", "1f1b", "--offload", "none", "--recompute", "off"});
   *std::find(words.begin(), words.end(), "test-cpu") = "test-gpu";
   const std::string text = run_plan(tests::parse(words), tests::invented_tools()).text;

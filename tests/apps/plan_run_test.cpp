@@ -45,7 +45,7 @@ using tests::text_of;
 
 namespace {
 
-/// As ranvier-train reads the flags, on ranks that are there.
+/// Reads the flags like ranvier-train, on existing ranks.
 apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int world) {
   std::vector<std::string> words{"ranvier-train"};
   for (const auto& flag : flags)
@@ -57,7 +57,7 @@ apps::TrainOptions as_trained(const std::vector<apps::GivenFlag>& flags, int wor
 
 }  // namespace
 
-TEST_CASE("the memory that ranvier-plan plans is what a job of its config allocates, to the byte, on every rank") {
+TEST_CASE("ranvier-plan's memory is exactly the memory that a job of its config allocates, on every rank") {
   std::mt19937 draw(20);
   const TemporaryFolder folder;
   for (const auto& [gpu, chunks] : {std::pair{false, 1}, {true, 1}, {false, 2}}) {
@@ -85,14 +85,14 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
       actors::TrainerOptions trainer = options.trainer;
       trainer.threads = gpu ? 1 : options.device.threads;
       trainer.node_of = nodes_of(options, {});
-      trainer.links = profile.links;  // the config names a file of them
+      trainer.links = profile.links;  // the config names a links file
       trainer.gpu = trial.trainer.gpu;
       trainer.device_bytes = trial.trainer.device_bytes;
       std::size_t most = 0;
       for (int rank = 0; rank < planner.world(); ++rank) {
         const auto plan = actors::plan_rank(planner.job().architecture, planner.job().sample, trainer, rank);
         const auto device = runtime::make_inline_device();
-        runtime::MemoryPlan here;  // what the plan counts and others allocate is there as well
+        runtime::MemoryPlan here;  // with the memory that the plan counts and others allocate
         for (runtime::MemoryItem item : plan.memory.items()) {
           item.elsewhere = false;
           here.add(item);
@@ -116,21 +116,22 @@ TEST_CASE("the memory that ranvier-plan plans is what a job of its config alloca
   }
 }
 
-TEST_CASE("ranvier-plan prints the best ten with their memory, links and cost, and counts what it left out") {
+TEST_CASE(
+    "ranvier-plan prints the best ten with their memory, links and cost, and the number of excluded candidates") {
   const PlanResult result = run_plan(parse(small_job({})), invented_tools());
   CHECK(result.status == 0);
   CHECK(has(result.text, "10  "));
   CHECK(has(result.text, "left out"));
   CHECK(has(result.text, "activations"));
   CHECK(has(result.text, "cost/M tokens"));
-  // Four stages are the fastest, in microbatches of all that a row has.
+  // Four stages are the fastest, with one microbatch per row and batch.
   CHECK(has(result.text, "  1  4 × 1, 8 per microbatch"));
   CHECK(has(result.text, "25.0%"));
-  // Of the links that carry something.
+  // Only links with traffic are listed.
   CHECK(has(result.text, "by link, maximum over ranks\n        host to GPU\n  1         5.0 MiB\n"));
 }
 
-TEST_CASE("the config file of ranvier-plan means to ranvier-train what was planned") {
+TEST_CASE("ranvier-train reads the config file of ranvier-plan as the planned job") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
   const PlanResult result = run_plan(
@@ -149,7 +150,7 @@ TEST_CASE("the config file of ranvier-plan means to ranvier-train what was plann
   CHECK(options.device.threads == 1);
 }
 
-TEST_CASE("a plan replaces the files of another one with --overwrite alone") {
+TEST_CASE("a plan replaces the files of another one only with --overwrite") {
   const TemporaryFolder folder;
   const auto at = [&](const char* name) { return (folder.path() / name).string(); };
   std::vector<std::string> flags{"--write-config", at("a.conf"),  "--plot",      at("a.svg"), "--write-trace",
@@ -171,7 +172,7 @@ TEST_CASE("a plan replaces the files of another one with --overwrite alone") {
   CHECK(has(text_of(at("a.conf")), "# predicted"));
 }
 
-TEST_CASE("files of the training are its own, and a plan says that it writes none of them") {
+TEST_CASE("a plan reports the run's output files, and that it does not write them") {
   const TemporaryFolder folder;
   const std::string metrics = folder.path() / "m.jsonl", trace = folder.path() / "t.json";
   const auto planned = [](std::vector<std::string> more) {
@@ -186,7 +187,7 @@ TEST_CASE("files of the training are its own, and a plan says that it writes non
   CHECK(!has(planned({}).text, "does not write"));
 }
 
-TEST_CASE("slices of the model that are given are part of every candidate, and of its config file") {
+TEST_CASE("given model chunks are part of every candidate, and of its config file") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "best.conf";
   const PlanResult result =
@@ -199,7 +200,7 @@ TEST_CASE("slices of the model that are given are part of every candidate, and o
   CHECK(options.trainer.chunks_per_rank == 2);
   CHECK(options.trainer.grid.g_inter == 2);
   CHECK(options.trainer.pipeline_limit == 0);
-  // By slice, from which the number of stages follows.
+  // By chunk, which determines the number of stages.
   const auto json = boost::json::parse(
       run_plan(parse(small_job({"--json", "--chunks-per-rank", "2", "--layers-per-stage", "1,2,2,1"})),
                invented_tools())
@@ -215,7 +216,7 @@ TEST_CASE("slices of the model that are given are part of every candidate, and o
   CHECK(says(none, "--chunks-per-rank 2 does not work with --policy zb-h1"));
 }
 
-TEST_CASE("ranvier-plan --json has the best, their flags and what was left out") {
+TEST_CASE("ranvier-plan --json has the best candidates, their flags and the excluded ones") {
   const auto json =
       boost::json::parse(run_plan(parse(small_job({"--json", "--best", "3"})), invented_tools()).text);
   const auto& best = json.at("best").as_array();
@@ -226,10 +227,10 @@ TEST_CASE("ranvier-plan --json has the best, their flags and what was left out")
   CHECK(best[0].at("device_bytes_by_kind").at("parameters").as_int64() > 0);
   CHECK(best[0].at("saved_activations").as_string() == "few");
   CHECK(best[0].at("bytes_to_device").as_double() == 5 << 20);
-  CHECK(best[0].at("file_bytes_read").is_null());  // nobody said
+  CHECK(best[0].at("file_bytes_read").is_null());  // not predicted
 }
 
-TEST_CASE("on GPUs with memory for all activations, ranvier-plan has all saved, unless few are asked for") {
+TEST_CASE("on GPUs with enough memory, ranvier-plan saves all activations, unless few are requested") {
   for (const char* const saved : {"auto", "few"}) {
     auto words = small_job({"--json", "--best", "1", "--saved-activations", saved});
     std::replace(words.begin(), words.end(), std::string("test-cpu"), std::string("test-gpu"));
@@ -239,7 +240,7 @@ TEST_CASE("on GPUs with memory for all activations, ranvier-plan has all saved, 
   }
 }
 
-TEST_CASE("what was predicted without a search has no bound") {
+TEST_CASE("a prediction without a search has no bound") {
   const auto words = small_job({"--json", "--bandwidth-times", "2", "--microbatch-size", "2", "--shard", "zero1"});
   const auto json = boost::json::parse(run_plan(parse(words), invented_tools()).text);
   const auto& cases = json.at("what_if").as_array();
@@ -250,7 +251,7 @@ TEST_CASE("what was predicted without a search has no bound") {
   }
 }
 
-TEST_CASE("what if: each case has its best, and what the first case's best does there") {
+TEST_CASE("each what-if case has its best candidate, and the result of the first case's best") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "cases.svg";
   const PlanResult result =
@@ -267,7 +268,7 @@ TEST_CASE("what if: each case has its best, and what the first case's best does 
   CHECK(has(result.text, "0.33"));  // three times as slow
 }
 
-TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what limits it") {
+TEST_CASE("ranvier-plan --scale has the best candidate for each number of ranks, and its bottleneck") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "scale.svg";
   std::vector<std::string> words{
@@ -289,7 +290,7 @@ TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what 
   REQUIRE(points.size() == 3);
   double before = 1;
   for (const auto& point : points) {
-    // Of the invented time 0.2 s are the links', 0.5 s the stages', and the rest is the microbatches'.
+    // The synthetic time has 0.2 s for links and 0.5 s for stages; the rest depends on microbatches.
     const double micro = 0.1 / std::stod(point.at("best").at("flags").at("microbatch-size").as_string().c_str());
     CHECK(point.at("shares").at("links").as_double() == doctest::Approx(0.2 / (0.7 + micro)).epsilon(1e-4));
     CHECK(point.at("limit").as_string() == "links");
@@ -297,7 +298,7 @@ TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what 
     before = point.at("ideal").as_double();
   }
   CHECK(points[2].at("world").as_int64() == 8);
-  // Numbers of ranks that no grid has keep nobody from the others.
+  // Numbers of ranks without a grid do not affect the others.
   words[static_cast<std::size_t>(std::find(words.begin(), words.end(), "2,4,8") - words.begin())] = "2,6,8";
   const PlanResult some = with({});
   CHECK(some.status == 0);
@@ -305,14 +306,14 @@ TEST_CASE("ranvier-plan --scale has the best for each number of ranks, and what 
   CHECK(has(some.text, "     8  "));
 }
 
-TEST_CASE("what limits a step is what it would be rid of most, and computing where that is little") {
+TEST_CASE("a step's bottleneck is the largest avoidable part, and computing if that is small") {
   CHECK(apps::StepShares{.links = 0.05, .order = 0.09, .memory = 0.01}.limit() == "compute");
   CHECK(apps::StepShares{.links = 0.2, .order = 0.3, .memory = 0.1}.limit() == "order");
   CHECK(apps::StepShares{.links = 0.2, .order = 0.1, .memory = 0.3}.limit() == "memory");
   CHECK(apps::StepShares{.links = 0.2, .order = 0.1, .memory = 0.1}.limit() == "links");
 }
 
-TEST_CASE("a bar in parts is as long as they are together") {
+TEST_CASE("a stacked bar is as long as its parts together") {
   const std::string text =
       apps::svg({.title = "",
                  .about = "",
@@ -322,7 +323,7 @@ TEST_CASE("a bar in parts is as long as they are together") {
   CHECK(has(text, R"(x="497.5" y="100" width="292.5")"));
 }
 
-TEST_CASE("a plot's text may be anything, and its bars are as long as their values") {
+TEST_CASE("a plot's text may be arbitrary, and its bars are as long as their values") {
   const std::string text =
       apps::svg({.title = "a < b & \"c\"",
                  .about = "",
@@ -334,23 +335,23 @@ TEST_CASE("a plot's text may be anything, and its bars are as long as their valu
   CHECK(has(text, R"(width="0.0")"));
 }
 
-TEST_CASE("where nothing fits, ranvier-plan names the nearest candidate and what it lacks") {
+TEST_CASE("if nothing fits, ranvier-plan names the nearest candidate and its lack of memory") {
   PlanTools tools = invented_tools();
   tools.read_profile = [](const std::string&) {
     auto profile = tests::plan_profile(true);
-    profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // but for the driver's share
+    profile.device_memory = (std::size_t{1} << 30) + (200 << 10);  // without the driver's memory
     return profile;
   };
   const PlanResult result = run_plan(parse(small_job({"--collectives", "plans"})), tools);
   CHECK(result.status == 1);
   CHECK(has(result.text, "nothing fits"));
   CHECK(has(result.text, "closest: "));
-  CHECK(has(result.text, "recompute auto"));  // of all that could be done
+  CHECK(has(result.text, "recompute auto"));  // out of all possible changes
   CHECK(has(result.text, "200.0 KiB available"));
   CHECK(has(result.text, "memory: not enough on the device"));
 }
 
-TEST_CASE("without --profile ranvier-plan takes what was measured on this host") {
+TEST_CASE("without --profile ranvier-plan uses the measured profile of this host") {
   const TemporaryFolder folder;
   const apps::ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "here"};
   const auto found = [&](const std::vector<std::string>& words) {
@@ -373,7 +374,7 @@ TEST_CASE("without --profile ranvier-plan takes what was measured on this host")
   CHECK_THROWS_AS(static_cast<void>(found({"--world", "4", "--threads", "3"})), Error);
 }
 
-TEST_CASE("ranvier-plan refuses flags that are none, and says what is missing") {
+TEST_CASE("ranvier-plan refuses unknown flags, and names missing ones") {
   const auto refused = [](const std::vector<std::string>& words, std::string_view message) {
     const auto error = error_of([&] { static_cast<void>(run_plan(parse(words), invented_tools())); });
     CHECK(error.code() == ErrorCode::usage);

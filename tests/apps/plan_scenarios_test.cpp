@@ -1,4 +1,4 @@
-// What ranvier-plan asks of predictions: what goes otherwise than planned, and which rows are simulated.
+// Predictions that ranvier-plan requests: scenarios that differ from the plan, and simulated rows.
 #include "apps/plan/plan_run.hpp"
 #include "tests/apps/plan_profiles.hpp"
 #include "tests/errors.hpp"
@@ -17,7 +17,7 @@ using tests::says;
 
 namespace {
 
-/// What was asked of one prediction.
+/// Arguments of one prediction.
 struct Asked {
   int ranks = 0;
   actors::PredictionOptions how;
@@ -97,12 +97,12 @@ std::size_t slow_ones(const std::vector<double>& factors, double factor) {
 
 }  // namespace
 
-TEST_CASE("what if a share of ranks or links is slow, and what if all work varies") {
+TEST_CASE("what-if cases have a fraction of slow ranks or links, or varying work") {
   const Run run({"--slow-ranks", "0.25:1.5", "--slow-links", "0.5:3,0.01:2", "--jitter=0.1"});
   for (const char* label :
        {"25% of ranks × 1.5 as slow", "50% of links × 3 as slow", "1% of links × 2 as slow", "jitter of 0.1"})
     CHECK(run.has(label));
-  // Each case has its own search, and then what the first case's best does there.
+  // Each case has its own search, and then a prediction of the first case's best candidate.
   REQUIRE(run.asked.size() == 10);
   const auto& how = [&](std::size_t i) -> const actors::Disturbances& { return run.asked[i].how.disturbances; };
   CHECK(how(0).slow_ranks.empty());
@@ -115,16 +115,16 @@ TEST_CASE("what if a share of ranks or links is slow, and what if all work varie
   CHECK(how(2).slow_ranks == how(3).slow_ranks);
   CHECK(slow_ones(how(4).slow_nodes, 3) == 4);
   CHECK(how(4).slow_nodes.size() == 8);
-  CHECK(slow_ones(how(6).slow_nodes, 2) == 1);  // one at least
+  CHECK(slow_ones(how(6).slow_nodes, 2) == 1);  // at least one
   CHECK(how(6).slow_ranks.empty());
   CHECK(how(8).jitter == 0.1);
-  // The ranks are drawn, and not the first ones.
+  // The ranks are drawn randomly; they are not the first ones.
   CHECK(Run({"--slow-ranks", "0.25:1.5"}).asked[2].how.disturbances.slow_ranks == how(2).slow_ranks);
   CHECK(!std::is_sorted(how(2).slow_ranks.begin(), how(2).slow_ranks.end()));
   CHECK(!std::is_sorted(how(2).slow_ranks.rbegin(), how(2).slow_ranks.rend()));
 }
 
-TEST_CASE("chance draws the same for the same number, and something else for another one") {
+TEST_CASE("random choices are the same for the same number, and different for another one") {
   const auto draws = [](const char* number) {
     std::vector<actors::Disturbances> all;
     for (const Asked& asked :
@@ -142,11 +142,11 @@ TEST_CASE("chance draws the same for the same number, and something else for ano
   CHECK(zero[4].slow_nodes != one[4].slow_nodes);
   CHECK(zero[6].seed == again[6].seed);
   CHECK(zero[6].seed != one[6].seed);
-  CHECK(one[0].seed == zero[0].seed);  // nothing is drawn of the profile's case
+  CHECK(one[0].seed == zero[0].seed);  // nothing is drawn for the profile's case
   CHECK(says(error_of([] { Run({"--draw", "-1"}); }), "--draw"));
 }
 
-TEST_CASE("what if computing and collectives do not overlap") {
+TEST_CASE("a what-if case without overlap of computing and collectives") {
   const Run run({"--no-overlap"});
   CHECK(run.has("no overlap"));
   REQUIRE(run.asked.size() == 4);
@@ -156,7 +156,7 @@ TEST_CASE("what if computing and collectives do not overlap") {
              "cannot be combined with --collectives plans"));
 }
 
-TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan anew") {
+TEST_CASE("in a what-if case with dead ranks their nodes are unused, and the others are planned again") {
   const Run run({"--dead-ranks", "1,3"});
   CHECK(run.has("1 dead, 14 ranks left"));
   std::vector<int> worlds;
@@ -174,7 +174,7 @@ TEST_CASE("what if ranks are dead: their nodes are not used, and the others plan
     CHECK(says(error_of([&] { Run({"--slow-ranks", value}); }), "such as 0.1:1.5"));
 }
 
-TEST_CASE("of many ranks a plan simulates one of each kind of rows, unless told otherwise") {
+TEST_CASE("for many ranks a plan simulates one of each set of equivalent rows by default") {
   const auto distinct = [](const Run& run) {
     REQUIRE(!run.asked.empty());
     return run.asked.front().how.distinct_only;
@@ -188,7 +188,7 @@ TEST_CASE("of many ranks a plan simulates one of each kind of rows, unless told 
   CHECK(says(error_of([] { Run({"--rows", "some"}); }), "all, distinct or auto"));
 }
 
-TEST_CASE("a plan says how far it is") {
+TEST_CASE("a plan reports its progress") {
   const Run run({"--scale", "8,16"}, "");
   REQUIRE(run.said.size() > 4);
   CHECK(run.said.front().starts_with("8 ranks: "));

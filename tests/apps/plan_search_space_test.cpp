@@ -33,8 +33,7 @@ bool left_out(const SearchSpace& space, std::string_view words) {
 
 }  // namespace
 
-TEST_CASE(
-    "a plan's space has every grid of all ranks that the layers and the batch allow, and says why not others") {
+TEST_CASE("a plan's search space has every possible grid of all ranks, and the reasons against the others") {
   const SearchSpace space = make_space({.world = 24, .node_size = 8, .layers = 6, .batch_size = 48, .apart = true});
   CHECK(values(space, &Candidate::g_inter) == std::set{1, 2, 3, 4, 6});
   for (const Candidate& candidate : space.candidates) CHECK(candidate.g_inter * candidate.g_data == 24);
@@ -45,7 +44,7 @@ TEST_CASE(
   CHECK(left_out(odd, "--g-data does not divide --batch-size 12"));
 }
 
-TEST_CASE("candidates of a plan's space differ, and group sizes matter to those alone that have groups") {
+TEST_CASE("candidates of a search space differ, and only those with groups have group sizes") {
   const SearchSpace space = make_space({.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true});
   std::set<std::string> texts;
   for (const Candidate& candidate : space.candidates) {
@@ -63,7 +62,7 @@ TEST_CASE("candidates of a plan's space differ, and group sizes matter to those 
   CHECK(values(space, &Candidate::microbatch_size).contains(8));
 }
 
-TEST_CASE("what was given by hand has one value in a plan's space") {
+TEST_CASE("a given flag has one value in a plan's search space") {
   SpaceOptions options{.world = 16, .node_size = 4, .layers = 4, .batch_size = 32, .apart = true};
   options.given = {{"g-inter", "2"},       {"shard", "zero1"},         {"microbatch-size", "2"},
                    {"recompute", "off"},   {"policy", "1f1b"},         {"offload", "myelin"},
@@ -74,7 +73,7 @@ TEST_CASE("what was given by hand has one value in a plan's space") {
   CHECK(flags == std::vector<apps::GivenFlag>{{"g-inter", "2"}, {"g-data", "8"}, {"microbatch-size", "2"}});
 }
 
-TEST_CASE("with several slices per rank a plan's space has pipelines that the layers suffice for") {
+TEST_CASE("with several model chunks per rank a search space has pipelines with enough layers") {
   SpaceOptions options{.world = 12, .node_size = 4, .layers = 6, .slices = 8, .batch_size = 24};
   options.given = {{"chunks-per-rank", "2"}};
   const SearchSpace space = make_space(options);
@@ -96,7 +95,7 @@ TEST_CASE("with several slices per rank a plan's space has pipelines that the la
   CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "remove --chunks-per-rank"));
 }
 
-TEST_CASE("states stay where a device has no memory of its own, and in memory where there is no disk") {
+TEST_CASE("states stay on a device without separate memory, and in memory without a disk") {
   SpaceOptions options{.world = 4, .node_size = 4, .layers = 4, .batch_size = 8};
   const SearchSpace host = make_space(options);
   CHECK(values(host, &Candidate::offload) == std::set<std::string>{"none"});
@@ -106,7 +105,7 @@ TEST_CASE("states stay where a device has no memory of its own, and in memory wh
   CHECK(values(make_space(options), &Candidate::offload).contains("infinity-nvme"));
 }
 
-TEST_CASE("a space without a grid is refused with what would help") {
+TEST_CASE("a search space without a grid is refused with a remedy") {
   const auto none = error_of([] { static_cast<void>(make_space({.world = 7, .layers = 2, .batch_size = 10})); });
   CHECK(none.code() == ErrorCode::usage);
   CHECK(says(none, "multiple of 7"));

@@ -24,10 +24,10 @@ using apps::SearchSteps;
 
 namespace {
 
-/// Candidates whose bounds are shares of their times, some of which cannot be had.
+/// Candidates whose bounds are fractions of their times, some of which cannot run.
 struct Puzzle {
   std::vector<double> seconds, first, second, estimate;
-  std::vector<int> out;  ///< 1: when it is planned; 2: when it is simulated
+  std::vector<int> out;  ///< 1: refused when it is planned; 2: when it is simulated
   std::atomic<int> simulations = 0;
 
   explicit Puzzle(std::uint32_t seed, std::size_t count) {
@@ -74,7 +74,7 @@ std::vector<apps::GivenFlag> with(std::vector<apps::GivenFlag> flags, std::vecto
 
 }  // namespace
 
-TEST_CASE("branch and bound finds what an exhaustive search finds, in the same order, with fewer simulations") {
+TEST_CASE("branch and bound finds the result of an exhaustive search, in the same order, with fewer simulations") {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
     const std::size_t count = 10 + 37 * (seed % 12);
@@ -88,7 +88,7 @@ TEST_CASE("branch and bound finds what an exhaustive search finds, in the same o
   }
 }
 
-TEST_CASE("a search that stops early says how many it leaves and how fast one of them may be") {
+TEST_CASE("a search that stops early prints how many it skips and how fast one of them may be") {
   Puzzle puzzle(7, 400);
   const SearchResult few = puzzle.run({.best = 10, .simulations = 8});
   CHECK(few.simulated == 8);
@@ -101,8 +101,8 @@ TEST_CASE("a search that stops early says how many it leaves and how fast one of
   same(threads.run({.best = 10, .simulations = 8, .threads = 4}).best, few.best);
 }
 
-TEST_CASE("a limit that rises again brings back what was cut") {
-  // Eight are a round, after which candidate 8 is above the limit; once 9 is known it is not.
+TEST_CASE("a limit that rises again restores excluded candidates") {
+  // A round has eight, after which candidate 8 is above the limit; after 9 it no longer is.
   constexpr std::size_t count = 10;
   std::vector<double> seconds(count, 2);
   seconds[8] = 4;
@@ -130,7 +130,7 @@ TEST_CASE("an error of a simulation ends the search") {
   CHECK_THROWS_AS(static_cast<void>(search(8, steps, {.threads = 2})), Error);
 }
 
-TEST_CASE("no bound is above the time of its simulation where work varies or links are slow") {
+TEST_CASE("no bound exceeds the simulated time if work varies or links are slow") {
   const runtime::MachineProfile profile = tests::plan_profile(false);
   const runtime::ProfileCosts costs(profile);
   double usual = 0, least = 0;
@@ -148,10 +148,10 @@ TEST_CASE("no bound is above the time of its simulation where work varies or lin
       usual = std::max(usual, bounds.of(planner.plan(ranked.candidate)).seconds / ranked.prediction.step_seconds);
   }
   CHECK(least <= 1);
-  CHECK(usual > 1);  // what bounds of undisturbed work would be
+  CHECK(usual > 1);  // the bounds of undisturbed work
 }
 
-TEST_CASE("no bound is above the time of its simulation, and so the best of a plan are those of all candidates") {
+TEST_CASE("no bound exceeds the simulated time, so a plan's best candidates are the best of all") {
   struct Job {
     bool gpu;
     std::vector<apps::GivenFlag> more;

@@ -1,5 +1,5 @@
-// The memory that ranvier-plan plans, against ranks of every family of models that allocate and train; and all families
-// in virtual time.
+// The memory that ranvier-plan plans, compared with ranks of every model family that allocate and train; and all
+// families in virtual time.
 #include "actors/predict/prediction.hpp"
 #include "apps/plan/planned_candidate.hpp"
 #include "models/core/initialize.hpp"
@@ -32,14 +32,14 @@ using runtime::MemorySpace;
 
 namespace {
 
-/// Bytes by space, and the most that there were of each.
+/// Current and maximum bytes by space.
 struct Taken {
   std::array<std::size_t, 4> now{}, most{};
 
   [[nodiscard]] std::size_t of(MemorySpace space) const { return most[static_cast<std::size_t>(space)]; }
 };
 
-/// A real device that counts what is taken of it.
+/// A real device that counts its allocations.
 class CountingDevice final : public runtime::Device {
  public:
   explicit CountingDevice(Taken& taken) : taken_(taken), device_(runtime::make_inline_device()) {}
@@ -120,7 +120,7 @@ std::vector<Family> families() {
        images}};
 }
 
-/// What of a plan a rank takes itself: on a GPU its libraries take some, too.
+/// Bytes of a plan that a rank allocates itself: on a GPU its libraries allocate some, too.
 std::size_t planned(const runtime::MemoryPlan& plan, MemorySpace space) {
   std::size_t bytes = plan.bytes(space);
   for (const runtime::MemoryItem& item : plan.items())
@@ -129,8 +129,8 @@ std::size_t planned(const runtime::MemoryPlan& plan, MemorySpace space) {
   return bytes;
 }
 
-/// Room for chunks of collectives on their way between a GPU and MPI, if all teams were at it at once: what a run takes
-/// of it depends on the order of messages.
+/// Staging for chunks of collectives between a GPU and MPI, if all teams used it at once: a run's actual use depends on
+/// the order of messages.
 std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
   std::size_t bytes = 0;
   for (const runtime::MemoryItem& item : plan.items())
@@ -138,7 +138,7 @@ std::size_t at_most(const runtime::MemoryPlan& plan, MemorySpace space) {
   return bytes;
 }
 
-/// Flags of a job of a family on nodes of so many; `nvme`: where its states live, if anywhere.
+/// Flags of a job of a family on nodes of `node_size` ranks; `nvme`: folder for its states, if not empty.
 std::vector<apps::GivenFlag> job_of(const Family& family, bool gpu, int world, int node_size,
                                     const std::string& nvme = {}) {
   std::vector<apps::GivenFlag> flags = family.flags;
@@ -181,13 +181,13 @@ void load_weights(actors::Rank& rank, const actors::TrainerOptions& options) {
   });
 }
 
-/// All ranks of the job, which train for a step.
+/// All ranks of the job, which train for one step.
 void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& trial,
                   const models::SampleSource& samples, bool gpu) {
   actors::TrainerOptions options = trial.trainer;
   options.steps = 1;
   const int count = planner.world();
-  std::deque<Taken> taken;  // until the last handler has given back what it holds
+  std::deque<Taken> taken;  // until the last handler has released its memory
   runtime::Simulation simulation(count, {.seed = 5});
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::StagedTransport>> staged;
@@ -206,7 +206,7 @@ void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& tr
                                                    actors::Rank::Samples{samples}, std::move(plan)));
     load_weights(*ranks.back(), options);
     devices.push_back(std::move(device));
-    taken.back().most = taken.back().now;  // weights on their way are gone
+    taken.back().most = taken.back().now;  // temporary memory for weights is free
   }
   for (int r = 0; r < count; ++r)
     ranks[static_cast<std::size_t>(r)]->start(
@@ -220,7 +220,7 @@ void check_memory(const apps::Planner& planner, const apps::PlannedCandidate& tr
   }
 }
 
-/// One rank, whose files are real ones, so that its loop is one, too.
+/// One rank with real files, and therefore a real loop.
 void check_files(const apps::Planner& planner, const apps::PlannedCandidate& trial,
                  const models::SampleSource& samples, bool gpu, const std::filesystem::path& folder) {
   actors::TrainerOptions options = trial.trainer;
@@ -244,8 +244,7 @@ void check_files(const apps::Planner& planner, const apps::PlannedCandidate& tri
 
 }  // namespace
 
-TEST_CASE(
-    "the memory that ranvier-plan plans is what ranks take that train, to the byte, for every family of models") {
+TEST_CASE("ranvier-plan's memory is exactly the memory that training ranks allocate, for every model family") {
   constexpr int world = 8, of_each = 7;  // with and without a GPU, of eight families: 112
   std::mt19937 draw(7);
   tests::Share share(4, 28);
@@ -271,7 +270,7 @@ TEST_CASE(
   if (tests::long_run()) CHECK(trained == 112);
 }
 
-TEST_CASE("files of states are as long as ranvier-plan plans them, for every family of models") {
+TEST_CASE("files of states are as long as ranvier-plan plans them, for every model family") {
   std::mt19937 draw(11);
   tests::Share share(1, 4);
   for (const Family& family : families()) {
@@ -321,7 +320,7 @@ TEST_CASE(
         CHECK(prediction.host_bytes == host);
         CHECK(prediction.file_bytes == files);
         CHECK((files > 0) == (*nvme != '\0'));
-        // Every pass of every stage states what it costs.
+        // Every pass of every stage has a cost.
         for (const actors::StagePrediction& stage : prediction.stages) {
           CHECK(stage.forward_seconds > 0);
           CHECK(stage.backward_seconds > 0);

@@ -24,7 +24,7 @@ bool mentions(const Outcome& outcome, const std::string& words) {
 
 runtime::MachineProfile machine() {
   runtime::MachineProfile profile = plan_profile(false);
-  profile.device_memory = profile.host_memory;  // files have one
+  profile.device_memory = profile.host_memory;  // files have a separate one
   return profile;
 }
 
@@ -32,7 +32,7 @@ struct PlannedRun : SmallText {
   std::string profile = folder.write("profile.json", to_json(machine())).string();
   std::string metrics = file("metrics.jsonl");
 
-  /// Without what is chosen.
+  /// Without the chosen flags.
   [[nodiscard]] Flags flags(const Flags& more) const {
     Flags all = small_run(text, more);
     const auto microbatch = std::find(all.begin(), all.end(), "--microbatch-size");
@@ -41,7 +41,7 @@ struct PlannedRun : SmallText {
   }
 };
 
-/// Of a file that several runs may have written.
+/// Losses in a file that several runs may have written.
 std::vector<std::string> losses_of(const std::string& metrics) {
   std::vector<std::string> losses;
   for (const std::string& line : lines_of(read_file(metrics)))
@@ -49,7 +49,7 @@ std::vector<std::string> losses_of(const std::string& metrics) {
   return losses;
 }
 
-/// Of the line that says them.
+/// The flags of the output's line "equivalent flags".
 Flags said_flags(const Outcome& outcome) {
   const std::string before = "equivalent flags: ";
   const auto begin = outcome.output.find(before);
@@ -63,7 +63,7 @@ Flags said_flags(const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, the flags that it names repeat it, and others resume it") {
+TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, its printed flags repeat it, and others resume it") {
   const Flags plan{"--plan", "auto", "--profile", profile};
   const std::string checkpoints = file("checkpoints");
   Flags first = flags({"--metrics", metrics, "--checkpoint", checkpoints, "--checkpoint-every", "4", "--lr-decay",
@@ -85,7 +85,7 @@ TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, the flags that it names repea
   REQUIRE(repeated.status == 0);
   CHECK(losses_of(file("by-hand.jsonl")) == losses);
 
-  // Another number of ranks plans otherwise, and goes on with the same training.
+  // Another number of ranks plans again, and resumes the same training.
   Flags second = first;
   *(std::find(second.begin(), second.end(), "--steps") + 1) = "6";
   second.insert(second.end(), {"--resume", "auto"});
@@ -97,7 +97,7 @@ TEST_CASE_FIXTURE(PlannedRun, "a run plans itself, the flags that it names repea
   CHECK(losses_of(metrics).size() == 6);
 }
 
-TEST_CASE_FIXTURE(PlannedRun, "a run that cannot plan itself ends with one message that says how to make it plan") {
+TEST_CASE_FIXTURE(PlannedRun, "a run that cannot plan itself ends with one message that has a remedy") {
   const auto refused = [&](int status, const std::string& words, const Flags& more) {
     CAPTURE(words);
     Flags all = flags({});

@@ -24,7 +24,7 @@ class SetClock final : public runtime::Clock {
   runtime::Duration time{};
 };
 
-/// Of two stages with two ranks each.
+/// Prediction for two stages with two ranks each.
 std::vector<RankTotals> four_ranks() {
   std::vector<RankTotals> ranks(4);
   for (std::size_t r = 0; r < 4; ++r) {
@@ -58,7 +58,7 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 }  // namespace
 
-TEST_CASE("a usual step is the median of all but the first, and evaluations between steps do not count") {
+TEST_CASE("the usual step time is the median of all but the first, without evaluations between steps") {
   SetClock clock;
   runtime::Trace trace(1, clock);
   const std::vector<int> nodes{0, 0, 2};
@@ -89,7 +89,7 @@ TEST_CASE("a usual step is the median of all but the first, and evaluations betw
   CHECK(step.bytes_written == 3);
 }
 
-TEST_CASE("what was predicted stands beside what was measured, with how far it is off") {
+TEST_CASE("predictions are printed next to measurements, with the difference") {
   const auto profile = tests::plan_profile(false);
   const PredictionCheck check = compare(prediction(), {2, 2}, profile, four_ranks());
   CAPTURE(check.text);
@@ -112,7 +112,7 @@ TEST_CASE("what was predicted stands beside what was measured, with how far it i
   CHECK(record.at("predicted").at("file_bytes_written").as_double() == 1 << 19);
 }
 
-TEST_CASE("what crosses the links of GPUs is said, and nothing beside it") {
+TEST_CASE("bytes over the links of GPUs are printed without a measurement") {
   actors::Prediction made = prediction();
   made.rank_link_bytes_to_device = {1 << 20, 1 << 20, 1 << 20, 1 << 20};
   made.rank_link_bytes_to_host = {1 << 20, 0, 0, 0};
@@ -125,7 +125,7 @@ TEST_CASE("what crosses the links of GPUs is said, and nothing beside it") {
   CHECK(!record.at("measured").as_object().contains("bytes_to_device"));
 }
 
-TEST_CASE("what NCCL carries is said beside messages, and counts as none of them") {
+TEST_CASE("NCCL's bytes are printed separately from messages") {
   actors::Prediction made = prediction();
   made.rank_nccl_bytes_intra = {3 << 20, 3 << 20, 3 << 20, 3 << 20};
   made.rank_nccl_bytes_inter = {1 << 20, 0, 1 << 20, 0};
@@ -145,7 +145,7 @@ TEST_CASE("what NCCL carries is said beside messages, and counts as none of them
   CHECK(!has(without.text, "NCCL"));
 }
 
-TEST_CASE("many stages share a line, and what nobody sends has none") {
+TEST_CASE("many stages share a line, and unused links have none") {
   constexpr int stages = 40;
   actors::Prediction made = prediction();
   made.stages.assign(stages, made.stages[0]);
@@ -158,7 +158,7 @@ TEST_CASE("many stages share a line, and what nobody sends has none") {
   CHECK(!has(check.text, "between nodes"));
 }
 
-TEST_CASE("a profile of another kind of device is refused before anything is trained") {
+TEST_CASE("a profile of another kind of device is refused before training") {
   TrainOptions options;
   options.run.profile = "h100-sxm";
   const Error error = tests::error_of([&] { static_cast<void>(profile_of_run(options, {}, 1)); });

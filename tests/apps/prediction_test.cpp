@@ -1,4 +1,4 @@
-// Runs that say at their end what a profile predicted of them.
+// Runs whose final summary has the prediction of a profile.
 #include "apps/program/profile_search_path.hpp"
 #include "runtime/machine/machine_profile.hpp"
 #include "tests/apps/plan_profiles.hpp"
@@ -27,7 +27,7 @@ struct Fixture : SmallText {
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
-/// A word of the line that begins with `what`, counted from 0 behind that; words lie two spaces apart.
+/// Column `number` of the line that starts with `what`, counted from 0 after that; columns are two spaces apart.
 std::string column(const std::string& output, const std::string& what, int number) {
   const auto line = output.find("\n" + what);
   REQUIRE(line != std::string::npos);
@@ -42,7 +42,7 @@ std::string column(const std::string& output, const std::string& what, int numbe
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts beside what it took") {
+TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with its prediction next to the measurements") {
   const std::string metrics = file("metrics.jsonl");
   const Outcome outcome =
       run(4,
@@ -53,14 +53,14 @@ TEST_CASE_FIXTURE(Fixture, "a run with a profile ends with what it predicts besi
   REQUIRE(outcome.status == 0);
   CHECK(has(outcome.output, "prediction from profile 'test-cpu' compared with"));
   CHECK(has(outcome.output, "\nstage 1 computes "));
-  // What is sent and kept is planned, and not a matter of the machine.
+  // Sent bytes and memory are planned, and do not depend on the machine.
   for (const char* what : {"sent inside nodes", "sent between nodes", "largest device memory"})
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
   const auto lines = lines_of(read_file(metrics));
   CHECK(has(lines.back(), R"({"prediction":{"profile":"test-cpu","predicted":{"step_seconds":)"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what states in files are read and written is predicted to the byte") {
+TEST_CASE_FIXTURE(Fixture, "bytes read from and written to files of states are predicted exactly") {
   const std::string metrics = file("metrics.jsonl");
   const Outcome outcome =
       run(2,
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Fixture, "what states in files are read and written is predict
     CHECK(column(outcome.output, what, 0) == column(outcome.output, what, 1));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a rank that is made slow is predicted as slow") {
+TEST_CASE_FIXTURE(Fixture, "a rank that is slowed down is predicted as slow") {
   const Outcome outcome =
       run(2, small_run(text, {"--g-inter", "2", "--profile", profile}), 60s, {{"RANVIER_FAULT", "1:1:slow:20"}});
   INFO(outcome.output);
@@ -88,8 +88,7 @@ TEST_CASE_FIXTURE(Fixture, "a rank that is made slow is predicted as slow") {
   CHECK(busy("stage 1 computes ") > 2 * busy("stage 0 computes "));
 }
 
-TEST_CASE_FIXTURE(
-    Fixture, "a profile that was left for this host is found, unless a flag or the environment says otherwise") {
+TEST_CASE_FIXTURE(Fixture, "the profile of this host is found, unless a flag or the environment overrides it") {
   const Flags flags = small_run(text, {"--g-data", "2", "--threads", "1"});
   const auto predicted = [&](const Environment& environment, Flags more = {}) {
     more.insert(more.begin(), flags.begin(), flags.end());
@@ -111,14 +110,14 @@ TEST_CASE_FIXTURE(
   CHECK_FALSE(has(without, "\nprofile: "));
   const std::string named = predicted({{"RANVIER_PROFILE", profile}, {"XDG_DATA_HOME", data}});
   CHECK(has(named, "\nprofile: RANVIER_PROFILE=" + profile));
-  // A training does not end for what it was not told to read.
+  // A run does not end because of a profile that it did not request.
   const std::string lost = predicted({{"RANVIER_PROFILE", "nowhere.json"}, {"XDG_DATA_HOME", data}});
   CHECK(has(lost, "no prediction from RANVIER_PROFILE=nowhere.json: --profile nowhere.json: neither a file"));
   const std::string gpu = folder.write("gpu.json", to_json(plan_profile(true))).string();
   CHECK(has(predicted({{"RANVIER_PROFILE", gpu}}), "describes GPUs, but this run computes on a CPU"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what cannot be predicted is said in a line, and costs the run nothing") {
+TEST_CASE_FIXTURE(Fixture, "a prediction that fails is reported in a line, and does not affect the run") {
   const Outcome one_step = run(1, small_run(text, {"--profile", profile, "--steps", "1"}), 60s);
   CHECK(one_step.status == 0);
   CHECK(has(one_step.output, "no prediction from profile 'test-cpu': the first step is not compared"));

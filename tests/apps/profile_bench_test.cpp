@@ -1,4 +1,4 @@
-// What ranvier-bench profile measures with: rates, costs and cases. Times are not asserted.
+// Parts of ranvier-bench profile: rates, costs and cases. Times are not asserted.
 #include "apps/bench/cost_recorder.hpp"
 #include "apps/bench/kernel_cases.hpp"
 #include "apps/bench/product_cases.hpp"
@@ -23,7 +23,7 @@ using runtime::WorkRate;
 
 namespace {
 
-/// What work takes by a rate.
+/// Time of work at a rate.
 TimedWork timed(const WorkRate& rate, std::vector<WorkCost> costs) {
   TimedWork work{.costs = std::move(costs)};
   for (const WorkCost& cost : work.costs) {
@@ -37,7 +37,7 @@ WorkCost bytes(double count) { return {.kind = WorkKind::norm, .bytes = count}; 
 
 }  // namespace
 
-TEST_CASE("the rate that pieces of work went by is found again") {
+TEST_CASE("the rate of timed work is recovered") {
   const WorkRate memory{.launch_seconds = 3e-6, .bytes_per_second = 2e10};
   const WorkRate found =
       fit_rate(timed(memory, {bytes(1000), bytes(3000)}), timed(memory, {bytes(1e7), bytes(4e7)}));
@@ -53,7 +53,7 @@ TEST_CASE("the rate that pieces of work went by is found again") {
   CHECK(of_products.bytes_per_second == 0);
 }
 
-TEST_CASE("rates stay positive where the machine was disturbed") {
+TEST_CASE("rates stay positive if the machine was disturbed") {
   for (const double small_seconds : {0.0, 1e-9, 1e-3, 1.0}) {
     const WorkRate rate =
         fit_rate({.costs = {bytes(1000)}, .seconds = small_seconds}, {.costs = {bytes(1e6)}, .seconds = 1e-3});
@@ -64,14 +64,14 @@ TEST_CASE("rates stay positive where the machine was disturbed") {
   }
 }
 
-TEST_CASE("measured figures have four digits") {
+TEST_CASE("measured values have four digits") {
   CHECK(rounded(123456.0) == doctest::Approx(123500).epsilon(1e-12));
   CHECK(rounded(1.23456e-6) == doctest::Approx(1.235e-6).epsilon(1e-12));
   CHECK(rounded(0) == 0);
   CHECK(median({5, 1, 9}) == 5);
 }
 
-TEST_CASE("costs are those that work states, and nothing is computed") {
+TEST_CASE("costs are the declared ones of the work, and nothing is computed") {
   const auto device = runtime::make_inline_device();
   std::vector<float> x(1000, 1), y(1000, 2);
   const auto costs = costs_of(*device, [&](runtime::StreamView stream) {
@@ -90,7 +90,7 @@ TEST_CASE("costs are those that work states, and nothing is computed") {
   CHECK(error.code() == ErrorCode::internal);
 }
 
-TEST_CASE("there is a case for each kind of work that runs on a device, and large ones cost more than small ones") {
+TEST_CASE("each kind of work on a device has a case, and large cases cost more than small ones") {
   const auto device = runtime::make_cpu_device({.threads = 2});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   const std::vector<std::int32_t> numbers(64, 5);
@@ -126,7 +126,7 @@ TEST_CASE("there is a case for each kind of work that runs on a device, and larg
   }
 }
 
-TEST_CASE("products are those of layers, whose costs have their shapes") {
+TEST_CASE("products are those in layers, and their costs have their shapes") {
   const auto device = runtime::make_cpu_device({});
   const auto stream = device->make_stream("test", runtime::StreamWidth::whole);
   const auto cases = product_cases(DType::bf16, {.tokens = {8, 32}, .channels = {16, 64}, .vocab_size = 128});
@@ -142,9 +142,9 @@ TEST_CASE("products are those of layers, whose costs have their shapes") {
     CHECK(costs[0].dtype == DType::bf16);
     CHECK(costs[0].shape == each.shape);
     each.work.queue(*stream, arrays);
-    stream->synchronize();  // before its memory goes
+    stream->synchronize();  // before its memory is freed
   }
-  // Forward, what reaches the input, and the weight's gradient take the same flops.
+  // The forward product, the input gradient and the weight gradient have the same flops.
   for (std::size_t i = 0; i + 2 < cases.size(); i += 3) {
     const auto size = [&](std::size_t at) { return cases[at].shape.m * cases[at].shape.n * cases[at].shape.k; };
     CHECK(size(i) == size(i + 1));

@@ -19,7 +19,7 @@ using tests::TemporaryFolder;
 
 namespace {
 
-/// A variable of the environment for as long as this lives.
+/// Sets an environment variable while the object exists.
 class Variable {
  public:
   Variable(std::string name, const char* value) : name_(std::move(name)) {
@@ -44,7 +44,7 @@ class Variable {
 
 }  // namespace
 
-TEST_CASE("profiles have a file for each host, kind of device and threads of a rank") {
+TEST_CASE("profiles have one file per host, kind of device and number of threads per rank") {
   const TemporaryFolder folder;
   const ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "node1"};
   CHECK(profile_file(places, {.gpu = false, .threads = 1}) == folder.path() / "node1-cpu-1-thread.json");
@@ -52,7 +52,7 @@ TEST_CASE("profiles have a file for each host, kind of device and threads of a r
   CHECK(profile_file(places, {.gpu = true}) == folder.path() / "node1-cuda.json");
 }
 
-TEST_CASE("a profile is found for what it is of, and for nothing else") {
+TEST_CASE("a profile is found for its own host, device and threads only") {
   const TemporaryFolder folder;
   const ProfileSearchPath places{.named = "", .folder = folder.path(), .host = "node1"};
   CHECK_FALSE(find_profile(places, {.gpu = false, .threads = 2}));
@@ -76,7 +76,7 @@ TEST_CASE("a profile is found for what it is of, and for nothing else") {
   CHECK(find_profile(places, {}) == one.string());
 }
 
-TEST_CASE("what the environment names goes before the files, and may be no profile") {
+TEST_CASE("the environment variable overrides the files, and may disable profiles") {
   const TemporaryFolder folder;
   folder.write("node1-cuda.json", "{}");
   ProfileSearchPath places{.named = "h100-sxm", .folder = folder.path(), .host = "node1"};
@@ -85,7 +85,7 @@ TEST_CASE("what the environment names goes before the files, and may be no profi
   CHECK_FALSE(find_profile(places, {.gpu = true}));
 }
 
-TEST_CASE("profiles lie in the user's folder for data") {
+TEST_CASE("profiles are in the user's data folder") {
   const Variable named("RANVIER_PROFILE", "x.json");
   {
     const Variable data("XDG_DATA_HOME", "/data"), home("HOME", "/home/someone");

@@ -1,4 +1,4 @@
-// All ranks tell rank 0 what they do while somebody wants to know, in virtual time.
+// Status of all ranks on rank 0, sent while it is requested, in virtual time.
 #include "apps/train/rank_watch.hpp"
 
 #include "runtime/simulation/simulation.hpp"
@@ -35,7 +35,7 @@ struct WatchedJob {
                              .failed = [this](std::string message) { failures.push_back(std::move(message)); }}));
     }
   }
-  /// For so long.
+  /// Runs for this duration.
   void run(runtime::Duration time) {
     for (std::size_t r = 0; r < watches.size(); ++r) {
       auto& loop = simulation.loop(static_cast<int>(r));
@@ -54,7 +54,7 @@ struct WatchedJob {
 
 }  // namespace
 
-TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and then once a second") {
+TEST_CASE("ranks are queried only while their status is requested, once per second") {
   for (const int ranks : {1, 2, 5}) {
     WatchedJob job(ranks);
     job.run(10s);
@@ -75,12 +75,12 @@ TEST_CASE("nobody asks ranks what they do unless somebody wants to know, and the
     const std::size_t before = job.heard.size();
     job.run(10s);
     CHECK(job.heard.size() <= before + 1);
-    // Questions and answers are nothing that a rank that hangs could be taken to move by.
+    // Queries and replies do not count as progress of a hanging rank.
     for (int r = 0; r < ranks; ++r) CHECK(job.simulation.transport(r).completed() == 0);
   }
 }
 
-TEST_CASE("what ranks did in the last step arrives as parts of that step, the longest where there are many") {
+TEST_CASE("spans of the last step arrive relative to that step, the longest ones if there are many") {
   WatchedJob job(2);
   const runtime::Duration start = job.simulation.loop(0).now();
   job.run(100ms);
@@ -88,13 +88,13 @@ TEST_CASE("what ranks did in the last step arrives as parts of that step, the lo
   job.run(100ms);
   job.watches[0]->step_done(2);  // from 100 to 200 ms
   Trace& trace = *job.traces[1];
-  trace.add(SpanKind::forward, Trace::Lane::compute, start + 10ms, start + 60ms, 0);    // of the step before
-  trace.add(SpanKind::backward, Trace::Lane::compute, start + 90ms, start + 120ms, 4);  // of both
+  trace.add(SpanKind::forward, Trace::Lane::compute, start + 10ms, start + 60ms, 0);    // in the step before
+  trace.add(SpanKind::backward, Trace::Lane::compute, start + 90ms, start + 120ms, 4);  // in both steps
   for (int i = 0; i < 1000; ++i)
     trace.add(SpanKind::send, Trace::Lane::communicate, start + 130ms + i * 1us, start + 130ms + i * 1us + 500ns,
               i);
   trace.add(SpanKind::wait, Trace::Lane::loop, start + 150ms, start + 190ms);
-  trace.add(SpanKind::forward, Trace::Lane::compute, start + 195ms, start + 205ms, 5);  // of the step after, too
+  trace.add(SpanKind::forward, Trace::Lane::compute, start + 195ms, start + 205ms, 5);  // also in the next step
   trace.add(SpanKind::forward, Trace::Lane::compute, start + 205ms, start + 210ms, 6);
   job.wanted = true;
   job.run(2s);
@@ -119,12 +119,12 @@ TEST_CASE("what ranks did in the last step arrives as parts of that step, the lo
   CHECK(snapshot.ranks[0].spans.empty());
 }
 
-TEST_CASE("a watch that ends while answers are under way leaves nothing behind") {
+TEST_CASE("a watch that ends while replies are in flight leaves nothing behind") {
   WatchedJob job(3);
   job.wanted = true;
-  job.run(1s + 100us);  // in the middle of a question
+  job.run(1s + 100us);  // during a query
   const std::size_t before = job.heard.size();
-  REQUIRE(before == 0);  // under way
+  REQUIRE(before == 0);  // in flight
   job.watches[0].reset();
   for (int r = 0; r < 3; ++r) {
     auto& loop = job.simulation.loop(r);
@@ -134,8 +134,7 @@ TEST_CASE("a watch that ends while answers are under way leaves nothing behind")
   CHECK(job.heard.size() == before);
 }
 
-TEST_CASE(
-    "rank 0 hears why another rank fails, whose watch may be gone already, and of a long reason its beginning") {
+TEST_CASE("rank 0 gets the reason why another rank fails, even after its watch is gone, and a long one truncated") {
   WatchedJob job(3);
   job.run(1s);
   CHECK(job.failures.empty());
@@ -154,14 +153,14 @@ TEST_CASE(
   CHECK(job.failures[1] == longest.substr(0, 1023));
 }
 
-TEST_CASE("summaries of hundreds of ranks are small, and those of few show every pass") {
+TEST_CASE("summaries of hundreds of ranks are small, and summaries of few show every pass") {
   CHECK(apps::summary_spans(1) == 220);
   CHECK(apps::summary_spans(64) == 220);
   CHECK(apps::summary_spans(512) == 32);
   CHECK(apps::summary_spans(100'000) == 16);
 }
 
-TEST_CASE("what a rank waits for is cut between words where it is too long") {
+TEST_CASE("a rank's wait is truncated between words if it is too long") {
   apps::RankSummary summary;
   const auto said = [&] { return std::string(summary.waits.data()); };
   summary.set_waits("a message");

@@ -1,4 +1,4 @@
-// Reads a file with the reader of those that it is written for, where Python has it. One thread.
+// Reads a file with another program's reader, if Python has it. One thread.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,8 +14,8 @@
 
 namespace ranvier::tests {
 
-/// What tests/apps/read_with_others.py prints; none, with a message: the reader is not installed. It is looked for in
-/// the Python of RANVIER_PYTHON, or else in the one that cmake/install_dependencies.sh fills, or the system's.
+/// Output of tests/apps/read_with_others.py; nullopt, with a message: the reader is not installed. It is searched in
+/// the Python of RANVIER_PYTHON, or else in the one that cmake/install_dependencies.sh installs, or the system's.
 inline std::optional<std::string> read_with(const std::string& reader, const std::string& path) {
   const char* const named = std::getenv("RANVIER_PYTHON");
   const std::string python = named != nullptr                                    ? named

@@ -11,7 +11,7 @@ import sys
 
 def tensorboard(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    logging.disable(logging.WARNING)  # about steps that are done again
+    logging.disable(logging.WARNING)  # about repeated steps
     events = EventAccumulator(folder)
     events.Reload()
     for tag in sorted(events.Tags()["scalars"]):

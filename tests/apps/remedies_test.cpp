@@ -19,7 +19,7 @@ bool offers(const actors::TrainerOptions& options, const std::string& words, boo
 
 }  // namespace
 
-TEST_CASE("what a job does already is no remedy, nor what its grid or its precision does not allow") {
+TEST_CASE("a setting that the job already has is not a remedy, nor one that its grid or precision excludes") {
   actors::TrainerOptions options;
   options.batch_size = 8;
   options.microbatch_size = 4;
@@ -49,7 +49,7 @@ TEST_CASE("what a job does already is no remedy, nor what its grid or its precis
   CHECK(offers(options, "--gradient-dtype half"));
 }
 
-TEST_CASE("where a part is trained the frozen parameters go to their owners first, then states, then gradients") {
+TEST_CASE("in a partly trained model frozen parameters are sharded first, then states, then gradients") {
   actors::TrainerOptions options;
   options.grid.g_data = 4;
   options.batch_size = 16;
@@ -68,7 +68,7 @@ TEST_CASE("where a part is trained the frozen parameters go to their owners firs
   CHECK_FALSE(offers(options, "--shard-trained zero2", true));
 }
 
-TEST_CASE("a remedy that can be tried is no remedy any more once it is made") {
+TEST_CASE("a remedy is no longer offered once it is applied") {
   actors::TrainerOptions options;
   options.grid.g_data = 4;
   options.batch_size = 16;

@@ -1,4 +1,4 @@
-// Reports about runs, from files as ranvier-train writes them.
+// Reports about runs, from files in ranvier-train's format.
 #include "apps/report/report_options.hpp"
 #include "apps/report/report_page.hpp"
 
@@ -24,7 +24,7 @@ using tests::says;
 namespace {
 
 struct Fixture {
-  /// Losses 1 + 9 / step, of 0.5 s each.
+  /// Losses 1 + 9 / step, with 0.5 s per step.
   [[nodiscard]] std::string metrics(const std::string& name, int steps, const std::string& more = {}) const {
     std::string text;
     for (int step = 1; step <= steps; ++step)
@@ -62,7 +62,7 @@ std::size_t count(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without anything outside of it") {
+TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without external resources") {
   const std::string first = metrics("a.jsonl", 200), second = metrics("b.jsonl", 100,
                                                                       "{\"checkpoint\":100,\"bytes\":1,"
                                                                       "\"seconds\":1,\"waited_seconds\":50}\n");
@@ -94,8 +94,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   CHECK(value(rows, "best validation accuracy") == "no row");
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "a report says device-hours, with a price what a run and a million tokens cost, and accuracies") {
+TEST_CASE_FIXTURE(
+    Fixture, "a report has device-hours, with a price the cost of a run and of a million tokens, and accuracies") {
   // 7200 steps of 0.5 s and half an hour of waiting on 2 × 4 devices, for 720,000 tokens.
   const std::string path = metrics(
       "a.jsonl", 7200,
@@ -118,11 +118,11 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(!write_report(options({path, "--price", "2.5", "-o", file("r.html")})).empty());
   CHECK(folder.read("r.html").find("<tr><th>cost</th><td>30</td></tr>") != std::string::npos);
   CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price is invalid: -1"));
-  // Of how many devices nothing is known.
+  // The number of devices is unknown.
   CHECK(value(summary_rows({read_run({metrics("b.jsonl", 2), {}}, "b")}, 1), "device-hours") == "no row");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and what a profile predicted") {
+TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and the prediction of a profile") {
   struct Hand final : runtime::Clock {
     [[nodiscard]] runtime::Duration now() const override { return {}; }
   } clock;
@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   CHECK(page.find("Step 2 of all ranks, 100.0 ms") != std::string::npos);
   CHECK(count(page, "<rect class=\"wait\"") == 2);
   CHECK(count(page, "<rect class=\"forward\"") == 2);
-  CHECK(count(page, ">rank 1</text>") == 1);  // the configuration does not say where it is
+  CHECK(count(page, ">rank 1</text>") == 1);  // the configuration does not contain its position
 
   const std::string run = folder.path().string();
   CHECK(write_report(options({run, "--timeline", file("t.svg"), "--title", "a < b"})) ==
@@ -180,7 +180,7 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   CHECK(count(picture, "<rect class=\"optimizer\"") == 0);
   CHECK(count(picture, "<text class=\"in\"") == 2);  // microbatch 0 on both
 
-  // A trace is enough for that.
+  // A trace is enough for a timeline.
   static_cast<void>(
       write_report(options({file("trace.json"), "--timeline", file("alone.svg"), "--title", "a < b"})));
   CHECK(folder.read("alone.svg") == picture);
@@ -192,7 +192,8 @@ TEST_CASE_FIXTURE(Fixture, "a report has what ranks did, out of a trace, and wha
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "ranks of a timeline are called by their places if the configuration says them") {
+TEST_CASE_FIXTURE(Fixture,
+                  "ranks of a timeline have their stages and rows as names if the configuration has the grid") {
   RunFile run = read_run({metrics("m.jsonl", 2), {}}, "run");
   run.trace = {.step = 3, .step_ms = 10, .ranks = {}};
   for (int rank = 0; rank < 4; ++rank) run.trace.ranks[rank] = {{"forward", 0, 5, rank}, {"send", 5, 1}};
@@ -208,7 +209,7 @@ TEST_CASE_FIXTURE(Fixture, "ranks of a timeline are called by their places if th
   CHECK(timeline(run).find(">stage 3</text>") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all of them") {
+TEST_CASE_FIXTURE(Fixture, "the comma-separated values contain all steps of all runs") {
   const std::string path = metrics("a.jsonl", 3, "{\"checkpoint\":3}\nno record\n");
   CHECK(write_report(options({path, "--names", "a \"b\"", "--csv", file("all.csv")})) ==
         file("all.csv") + ": 3 lines\n");
@@ -221,7 +222,7 @@ TEST_CASE_FIXTURE(Fixture, "the steps of runs as comma-separated values are all 
       "\"a \"\"b\"\"\",3,4,1.5,,,1,0.001,1,0,100,200,,0.25,0.5,0.5\n");
 }
 
-TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is refused") {
+TEST_CASE_FIXTURE(Fixture, "a report of a file that is not a run, or over one of its inputs, is refused") {
   const std::string path = metrics("a.jsonl", 2), other = folder.write("text", "words\n").string();
   const auto refused = [&](const std::vector<std::string>& arguments, std::string_view words) {
     const Error error = error_of([&] { static_cast<void>(write_report(options(arguments))); });
@@ -245,7 +246,7 @@ TEST_CASE_FIXTURE(Fixture, "a report of what is none, or over what it reads, is 
   CHECK(folder.read("text") == "words\n");
 }
 
-TEST_CASE("a plot of steps that have no values says so, and one of equal values has a scale") {
+TEST_CASE("a plot of steps without values is labelled as empty, and one of equal values has a scale") {
   CHECK(line_plot("Loss", {{.name = "a", .points = {}, .least = {}, .most = {}}}).find("No data") !=
         std::string::npos);
   const std::string flat = line_plot("Loss", {{.name = "a", .points = {{1, 2}, {2, 2}}, .least = {}, .most = {}}});

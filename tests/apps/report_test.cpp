@@ -18,7 +18,7 @@ using namespace ranvier;
 
 namespace {
 
-/// What a start says about buckets on two rows, where a rank steps its half of every unit or all of it.
+/// Startup table with buckets on two rows, where a rank updates its half of every unit or all of it.
 std::string start(int bucket_elements, actors::TierKind states, const char* sharding) {
   apps::TrainOptions options;
   options.ranks = 2;
@@ -42,7 +42,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// What a run of 64 stages says at its start that nobody would call even, with a flag of every concern.
+/// Startup output of an uneven run of 64 stages, with a flag of every topic.
 std::string start_of_64_stages(apps::Request request) {
   const std::vector<const char*> arguments{
       "ranvier-train",
@@ -102,7 +102,7 @@ std::string start_of_64_stages(apps::Request request) {
   apps::TrainOptions options = apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), 128);
   options.run.request = request;
   actors::TrainerOptions& trainer = options.trainer;
-  constexpr int uneven[] = {1, 3, 2, 3};  // of 140 layers and the two ends
+  constexpr int uneven[] = {1, 3, 2, 3};  // 140 layers and the two ends
   for (std::size_t s = 0; s < 64; ++s) trainer.layers_per_stage.push_back(s == 63 ? 1 : uneven[s % 4]);
   const auto architecture = models::make_gpt(options.model.gpt());
   std::vector<actors::RankPlan> stages;
@@ -112,7 +112,7 @@ std::string start_of_64_stages(apps::Request request) {
 
 }  // namespace
 
-TEST_CASE("the start of any run is a screen, and a dry run shows all") {
+TEST_CASE("the startup output of any run fits a screen, and a dry run shows all") {
   const std::string text = start_of_64_stages(apps::Request::train);
   INFO(text);
   const std::vector<std::string> lines = lines_of(text);
@@ -122,9 +122,9 @@ TEST_CASE("the start of any run is a screen, and a dry run shows all") {
   CHECK(text.find("--save 'weights here'") != std::string::npos);
   CHECK(text.find(" --quiet ") != std::string::npos);
   CHECK(text.find("\nchosen   ") != std::string::npos);
-  CHECK(text.find("--beta2") == std::string::npos);  // as it always is
+  CHECK(text.find("--beta2") == std::string::npos);  // its usual value
   CHECK(text.find(" more stages; use --dry-run") != std::string::npos);
-  // Titles end where their numbers do.
+  // Titles are aligned with their numbers.
   const auto title =
       std::find_if(lines.begin(), lines.end(), [](const auto& l) { return l.starts_with("stage "); });
   REQUIRE(title != lines.end());
@@ -138,7 +138,7 @@ TEST_CASE("the start of any run is a screen, and a dry run shows all") {
   CHECK(lines_of(all).size() > 64);
 }
 
-TEST_CASE("a start says that all activations are saved, and on how many stages") {
+TEST_CASE("the startup output says that all activations are saved, and on how many stages") {
   apps::TrainOptions options;
   options.ranks = 2;
   options.model.gpt() = {.layers = 2, .hidden = 32, .heads = 2, .vocab_size = 64, .sequence_length = 8};
@@ -175,7 +175,7 @@ TEST_CASE("columns of a table are as wide as their widest cell, in characters") 
   CHECK(apps::shortened("h.0 … h.1", 6) == "h.0 ……");
 }
 
-TEST_CASE("a start says which buckets are used, and that some were asked to be smaller than they can be") {
+TEST_CASE("the startup output has the size of buckets, and reports requested sizes that are too small") {
   using enum actors::TierKind;
   // A block has 12 · 32² + 13 · 32 = 12704 parameters, padded to a multiple of 2 · 32.
   CHECK(start(1 << 24, host, "ddp").find("buckets: up to 12736 elements per rank\n") != std::string::npos);
@@ -223,14 +223,13 @@ TEST_CASE(
               most.additions, most.collectives, most.messages));
     std::reverse(stages.begin(), stages.end());
     CHECK(apps::operations_line(stages) == line);
-    // However many ranks share a bucket out, it is one launch of each kind.
+    // A bucket is one launch of each kind, regardless of the number of ranks that shard it.
     if (rows == 8) at_8_rows = most.steps + most.squares;
     CHECK(most.steps + most.squares <= at_8_rows);
   }
 }
 
-TEST_CASE(
-    "an end has a line for each rank, or of many ranks one for each stage: shares of all its time, most memory") {
+TEST_CASE("the final table has a line per rank, or for many ranks per stage: time fractions and largest memory") {
   for (const int rows : {2, 64}) {
     CAPTURE(rows);
     actors::TrainerOptions options;
@@ -240,13 +239,13 @@ TEST_CASE(
     std::vector<apps::RankTotals> ranks(static_cast<std::size_t>(options.grid.ranks()));
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const auto position = grid.position(static_cast<int>(r));
-      // The first row of each stage waits for a fifth of its time, all others for none of it.
+      // The first row of each stage waits for a fifth of its time, all others do not wait.
       ranks[r] = {.seconds = 10, .forward = 2, .backward = 4, .wait = position.row == 0 ? 2.0 : 0.0};
       ranks[r].planned_bytes = static_cast<std::size_t>(100 * position.stage + position.row) << 20;
       ranks[r].peak_resident_bytes = std::size_t{7} << 20;
     }
     const std::vector<std::string> lines = lines_of(apps::end_table(ranks, options));
-    std::istringstream words(lines.at(rows == 2 ? 2 + 7 : 2 + 3));  // of the last rank, or of the last stage
+    std::istringstream words(lines.at(rows == 2 ? 2 + 7 : 2 + 3));  // the last rank, or the last stage
     const std::vector<std::string> cells{std::istream_iterator<std::string>(words), {}};
     if (rows == 2) {
       REQUIRE(lines.size() == 2 + 8 + 1);

@@ -1,4 +1,4 @@
-// Trainings that several runs do: stopped, killed, refused and gone on with, under mpirun.
+// Training in several runs: stopped, killed, refused and resumed, under mpirun.
 #include "tests/apps/small_run.hpp"
 #include "tests/effort.hpp"
 #include "tests/seeds.hpp"
@@ -30,7 +30,7 @@ bool mentions(const Outcome& outcome, const std::string& words) {
   return outcome.output.find(words) != std::string::npos;
 }
 
-/// What was trained, step by step: of every line of metrics what does not tell of time.
+/// Training results by step: every line of metrics without its times.
 std::vector<std::string> trained(const std::string& metrics) {
   std::vector<std::string> steps;
   for (const std::string& line : lines_of(read_file(metrics))) {
@@ -47,7 +47,7 @@ struct Fixture : SmallText {
   std::string metrics = file("metrics.jsonl");
   std::string weights = file("weights.safetensors");
 
-  /// Steps that take no time, to be stopped in the middle of them.
+  /// Fast steps, to be stopped in the middle of them.
   [[nodiscard]] Flags flags(const Flags& more = {}) const {
     Flags all{"--steps", "400", "--dropout", "0.1", "--eval-every", "150", "--save", weights, "--metrics", metrics};
     all.insert(all.end(), more.begin(), more.end());
@@ -58,7 +58,7 @@ struct Fixture : SmallText {
     return flags(more);
   }
 
-  /// What a run that nobody interrupts makes of the same flags.
+  /// Result of an uninterrupted run with the same flags.
   struct Whole {
     std::vector<std::string> steps;
     std::string weights;
@@ -100,7 +100,7 @@ struct Fixture : SmallText {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on another grid, to the same bits") {
+TEST_CASE_FIXTURE(Fixture, "a run stopped by a signal is resumed on another grid, with the same bits") {
   const Whole whole = uninterrupted(1, {});
   {
     Job job(2, with_checkpoints({"--g-inter", "2"}));
@@ -115,14 +115,14 @@ TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on anoth
   REQUIRE(trained(metrics).size() < 400);
   const auto stopped = names();
 
-  // What would be another training, or a second one in the same folder, is refused and changes nothing.
+  // Another training, or a second one in the same folder, is refused and changes nothing.
   check_refused(64, 1, with_checkpoints(), {"--checkpoint " + checkpoints + " has checkpoints", "--resume auto"});
   check_refused(64, 1, with_checkpoints({"--resume", "auto", "--learning-rate", "2e-3", "--clip", "0"}),
                 {"--learning-rate 0.002 (was 0.001)", "--clip 0 (was 1)", "--resume-with learning-rate,clip"});
   check_refused(65, 1, flags({"--resume", text}), {"--resume " + text + " is not a folder", "DIR/step-00000500"});
   CHECK(names() == stopped);
 
-  // The newest one is damaged in its data.
+  // The newest checkpoint has damaged data.
   const std::string newest =
       checkpoints + "/" +
       *std::find_if(stopped.rbegin(), stopped.rend(), [](const auto& name) { return name.starts_with("step-"); });
@@ -139,7 +139,7 @@ TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on anoth
   CHECK(mentions(outcome, "--g-inter 1 (was 2), --pipeline-limit 1 (was 2): results stay bit-identical"));
   check_same(whole);
   CHECK(read_file(metrics).find("{\"checkpoint\":400,\"bytes\":") != std::string::npos);
-  // All is done: another run has nothing to do, and says so.
+  // All steps are done: another run has nothing to do, and prints that.
   const Outcome again = run(1, with_checkpoints({"--resume", "auto"}), limit);
   INFO(again.output);
   CHECK(again.status == 0);
@@ -147,13 +147,14 @@ TEST_CASE_FIXTURE(Fixture, "a run that a signal stopped is gone on with on anoth
   check_same(whole);
 }
 
-TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up, and nothing is begun over it") {
+TEST_CASE_FIXTURE(Fixture,
+                  "damage that only one rank finds makes all ranks refuse, and nothing is started over it") {
   const Flags two{"--g-inter", "2", "--steps", "6", "--eval-every", "0"};
   const Whole whole = uninterrupted(2, two);
   const Outcome first = run(2, with_checkpoints(two), limit);
   INFO(first.output);
   REQUIRE(first.status == 0);
-  // Of the second stage, whose states no other rank reads.
+  // Data of the second stage, which no other rank reads.
   std::fstream data(checkpoints + "/step-00000006/rank-0001.data", std::ios::in | std::ios::out | std::ios::binary);
   REQUIRE(data);
   data.seekp(5000).put('\x55').put('\x2a');
@@ -176,7 +177,7 @@ TEST_CASE_FIXTURE(Fixture, "what one rank alone finds damaged all ranks give up,
   check_same(whole);
 }
 
-TEST_CASE_FIXTURE(Fixture, "data by weight go on where they were, on as many ranks as there are") {
+TEST_CASE_FIXTURE(Fixture, "a weighted mixture continues at the same sample, on any number of ranks") {
   const std::string other = folder.write("other.txt", std::string(2000, 'x') + small_text()).string();
   const Flags mixed{
       "--data", text + ":0.7," + other + ":0.3", "--lr-decay", "constant", "--warmup-steps", "0", "--eval-every",
@@ -211,7 +212,7 @@ TEST_CASE_FIXTURE(Fixture, "data by weight go on where they were, on as many ran
     CHECK(loss_of(steps[step]) == doctest::Approx(loss_of(whole.steps[step])).epsilon(1e-4));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a training of a part of a model goes on on another grid, and only of that part") {
+TEST_CASE_FIXTURE(Fixture, "a partly trained model resumes on another grid, and trains only the same part") {
   const auto part = [](const char* steps, Flags more) {
     more.insert(more.begin(), {"--train", "^h\\.[23]\\.|^ln_f", "--lr-decay", "constant", "--warmup-steps", "0",
                                "--eval-every", "0", "--steps", steps});
@@ -232,7 +233,7 @@ TEST_CASE_FIXTURE(Fixture, "a training of a part of a model goes on on another g
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "slices of the model come together and part from one checkpoint to the next, to the same bits") {
+                  "the number of model chunks changes from one checkpoint to the next, with the same bits") {
   const auto until = [](const char* steps, Flags more) {
     more.insert(more.end(),
                 {"--lr-decay", "constant", "--warmup-steps", "0", "--eval-every", "3", "--steps", steps});
@@ -276,7 +277,7 @@ TEST_CASE_FIXTURE(Fixture, "a run ends before its time limit, and meanwhile no o
   CHECK(mentions(outcome, "--time-limit 20s ends in 12s: the run ends after step "));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and the training goes on") {
+TEST_CASE_FIXTURE(Fixture, "a checkpoint without disk space is a warning, and the training continues") {
   Job job(1, with_checkpoints({"--steps", "10000000", "--timeout", "5"}));
   const auto wait_until_said = [&](const char* words) {
     for (int i = 0; i < 6000 && !job.has_said(words); ++i) std::this_thread::sleep_for(10ms);
@@ -291,8 +292,8 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and th
   CHECK(mentions(outcome, "warning: checkpoint failed: "));
   CHECK(mentions(outcome, "File too large"));
   CHECK(mentions(outcome, "error: outputs are missing: checkpoint of step "));
-  CHECK(mentions(outcome, "within 5 s (--timeout)"));  // only of the last one
-  // Those before are there, and nothing of the others.
+  CHECK(mentions(outcome, "within 5 s (--timeout)"));  // only for the last one
+  // The earlier checkpoints exist, and nothing of the others.
   const auto left = names();
   CHECK(left.front() == "lock");
   CHECK(left.back() == "training");
@@ -304,7 +305,7 @@ TEST_CASE_FIXTURE(Fixture, "a checkpoint that finds no room is a warning, and th
                 {"use --checkpoint with a writable folder"});
 }
 
-TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started again ends with the same bits") {
+TEST_CASE_FIXTURE(Fixture, "killed at any moment, a run that is started again ends with the same bits") {
   struct Case {
     int ranks;
     Flags flags;
@@ -318,7 +319,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started aga
   };
   const char* const asked = std::getenv("RANVIER_KILLS");  // for each of them
   const int kills = asked != nullptr ? std::atoi(asked) : 2;
-  // Enough to be killed so often: a run of small steps gets far before it is noticed.
+  // Enough steps for this number of kills: a run of small steps progresses far before it is noticed.
   const std::string steps = std::to_string(std::max(400, 200 * kills));
   const auto seed = ranvier::test::random_seed();
   CAPTURE(seed);
@@ -332,7 +333,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started aga
     Job job({RANVIER_RESTART_LOOP, "--failures", "1000", "--pause", "0", "--"}, one.ranks, with_checkpoints(flags));
     int killed = 0;
     for (int kill = 0; kill < kills; ++kill) {
-      // From the first steps of a run on; a run that is done before that is not killed.
+      // From the first steps of a run on; a run that ends before that is not killed.
       const auto lines = static_cast<int>(lines_of(read_file(metrics)).size());
       if (!job.wait_for_lines(metrics, lines + 1 + static_cast<int>(random() % 120), 20s)) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
@@ -356,7 +357,7 @@ TEST_CASE_FIXTURE(Fixture, "killed at any moment, a training that is started aga
 }
 
 TEST_CASE_FIXTURE(SmallText,
-                  "a job goes on from the checkpoint of another one, whatever grid, scopes, tiers and precision") {
+                  "a job resumes from the checkpoint of another one with any grid, scopes, tiers and precision") {
   struct Place {
     int ranks = 1;
     Flags flags;
@@ -401,9 +402,10 @@ TEST_CASE_FIXTURE(SmallText,
 }
 
 TEST_CASE_FIXTURE(
-    SmallText, "the restart loop restarts runs that progress, gives up on those that do not, and leaves the rest") {
-  // A program that ends with the statuses of a list, one after the other, and records its starts. It insists on
-  // --resume auto, and leaves a new checkpoint with "75 saved".
+    SmallText,
+    "the restart loop restarts runs that make progress, gives up on others, and passes other statuses on") {
+  // A program that ends with the statuses of a list, one after the other, and records its starts. It requires --resume
+  // auto, and leaves a new checkpoint with "75 saved".
   const std::string program = folder
                                   .write("program",
                                          "#!/bin/bash\n"
@@ -424,7 +426,7 @@ TEST_CASE_FIXTURE(
   CHECK(loop("0\n") == std::pair{0, std::size_t{1}});
   CHECK(loop("75 saved\n75 saved\n76\n137\n75 saved\n72\n0\n") == std::pair{0, std::size_t{7}});
   CHECK(loop("76\n76\n76\n0\n") == std::pair{76, std::size_t{3}});
-  CHECK(loop("75\n75\n75\n0\n") == std::pair{75, std::size_t{3}});  // stops that leave no checkpoint
+  CHECK(loop("75\n75\n75\n0\n") == std::pair{75, std::size_t{3}});  // stops without a checkpoint
   CHECK(loop("76 saved\n76\n76\n0\n") == std::pair{76, std::size_t{3}});
   for (const int status : {64, 65, 70, 71, 73, 74})
     CHECK(loop(std::to_string(status) + "\n0\n") == std::pair{status, std::size_t{1}});

@@ -1,4 +1,4 @@
-// Two files of weights, or folders of them, that must hold the same.
+// Compares two files of weights, or folders of them.
 #pragma once
 
 #include "models/weights/safetensors.hpp"
@@ -10,7 +10,7 @@
 
 namespace ranvier::tests {
 
-/// They have the same tensors, in any order.
+/// Checks that they have the same tensors, in any order.
 inline void check_same_tensors(const std::string& one, const std::string& other) {
   const models::Safetensors a(models::find_weights(one, "--save")), b(models::find_weights(other, "--save"));
   REQUIRE(a.tensors().size() == b.tensors().size());

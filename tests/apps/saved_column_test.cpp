@@ -23,7 +23,7 @@ SavedColumn four_rows() {
 
 }  // namespace
 
-TEST_CASE("a column comes back from a checkpoint as it was, and what this program does not know does not") {
+TEST_CASE("a column reads back from a checkpoint as written, unless it has unknown names") {
   const std::string text = boost::json::serialize(apps::to_json(four_rows()));
   const auto read = [](const std::string& json) {
     const boost::json::value value = runtime::parse_json(json, "text");
@@ -40,7 +40,7 @@ TEST_CASE("a column comes back from a checkpoint as it was, and what this progra
   }
 }
 
-TEST_CASE("rows number their nodes as they come, whatever the machines") {
+TEST_CASE("nodes are numbered in the order of rows, regardless of the machines") {
   actors::TrainerOptions trainer;
   trainer.grid = {2, 2};
   trainer.batch_size = 2;
@@ -53,14 +53,15 @@ TEST_CASE("rows number their nodes as they come, whatever the machines") {
   CHECK(column.sharding != apps::saved_column(trainer, {}, false).sharding);
 }
 
-TEST_CASE("what auto chose is kept where rows lie as before, and where they do not it is said") {
+TEST_CASE(
+    "automatically chosen algorithms are kept if rows are on the same nodes, otherwise the change is printed") {
   const SavedColumn before = four_rows();
   SavedColumn now = before;
   CHECK(column_change(before, now, {}).line.empty());
   now.algorithms[2].all_reduce = "ring";
   CHECK(column_change(before, now, {}).keeps);
   CHECK(column_change(before, now, {}).line.find("bit-identical") != std::string::npos);
-  CHECK(!column_change(before, now, {.all_reduce = "ring"}).keeps);  // the flag says it
+  CHECK(!column_change(before, now, {.all_reduce = "ring"}).keeps);  // the flag sets it
   now.nodes = {0, 1, 0, 1};
   CHECK(!column_change(before, now, {}).keeps);
   CHECK(column_change(before, now, {}).line.find("within rounding") != std::string::npos);

@@ -1,4 +1,4 @@
-// The flags that say how states are shared out, and what follows from them for the rest.
+// The flags that set the sharding of states, and their consequences for other flags.
 #include "actors/rank/rank_plan.hpp"
 #include "apps/options/option_effects.hpp"
 #include "apps/options/train_options.hpp"
@@ -39,7 +39,7 @@ std::map<std::string, std::string> resolved_map(const TrainOptions& options) {
 
 }  // namespace
 
-TEST_CASE("every row holds everything unless --shard says otherwise, by a name or by letters") {
+TEST_CASE("states are replicated on every row unless --shard sets a sharding, by a name or by letters") {
   CHECK(parse({"--data", "a"}).trainer.sharding == collectives::parse_sharding("ddp"));
   CHECK(parse({"--data", "a", "--shard", "zero3"}).trainer.sharding == collectives::parse_sharding("GGG"));
   CHECK(parse({"--data", "a", "--shard", "igg"}).trainer.sharding == collectives::parse_sharding("paro-igg"));
@@ -49,7 +49,7 @@ TEST_CASE("every row holds everything unless --shard says otherwise, by a name o
   refused({"--shard", "IXG"}, "three letters of N");
 }
 
-TEST_CASE("a group is the rows on one node, or a divisor of them all") {
+TEST_CASE("a group is the rows on one node, or a divisor of all rows") {
   const auto group_of = [](std::vector<const char*> flags, std::vector<int> nodes) {
     flags.insert(flags.end(), {"--data", "a"});
     actors::TrainerOptions trainer = parse(flags, 6).trainer;
@@ -64,7 +64,7 @@ TEST_CASE("a group is the rows on one node, or a divisor of them all") {
   refused({"--group-size", "-1"}, "--group-size is invalid: -1;");
 }
 
-TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained does and a part of the model is") {
+TEST_CASE("the trained part has the sharding of --shard, unless --shard-trained sets another one") {
   using collectives::parse_sharding;
   const auto same = parse({"--data", "a", "--shard", "zero3", "--train", "ln_f"});
   CHECK(same.trainer.shardings() == actors::UnitShardings(parse_sharding("zero3")));
@@ -84,11 +84,12 @@ TEST_CASE("what is trained is shared out as --shard says, unless --shard-trained
           "--parameter-tier-trained host needs a partly frozen model; use --parameter-tier host");
   refused({"--shard-trained", "zero9", "--train", "ln_f"}, "--shard-trained is invalid: zero9; use ddp, zero1");
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero1"}, 1).notes.size() == 1);  // one row
-  // Places and what is gathered into them are there where either is shared out.
+  // Gather buffers and prefetching exist if either part is sharded.
   CHECK(parse({"--data", "a", "--train", "ln_f", "--shard-trained", "zero3", "--prefetch", "1"}).notes.empty());
 }
 
-TEST_CASE("what is trained lives where --parameter-tier says, unless --parameter-tier-trained does") {
+TEST_CASE(
+    "trained parameters are in the tier of --parameter-tier, unless --parameter-tier-trained sets another one") {
   using enum actors::TierKind;
   const auto tiers = [](std::vector<const char*> flags) {
     flags.insert(flags.end(), {"--data", "a", "--train", "ln_f"});
@@ -107,7 +108,7 @@ TEST_CASE("what is trained lives where --parameter-tier says, unless --parameter
   refused({"--train", "ln_f", "--parameter-tier-trained", "disk"}, "or same");
 }
 
-TEST_CASE("a training may go on with what is trained shared out otherwise, within rounding") {
+TEST_CASE("a run may resume with another sharding of the trained part, within rounding") {
   std::vector<const char*> flags{"--data", "a", "--train", "ln_f", "--shard", "zero3", "--shard-trained", "ddp"};
   const auto before = options_to_save(resolved(parse(flags)));
   flags.back() = "zero1";

@@ -37,7 +37,7 @@ struct Table {
     text = shard_table(architecture, trainer, plan_stages(architecture, {}, trainer), options.shard.links);
   }
 
-  /// Of the first rank.
+  /// Plan of the first rank.
   [[nodiscard]] actors::RankPlan plan() const {
     actors::TrainerOptions trainer = options.trainer;
     trainer.node_of = nodes_of(options, {});
@@ -45,8 +45,8 @@ struct Table {
     return actors::plan_rank(architecture, {ids, ids}, trainer, 0);
   }
 
-  /// Cells of the line of that name, without the mark of the chosen one: the name, four of memory, or five where a part
-  /// is trained, three and three of what is sent, what Table 2 says, and seconds.
+  /// Cells of the line of that name, without the mark of the chosen one: the name, four cells of memory (five for a
+  /// partly trained model), twice three of sent bytes, Table 2's value, and seconds.
   [[nodiscard]] std::vector<std::string> line(const std::string& name, const std::string& flag = "shard") const {
     std::istringstream lines(text.substr(text.find("\n  " + flag + " ")));
     for (std::string line; std::getline(lines, line);) {
@@ -71,8 +71,7 @@ struct Table {
 
 }  // namespace
 
-TEST_CASE(
-    "every named sharding has a line, the chosen one a mark, and letters without a name a line of their own") {
+TEST_CASE("every named sharding has a line, the chosen one a mark, and letters without a name a separate line") {
   const Table named({"--world", "8", "--node-size", "4", "--shard", "mics"});
   for (const auto& [name, sharding] : collectives::named_shardings()) {
     CAPTURE(name);
@@ -90,7 +89,7 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
                      "--microbatch-size", "1",      "--batch-size",     "512",  "--shard",          "paro-iig",
                      "--all-gather",      "ring",   "--reduce-scatter", "ring", "--all-reduce",     "ring"});
   constexpr std::uint64_t N = 64, M = 8, g = 8, s = 8;
-  std::uint64_t psi = 0, used = 0;  // what is gathered and reduced for each use of the tied table counts twice
+  std::uint64_t psi = 0, used = 0;  // each use of the tied table is gathered and reduced separately
   for (const auto& unit : actors::sharded_units(table.architecture, {0, table.architecture.layers.size()}, N)) {
     psi += unit.elements;
     used += unit.elements * static_cast<std::uint64_t>(unit.uses);
@@ -121,8 +120,7 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
     CHECK(cells[3] == (std::string(row.name) == "mics" ? bytes(6 * psi / M) : bytes(6 * psi / N)));
     CHECK(cells[7] == bytes(row.update));
     CHECK(cells[11] == bytes(row.forward + row.backward + row.update));
-    // With places for three blocks at a time, a pass finds the last three of the one before, and the table all the
-    // time.
+    // With buffers for three blocks, a pass finds the last three of the previous one, and always the table.
     const bool gathers = row.forward > 0;
     CHECK((cells[5] == bytes(row.forward)) == !gathers);
     if (!gathers) CHECK(cells[6] == bytes(row.backward));
@@ -130,13 +128,13 @@ TEST_CASE("Figure 5's setting: 7 B parameters, 64 ranks in 8 groups, 8 microbatc
   CHECK(table.text.find("64 rows in groups of 8; 64 ranks on 8 nodes; 8 microbatches") != std::string::npos);
 }
 
-TEST_CASE("stages add up what they send, and show the stage that holds the most") {
+TEST_CASE("stages add up their sent bytes, and the largest memory of a stage is shown") {
   const Table one({"--world", "4", "--node-size", "2", "--g-inter", "1", "--g-data", "4", "--batch-size", "8",
                    "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
   const Table two({"--world", "8", "--node-size", "4", "--g-inter", "2", "--g-data", "4", "--batch-size", "8",
                    "--shard", "zero1", "--all-gather", "ring", "--reduce-scatter", "ring"});
   CHECK(one.line("zero1")[7] != "–");  // columns of four on two nodes
-  CHECK(two.line("zero1")[7] == "–");  // each on one
+  CHECK(two.line("zero1")[7] == "–");  // each on one node
   CHECK(two.line("zero1")[10] != "–");
   std::size_t most = 0;
   const std::size_t layers = two.architecture.layers.size();
@@ -147,7 +145,7 @@ TEST_CASE("stages add up what they send, and show the stage that holds the most"
   CHECK(two.line("zero1")[4] == runtime::format_bytes(most));
 }
 
-TEST_CASE("links that were measured are named, and assumed ones said to be so") {
+TEST_CASE("measured links are named, and assumed ones are marked as assumed") {
   CHECK(Table({"--world", "4"}).text.find("assumed") != std::string::npos);
 }
 
@@ -157,8 +155,8 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
                                        "--recompute", "1",    "--batch-size", "8", "--microbatch-size", "1"};
   const Table table(flags);
   constexpr std::uint64_t N = 8, C = 8192, F = 22016, V = 32000, L = 80, R = 8;
-  constexpr std::uint64_t psi = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C;  // divides by the ranks
-  constexpr std::uint64_t psi_trained = L * 2 * R * 2 * C;                            // of q_proj and v_proj
+  constexpr std::uint64_t psi = L * (4 * C * C + 3 * C * F + 2 * C) + 2 * V * C + C;  // divisible by the ranks
+  constexpr std::uint64_t psi_trained = L * 2 * R * 2 * C;                            // in q_proj and v_proj
   CHECK(table.architecture.trained_parameters() == psi_trained);
   CHECK(table.architecture.parameters() == psi + psi_trained);
   CHECK(table.text.find("65.3G parameters (Ψ); 21M of them are trained (Ψ′)") != std::string::npos);
@@ -170,11 +168,12 @@ TEST_CASE("a LLaMA-65B with adapters on 8 x 80 GB: parameters by Ψ, gradients a
   CHECK(cells[4] == runtime::format_bytes(12 * psi_trained));
   CHECK(table.line("ddp")[1] == runtime::format_bytes(2 * psi));
   CHECK(table.line("zero3")[4] == runtime::format_bytes(12 * psi_trained / N));
-  // Without gradients of the base and with one block of it at a time, a rank has room.
+  // Without gradients of the base and with one block of it at a time, the memory of a rank suffices.
   CHECK(table.plan().memory.bytes(runtime::MemorySpace::device) < std::size_t{80'000'000'000});
 }
 
-TEST_CASE("its base over all rows and its adapters whole: 2 (Ψ − Ψ′) / 8 and 18 Ψ′ bytes a rank, as planned") {
+TEST_CASE(
+    "a base sharded over all rows, replicated adapters: 2 (Ψ − Ψ′) / 8 and 18 Ψ′ bytes per rank, as planned") {
   const std::vector<const char*> flags{
       "--world",      "8",  "--g-data",          "8",     "--model",         "llama-65b", "--precision",  "bf16",
       "--lora-rank",  "16", "--shard",           "zero3", "--shard-trained", "ddp",       "--recompute",  "1",
@@ -197,7 +196,7 @@ TEST_CASE("its base over all rows and its adapters whole: 2 (Ψ − Ψ′) / 8 a
   CHECK(cells[3] == bytes(4 * adapters));
   CHECK(cells[4] == bytes(12 * adapters));
   CHECK(cells[5] == bytes(2 * base / N + 18 * adapters));
-  // Both passes gather the base, less what is in place still; nothing of the adapters moves but the sums of a batch.
+  // Both passes gather the base, except units still in their buffers; only batch sums of the adapters are sent.
   for (const std::size_t between : {6u, 7u, 8u, 12u}) CHECK(cells[between] == "–");
   const Table every_time(with(flags, {"--reuse", "off"}));
   CHECK(every_time.line("zero3")[9] == bytes((N - 1) * 2 * base));
@@ -205,7 +204,7 @@ TEST_CASE("its base over all rows and its adapters whole: 2 (Ψ − Ψ′) / 8 a
   CHECK(table.text.find("\n* zero3 ") != std::string::npos);
   CHECK(table.text.find("sharding zero3, trained parameters ddp: ") != std::string::npos);
 
-  // Of what is trained otherwise, and of the base.
+  // Other shardings of the trained part, and of the base.
   CHECK(table.line("ddp", "shard-trained") == [&] {
     auto same = cells;
     same[0] = "ddp";

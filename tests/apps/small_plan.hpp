@@ -23,7 +23,7 @@ inline apps::PlanOptions parse(std::vector<std::string> words) {
   return apps::parse_plan_options(static_cast<int>(arguments.size()), arguments.data());
 }
 
-/// `words`, with sanitizers for a tenth of the candidates, which go the same ways; flags that are there are kept.
+/// `words`; with sanitizers only a tenth of the candidates, with the same code paths; given flags are kept.
 inline std::vector<std::string> few(std::vector<std::string> words) {
   if (!test::sanitized) return words;
   for (const auto& [flag, value] : {std::pair{"--offload", "none"}, {"--policy", "message-driven"}})
@@ -69,7 +69,7 @@ inline apps::PlanTools invented_tools() {
               }};
 }
 
-/// What is in a file.
+/// Contents of a file.
 inline std::string text_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};

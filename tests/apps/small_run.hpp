@@ -1,4 +1,4 @@
-// A training run of well under a second, and the files that it reads.
+// A training run of well under a second, and its input files.
 #pragma once
 
 #include "tests/apps/job.hpp"
@@ -10,7 +10,7 @@
 
 namespace ranvier::tests {
 
-/// About 8 KiB of made-up words.
+/// About 8 KiB of random words.
 [[nodiscard]] std::string small_text();
 /// A folder with small_text() in the file `text`.
 struct SmallText {
@@ -23,8 +23,8 @@ struct SmallText {
 /// An llm.c token file.
 [[nodiscard]] std::string token_file(const std::vector<std::uint16_t>& tokens);
 
-/// 4 layers of 32 channels, 4 steps of 4 samples of 16 bytes of `data`, `more` flags, of which a later one wins
-/// over an earlier one of the same name. With --save or --trace also --overwrite, so that runs may share a path.
+/// 4 layers of 32 channels, 4 steps of 4 samples of 16 bytes of `data`, `more` flags, a later one of which overrides an
+/// earlier one of the same name. With --save or --trace also --overwrite, so that runs may share a path.
 [[nodiscard]] Flags small_run(const std::string& data, const Flags& more = {});
 
 /// The values of `key`, as written, of every line of a metrics file.

@@ -1,4 +1,4 @@
-// A checkpoint of a small GPT, as a run of ranvier-train leaves it, whose values follow from a seed.
+// A checkpoint of a small GPT, in ranvier-train's format, whose values follow from a seed.
 #pragma once
 
 #include "models/families/gpt.hpp"
@@ -22,7 +22,7 @@ struct SmallTraining {
   float seed = 1;
   boost::json::object training{{"step", step}};
   boost::json::object options{{"tile", "1"}, {"tokenizer", "bytes"}, {"learning-rate", "0.001"}};
-  /// Of element `i` of a state of a unit; gaps and padding too.
+  /// Value of element `i` of a unit's state, including gaps and padding.
   std::function<float(const std::string& unit, const std::string& state, std::size_t i)> value =
       [this](const std::string& unit, const std::string& state, std::size_t i) {
         return seed + static_cast<float>((unit.size() * 7 + state.size() * 31 + i * 13) % 1000) / 1000;
@@ -30,7 +30,7 @@ struct SmallTraining {
 
   [[nodiscard]] std::vector<models::UnitSpec> units() const { return models::make_gpt(gpt).units(); }
 
-  /// The weights of two ranks, which share each array, in two files.
+  /// The weights of two ranks, each with a part of every array, in two files.
   std::filesystem::path save(const std::filesystem::path& folder) const {
     using namespace offload;
     constexpr std::size_t block = 4096;

@@ -36,7 +36,7 @@ std::vector<GivenFlag> job_with(std::vector<GivenFlag> more) {
   std::vector<GivenFlag> flags{
       {"layers", "4"},       {"hidden", "64"},           {"heads", "2"},
       {"vocab-size", "256"}, {"sequence-length", "32"},  {"data", "text.txt"},
-      {"plan", "auto"},      {"profile", "a100-40g-p4d"}};  // some name: the tools have their own
+      {"plan", "auto"},      {"profile", "a100-40g-p4d"}};  // any name: the tools have their own
   for (GivenFlag& flag : more) {
     std::erase_if(flags, [&](const GivenFlag& each) { return each.name == flag.name; });
     flags.push_back(std::move(flag));
@@ -57,7 +57,7 @@ StartPlan plan(const std::vector<GivenFlag>& given, const CurrentMachines& here,
   return plan_start(given, here, tools_of(profile), {});
 }
 
-/// As the ranks of the job read what was chosen.
+/// Parses the chosen flags like the ranks of the job.
 apps::TrainOptions as_run(const std::vector<GivenFlag>& given, const StartPlan& plan, int ranks) {
   const auto words = changed_arguments("ranvier-train", given, plan.changes);
   std::vector<const char*> arguments;
@@ -74,7 +74,7 @@ bool has(const std::string& text, std::string_view words) { return text.find(wor
 
 }  // namespace
 
-TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeats it") {
+TEST_CASE("a run that plans itself has a grid of its ranks, and prints the flags that repeat it") {
   const std::vector<std::vector<int>> layouts{{0, 0, 0, 3}, {0}, {0, 1}, {0, 0}, {0, 0, 2, 2}};
   for (int n = 0; n < tests::effort(3, 5, 2); ++n) {
     const std::vector<int>& nodes = layouts[static_cast<std::size_t>(n)];
@@ -87,7 +87,7 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeat
     CHECK(options.trainer.batch_size == (ranks == 1 || ranks == 2 || ranks == 4 ? 16 : 18));
     CHECK(has(chosen.text, " per step, "));
     CHECK(has(chosen.text, "predicted for test-cpu"));
-    // By hand, and with nothing else.
+    // With the printed flags only.
     std::vector<GivenFlag> by_hand = given;
     std::erase_if(by_hand, [](const GivenFlag& flag) { return flag.name == "plan" || flag.name == "profile"; });
     for (const FlagChange& change : chosen.changes) {
@@ -100,11 +100,11 @@ TEST_CASE("a run that plans itself has a grid of its ranks, and says what repeat
     for (auto* all : {&a, &b})
       std::erase_if(*all, [](const auto& option) { return option.name == "plan" || option.name == "profile"; });
     CHECK(apps::hash_of(a) == apps::hash_of(b));
-    CHECK(options.notes.empty());  // nothing is chosen that has no effect
+    CHECK(options.notes.empty());  // no chosen flag is without effect
   }
 }
 
-TEST_CASE("flags that were given stay, and the same ranks choose the same") {
+TEST_CASE("given flags stay, and the same ranks choose the same plan") {
   const auto given = job_with({{"g-inter", "2"},
                                {"microbatch-size", "2"},
                                {"batch-size", "12"},
@@ -131,7 +131,7 @@ TEST_CASE("flags that were given stay, and the same ranks choose the same") {
   CHECK(plan(given, here_of({0, 0, 1, 1})).changes == chosen.changes);
 }
 
-TEST_CASE("a run with several slices per rank plans itself around them") {
+TEST_CASE("a run with several model chunks per rank plans itself around them") {
   const auto given = job_with({{"chunks-per-rank", "2"}, {"recompute", "off"}, {"policy", "message-driven"}});
   const StartPlan chosen = plan(given, here_of({0, 0, 0, 0}));
   CHECK(!changes(chosen, "chunks-per-rank"));
@@ -140,7 +140,7 @@ TEST_CASE("a run with several slices per rank plans itself around them") {
   CHECK(options.trainer.grid.g_inter == 2);  // 6 layers are not enough for four
 }
 
-TEST_CASE("a run that plans itself fits the memory that there is, or says what lacks") {
+TEST_CASE("a run that plans itself fits the available memory, or reports what is missing") {
   const auto given =
       job_with({{"batch-size", "8"}, {"policy", "1f1b"}, {"recompute", "off"}, {"microbatch-size", "1"}});
   const runtime::MachineProfile profile = tests::plan_profile(false);
@@ -168,7 +168,7 @@ TEST_CASE("a run that plans itself fits the memory that there is, or says what l
   CHECK(says(none, "use more ranks, --precision bf16, "));
 }
 
-TEST_CASE("directories for states are used where that is chosen, and left out where not") {
+TEST_CASE("directories for states are used if chosen, and omitted otherwise") {
   const tests::TemporaryFolder folder;
   const std::string disk = folder.path() / "disk";
   const auto given = job_with(
@@ -184,7 +184,7 @@ TEST_CASE("directories for states are used where that is chosen, and left out wh
   CHECK(as_run(all, on_disk, 2).trainer.tiers.files.directories.size() == 1);
 }
 
-TEST_CASE("ranks that are imagined are planned as the profile has them") {
+TEST_CASE("simulated ranks are planned by the profile") {
   const auto given = job_with({{"world", "8"},
                                {"node-size", "4"},
                                {"dry-run", "on"},
@@ -195,7 +195,7 @@ TEST_CASE("ranks that are imagined are planned as the profile has them") {
   CHECK(as_run(given, chosen, 1).trainer.grid.ranks() == 8);
 }
 
-TEST_CASE("without --profile a run plans itself by what was measured for ranks like its own, and says so") {
+TEST_CASE("without --profile a run plans itself by the measurement for ranks like its own, and prints that") {
   const tests::TemporaryFolder folder;
   const std::string file = folder.write("measured.json", "{}").string();
   apps::ProfileSubject asked;
@@ -219,7 +219,7 @@ TEST_CASE("without --profile a run plans itself by what was measured for ranks l
   CHECK(asked.threads == 1);
 }
 
-TEST_CASE("a run that cannot plan itself says why, and how to make a profile") {
+TEST_CASE("a run that cannot plan itself prints the reason, and how to create a profile") {
   const auto refused = [](const std::vector<GivenFlag>& given, std::string_view message,
                           const runtime::MachineProfile& profile = tests::plan_profile(false)) {
     CAPTURE(message);

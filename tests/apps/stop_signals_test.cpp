@@ -1,4 +1,4 @@
-// Signals in one process: what is asked of the loop, and what happens when it does not move.
+// Signals in one process: requests to the loop, and behavior if the loop is blocked.
 #include "apps/job/stop_signals.hpp"
 
 #include "apps/train/step_clock.hpp"
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// One rank whose loop runs on a thread, with signals that are taken but end nothing.
+/// One rank whose loop runs on a thread, with signals that are handled but do not end the process.
 class Rank {
  public:
   explicit Rank(runtime::Duration same_request = 0s, bool trains = true)
@@ -60,7 +60,7 @@ class Rank {
   }
   [[nodiscard]] const apps::StopSignals& signals() const { return signals_; }
 
-  /// The loop goes on when the promise is kept.
+  /// Blocks the loop until the promise is fulfilled.
   void block(std::promise<void>& until) {
     loop_.post([&until] { until.get_future().wait(); });
   }
@@ -100,7 +100,7 @@ class Rank {
 
 }  // namespace
 
-TEST_CASE("the first signal is acknowledged and asks for a stop, the second ends the process") {
+TEST_CASE("the first signal is acknowledged and requests a stop, the second ends the process") {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     Rank rank;
     std::raise(signal);
@@ -111,12 +111,12 @@ TEST_CASE("the first signal is acknowledged and asks for a stop, the second ends
     CHECK(rank.says("rank 0 waits for a test\n"));
     CHECK(Rank::within_seconds([&] { return rank.status == 128 + signal; }));
     CHECK(rank.stops == 1);
-    CHECK(rank.told().ends_with(" at rank 0: the run ends soon"));  // once
+    CHECK(rank.told().ends_with(" at rank 0: the run ends soon"));  // only once
     CHECK(rank.told().starts_with("SIG"));
   }
 }
 
-TEST_CASE("signals that come together are one request") {
+TEST_CASE("signals that arrive together are one request") {
   Rank rank(1h);
   std::raise(SIGTERM);
   std::raise(SIGINT);
@@ -128,7 +128,7 @@ TEST_CASE("signals that come together are one request") {
   CHECK(rank.said().find("error") == std::string::npos);
 }
 
-TEST_CASE("signals are heard while the loop stands still") {
+TEST_CASE("signals are handled while the loop is blocked") {
   Rank rank;
   std::promise<void> go_on;
   rank.block(go_on);
@@ -140,7 +140,7 @@ TEST_CASE("signals are heard while the loop stands still") {
   go_on.set_value();
 }
 
-TEST_CASE("a signal that comes before the run trains is kept") {
+TEST_CASE("a signal before training starts is kept") {
   Rank rank(0s, false);
   CHECK(!rank.signals().asked());
   std::raise(SIGUSR2);
@@ -164,7 +164,7 @@ TEST_CASE("a second signal ends a run that does not train yet") {
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
 }
 
-TEST_CASE("a rank that is set up, or ends, says what it does") {
+TEST_CASE("a rank in startup or shutdown reports its activity") {
   Rank rank(0s, false);
   rank.blocked = "loads its states, for 1.0 s";
   std::raise(SIGUSR2);
@@ -182,7 +182,7 @@ TEST_CASE("a rank that is set up, or ends, says what it does") {
   CHECK(Rank::within_seconds([&] { return rank.status == 128 + SIGTERM; }));
 }
 
-TEST_CASE("what a step will still take follows from those before it") {
+TEST_CASE("the expected remaining time of a step follows from earlier steps") {
   apps::StepClock clock;
   const auto zero = apps::StepClock::Clock::now();
   clock.start(0, zero);

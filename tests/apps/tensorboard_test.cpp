@@ -1,4 +1,4 @@
-// Event files that jobs of ranvier-train leave, read by a reader of our own, and by TensorBoard where it is installed.
+// Event files of ranvier-train jobs, read by the tests' own reader, and by TensorBoard if it is installed.
 #include "tests/apps/event_reader.hpp"
 #include "tests/apps/read_with_others.hpp"
 #include "tests/apps/small_run.hpp"
@@ -21,12 +21,12 @@ namespace json = boost::json;
 
 namespace {
 
-/// By tag and step, of the events of files in their order; those from a step on are gone where a file begins there.
+/// Events of files by tag and step, in file order; a new file removes the events at and after its first step.
 using Scalars = std::map<std::pair<std::string, std::int64_t>, double>;
 
 struct Events {
   Scalars scalars;
-  std::string configuration;  ///< of the last file
+  std::string configuration;  ///< configuration in the last file
 };
 
 Events events_of(const std::filesystem::path& folder) {
@@ -48,14 +48,14 @@ Events events_of(const std::filesystem::path& folder) {
           continue;
         }
         for (const auto& [tag, scalar] : scalars_of(record)) events.scalars[{tag, step}] = scalar;
-        break;  // which are all of them
+        break;  // all of them
       }
     }
   }
   return events;
 }
 
-/// What --metrics says of steps, under the names that event files have.
+/// Values of --metrics by step, with the names of event files.
 Scalars told_by(const std::string& metrics) {
   Scalars all;
   for (const std::string& line : lines_of(read_file(metrics))) {
@@ -75,7 +75,7 @@ Scalars told_by(const std::string& metrics) {
 }  // namespace
 
 TEST_CASE_FIXTURE(SmallText,
-                  "--tensorboard of a training that two runs do has every step once, as its metrics have it") {
+                  "--tensorboard has every step once if two runs train it, with the values of its metrics") {
   const std::string events = file("events"), metrics = file("metrics.jsonl");
   const auto train = [&](const char* steps, const char* grid, const Flags& more) {
     Flags flags{"--steps", steps, "--lr-decay", "constant", "--validation-split", "0.1", "--eval-every", "2",

@@ -1,4 +1,4 @@
-// What a whole run says to a terminal and to a pipe: how long its start is, which lines are left out, what is coloured.
+// Output of a complete run to a terminal and to a pipe: length of the startup output, omitted lines, colors.
 #include "tests/apps/small_run.hpp"
 
 #include <doctest/doctest.h>
@@ -13,12 +13,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A command that gives the next one a terminal of its own, and passes on what it writes.
+/// A command that gives the next one its own terminal, and forwards its output.
 const std::vector<std::string> on_a_terminal{
     "python3", "-c", "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"};
 
 struct Fixture : SmallText {
-  /// What a run with an evaluation says, which succeeds.
+  /// Output of a successful run with an evaluation.
   [[nodiscard]] std::string said(const std::vector<std::string>& through, const Flags& more,
                                  Environment environment = {}) const {
     Flags flags{"--eval-every", "4", "--validation-split", "0.1"};
@@ -46,7 +46,7 @@ std::vector<int> steps_with_lines(const std::string& output) {
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture,
-                  "whoever pipes a run gets no escape sequence, and the summary opens with what limited it") {
+                  "a run in a pipe prints no escape sequence, and the summary starts with the bottleneck") {
   const std::string output = said({}, {"--g-inter", "2"});
   CHECK(!has(output, "\033"));
   CHECK(steps_with_lines(output) == std::vector{1, 2, 3, 4});
@@ -54,7 +54,7 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(limit != std::string::npos);
   REQUIRE(table != std::string::npos);
   CHECK(limit < table);
-  CHECK(output.rfind("\nstep ", table) < limit);  // nothing of the summary is before it
+  CHECK(output.rfind("\nstep ", table) < limit);  // nothing of the summary precedes it
   const std::vector<std::string> lines = lines_of(output);
   const auto line = [&](const char* begin) {
     return std::find_if(lines.begin(), lines.end(), [&](const std::string& l) { return l.starts_with(begin); });
@@ -65,7 +65,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(std::any_of(line("given "), line("given ") + 2, [](const auto& l) { return has(l, "--eval-every 4"); }));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a terminal gets colours, but not where NO_COLOR is set") {
+TEST_CASE_FIXTURE(Fixture, "a terminal gets colors, but not if NO_COLOR is set") {
   const std::string coloured = said(on_a_terminal, {});
   CHECK(has(coloured, "\033[32mstep 4/4  validation loss"));
   CHECK(has(coloured, "] 50%"));
@@ -75,8 +75,7 @@ TEST_CASE_FIXTURE(Fixture, "a terminal gets colours, but not where NO_COLOR is s
   CHECK(has(plain, "] 50%"));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "fewer lines of steps where they are not wanted, and none with the plan where a run is quiet") {
+TEST_CASE_FIXTURE(Fixture, "step lines are fewer on request, and a quiet run prints none and no plan") {
   CHECK(steps_with_lines(said({}, {"--log-every", "3"})) == std::vector{1, 3, 4});
   const std::string checkpoints = file("checkpoints");
   const std::string quiet = said({}, {"--quiet", "--checkpoint", checkpoints});

@@ -1,4 +1,4 @@
-// Whole runs of LLaMA and BERT in tiles; GPT's are in end_to_end_test.cpp.
+// Complete runs of LLaMA and BERT in tiles; GPT's are in end_to_end_test.cpp.
 #include "tests/apps/same_tensors.hpp"
 #include "tests/apps/small_run.hpp"
 
@@ -36,7 +36,9 @@ struct Family : SmallText {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Family, "LLaMA and BERT in tiles begin as the whole does, train like it and save what it reads") {
+TEST_CASE_FIXTURE(
+    Family,
+    "LLaMA and BERT in tiles start like undivided models, train like them and save weights that they read") {
   for (const Flags& family : {Flags{"--model", "llama", "--ffn-size", "48", "--kv-heads", "1"},
                               Flags{"--model", "bert", "--ffn-size", "64", "--vocab-size", "257"}}) {
     CAPTURE(family[1]);
@@ -53,7 +55,7 @@ TEST_CASE_FIXTURE(Family, "LLaMA and BERT in tiles begin as the whole does, trai
       const double loss = std::stod(whole[step]);
       CHECK(std::abs(loss - std::stod(tiled[step])) < 1e-6 * loss);
     }
-    // Whole matrices, which end as they began.
+    // Undivided matrices, which do not change.
     ends_well(1, join(family, {"--init-from", saved, "--learning-rate", "0", "--steps", "1", "--save", kept}));
     check_same_tensors(saved, kept);
     CHECK(read_file(kept + "/config.json") == read_file(saved + "/config.json"));

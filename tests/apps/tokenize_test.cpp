@@ -1,4 +1,4 @@
-// ranvier-tokenize as a user starts it, and its options.
+// ranvier-tokenize, started like a user starts it, and its options.
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(Fixture, "files and folders become documents with the end of t
   CHECK(!fs::exists(folder.path() / "out.bin.partial"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a token file has the tokens that training makes of the same text") {
+TEST_CASE_FIXTURE(Fixture, "a token file has the tokens of a training run on the same text") {
   folder.write("t/tokenizer.json", small.framed_json("<s> A"));
   folder.write("t/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
   folder.write("d/a.jsonl", R"({"text": "the<|user|>in"})"
@@ -166,7 +166,7 @@ TEST_CASE_FIXTURE(Fixture, "a token file has the tokens that training makes of t
             .output.find("remove --spelled-specials") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "no piece, thread or checkpoint changes a token") {
+TEST_CASE_FIXTURE(Fixture, "pieces, threads and checkpoints do not change any token") {
   const std::string text = long_text(2000);
   const std::string other = text.substr(1, static_cast<std::size_t>(ranvier::tests::effort(5000, 5000, 1000)));
   folder.write("a.txt", text);
@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(Fixture, "no piece, thread or checkpoint changes a token") {
   CHECK(tokens_of("out.bin") == expected({text.substr(0, 300), other}));
 }
 
-TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not, in as many files as there are") {
+TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not, in any number of files") {
   const std::string lines =
       "{\"text\": \"the world\"}\n\n{\"text\": \"\"}\n{\"id\": 1, \"text\": \"in the end\"}\n";
   folder.write("a.jsonl", lines);
@@ -211,7 +211,7 @@ TEST_CASE_FIXTURE(Fixture, "each of JSON lines is a document, compressed or not,
       "body.jsonl: line 1: field 'text' is missing, found 'body'; name the field of the text with --json-field");
 }
 
-TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on with between two documents") {
+TEST_CASE_FIXTURE(Fixture, "an interrupted run on JSON lines resumes between two documents") {
   std::string lines;
   for (int i = 0; i < 100'000; ++i) lines += "{\"text\": \"the world " + std::to_string(i) + "\"}\n";
   folder.write("a.jsonl.zst", tests::zstd_packed(lines));
@@ -226,7 +226,7 @@ TEST_CASE_FIXTURE(Fixture, "JSON lines that a run was interrupted in are gone on
   CHECK((folder.read("out.idx") == folder.read("whole.idx")));
 }
 
-TEST_CASE_FIXTURE(Fixture, "what is no text is refused, and what is left out or odd is said") {
+TEST_CASE_FIXTURE(Fixture, "files that are not text are refused, and skipped or damaged ones are reported") {
   const std::string with = " --output out --tokenizer " + tokenizer;
   folder.write("a.npy", std::string("\x93NUMPY\1\0", 8) + "{}");
   refused("a.npy" + with, "a.npy: a NumPy array (.npy); ");
@@ -258,8 +258,7 @@ TEST_CASE_FIXTURE(Fixture, "existing token files are replaced only with --overwr
   CHECK(tokens_of("out.bin") == expected({"aaaa"}));
 }
 
-TEST_CASE_FIXTURE(Fixture,
-                  "a run that was killed leaves no file, and goes on to the same bytes when started again") {
+TEST_CASE_FIXTURE(Fixture, "a killed run leaves no file, and ends with the same bytes when started again") {
   folder.write("text.txt", long_text(static_cast<std::size_t>(ranvier::tests::effort(400'000, 400'000, 100'000))));
   for (const std::string format : {"llmc", "megatron"}) {
     succeeds("text.txt --output whole --output-format " + format);
@@ -275,7 +274,7 @@ TEST_CASE_FIXTURE(Fixture,
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "what cannot be tokenized is refused by one message that names it") {
+TEST_CASE_FIXTURE(Fixture, "invalid input is refused by one message that names it") {
   folder.write("a.txt", "the");
   folder.write("empty.txt", "");
   const std::string with = " --tokenizer " + tokenizer;

@@ -1,4 +1,4 @@
-// Flags of ranvier-train as tests give them.
+// Flags of ranvier-train in tests.
 #pragma once
 
 #include "apps/options/train_options.hpp"
@@ -19,7 +19,7 @@ namespace ranvier::tests {
   return apps::parse_train_options(static_cast<int>(arguments.size()), arguments.data(), ranks);
 }
 
-/// With data, such flags are an error of usage that says so.
+/// Checks that such flags, with data, are a usage error with these words.
 inline void refused_train(std::vector<const char*> arguments, std::string_view words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
   const Error error = error_of([&] { static_cast<void>(parse_train(arguments)); });

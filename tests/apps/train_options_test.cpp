@@ -24,7 +24,7 @@ using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
 using runtime::DType;
 
-TEST_CASE("a data file alone makes a run: a small model of bytes, one row per rank") {
+TEST_CASE("a data file is enough for a run: a small model of bytes, one row per rank") {
   const auto options = parse_train({"--data", "text.txt"});
   CHECK(options.run.request == Request::train);
   CHECK(options.model.gpt().layers == 6);
@@ -50,7 +50,7 @@ TEST_CASE("the reference's AdamW is the default") {
   CHECK(trainer.clip == 1.0);
 }
 
-TEST_CASE("a name places all states, flags override it wherever they stand, and checkpoints need recomputation") {
+TEST_CASE("an offload mode places all states, flags override it in any order, and checkpoints need recomputation") {
   using enum actors::TierKind;
   const auto tiers = [](std::vector<const char*> more) {
     more.insert(more.end(), {"--data", "a"});
@@ -78,7 +78,7 @@ TEST_CASE("a name places all states, flags override it wherever they stand, and 
   CHECK(all.at("optimizer-tier") == "device");
 }
 
-TEST_CASE("a preset sets all sizes, and flags override it wherever they stand") {
+TEST_CASE("a preset sets all sizes, and flags override it in any order") {
   const auto options = parse_train({"--layers", "3", "--model", "gpt2-medium", "--data", "a.bin"});
   CHECK(options.model.name == "gpt2-medium");
   CHECK(options.model.gpt().layers == 3);
@@ -104,7 +104,7 @@ TEST_CASE("the grid follows from the ranks, and must match them") {
   refused_train({"--g-inter", "4", "--layers", "3"}, "--g-inter 4 is more stages than --layers 3");
 }
 
-TEST_CASE("a dry run may imagine its ranks and needs no data") {
+TEST_CASE("a dry run may simulate its ranks and needs no data") {
   const auto options = parse_train({"--dry-run", "--world", "48", "--g-inter", "6"}, 1);
   CHECK(options.run.request == Request::dry_run);
   CHECK(options.ranks == 48);
@@ -112,7 +112,7 @@ TEST_CASE("a dry run may imagine its ranks and needs no data") {
   refused_train({"--world", "8"}, "add --dry-run");
 }
 
-TEST_CASE("ranks are on the nodes that MPI names, unless --node-size imagines some") {
+TEST_CASE("ranks are on the nodes that MPI reports, unless --node-size simulates some") {
   const std::vector<int> asked{0, 0, 2, 2};
   CHECK(nodes_of(parse_train({"--data", "a"}), asked) == asked);
   CHECK(nodes_of(parse_train({"--data", "a", "--node-size", "3"}), asked) == std::vector{0, 0, 0, 1});
@@ -138,7 +138,7 @@ TEST_CASE("algorithms are auto or one of their collective's") {
   refused_train({"--prefetch", "-1"}, "a number of units, 0 for none, or auto");
 }
 
-TEST_CASE("ranks that read other figures of links have another hash") {
+TEST_CASE("the hash of options covers the rates of links") {
   const TemporaryFolder folder;
   const auto path = (folder.path() / "links.json").string();
   const auto hash_with = [&](const char* latency) {
@@ -163,7 +163,7 @@ TEST_CASE("the batch is divisible by the rows") {
   CHECK(parse_train({"--data", "a", "--batch-size", "40", "--microbatch-size", "3"}).trainer.microbatch_size == 3);
 }
 
-TEST_CASE("words are read as what they name, and other words are refused") {
+TEST_CASE("named values are read, and unknown ones are refused") {
   const auto options = parse_train({"--data", "a", "--policy", "1f1b", "--recompute", "3", "--lr-decay", "linear",
                                     "--shuffle", "off", "--device", "inline", "--device-memory", "512MiB"});
   CHECK(options.trainer.policy == actors::Policy::one_f_one_b);
@@ -203,7 +203,7 @@ TEST_CASE("words are read as what they name, and other words are refused") {
   refused_train({"--stpes", "3"}, "did you mean --steps?");
 }
 
-TEST_CASE("names that other programs have for a flag are answered with the flag") {
+TEST_CASE("other programs' names of a flag are answered with the flag") {
   refused_train({"--lr", "1e-3"}, "unknown flag --lr: did you mean --learning-rate?");
   refused_train({"--max_steps=3"}, "did you mean --steps?");
   refused_train({"--bf16"}, "did you mean --precision bf16?");
@@ -230,13 +230,13 @@ TEST_CASE("names that other programs have for a flag are answered with the flag"
   }
 }
 
-TEST_CASE("-h asks for help, and is a value like others after a flag") {
+TEST_CASE("-h requests help, and is an ordinary value after a flag") {
   CHECK(parse_train({"--data", "a", "-h"}).run.info.help);
   CHECK(parse_train({"--data", "a", "--sample-prompt", "-h"}).data.sample_prompt == "-h");
   refused_train({"-x"}, "unexpected argument '-x'");
 }
 
-TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the device") {
+TEST_CASE("a GPU is chosen by its number or round-robin, in a build with CUDA") {
   if constexpr (runtime::with_cuda) {
     CHECK(parse_train({"--data", "a"}).device.device == DeviceFlag::cpu);
     const auto in_turn = parse_train({"--data", "a", "--device", "cuda"}).device;
@@ -264,7 +264,7 @@ TEST_CASE("a GPU is chosen by its number or in turn, in a build that has the dev
   refused_train({"--attention-backward", "slow"}, "deterministic, fast");
 }
 
-TEST_CASE("a file of measured products is for runs that measure") {
+TEST_CASE("a file of measured products is accepted for runs that measure") {
   refused_train({"--products-file", "p.json", "--precision", "bf16"},
                 "--products-file p.json has no effect without a GPU");
   if constexpr (runtime::with_cuda) {
@@ -296,7 +296,7 @@ TEST_CASE("rates outside their ranges are refused") {
   refused_train({"--heads", "7"}, "--heads 7 does not divide --hidden 384; use a divisor such as 6");
 }
 
-TEST_CASE("defaults that follow from other flags stay as a checkpoint has them") {
+TEST_CASE("defaults that follow from other flags stay as in a checkpoint") {
   const auto with = [](std::vector<const char*> flags) {
     flags.insert(flags.begin(), {"ranvier-train", "--data", "a", "--steps", "600", "--learning-rate", "0.01"});
     const RunDefaults defaults{
@@ -313,7 +313,7 @@ TEST_CASE("defaults that follow from other flags stay as a checkpoint has them")
   CHECK(given.learning_rate.least == 0);
 }
 
-TEST_CASE("precision, gradients and loss scale fit together") {
+TEST_CASE("precision, gradients and loss scale must be compatible") {
   CHECK(parse_train({"--data", "a", "--precision", "fp16"}).trainer.loss_scale.scale == 65536);
   const auto half = parse_train({"--data", "a", "--precision", "bf16", "--gradient-dtype", "half"});
   CHECK(half.trainer.precision.gradient == DType::bf16);
@@ -323,7 +323,7 @@ TEST_CASE("precision, gradients and loss scale fit together") {
   refused_train({"--loss-scale", "8"}, "no effect in fp32");
 }
 
-TEST_CASE("bad steps end the job unless they are to be skipped or rolled back") {
+TEST_CASE("bad steps end the job unless they are skipped or rolled back") {
   using Action = ranvier::actors::BadStepOptions::Action;
   CHECK(parse_train({"--data", "a"}).trainer.bad_steps.action == Action::stop);
   const auto bad = parse_train({"--data", "a", "--bad-steps", "rollback", "--bad-steps-limit", "3",
@@ -337,7 +337,7 @@ TEST_CASE("bad steps end the job unless they are to be skipped or rolled back") 
   refused_train({"--bad-steps", "rollback"}, "--bad-steps rollback needs checkpoints; add --checkpoint");
 }
 
-TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it can be known from what") {
+TEST_CASE("checkpoints are written by steps or by time, and a resumed run needs to know from where") {
   const auto plain = parse_train({"--data", "a"});
   CHECK(plain.checkpoint.folder.empty());
   CHECK(plain.trainer.checkpoint_staging == 0);
@@ -366,7 +366,7 @@ TEST_CASE("checkpoints are taken by steps or by time, and a run goes on where it
   }));
 }
 
-TEST_CASE("what is resolved is the same text, and parsing it again gives the same run") {
+TEST_CASE("resolved options give the same text, and parsing it again gives the same run") {
   const TemporaryFolder folder;
   const auto options =
       parse_train({"--data",       "a b.bin", "--model",     "gpt2-small", "--g-inter",        "2",
@@ -383,7 +383,7 @@ TEST_CASE("what is resolved is the same text, and parsing it again gives the sam
   CHECK(resolved_map(again) == resolved_map(options));
 }
 
-TEST_CASE("ranks with other options have another hash, except for what is a rank's own") {
+TEST_CASE("the hash depends on all options except per-rank ones") {
   const auto hash = options_hash(parse_train({"--data", "a"}));
   CHECK(options_hash(parse_train({"--data", "a", "--threads", "3", "--device-memory", "1GiB"})) == hash);
   CHECK(options_hash(parse_train({"--data", "a", "--seed", "3"})) != hash);
@@ -391,7 +391,7 @@ TEST_CASE("ranks with other options have another hash, except for what is a rank
   CHECK(options_hash(parse_train({"--data", "a"}, 8)) != hash);
 }
 
-TEST_CASE("help and version are answered whatever else is missing") {
+TEST_CASE("help and version work even if required flags are missing") {
   CHECK(parse_train({"--help"}).run.request == Request::info);
   CHECK(parse_train({"--help"}).run.info.help);
   CHECK(parse_train({"--version", "--g-inter", "9"}).run.info.version);
@@ -403,7 +403,7 @@ TEST_CASE("help and version are answered whatever else is missing") {
     CHECK(help.find("--" + option.name) != std::string::npos);
 }
 
-TEST_CASE("flags that were given and change nothing are said, with why") {
+TEST_CASE("flags without effect are reported, with the reason") {
   const auto notes = [](std::vector<const char*> arguments, int ranks = 4) {
     arguments.insert(arguments.end(), {"--data", "text.txt"});
     return parse_train(arguments, ranks).notes;
@@ -428,13 +428,13 @@ TEST_CASE("flags that were given and change nothing are said, with why") {
   CHECK(
       notes({"--check-every", "3"}, 1) ==
       std::vector<std::string>{"note: --check-every 3 has no effect with one rank, whose states have no replicas"});
-  // Whether a step counts is known late then, also without clipping.
+  // The decision about a step comes late then, also without clipping.
   CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip"}).size() == 1);
   CHECK(notes({"--clip", "0", "--offload", "infinity-cpu", "--optimizer-commit", "flip", "--bad-steps", "skip"})
             .empty());
 }
 
-TEST_CASE("adapters come from their flags or from a folder, and what contradicts them is refused") {
+TEST_CASE("adapters come from flags or from a folder, and contradictions are refused") {
   const TemporaryFolder folder;
   const std::string adapter = folder.path().string(), saved = adapter + "/saved-1.5";
   const auto options = parse_train({"--data", "text.txt", "--model", "llama", "--lora-rank", "4", "--lora-targets",

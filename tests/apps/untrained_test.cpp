@@ -1,4 +1,4 @@
-// Tensors that are frozen or have no adapter, and positions after a sample's last, are saved as they were.
+// Tensors that are frozen or have no adapter, and positions after a sample's last one, are saved unchanged.
 #include "models/families/gpt.hpp"
 #include "models/families/model_config.hpp"
 #include "models/weights/safetensors.hpp"
@@ -67,7 +67,7 @@ struct Fixture : SmallText {
     return outcome.text;
   }
 
-  /// Tensors of these names equal the base's; the others are fp32 and changed.
+  /// Checks that tensors of these names equal the base's; the others are fp32 and changed.
   void check_untrained(const std::string& saved, const std::function<bool(const std::string&)>& untrained) const {
     const Safetensors was(base + "/model.safetensors"), is(saved + "/model.safetensors");
     REQUIRE(is.tensors().size() == was.tensors().size());
@@ -87,7 +87,8 @@ bool is_frozen(const std::string& name) { return name == "wte.weight" || name.st
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "frozen tensors and positions that no sample has are saved as they were, by any way") {
+TEST_CASE_FIXTURE(Fixture,
+                  "frozen tensors and positions beyond the samples are saved unchanged, in every way of saving") {
   const Flags frozen{"--freeze",   R"(^wte|^h\.1\.)", "--shard",        "zero3",
                      "--lr-decay", "constant",        "--warmup-steps", "0"};
   const auto with = [&](Flags more) {
@@ -124,7 +125,7 @@ TEST_CASE_FIXTURE(Fixture, "frozen tensors and positions that no sample has are 
   CHECK(without_base.output.find("has 24 learned positions, and the model has 16; add --init-from") !=
         std::string::npos);
 
-  // A resumed run takes nothing but sizes from another base.
+  // A resumed run takes only sizes from another base.
   const auto other = fs::path(base) / "model.safetensors";
   std::string content = read_file(other);
   content.back() ^= 1;
@@ -136,7 +137,7 @@ TEST_CASE_FIXTURE(Fixture, "frozen tensors and positions that no sample has are 
   CHECK(read_file(file("rounded-too") + "/model.safetensors") == read_file(file("rounded") + "/model.safetensors"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "adapters that are merged change the tensors that they are beside alone") {
+TEST_CASE_FIXTURE(Fixture, "merged adapters change only the tensors that they belong to") {
   check_run(1, {"--lora-rank", "2", "--learning-rate", "1e-1", "--checkpoint", checkpoints, "--steps", "2",
                 "--warmup-steps", "0"});
   exported(checkpoints + " --merge -o " + file("merged"));

@@ -1,4 +1,4 @@
-// What every program answers about itself, each in a process of its own.
+// Information flags of every program, each in a separate process.
 #include "runtime/device/cuda_build.hpp"
 
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
     CHECK(std::regex_match(answer.lines[1], std::regex("commit: (unknown|[0-9a-f]{12,40}(-dirty)?)")));
     CHECK(answer.lines[2].starts_with("devices: cpu"));
     CHECK((answer.lines[2].find("cuda") != std::string::npos) == ranvier::runtime::with_cuda);
-    // Each library with its version, which CMake reads from headers of very different makes.
+    // Each library with its version, which CMake reads from headers in very different formats.
     std::istringstream libraries(answer.lines[3].substr(std::string("libraries: ").size()));
     std::string known;
     for (std::string library; std::getline(libraries, library, ',');) {
@@ -75,7 +75,7 @@ TEST_CASE("every program names its version, commit, devices and libraries, and t
   }
 }
 
-TEST_CASE("every program prints a heading of its help, and a completion script for itself") {
+TEST_CASE("every program prints a topic of its help, and a completion script for itself") {
   for (const auto& [name, path, has_ranks] : programs) {
     CAPTURE(name);
     const Answer help = ask(path, "--help program");
