@@ -97,7 +97,7 @@ std::size_t slow_ones(const std::vector<double>& factors, double factor) {
 
 }  // namespace
 
-TEST_CASE("what-if cases have a fraction of slow ranks or links, or varying work") {
+TEST_CASE("a fraction of slow ranks or links, and varying work, as what-if cases") {
   const Run run({"--slow-ranks", "0.25:1.5", "--slow-links", "0.5:3,0.01:2", "--jitter=0.1"});
   for (const char* label :
        {"25% of ranks × 1.5 as slow", "50% of links × 3 as slow", "1% of links × 2 as slow", "jitter of 0.1"})

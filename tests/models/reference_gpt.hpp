@@ -18,12 +18,11 @@ using ReferenceParameters = std::map<std::string, std::vector<double>>;
 
 struct ReferenceSamples {
   int samples = 1;
-  std::vector<std::int32_t> tokens;   ///< [B, T]
-  std::vector<std::int32_t> targets;  ///< [B, T]
-  MicrobatchKey key;                  ///< counter for dropout, which is active if the model's rate is not 0
-  int positions = 0;                  ///< T, if different from the model's
-  std::vector<std::int32_t>
-      documents;  ///< SampleSource::read_documents(), which the references ignore; empty: none
+  std::vector<std::int32_t> tokens;     ///< [B, T]
+  std::vector<std::int32_t> targets;    ///< [B, T]
+  MicrobatchKey key;                    ///< counter for dropout, which is active if the model's rate is not 0
+  int positions = 0;                    ///< T, if different from the model's
+  std::vector<std::int32_t> documents;  ///< as in SampleSource::read_documents(); unused by references; empty: none
 };
 
 class ReferenceGpt {

@@ -65,8 +65,7 @@ TEST_CASE("several changes at once do not cancel each other") {
     BlockChecksums& sums = one.of_file;
     sums.record(0, written.span());
     const std::byte change = static_cast<std::byte>(1 + random() % 255);
-    const std::size_t first = random() % 4096,
-                      second = (first + 128 * (1 + random() % 31)) % 4096;  // in the same lane
+    const std::size_t first = random() % 4096, second = (first + 128 * (1 + random() % 31)) % 4096;  // same lane
     written.data()[first] ^= change;
     written.data()[second] ^= change;
     CHECK(sums.first_damaged(0, written.span()) == 0);

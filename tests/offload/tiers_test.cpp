@@ -115,8 +115,7 @@ TEST_CASE("tiers return what was stored from scattered runs of memory, in host m
       CHECK_THROWS_AS((void)tiers.memory(regions[7]), Error);
       std::vector<std::byte> memory(8192);
       CHECK_THROWS_AS(tiers.fetch(regions[0], 0, std::span(memory), [] {}), Error);  // larger than the region
-      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}),
-                      Error);  // not aligned to a block
+      CHECK_THROWS_AS(tiers.store(regions[3], 64, std::span(memory).first(1), [] {}), Error);  // unaligned
     }
   }
 }

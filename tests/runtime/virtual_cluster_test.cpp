@@ -351,8 +351,7 @@ TEST_CASE("messages and rings share ports equally") {
 
   VirtualNetwork other({0, 0}, links);
   CHECK(other.carry(0, 1, megabyte, Duration(0)).arrived == 1ms);
-  CHECK(other.ring(both, 4e6, Duration(0)) ==
-        4500us);  // which had half of the first one, by the state at that time
+  CHECK(other.ring(both, 4e6, Duration(0)) == 4500us);  // the message had half of the first millisecond
   CHECK(other.carry(0, 1, megabyte, 5ms).arrived == 6ms);
 }
 

@@ -34,7 +34,7 @@ actors::TrainerOptions run_of(runtime::GridShape grid) {
   options.steps = 3;
   options.seed = 11;
   options.learning_rate = {.peak = 1e-2, .steps = 3};
-  options.adamw.epsilon = 1e-3;  // values below this, such as rounding of zero gradients, are ignored
+  options.adamw.epsilon = 1e-3;  // keeps steps of tiny gradients small, such as the rounding of zero
   options.eval_every = 2;
   options.eval_samples = options.batch_size;
   return options;
