@@ -24,7 +24,7 @@ class FarDevice final : public runtime::Device {
   std::size_t used_bytes() const noexcept override { return near_->used_bytes(); }
   std::size_t budget_bytes() const noexcept override { return near_->budget_bytes(); }
   runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
-    expect(closed_.count(space) == 0, "{} bytes of {} memory are asked for after that was closed", bytes,
+    expect(closed_.count(space) == 0, "{} bytes of {} memory were requested after allocation was closed", bytes,
            runtime::to_string(space));
     auto buffer = near_->allocate(bytes, space);
     if (space == runtime::MemorySpace::device) far_.emplace_back(buffer.data(), bytes);

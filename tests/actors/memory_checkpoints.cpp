@@ -44,7 +44,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
   }
   void put(const actors::StatePiece& piece, std::size_t number, std::span<const std::byte> blocks,
            std::uint64_t hash, runtime::Handler done) override {
-    expect(rank_->plan().snapshot.pieces.at(number) == piece, "piece {} is another one", number);
+    expect(rank_->plan().snapshot.pieces.at(number) == piece, "piece {} differs from the plan", number);
     expect(blocks.size() == offload::Tier::whole_blocks(piece.bytes()), "{} bytes in {} of blocks", piece.bytes(),
            blocks.size());
     if (job_->stuck_rank == rank_->plan().rank) return;
@@ -64,10 +64,10 @@ class MemoryTarget final : public actors::CheckpointTarget {
   std::string commit(std::int64_t step, std::span<const actors::StateScalar> scalars,
                      std::span<const actors::CheckpointShare> shares) override {
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
-      expect(shares[rank].data.size() == (rank % 2 == 1 ? 5 : 0), "the share of rank {} is another one", rank);
+      expect(shares[rank].data.size() == (rank % 2 == 1 ? 5 : 0), "rank {} reports wrong data", rank);
     Parts& parts = parts_->at(step);
     for (const auto& [name, have] : parts.have)
-      expect(std::find(have.begin(), have.end(), false) == have.end(), "{} is not whole at step {}", name, step);
+      expect(std::find(have.begin(), have.end(), false) == have.end(), "{} is incomplete at step {}", name, step);
     for (const auto& [name, value] : scalars) parts.state.scalars.emplace(name, value);
     result_->states[step] = std::move(parts.state);
     parts_->erase(step);
@@ -91,7 +91,7 @@ class MemoryTarget final : public actors::CheckpointTarget {
     const models::UnitSpec& unit = *rank_->plan().states->all()[piece.unit].spec;
     const std::string name = unit.name + " " + actors::state_array_names[piece.array];
     for (std::size_t e = piece.begin; e < piece.begin + piece.count; ++e) {
-      expect(!parts.have.at(name).at(e), "element {} of {} is put twice", e, name);
+      expect(!parts.have.at(name).at(e), "element {} of {} is written twice", e, name);
       parts.have[name][e] = true;
     }
     runtime::with_float_type(piece.dtype, [&](auto type) {
@@ -121,7 +121,7 @@ class MemorySource final : public actors::StateSource {
   void read(const models::UnitSpec& unit, std::string_view array, std::size_t begin,
             std::span<float> out) override {
     const std::vector<float>& all = state_->arrays.at(unit.name + " " + std::string(array));
-    expect(begin + out.size() <= all.size(), "{} has no elements from {} on", unit.name, begin);
+    expect(begin + out.size() <= all.size(), "{} has no elements starting at {}", unit.name, begin);
     std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
   }
   std::vector<actors::StateScalar> scalars() const override {

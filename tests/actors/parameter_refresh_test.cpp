@@ -149,7 +149,7 @@ class Row {
         return reinterpret_cast<float*>(bundle.parameters + bucket.parameter_offset) + before + element - run.begin;
       before += run.count;
     }
-    FAIL("an element that this rank does not keep");
+    FAIL("this rank does not keep the element");
     return nullptr;
   }
 

@@ -81,7 +81,7 @@ void check_ratio(double a, double b, double ratio, double tolerance) {
 void refused(ErrorCode code, const std::string& words, const auto& what) {
   try {
     (void)what();
-    FAIL("nothing was thrown, instead of: ", words);
+    FAIL("no error was thrown; expected: ", words);
   } catch (const Error& error) {
     CHECK(error.code() == code);
     CHECK_MESSAGE(std::string(error.what()).find(words) != std::string::npos, error.what());

@@ -146,18 +146,18 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
   result.rollback = trainers[0]->trainer().rollback();
   for (int r = 0; r < ranks; ++r) {
     const auto& mine = steps[static_cast<std::size_t>(r)];
-    expect(texts[static_cast<std::size_t>(r)] == result.texts, "rank {} knows another text", r);
+    expect(texts[static_cast<std::size_t>(r)] == result.texts, "text samples of rank {} differ", r);
     const auto& found = checks[static_cast<std::size_t>(r)];
     expect(std::equal(found.begin(), found.end(), result.checks.begin(), result.checks.end(),
                       [](const auto& a, const auto& b) { return a.step == b.step && a.damage == b.damage; }),
-           "rank {} knows of other damage", r);
+           "replica checks of rank {} differ", r);
     expect(mine.size() == result.steps.size(), "rank {} took {} steps, rank 0 {}", r, mine.size(),
            result.steps.size());
     for (std::size_t s = 0; s < mine.size(); ++s) {
-      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "rank {} has another loss in step {}", r,
+      expect(mine[s].loss == result.steps[s].loss || mine[s].skipped, "the loss of rank {} differs in step {}", r,
              mine[s].step);
       expect(mine[s].skipped == result.steps[s].skipped && mine[s].loss_scale == result.steps[s].loss_scale,
-             "rank {} decided otherwise in step {}", r, s + 1);
+             "rank {} differs in skipping or loss scale in step {}", r, s + 1);
     }
     if (result.rollback) continue;  // the final states of a rollback are unused, and may be damaged
     const auto& units = trainers[static_cast<std::size_t>(r)]->plan().states->all();
@@ -170,7 +170,7 @@ JobResult run_simulated(const models::Architecture& architecture, const models::
       auto& known = have.try_emplace(name, elements, false).first->second;
       for (std::size_t e = 0; e < weights.size(); ++e) {
         expect(!known[range.begin + e] || whole[range.begin + e] == weights[e],
-               "rank {} has other weights in unit {}", r, name);
+               "weights of rank {} differ in unit {}", r, name);
         whole[range.begin + e] = weights[e];
         known[range.begin + e] = true;
       }

@@ -472,8 +472,7 @@ TEST_CASE_FIXTURE(Fixture, "a model generates text and answers questions during 
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "with their tokenizer named, tokens are evaluated by the byte, texts are written, and it is said "
-                  "where one ends") {
+                  "a named tokenizer gives per-byte losses, text samples, and the end of text in saved weights") {
   const SmallTokenizer small;
   std::vector<std::uint16_t> tokens;
   for (int i = 0; i < 800; ++i) {

@@ -290,9 +290,7 @@ TEST_CASE("files of states are as long as ranvier-plan plans them, for every mod
   }
 }
 
-TEST_CASE(
-    "every family of models goes through in virtual time, on both kinds of devices, in the memory that is "
-    "planned") {
+TEST_CASE("every model family completes in virtual time on both kinds of devices, in its planned memory") {
   std::mt19937 draw(13);
   for (const Family& family : families()) {
     CAPTURE(std::string(family.name));

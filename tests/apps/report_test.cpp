@@ -189,10 +189,7 @@ TEST_CASE("the startup output has the size of buckets, and reports requested siz
   CHECK(start(1 << 24, device, "ddp").find("buckets:") == std::string::npos);
 }
 
-TEST_CASE(
-    "a start shows the launches and messages at a batch's end of the stage that has most of them, as they are "
-    "counted, "
-    "at 8, 64 and 512 rows") {
+TEST_CASE("the startup output has the counted launches and messages at a batch's end, of the stage with the most") {
   // The second stage, which has three of four blocks, has the most.
   const auto architecture =
       models::make_gpt({.layers = 4, .hidden = 64, .heads = 2, .vocab_size = 64, .sequence_length = 8});

@@ -4,7 +4,7 @@
 #   run      each host is a namespace with `between`, its link to the others, and `control`, for mpirun's daemons
 #            alone, so that `between` carries nothing but the ranks' messages. With RANK_RATE each rank is such a
 #            namespace and has `inside` as well, the link to the ranks of its host.
-#   check    makes and limits one link; fails with the reason where that is not allowed
+#   check    makes and limits one link; fails with the reason if that is not allowed
 #
 # Not to be started by hand: it mounts over /run and /etc/hosts.
 set -euo pipefail

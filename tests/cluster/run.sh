@@ -8,7 +8,7 @@
 #   --rate       of each host's link to the others, in each direction, in tc's format; default: unlimited
 #   --rank-rate  every rank gets its own host name and two links: one of this rate to the ranks of its host, one
 #                with --rate to all others. MPI then cannot detect the hosts; set them in the program (--node-size).
-#   --mtu        large packets, so that headers stay below 1 % of what is counted
+#   --mtu        large packets, so that headers stay below 1 % of the counted bytes
 #   --timeout    maximum seconds of the program; after that the status is 124
 #   --counters   bytes and packets of every link while the program ran, as JSON
 

@@ -147,7 +147,9 @@ cudaError_t give_back(void* place) {
   const auto* behind = static_cast<const unsigned char*>(place) + found->second;
   for (std::size_t i = 0; i < guard_bytes; ++i) {
     if (behind[i] == guard) continue;
-    std::fputs(fmt::format("byte {} behind an array of {} bytes was written\n", i, found->second).c_str(), stderr);
+    std::fputs(
+        fmt::format("a kernel wrote byte {} past the end of an array of {} bytes\n", i, found->second).c_str(),
+        stderr);
     std::abort();
   }
   sizes().of.erase(found);

@@ -138,7 +138,7 @@ int run_warp(std::size_t first, std::size_t end) {
     }
     if (!exchanging) return ended;
     if (elsewhere)
-      refuse(fmt::format("lanes of warp {} exchange values that others do not come to", first / lanes));
+      refuse(fmt::format("lanes of warp {} exchange values, but other lanes do not take part", first / lanes));
     for (std::size_t t = first; t < end; ++t) threads[t].state = State::ready;
   }
 }
@@ -189,13 +189,13 @@ void launch(const char* name, const void* address, dim3 grid, dim3 block, std::s
   constexpr unsigned max_across = 65535, max_in_block = 1024, deepest = 64;
   if (block.x > max_in_block || block.y > max_in_block || block.z > deepest || count < 1 || count > max_in_block ||
       grid.x < 1 || grid.x > INT_MAX || grid.y < 1 || grid.z < 1 || grid.y > max_across || grid.z > max_across) {
-    refuse(fmt::format("no GPU takes {} × {} × {} blocks of {} × {} × {} threads", grid.x, grid.y, grid.z, block.x,
-                       block.y, block.z));
+    refuse(fmt::format("no GPU supports {} × {} × {} blocks of {} × {} × {} threads", grid.x, grid.y, grid.z,
+                       block.x, block.y, block.z));
   }
   const auto allowed = shared_bytes_allowed.find(address);
   const std::size_t most = allowed == shared_bytes_allowed.end() ? shared_bytes_at_first : allowed->second;
   if (shared_bytes > std::max(most, shared_bytes_at_first)) {
-    refuse(fmt::format("{} bytes of shared memory, and cudaFuncSetAttribute allowed {}", shared_bytes, most));
+    refuse(fmt::format("{} bytes of shared memory, but cudaFuncSetAttribute allowed {}", shared_bytes, most));
   }
   if (threads.size() < count) threads.resize(count);
   warps.resize((count + lanes - 1) / lanes);
@@ -235,7 +235,7 @@ const Exchanged& exchange(const void* value, std::size_t bytes) {
 
 void copy_later(void* to, const void* from, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(to) % bytes != 0 || reinterpret_cast<std::uintptr_t>(from) % bytes != 0) {
-    refuse(fmt::format("a copy of {} bytes is not aligned to them", bytes));
+    refuse(fmt::format("a copy of {} bytes is not aligned to its size", bytes));
   }
   const Copy copy{to, from, bytes};
   if (next_chance() % 2 == 0) return perform(copy);

@@ -57,7 +57,7 @@ bool choose([[maybe_unused]] runtime::StreamView stream, [[maybe_unused]] const 
 void say(const char* what, const MatmulShape& shape, DType dtype, bool possible) {
   // Nothing is promised about fp32 and odd rows.
   if (dtype != DType::f32 && shape.n % 8 == 0 && shape.k % 8 == 0)
-    WARN_MESSAGE(possible, "cuBLASLt does no ", what, " of ", to_string(dtype), " at once");
+    WARN_MESSAGE(possible, "cuBLASLt does not compute ", what, " of ", to_string(dtype), " in one call");
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ TEST_CASE("a folder of CIFAR-10 has the images of its training files, in the ord
 }
 
 TEST_CASE(
-    "a folder of CIFAR-100's has the images of train.bin with their fine classes, and is not mixed with "
-    "CIFAR-10's") {
+    "a folder of CIFAR-100 has the images of train.bin with their fine classes, and mixing with CIFAR-10 is "
+    "refused") {
   const tests::TemporaryFolder folder;
   const auto write = [&](const char* name, int first, int count) {
     std::string content;

@@ -19,7 +19,8 @@ class SparseArray {
  public:
   SparseArray(runtime::DType dtype, std::size_t n) : dtype_(dtype), n_(n) {
     memory_ = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    REQUIRE_MESSAGE(memory_ != MAP_FAILED, "the system gives no addresses for an array of " << bytes() << " bytes");
+    REQUIRE_MESSAGE(memory_ != MAP_FAILED,
+                    "the system has no address space for an array of " << bytes() << " bytes");
     madvise(memory_, bytes(), MADV_NOHUGEPAGE);  // a huge page would take memory completely
   }
   ~SparseArray() { munmap(memory_, bytes()); }

@@ -123,7 +123,7 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
     const UnitSpec unit{"scale", {{"scale.weight", {8}, {}}, {"scale.bias", {8}, {}}}};
     CHECK_FALSE(tuned(unit, make_tuning("", "scale")).trained);
     static_cast<void>(tuned(unit, make_tuning("", "bias")));
-    FAIL("a part of a unit is trained");
+    FAIL("a partly trained unit was accepted");
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::usage);
     const std::string part = error.what();

@@ -113,7 +113,7 @@ double by_plan(const Job& job, const Algorithm& algorithm) {
 Collective collective_of(std::string_view name) {
   for (const Collective each : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce})
     if (name == to_string(each)) return each;
-  fail(ErrorCode::usage, "{}: take all-gather, reduce-scatter or all-reduce", name);
+  fail(ErrorCode::usage, "unknown collective: {}; use all-gather, reduce-scatter or all-reduce", name);
 }
 
 }  // namespace

@@ -258,9 +258,7 @@ TEST_CASE("a product has the rate measured for its shape, and between two shapes
   CHECK(seconds_of(costs, bf16) == doctest::Approx(bf16.flops / 1e9));  // not measured: the rate of its kind
 }
 
-TEST_CASE(
-    "products whose time is of arithmetic and passes over matrices are predicted between and beyond measured "
-    "ones") {
+TEST_CASE("products bound by arithmetic and by memory are predicted between and beyond measured ones") {
   MachineProfile profile = parse_machine_profile(small(), "a test");
   const auto seconds_of_product = [](double m, double n, double k) {
     return 2e-11 * m * n * k + 3e-10 * m * n + 5e-10 * k * n;

@@ -210,5 +210,6 @@ TEST_CASE(
   right.device.close(MemorySpace::pinned);
   CHECK_THROWS_WITH_AS(
       right.transport.receive(0, {Channel::gradient, 0}, Bytes(to.data(), 5000), [] {}),
-      "gradient messages to receive: 8192 bytes of pinned memory are asked for after that was closed", Error);
+      "gradient messages to receive: 8192 bytes of pinned memory were requested after allocation was closed",
+      Error);
 }

@@ -143,7 +143,7 @@ class Scale final : public models::Layer {
   static void check_units(const Pointers& pointers, const std::vector<std::size_t>& units) {
     for (std::size_t unit = 0; unit < pointers.size(); ++unit) {
       const bool named = std::find(units.begin(), units.end(), unit) != units.end();
-      expect((pointers[unit] != nullptr) == named, "a part that {} unit {} has it or not",
+      expect((pointers[unit] != nullptr) == named, "wrong pointer of a phase that {} unit {}",
              named ? "names" : "omits", unit);
     }
   }
