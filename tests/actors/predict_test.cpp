@@ -123,8 +123,8 @@ TEST_CASE("two stages and one microbatch take four latencies if nothing else tak
 }
 
 TEST_CASE("a pipeline idles while it fills and drains") {
-  // Stages with equal compute times, forward for 1 and backward for 2, p stages and m microbatches: (p - 1) / (m + p -
-  // 1). The layers' times differ a little, and weight gradients overlap what the next stage does.
+  // The bubble of p stages and m microbatches is (p - 1) / (m + p - 1), with forward times of 1 and backward times of
+  // 2. The layers' times differ a little, and weight gradients overlap what the next stage does.
   models::GptOptions gpt = small_gpt(14);
   gpt.vocab_size = 2;
   const Rates rates(1e9);

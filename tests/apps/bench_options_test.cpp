@@ -97,7 +97,7 @@ TEST_CASE("profiles have separate flags, and none of the flags of links and coll
   refused({"profile", "--write-links", "a.json"}, "--write-links does not apply to ranvier-bench profile");
 }
 
-TEST_CASE("the hash of options covers the rates of links") {
+TEST_CASE("the hash of ranvier-bench's options covers the rates of links") {
   const TemporaryFolder folder;
   const auto hash_of = [&](const std::string& rate) {
     const std::string link =
