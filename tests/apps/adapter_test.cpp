@@ -61,7 +61,7 @@ struct Fixture : Programs {
   }
 };
 
-/// Two files with the same shapes and nearly equal values.
+/// Checks that two files have the same shapes and nearly equal values.
 void check_close(const std::string& folder, const std::string& other) {
   const models::Safetensors file(folder + "/adapter_model.safetensors"),
       other_file(other + "/adapter_model.safetensors");

@@ -19,7 +19,7 @@ using Members = std::vector<std::size_t>;
 
 namespace {
 
-/// Flags in tests are left as in this candidate.
+/// The common values of all candidates in these tests.
 const Candidate base{.g_inter = 2,
                      .g_data = 4,
                      .shard = "zero1",

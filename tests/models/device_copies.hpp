@@ -2,7 +2,7 @@
 //
 //   DeviceCopies at(stream);
 //   gelu_forward(stream, dtype, at(y), at(x), n);
-// at.fetch();  // y is written, on any device
+//   at.fetch();  // y is written, on any device
 #pragma once
 
 #include "runtime/device/device.hpp"

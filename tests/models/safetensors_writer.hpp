@@ -1,7 +1,7 @@
 // Writes a safetensors file of any tensors, for tests of its readers.
 //
 //   SafetensorsWriter writer(path, {{"wte.weight", DType::bf16, {256, 384}}, …});
-// writer.append(values, count);   // rounded to the dtype of their tensor; in as many calls as needed
+//   writer.append(values, count);   // rounded to the dtype of their tensor; in as many calls as needed
 //   writer.commit();
 #pragma once
 
