@@ -78,14 +78,12 @@ std::span<const Offload> offloads() {
 
 /// Sets all tiers; declared before the flags that override them.
 OptionBinding all_tiers(TierOptions& field, std::string& chosen) {
-  std::vector<std::string> words;
-  for (const Offload& known : offloads()) words.emplace_back(known.name);
-  return {.read = [&field, &chosen, words](const std::string& name) -> std::optional<std::string> {
+  return {.read = [&field, &chosen](const std::string& name) -> std::optional<std::string> {
             if (set_offload(field, chosen, name)) return {};
-            return fmt::format("one of {}", fmt::join(words, ", "));
+            return fmt::format("one of {}", fmt::join(offload_names(), ", "));
           },
           .write = [&chosen] { return chosen; },
-          .words = std::move(words)};
+          .words = offload_names()};
 }
 
 OptionBinding directories(std::vector<std::filesystem::path>& field) {
@@ -102,6 +100,12 @@ OptionBinding directories(std::vector<std::filesystem::path>& field) {
 }
 
 }  // namespace
+
+std::vector<std::string> offload_names() {
+  std::vector<std::string> names;
+  for (const Offload& known : offloads()) names.emplace_back(known.name);
+  return names;
+}
 
 bool set_offload(TierOptions& tiers, std::string& offload, std::string_view name) {
   for (const Offload& known : offloads()) {

@@ -8,12 +8,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ranvier::apps {
 
 /// Adds the concern "Memory tiers", bound to the trainer's tiers and to `offload`, the preset's name. Both outlive the
 /// table.
 void declare_tiers(TrainTable& table, actors::TrainerOptions& trainer, std::string& offload);
+
+/// Presets of --offload.
+[[nodiscard]] std::vector<std::string> offload_names();
 
 /// Sets all tiers to a preset of --offload, and `offload` to its name. Returns whether there is one.
 bool set_offload(actors::TierOptions& tiers, std::string& offload, std::string_view name);

@@ -194,7 +194,7 @@ TrainTable declare(AskedOptions& asked) {
   table.add({Effect::decides, "batch-size", "N",
              "Samples per step over all ranks (global batch size); must be a multiple of --g-data",
              whole(trainer.batch_size, 1, most), "16, rounded up to a multiple of --g-data"},
-            {.usual = true, .plan = PlanRole::sized});
+            {.usual = true, .plan = PlanRole::required});
   table.add({Effect::rounding, "microbatch-size", "N", "Samples per microbatch",
              whole(trainer.microbatch_size, 1, most), "4, at most --batch-size / --g-data"},
             {.usual = true, .plan = PlanRole::sized});

@@ -369,18 +369,22 @@ std::string add_found_profile(PlanOptions& options, const ProfileSearchPath& pla
 
 Manual plan_manual() {
   PlanOptions options;
-  return {.program = "ranvier-plan",
-          .summary = "predicts the step time of ranvier-train on the machines of a profile, and chooses its flags",
-          .forms = {{"ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 "
-                     "--profile NAME",
-                     ""}},
-          .about =
-              "All flags of ranvier-train work here, too. Given flags keep their values. The search chooses the "
-              "others: --g-inter, --g-data, --shard, --group-size, --offload, --microbatch-size, --recompute, "
-              "--policy and the algorithms of collectives. --world and --batch-size are required.",
-          .status_1 = "nothing fits",
-          .options = declare(options).facts(),
-          .others = train_manual("ranvier-train").options};
+  std::vector<std::string> searched;
+  for (const ResolvedOption& option : default_flags())
+    if (const PlanRole role = traits_of(option.name).plan; role == PlanRole::searched || role == PlanRole::sized)
+      searched.push_back("--" + option.name);
+  return {
+      .program = "ranvier-plan",
+      .summary = "predicts the step time of ranvier-train on the machines of a profile, and chooses its flags",
+      .forms = {{"ranvier-plan --model gpt-7b --precision bf16 --world 64 --node-size 8 --batch-size 512 "
+                 "--profile NAME",
+                 ""}},
+      .about = fmt::format("All flags of ranvier-train work here, too. Given flags keep their values. The search "
+                           "chooses the others: {}. --world and --batch-size are required.",
+                           fmt::join(searched, ", ")),
+      .status_1 = "nothing fits",
+      .options = declare(options).facts(),
+      .others = train_manual("ranvier-train").options};
 }
 
 }  // namespace ranvier::apps

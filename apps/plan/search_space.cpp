@@ -141,7 +141,7 @@ class Enumeration {
   }
 
   void offloads(Candidate candidate) {
-    std::vector<std::string> names{"none", "myelin", "zero-offload", "infinity-cpu", "infinity-nvme"};
+    std::vector<std::string> names = offload_names();
     if (given("offload")) names = {""};
     for (const std::string& name : names) {
       candidate.offload = name;
@@ -261,7 +261,8 @@ class Enumeration {
 bool is_default(const GivenFlag& flag) {
   static const std::vector<ResolvedOption> defaults = resolved(TrainOptions());
   if (flag.name == "prefetch") return flag.value == std::to_string(actors::TrainerOptions().prefetch);
-  if (traits_of(flag.name).plan == PlanRole::sized) return false;
+  const PlanRole role = traits_of(flag.name).plan;
+  if (role == PlanRole::sized || role == PlanRole::required) return false;
   return std::any_of(defaults.begin(), defaults.end(),
                      [&](const auto& option) { return option.name == flag.name && option.value == flag.value; });
 }

@@ -53,7 +53,8 @@ enum class OptionEffect {
 enum class PlanRole {
   passed,    ///< candidates have the given value
   searched,  ///< the same; without a given value, the search chooses it
-  sized,     ///< grid and batch: the plan always states the value, since the default depends on other options
+  sized,     ///< searched in the limits of a given value; always stated, since the default depends on other options
+  required,  ///< passed and always stated: plans with different values are not comparable
   machine,   ///< replaced by the profile or the job's ranks
   gpu,       ///< passed on profiles of GPUs, otherwise ignored
   output,    ///< a file that planning does not write
