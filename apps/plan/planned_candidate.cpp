@@ -52,20 +52,6 @@ std::optional<GivenFlag> taken(std::vector<GivenFlag>& flags, std::string_view n
   return flag;
 }
 
-/// Reads device flags like ranvier-train, also if this build lacks the device.
-void read_device_flags(const std::vector<GivenFlag>& flags, DeviceOptions& device) {
-  for (const GivenFlag& flag : flags) {
-    if (flag.name == "p2p")
-      device.point_to_point = flag.value == "direct"   ? PointToPoint::direct
-                              : flag.value == "staged" ? PointToPoint::staged
-                                                       : PointToPoint::automatic;
-    if (flag.name == "collectives")
-      device.collectives = flag.value == "nccl"    ? CollectiveBackend::nccl
-                           : flag.value == "plans" ? CollectiveBackend::plans
-                                                   : CollectiveBackend::automatic;
-  }
-}
-
 /// Key of a layer's declared memory, parameters and phases: layers with equal keys behave identically.
 std::string class_of(const models::Layer& layer, int positions) {
   std::string text = fmt::format("{} {} {}", typeid(layer).name(), layer.output_elements(positions),
@@ -122,8 +108,8 @@ Planner::Planner(std::vector<GivenFlag> given, const runtime::MachineProfile& pr
     if (on_gpu && profile.gpu) device_flags_.push_back(flag);
     return on_gpu;
   });
-  if (profile.gpu) device_.device = DeviceFlag::cuda;
-  read_device_flags(device_flags_, device_);
+  device_ = asked_options(device_flags_).options.device;
+  if (profile.gpu) device_.device = DeviceFlag::cuda;  // also if this build lacks it
   if (!is_given("precision")) given_.push_back({"precision", std::string(to_string(default_precision(profile)))});
 
   asked_ = asked_options(given_);
