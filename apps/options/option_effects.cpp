@@ -92,10 +92,7 @@ void compare_content(std::vector<ChangedOption>& changes, const boost::json::obj
 }  // namespace
 
 void TrainTable::add(TrainFlag flag, OptionTraits traits) {
-  add(flag.effect,
-      {std::move(flag.name), std::move(flag.placeholder), std::move(flag.help), std::move(flag.binding),
-       std::move(flag.default_text), flag.per_rank},
-      std::move(traits));
+  add(flag.effect, std::move(flag.option), std::move(traits));
 }
 
 void TrainTable::add(OptionEffect effect, Option option, OptionTraits traits) {

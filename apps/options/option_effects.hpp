@@ -17,10 +17,7 @@ using Effect = OptionEffect;
 /// An option of ranvier-train. The effect comes first, so that no declaration omits it.
 struct TrainFlag {
   OptionEffect effect;
-  std::string name, placeholder, help;  ///< as in Option
-  OptionBinding binding;
-  std::string default_text = {};
-  bool per_rank = false;
+  Option option;
 };
 
 class TrainTable : public OptionTable {
