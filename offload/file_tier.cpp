@@ -19,7 +19,7 @@ using runtime::format_bytes;
 
 void check_options(const FileTierOptions& options) {
   if (options.directories.empty())
-    fail(ErrorCode::usage, "--nvme has no directory; use one per disk, separated by commas");
+    fail(ErrorCode::usage, "`nvme` has no directory; use one per disk, separated by commas");
   if (options.depth < 1 || options.depth > 4096)
     fail(ErrorCode::usage, "requests in flight are out of range: {}; use 1 to 4096", options.depth);
   if (options.request_bytes == 0 || options.request_bytes % Tier::block_bytes != 0 ||
@@ -73,7 +73,7 @@ void FileTier::State::refuse_space(const std::filesystem::path& directory, std::
                                    std::int64_t free) const {
   fail(ErrorCode::io,
        "{}: not enough space for rank {}: {} needed, {} free; remove files, add a directory on another disk to "
-       "--nvme, or store fewer states there",
+       "`nvme`, or store fewer states there",
        directory.string(), options.rank, format_bytes(bytes), format_bytes(free < 0 ? 0 : free));
 }
 
@@ -91,7 +91,7 @@ Store FileTier::State::make_store(const std::filesystem::path& directory, std::u
   if (opened.error == ENOSPC || opened.error == EDQUOT)
     refuse_space(directory, bytes, system->free_bytes(directory));
   if (opened.error != 0)
-    fail(ErrorCode::io, "cannot {1} {0}: {2}; use --nvme with a folder that is writable and has space",
+    fail(ErrorCode::io, "cannot {1} {0}: {2}; use `nvme` with a folder that is writable and has space",
          path.string(), opened.failed, std::strerror(opened.error));
   return store;
 }

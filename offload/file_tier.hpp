@@ -1,4 +1,4 @@
-// Tier in files on one or more disks (`--nvme DIR[,DIR…]`). Large transfers are split into parallel requests, striped
+// Tier in files on one or more disks (`nvme` DIR[,DIR…]). Large transfers are split into parallel requests, striped
 // over the directories (ZeRO-Infinity §6.3). Each rank has separate folders, removed with the tier.
 //
 // A thread submits requests and waits for them; completions are posted to the loop, which never blocks. Transfers use

@@ -96,7 +96,7 @@ int clear_leftovers(const fs::path& parent) {
 JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_leftovers(parent)) {
   std::error_code error;
   if (!fs::is_directory(parent, error))
-    fail(ErrorCode::io, "{}: {}; create the folder, or use --nvme with another folder", parent.string(),
+    fail(ErrorCode::io, "{}: {}; create the folder, or use `nvme` with another folder", parent.string(),
          error ? error.message() : "not a folder");
   constexpr int attempts = 100;  // an attempt fails if another job removes the folder before it is locked
   for (int attempt = 0; attempt < attempts && lock_ < 0; ++attempt) {
@@ -107,7 +107,7 @@ JobDirectory::JobDirectory(const fs::path& parent, int rank) : cleared_(clear_le
     if (folder.get() >= 0) lock_ = lock(folder.get(), true);
   }
   if (lock_ < 0)
-    fail(ErrorCode::io, "{}: cannot create a folder for rank {}: {}; use --nvme with a writable folder",
+    fail(ErrorCode::io, "{}: cannot create a folder for rank {}: {}; use `nvme` with a writable folder",
          parent.string(), rank, std::strerror(errno));
 }
 

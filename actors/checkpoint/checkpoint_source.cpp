@@ -38,7 +38,7 @@ CheckpointSource::CheckpointSource(offload::CheckpointReader& reader, const mode
           [](std::size_t sum, const models::UnitSpec& unit) { return sum + arrays_of(unit.trained); });
       reader.manifest().arrays.size() != wanted) {
     fail(ErrorCode::data,
-         "checkpoint {} has {} arrays, but the model {}; use the same --train and --freeze as the run that wrote "
+         "checkpoint {} has {} arrays, but the model {}; use the same `train` and `freeze` as the run that wrote "
          "the checkpoint",
          path, reader.manifest().arrays.size(), wanted);
   }

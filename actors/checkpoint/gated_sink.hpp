@@ -32,7 +32,7 @@ class GatedSink final : public StateSink, private runtime::ProgressSource {
            runtime::Handler done) override;
 
  private:
-  [[nodiscard]] std::string place() const override { return "as fast as --checkpoint-rate lets it"; }
+  [[nodiscard]] std::string place() const override { return "as fast as `checkpoint_rate` lets it"; }
   /// Progress counter: grows with time until the pause is over.
   [[nodiscard]] std::uint64_t done() const noexcept override;
 

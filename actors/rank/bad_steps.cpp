@@ -45,10 +45,10 @@ std::string describe(const BadStep& bad, const BadStepOptions& options) {
 std::string describe_end(const BadStep& bad, const BadStepOptions& options) {
   const bool given_up = options.action != Action::stop;
   return fmt::format(
-      "{}{}; lower --learning-rate, {}{}", describe(bad, options),
-      given_up ? fmt::format(", more than --bad-steps-limit {}", options.limit) : "",
-      bad.reason == Reason::loss_spike ? "or raise --spike-factor" : "or use --precision fp32 or bf16",
-      given_up ? "" : ", or use --bad-steps skip or rollback");
+      "{}{}; lower `learning_rate`, {}{}", describe(bad, options),
+      given_up ? fmt::format(", more than `bad_steps_limit` {}", options.limit) : "",
+      bad.reason == Reason::loss_spike ? "or raise `spike_factor`" : "or use `precision` fp32 or bf16",
+      given_up ? "" : ", or use `bad_steps` skip or rollback");
 }
 
 std::optional<BadStep> BadSteps::judge(std::int64_t step, double loss, double gradient_norm) {

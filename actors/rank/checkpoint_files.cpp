@@ -129,8 +129,8 @@ std::string CheckpointFiles::commit(std::int64_t step, std::span<const StateScal
   }
   if (removed_ == 0) return {};
   return fmt::format(
-      "{} older checkpoints were removed before the write for lack of space; use a larger disk for --checkpoint, "
-      "or a smaller --checkpoint-keep",
+      "{} older checkpoints were removed before the write for lack of space; use a larger disk for `checkpoint`, "
+      "or a smaller `checkpoint_keep`",
       removed_);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 void check_batch(const TrainerOptions& options) {
   if (options.batch_size < 1 || options.batch_size % options.grid.g_data != 0) {
-    fail(ErrorCode::usage, "--batch-size {} is not a multiple of --g-data {}; use a multiple of {}",
+    fail(ErrorCode::usage, "`batch_size` {} is not a multiple of `g_data` {}; use a multiple of {}",
          options.batch_size, options.grid.g_data, options.grid.g_data);
   }
 }
@@ -45,30 +45,30 @@ Policy policy_of(const TrainerOptions& options) {
 /// Throws if options do not fit several model chunks per rank.
 void check_chunks(const TrainerOptions& options) {
   const int chunks = options.chunks_per_rank, stages = options.grid.g_inter;
-  if (chunks < 1) fail(ErrorCode::usage, "--chunks-per-rank is too small: {}; use 1 or more", chunks);
+  if (chunks < 1) fail(ErrorCode::usage, "`chunks_per_rank` is too small: {}; use 1 or more", chunks);
   if (chunks == 1) return;
-  const std::string flag = fmt::format("--chunks-per-rank {}", chunks);
-  if (stages == 1) fail(ErrorCode::usage, "{} has no effect with --g-inter 1; remove --chunks-per-rank", flag);
+  const std::string flag = fmt::format("`chunks_per_rank` {}", chunks);
+  if (stages == 1) fail(ErrorCode::usage, "{} has no effect with `g_inter` 1; remove `chunks_per_rank`", flag);
   if (options.policy == Policy::zb_h1)
     fail(ErrorCode::usage,
-         "{} does not work with --policy zb-h1, which needs one model chunk per rank; use --policy zero-bubble",
+         "{} does not work with `policy` zb-h1, which needs one model chunk per rank; use `policy` zero-bubble",
          flag);
   const int microbatches = microbatches_of(options), limit = options.pipeline_limit;
   if (options.policy == Policy::one_f_one_b && microbatches % stages != 0)
     fail(ErrorCode::usage,
-         "{} with --policy 1f1b and --g-inter {} needs a multiple of {} microbatches per row, not {}; change "
-         "--batch-size or --microbatch-size, or use --policy message-driven",
+         "{} with `policy` 1f1b and `g_inter` {} needs a multiple of {} microbatches per row, not {}; change "
+         "`batch_size` or `microbatch_size`, or use `policy` message-driven",
          flag, stages, stages, microbatches);
   const int least = options.policy == Policy::one_f_one_b ? std::min(2 * stages, microbatches)
                     : options.policy == Policy::gpipe     ? 1
                                                           : std::min(stages, microbatches);
   if (limit > 0 && limit < least)
     fail(ErrorCode::usage,
-         "--pipeline-limit {} is too small for {} and --policy {}; use {} or more, or remove --pipeline-limit",
+         "`pipeline_limit` {} is too small for {} and `policy` {}; use {} or more, or remove `pipeline_limit`",
          limit, flag, to_string(options.policy), least);
   constexpr std::int64_t max_messages = std::int64_t{1} << 20;
   if (std::int64_t{microbatches} * chunks > max_messages)
-    fail(ErrorCode::usage, "{} with {} microbatches per row needs more than {} messages; raise --microbatch-size",
+    fail(ErrorCode::usage, "{} with {} microbatches per row needs more than {} messages; raise `microbatch_size`",
          flag, microbatches, max_messages);
 }
 
@@ -182,8 +182,8 @@ void plan_details(const models::Architecture& architecture, const TrainerOptions
   const std::size_t vocabulary = architecture.layers.back()->vocabulary();
   const bool scores = options.questions != nullptr, writes = options.sample.every > 0;
   if ((scores || writes) && vocabulary == 0)
-    fail(ErrorCode::usage, "--{} needs a model with token logits; remove the flag",
-         scores ? "hellaswag" : "sample-every");
+    fail(ErrorCode::usage, "`{}` needs a model with token logits; remove the flag",
+         scores ? "hellaswag" : "sample_every");
   const auto add = [&](const char* name, std::size_t bytes) {
     return plan.memory.add(
         {runtime::MemoryKind::workspace, runtime::MemorySpace::pinned, name, plan.stage->last() ? bytes : 0, 1});
@@ -218,14 +218,14 @@ SliceMap slice_map(const TrainerOptions& options) {
 std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture, const SliceMap& map,
                                              const std::vector<int>& layers_per_stage) {
   if (!layers_per_stage.empty()) {
-    const std::string flag = fmt::format("--layers-per-stage {}", fmt::join(layers_per_stage, ","));
+    const std::string flag = fmt::format("`layers_per_stage` {}", fmt::join(layers_per_stage, ","));
     if (map.chunks > 1 && layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
       fail(ErrorCode::usage,
-           "{} has {} numbers, but --g-inter {} with --chunks-per-rank {} has {} model chunks; use one number per "
+           "{} has {} numbers, but `g_inter` {} with `chunks_per_rank` {} has {} model chunks; use one number per "
            "chunk, from the front",
            flag, layers_per_stage.size(), map.stages, map.chunks, map.slices());
     if (layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
-      fail(ErrorCode::usage, "{} has {} numbers, but --g-inter is {}; use one number per stage", flag,
+      fail(ErrorCode::usage, "{} has {} numbers, but `g_inter` is {}; use one number per stage", flag,
            layers_per_stage.size(), map.stages);
     std::vector<models::LayerRange> ranges;
     std::size_t begin = 0;
@@ -245,7 +245,7 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
   if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > costs.size())
     fail(ErrorCode::usage,
-         "--g-inter {} with --chunks-per-rank {} needs {} model chunks, but the model has {} layers (embedding and "
+         "`g_inter` {} with `chunks_per_rank` {} needs {} model chunks, but the model has {} layers (embedding and "
          "head included); use fewer stages or chunks",
          map.stages, map.chunks, map.slices(), costs.size());
   return balance_slices(costs, map);
@@ -304,7 +304,7 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
   check_precision(architecture, options.precision);
   if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
     fail(ErrorCode::usage,
-         "--policy {} cannot defer weight gradients (--defer-weights); use --policy zero-bubble or zb-h1",
+         "`policy` {} cannot defer weight gradients (`defer_weights`); use `policy` zero-bubble or zb-h1",
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());
@@ -329,19 +329,19 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
 
   const bool checkpoints_leave = options.tiers.activations != TierKind::device;
   if (checkpoints_leave && options.recompute == 0 && !options.recompute_auto) {
-    fail(ErrorCode::usage, "--activation-tier {} needs recomputation; add --recompute auto",
+    fail(ErrorCode::usage, "`activation_tier` {} needs recomputation; add `recompute` auto",
          offload::to_string(options.tiers.activations));
   }
   const TierOptions& tiers = options.tiers;
   if (tiers.commit == Commit::flip) {
     if (tiers.optimizer == TierKind::device) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip needs optimizer states off the device; add --optimizer-tier host or nvme");
+           "`optimizer_commit` flip needs optimizer states off the device; add `optimizer_tier` host or nvme");
     }
     if (!separate_master(options.precision, tiers.parameters_of(true))) {
       fail(ErrorCode::usage,
-           "--optimizer-commit flip needs separate master weights; use --precision bf16 or fp16, or "
-           "--parameter-tier "
+           "`optimizer_commit` flip needs separate master weights; use `precision` bf16 or fp16, or "
+           "`parameter_tier` "
            "host or nvme");
     }
   }

@@ -159,7 +159,7 @@ bool Trainer::inject_fault() {
       return false;
     case Kind::file:
       if (!context_->tiers.lose_next_request())
-        fail(ErrorCode::usage, "RANVIER_FAULT needs states in files; add --offload infinity-nvme --nvme DIR");
+        fail(ErrorCode::usage, "RANVIER_FAULT needs states in files; add `offload` infinity-nvme `nvme` DIR");
       return false;
   }
   return false;
@@ -354,7 +354,7 @@ void Trainer::checked(const ReplicaReport& report) {
          "step {}: replica mismatch: {}; test the memory and processors of these machines, then resume from a "
          "checkpoint{}",
          step_, describe(report.damage.front(), options_.grid),
-         options_.bad_steps.action == BadStepOptions::Action::rollback ? "" : ", or use --bad-steps rollback");
+         options_.bad_steps.action == BadStepOptions::Action::rollback ? "" : ", or use `bad_steps` rollback");
   }
   roll_back(step_ - 1);
   finish();

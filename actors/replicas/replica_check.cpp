@@ -291,7 +291,7 @@ void ReplicaCheck::damage(StateKind array, runtime::Handler done) {
     });
   }
   if (!states_->all()[unit].on_device())
-    fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove --parameter-tier");
+    fail(ErrorCode::usage, "RANVIER_FAULT cannot damage parameters off the device; remove `parameter_tier`");
   std::byte* const there = states_->all()[unit].parameters.at(element);
   runtime::copy(context_->compute, value.data(), there, bytes);
   context_->loop.after_work(context_->compute, {name(), "damage"},

@@ -11,7 +11,7 @@ Policy policy_from(std::string_view name) {
        {Policy::message_driven, Policy::one_f_one_b, Policy::gpipe, Policy::zero_bubble, Policy::zb_h1}) {
     if (to_string(policy) == name) return policy;
   }
-  fail(ErrorCode::usage, "--policy is unknown: {}; use message-driven, 1f1b, gpipe, zero-bubble or zb-h1", name);
+  fail(ErrorCode::usage, "`policy` is unknown: {}; use message-driven, 1f1b, gpipe, zero-bubble or zb-h1", name);
 }
 
 std::string_view to_string(Policy policy) noexcept {

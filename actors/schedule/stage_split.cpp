@@ -183,11 +183,11 @@ std::string describe(const SplitAdvice& advice, double step_now, double step_the
   for (const LayerSeconds& stage : advice.measured)
     stages.push_back(fmt::format("{:.4g} s ({:.3g} forward, {:.3g} backward, {:.3g} weights)", stage.all(),
                                  stage.forward, stage.backward, stage.weights));
-  std::string text = fmt::format("rebalance: --layers-per-stage {} computes {} per step and stage; ",
+  std::string text = fmt::format("rebalance: `layers_per_stage` {} computes {} per step and stage; ",
                                  sizes(advice.layers_now), fmt::join(stages, ", "));
   if (!advice.helps()) return text + "no other split is more than 1 % faster";
   return text + fmt::format(
-                    "--layers-per-stage {} would compute {} s; estimated step time {:.4g} s instead of {:.4g} s "
+                    "`layers_per_stage` {} would compute {} s; estimated step time {:.4g} s instead of {:.4g} s "
                     "({:+.1f} %)",
                     sizes(advice.layers_then),
                     [&] {

@@ -52,7 +52,7 @@ struct SplitAdvice {
                                        const std::vector<models::LayerRange>& slices, const SliceMap& map,
                                        int microbatches);
 
-/// Message with measured times and the better --layers-per-stage. `step_now`, `step_then`: step times in seconds.
+/// Message with measured times and the better `layers_per_stage`. `step_now`, `step_then`: step times in seconds.
 [[nodiscard]] std::string describe(const SplitAdvice& advice, double step_now, double step_then);
 
 }  // namespace ranvier::actors

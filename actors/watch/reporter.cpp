@@ -222,8 +222,12 @@ void Reporter::step(const StepResult& result, runtime::Duration now) {
 void Reporter::print(std::int64_t step, const std::string& line) {
   if (options_.quiet) return;
   clear_bar();
-  print_line(fmt::format("{}  {}", step_text(step), line), Colour::warning);
+  print_line(fmt::format("{}  {}", step_text(step), worded(line)), Colour::warning);
   std::fflush(stdout);
+}
+
+std::string Reporter::worded(const std::string& text) const {
+  return options_.wording ? options_.wording(text) : text;
 }
 
 std::string Reporter::straggling(const StepResult& result) {
@@ -356,17 +360,18 @@ void Reporter::checkpoint(const CheckpointResult& result) {
       fmt::print("{}  checkpoint: {} in {:.2f} s (optimizer stalled {:.3f} s)\n", step_text(result.step),
                  runtime::format_bytes(result.bytes), result.seconds, result.waited_seconds);
     } else {
-      print_line(fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}",
-                             step_text(result.step), result.failure, result.last ? "" : ", training continues"),
-                 Colour::warning);
+      print_line(
+          fmt::format("{}  warning: checkpoint failed: {}; earlier checkpoints remain{}", step_text(result.step),
+                      worded(result.failure), result.last ? "" : ", training continues"),
+          Colour::warning);
     }
     if (!result.warning.empty())
-      print_line(fmt::format("{}  warning: {}", step_text(result.step), result.warning), Colour::warning);
+      print_line(fmt::format("{}  warning: {}", step_text(result.step), worded(result.warning)), Colour::warning);
     std::fflush(stdout);
   }
   if (!records()) return;
-  const auto text = [](const std::string& words) {
-    return boost::json::serialize(boost::json::string_view(printable(words)));
+  const auto text = [this](const std::string& words) {
+    return boost::json::serialize(boost::json::string_view(printable(worded(words))));
   };
   std::string record = fmt::format(R"({{"checkpoint":{},"bytes":{},"seconds":{},"waited_seconds":{})", result.step,
                                    result.bytes, number(result.seconds), number(result.waited_seconds));

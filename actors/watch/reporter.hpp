@@ -48,6 +48,8 @@ class Reporter {
         1;  ///< a line every N steps, and for the first, last and bad steps; 0: no step lines
     /// JSON object added to the first step's record; empty: none.
     std::string configuration = {};
+    /// Rewrites warnings that name settings as fields; null: unchanged.
+    std::function<std::string(std::string_view text)> wording = {};
     /// Also receives every line of the metrics, even without a file; may be null.
     std::function<void(std::string_view record)> records = {};
   };
@@ -86,6 +88,7 @@ class Reporter {
   [[nodiscard]] std::string straggling(const StepResult& result);
   void rebalance(const StepResult& result);
   void print(std::int64_t step, const std::string& line);
+  [[nodiscard]] std::string worded(const std::string& text) const;
   /// Returns whether JSON objects have a destination.
   [[nodiscard]] bool records() const { return metrics_ != nullptr || options_.records; }
   void write(const std::string& line);

@@ -3,7 +3,6 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 
@@ -164,7 +163,7 @@ std::string Watchdog::report() const {
 
 void Watchdog::judge_itself() {
   if (const auto stuck = own_.stuck(period_, options_.timeout)) {
-    fail(ErrorCode::device, "{} stands still: {} (--timeout {:g})", options_.describe(transport_->rank()), *stuck,
+    fail(ErrorCode::device, "{} stands still: {} (`timeout` {:g})", options_.describe(transport_->rank()), *stuck,
          seconds(options_.timeout));
   }
   const Answer state = own_state();
@@ -174,7 +173,7 @@ void Watchdog::judge_itself() {
   idle_ = idle ? idle_ + period_ : Duration{};
   look_around();
   if (idle_hops_ <= transport_->ranks()) return;
-  fail(ErrorCode::transport, "{} stands still: it {}{}; no progress for {:.1f} s (--timeout {:g})",
+  fail(ErrorCode::transport, "{} stands still: it {}{}; no progress for {:.1f} s (`timeout` {:g})",
        options_.describe(transport_->rank()), waits_for(), peers_.empty() ? "" : ", like all other ranks",
        seconds(idle_), seconds(options_.timeout));
 }
@@ -282,7 +281,7 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   const double timeout = seconds(options_.timeout);
   if (state.answer_pending) {
     if (time_ - state.asked_at < grace) return;
-    fail(ErrorCode::transport, "{} does not answer: {} (--timeout {:g})", options_.describe(peer), what, timeout);
+    fail(ErrorCode::transport, "{} does not answer: {} (`timeout` {:g})", options_.describe(peer), what, timeout);
   }
   const Answer& answer = state.answer;
   if (take_news(state) || answer.state == State::computing) state.news_at = time_;
@@ -293,13 +292,13 @@ void Watchdog::judge(int peer, const Transport::Pending& oldest) {
   }
   // Its sends may be in flight, and its receives not yet handled.
   if (state.idle_at && time_ - std::max(state.news_at, *state.idle_at) >= options_.timeout / 2) {
-    fail(ErrorCode::transport, "{} is alive but idle: {} (--timeout {:g})", options_.describe(peer), what, timeout);
+    fail(ErrorCode::transport, "{} is alive but idle: {} (`timeout` {:g})", options_.describe(peer), what, timeout);
   }
   // Ranks that wait for each other fail first; ranks that wait for them have twice the patience.
   const int factor = answer.waits_for == transport_->rank() ? 1 : 2;
   if (answer.state == State::waiting && time_ - state.news_at >= factor * patience * options_.timeout) {
     fail(ErrorCode::transport,
-         "{} is alive and waits for {}, with no progress there for {:.1f} s: {} (--timeout {:g})",
+         "{} is alive and waits for {}, with no progress there for {:.1f} s: {} (`timeout` {:g})",
          options_.describe(peer), options_.describe(answer.waits_for), seconds(time_ - state.news_at), what,
          timeout);
   }
@@ -319,9 +318,8 @@ void Watchdog::watch_loop() {
     unchanged = now == last ? unchanged + 1 : 0;
     last = now;
     if (unchanged <= limit) continue;
-    fmt::print(stderr, "ranvier: error: {}: the event loop made no progress for {:.0f} s (--timeout)\n{}\n",
-               options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20));
-    std::fflush(stderr);
+    options_.print(fmt::format("ranvier: error: {}: the event loop made no progress for {:.0f} s (`timeout`)\n{}\n",
+                               options_.describe(transport_->rank()), seconds(options_.timeout), trace_->tail(20)));
     std::_Exit(exit_code(ErrorCode::device));
   }
 }

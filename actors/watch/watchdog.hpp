@@ -9,6 +9,7 @@
 
 #include "actors/base/actor.hpp"
 #include "actors/watch/stall_detector.hpp"
+#include "runtime/base/console.hpp"
 #include "runtime/trace/trace.hpp"
 #include "runtime/transport/transport.hpp"
 
@@ -37,6 +38,7 @@ class Watchdog {
     std::function<std::vector<runtime::Transport::Pending>()> waited_for;
     std::function<std::uint64_t()>
         heartbeat;  ///< counter that grows while the loop runs; any thread. Null: no thread
+    std::function<void(std::string_view text)> print = runtime::print_stderr;  ///< report before that thread's exit
   };
 
   /// Loop, transport and trace must outlive this object. Its pending receives end with the transport.

@@ -1,6 +1,7 @@
 #include "apps/checkpoint/inspection.hpp"
 
 #include "apps/checkpoint/saved_training.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/weights/partial_weights.hpp"
 #include "offload/checkpoint/folder.hpp"
 #include "offload/checkpoint/reader.hpp"
@@ -96,7 +97,7 @@ std::string list_checkpoints(const fs::path& folder) {
         continue;
       }
     } catch (const Error& error) {  // removed by its job in the meantime
-      why_not = error.what();
+      why_not = message_of(error);
     }
     not_whole += fmt::format("{}: incomplete: {}\n", entry.path.filename().string(), why_not);
   }

@@ -1,6 +1,7 @@
 #include "apps/files/data_report.hpp"
 
 #include "actors/watch/reporter.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/tokenizers/utf8.hpp"
 
 #include <algorithm>
@@ -100,8 +101,8 @@ std::string data_report(const models::TextData& data, const TrainOptions& option
     if (tokenizer != nullptr)
       report += fmt::format("\nfirst sample{}: {}", mixed ? " of " + one.path : "",
                             ends_of(one.first_sample, *tokenizer));
-    if (!one.left_out.empty()) report += fmt::format("\n{}", models::left_out_text(one.path, one.left_out));
-    for (const std::string& remark : one.remarks) report += fmt::format("\n{}", remark);
+    if (!one.left_out.empty()) report += "\n" + with_flags(models::left_out_text(one.path, one.left_out));
+    for (const std::string& remark : one.remarks) report += "\n" + with_flags(remark);
   }
   return report;
 }

@@ -1,6 +1,7 @@
 #include "apps/files/trace_output.hpp"
 
 #include "apps/files/disk_retry.hpp"
+#include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/trace/trace.hpp"
 
@@ -23,7 +24,7 @@ std::string write_trace(const std::string& path, std::span<const std::string> ev
   try {
     runtime::write_trace_file(path, events, DiskRetry(patience, "the trace takes", bytes));
   } catch (const Error& error) {
-    return error.what();
+    return message_of(error);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 
 #include "actors/base/gather.hpp"
 #include "apps/files/output_files.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/device/arena.hpp"
@@ -147,7 +148,7 @@ void WeightSaving::on_thread(std::function<void()> work, std::function<void(cons
         try {
           work();
         } catch (const std::exception& error) {
-          *failure = error.what();
+          *failure = message_of(error);
         }
       },
       [failure, done = std::move(done)] { done(*failure); });

@@ -1,5 +1,6 @@
 #include "apps/files/weight_target.hpp"
 
+#include "apps/program/flag_names.hpp"
 #include "models/families/adapter_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
@@ -24,7 +25,7 @@ void WeightTarget::attempt(std::function<void()> work, runtime::Handler done) {
         try {
           work();
         } catch (const std::exception& error) {
-          failure_ = error.what();
+          failure_ = message_of(error);
         }
       },
       std::move(done));

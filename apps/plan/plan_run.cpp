@@ -3,6 +3,7 @@
 #include "apps/plan/plan_report.hpp"
 #include "apps/plan/scaling.hpp"
 #include "apps/plan/scenarios.hpp"
+#include "apps/program/flag_names.hpp"
 #include "collectives/plans/link_file.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/files/atomic_file.hpp"
@@ -172,7 +173,7 @@ PlanResult run_plan(const PlanOptions& options, const PlanTools& tools) {
       ranking = rank_candidates(planner, *costs, tools.predict, limits, how);
     } catch (const Error& error) {
       if (!scenario.world || error.code() != ErrorCode::usage) throw;
-      no_grid = error.what();  // only these remaining ranks; the other cases still count
+      no_grid = message_of(error);  // only these remaining ranks; the other cases still count
     }
     if (is_first) {
       if (const auto why = none_runs(ranking)) fail(ErrorCode::usage, "{}; use other values or fewer flags", *why);

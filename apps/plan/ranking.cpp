@@ -2,6 +2,7 @@
 
 #include "apps/memory/job_plan.hpp"
 #include "apps/plan/rows.hpp"
+#include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/ranges.h>
@@ -76,7 +77,7 @@ std::string signature(const PlannedCandidate& trial) {
 
 /// Start of an error message, without this candidate's numbers and the remedy.
 std::string reason_of(const Error& error) {
-  std::string text = error.what();
+  std::string text = message_of(error);
   return "refused: " + text.substr(0, std::min(text.find(": "), text.find("; ")));
 }
 

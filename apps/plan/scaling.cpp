@@ -2,6 +2,7 @@
 
 #include "actors/watch/reporter.hpp"
 #include "apps/plan/scenarios.hpp"
+#include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
 
 #include <fmt/format.h>
@@ -84,7 +85,7 @@ ScalingPoint scaling_point(const std::vector<GivenFlag>& flags, const runtime::M
     ranking = rank_candidates(planner, costs, predict, limits, how);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::usage) throw;
-    point.why_none = error.what();  // only this number of ranks; the other points still count
+    point.why_none = message_of(error);  // only this number of ranks; the other points still count
     return point;
   }
   if (ranking.best.empty()) {

@@ -1,4 +1,5 @@
 // ranvier-tokenize: converts text files to token files for ranvier-train, llm.c or Megatron.
+#include "apps/program/flag_names.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/tokenize/tokenize_run.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -46,7 +47,7 @@ class ProgressBar {
 void run(const apps::TokenizeOptions& options) {
   const auto begin = Clock::now();
   const apps::TokenizeInput input = apps::find_input(options);
-  for (const std::string& remark : input.remarks) fmt::print("{}\n", remark);
+  for (const std::string& remark : input.remarks) fmt::print("{}\n", apps::with_flags(remark));
   std::fflush(stdout);
   apps::TokenizeResult result;
   {
@@ -55,7 +56,7 @@ void run(const apps::TokenizeOptions& options) {
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (result.skipped_bytes > 0) fmt::print("continued an interrupted run after {} bytes\n", result.skipped_bytes);
-  for (const std::string& remark : result.remarks) fmt::print("{}\n", remark);
+  for (const std::string& remark : result.remarks) fmt::print("{}\n", apps::with_flags(remark));
   fmt::print("{} documents in {} files of {} bytes: {} tokens in {:.1f} s, {:.1f} MB/s\n", result.documents,
              input.files.size(), input.bytes, result.tokens, seconds,
              static_cast<double>(input.bytes - result.skipped_bytes) / seconds * 1e-6);

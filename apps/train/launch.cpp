@@ -7,6 +7,7 @@
 #include "apps/job/stop_signals.hpp"
 #include "apps/plan/start_plan.hpp"
 #include "apps/program/agreement.hpp"
+#include "apps/program/flag_names.hpp"
 #include "apps/program/print_error.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/run.hpp"
@@ -99,7 +100,7 @@ void check_world(const MpiSession& session, const TrainOptions& options) {
         is_one_of({ErrorCode::numeric}) ? 5 : 0.25 + std::min(1.0, options.run.timeout_seconds / 8));
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(5s, session.rank() * apart));
   }
-  const std::string what = (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + error.what();
+  const std::string what = (about_peers ? "" : describe_rank(options, session.rank()) + ": ") + message_of(error);
   print_error(program, what);
   if (page != nullptr) page->fail(what);
   if (run != nullptr) run->tell_failure(what);
@@ -137,7 +138,7 @@ void watch_set_up(MpiSession& session, std::optional<StartupWatchdog>& watch, ru
                                          .who = describe(session.rank()),
                                          .end =
                                              [](const std::string& why) {
-                                               runtime::print_stderr(fmt::format("ranvier: error: {}\n", why));
+                                               print_error("ranvier", why);
                                                std::_Exit(exit_code(ErrorCode::device));
                                              },
                                          .tell = [&session] { session.tell(); },
@@ -265,7 +266,7 @@ int launch(const char* program, int argc, char** argv, const JobBuilder& build) 
     if (watch) watch->rests();
     if (failure.error) print_error(program, failure.error->what());
     if (page)
-      page->fail(failure.error ? failure.error->what()
+      page->fail(failure.error ? message_of(*failure.error)
                                : "error on another rank, printed on the console that started the run");
     return exit_code(failure.code);
   } catch (const std::exception& error) {

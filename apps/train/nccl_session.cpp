@@ -2,6 +2,7 @@
 
 #include "apps/job/devices.hpp"
 #include "apps/program/agreement.hpp"
+#include "apps/program/flag_names.hpp"
 #include "runtime/device/cuda_build.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ void NcclSession::open() {
       library_ = collectives::open_nccl();
     } catch (const Error& error) {
       if (run_.options.device.collectives == CollectiveBackend::nccl) throw;
-      obstacle_ = error.what();
+      obstacle_ = message_of(error);
     }
   } else {
     obstacle_ = "this build has no NCCL";

@@ -1,6 +1,7 @@
 #include "apps/train/prediction_check.hpp"
 
 #include "apps/plan/ranking.hpp"
+#include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/base/grid.hpp"
 
@@ -151,7 +152,7 @@ ProfileOfRun profile_of_run(const TrainOptions& options, const ProfileSearchPath
     return {.profile = read(*found),
             .remark = fmt::format("profile: {} (--profile none disables the prediction)\n", where)};
   } catch (const Error& error) {
-    return {.profile = {}, .remark = fmt::format("no prediction from {}: {}\n", where, error.what())};
+    return {.profile = {}, .remark = fmt::format("no prediction from {}: {}\n", where, message_of(error))};
   }
 }
 
@@ -207,7 +208,7 @@ PredictionCheck check_prediction(const RankRun& run, const actors::TrainerOption
   } catch (const actors::PredictionEnded&) {
     return none(fmt::format("the prediction takes more than {} s; use ranvier-plan", longest_prediction.count()));
   } catch (const Error& error) {
-    return none(error.what());
+    return none(message_of(error));
   }
   PredictionCheck check = compare(prediction, trainer.grid, profile, ranks);
   if (!profile.gpu && profile.threads != trainer.threads)

@@ -5,6 +5,7 @@
 #include "apps/options/option_effects.hpp"
 #include "apps/program/agreement.hpp"
 #include "apps/program/build_info.hpp"
+#include "apps/program/flag_names.hpp"
 #include "models/families/model_config.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/device/arena.hpp"
@@ -236,7 +237,7 @@ bool ResumePoint::is_damaged(const std::optional<Error>& damage, const std::stri
   const int ranks = run_.session.ranks();
   const auto first = static_cast<int>(run_.session.smallest(damage ? run_.session.rank() : ranks));
   if (first == run_.session.rank())
-    runtime::print_stderr(fmt::format("ranvier: warning: skipped {}: {}\n", checkpoint, damage->what()));
+    runtime::print_stderr(fmt::format("ranvier: warning: skipped {}: {}\n", checkpoint, message_of(*damage)));
   return first < ranks;
 }
 

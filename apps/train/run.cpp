@@ -8,6 +8,7 @@
 #include "apps/memory/job_memory.hpp"
 #include "apps/memory/shard_table.hpp"
 #include "apps/program/agreement.hpp"
+#include "apps/program/flag_names.hpp"
 #include "apps/train/live_page.hpp"
 #include "apps/train/prediction_check.hpp"
 #include "apps/train/report.hpp"
@@ -207,7 +208,7 @@ void Run::load() {
 }
 
 void Run::print_remarks() {
-  for (const std::string& remark : resume_point_->take_remarks()) fmt::print("{}\n", remark);
+  for (const std::string& remark : resume_point_->take_remarks()) fmt::print("{}\n", with_flags(remark));
   std::fflush(stdout);
 }
 

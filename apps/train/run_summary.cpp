@@ -1,7 +1,7 @@
 #include "apps/train/run_summary.hpp"
 
 #include "apps/files/output_files.hpp"
-#include "apps/program/option_info.hpp"
+#include "apps/program/flag_names.hpp"
 #include "apps/program/text_table.hpp"
 #include "apps/train/bottleneck.hpp"
 #include "apps/train/report.hpp"
@@ -54,7 +54,7 @@ void print_gpu(Training& training, const NcclSession& nccl) {
     fmt::print("CUDA graphs of rank 0: {} recorded, replayed for {} of {} block calls\n", graph_stats.kept,
                graph_stats.replayed, graph_stats.replayed + graph_stats.queued);
   } else if (!graph_stats.refused.empty()) {
-    fmt::print("no CUDA graphs on rank 0: {}\n", graph_stats.refused);
+    fmt::print("no CUDA graphs on rank 0: {}\n", with_flags(graph_stats.refused));
   }
   if (const std::size_t bytes = training.staging_bytes(); bytes > 0)
     fmt::print("pinned memory for messages of rank 0: {}\n", runtime::format_bytes(bytes));

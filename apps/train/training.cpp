@@ -9,6 +9,7 @@
 #include "apps/files/weight_source.hpp"
 #include "apps/job/stop_signals.hpp"
 #include "apps/memory/saved_column.hpp"
+#include "apps/program/flag_names.hpp"
 #include "apps/view/live_run.hpp"
 #include "runtime/base/console.hpp"
 #include "runtime/base/error.hpp"
@@ -182,6 +183,7 @@ void Training::make_reporter() {
                                 .passes = actors::microbatches_of(plan_.trainer) * plan_.trainer.chunks_per_rank,
                                 .lines_every = run_.options.run.quiet ? 0 : run_.options.run.log_every,
                                 .configuration = configuration_json(),
+                                .wording = with_flags,
                                 .records = records()},
       rank_->plan().memory, open_metrics(run_.options, resume_point_.place()));
 }
@@ -217,7 +219,7 @@ void Training::save_weights_of_steps() {
     if (!result.failure.empty()) {
       run_.missing.push_back(fmt::format("weights of step {}: {}", result.step, result.failure));
       return runtime::print_stderr(
-          fmt::format("ranvier: warning: no weights of step {}: {}\n", result.step, result.failure));
+          fmt::format("ranvier: warning: no weights of step {}: {}\n", result.step, with_flags(result.failure)));
     }
     report([folder, bytes = result.bytes, seconds = result.seconds] {
       fmt::print("weights: {} ({} in {:.1f} s)\n", folder, runtime::format_bytes(bytes), seconds);
@@ -241,7 +243,8 @@ void Training::execute(const actors::PeakRates& peak) {
                              .waits = [this] { return rank_->waits(); },
                              .details = [this](std::string_view part) { return rank_->details(part); },
                              .waited_for = [this] { return nccl_.waited_for(); },
-                             .heartbeat = [this] { return run_.loop.heartbeat(); }});
+                             .heartbeat = [this] { return run_.loop.heartbeat(); },
+                             .print = [](std::string_view text) { runtime::print_stderr(with_flags(text)); }});
   struct Detached {
     ~Detached() { signals.detach(); }
     StopSignals& signals;
@@ -250,8 +253,8 @@ void Training::execute(const actors::PeakRates& peak) {
                         .transport = &run_.transport,
                         .request_stop = [this] { rank_->trainer().request_stop(); },
                         .expected = [this] { return expected_end(); },
-                        .waits_for = [&watchdog] { return watchdog.waits_for(); },
-                        .report = [&watchdog] { return watchdog.report(); },
+                        .waits_for = [&watchdog] { return with_flags(watchdog.waits_for()); },
+                        .report = [&watchdog] { return with_flags(watchdog.report()); },
                         .last_spans = [this] { return rank_->context().trace.tail(20); }});
   run_.session.barrier();
   run_.watch.rests();
@@ -277,7 +280,7 @@ void Training::execute(const actors::PeakRates& peak) {
 RankWatch::Options Training::watching(const actors::Watchdog& watchdog) {
   return {.describe =
               [this, &watchdog](RankSummary& summary) {
-                summary.set_waits(watchdog.waits_for());
+                summary.set_waits(with_flags(watchdog.waits_for()));
                 summary.step = rank_->trainer().step();
                 const std::vector<int>& nodes = run_.session.nodes();
                 if (nodes[static_cast<std::size_t>(run_.session.rank())] == nodes[0]) summary.process = ::getpid();

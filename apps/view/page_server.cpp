@@ -1,5 +1,6 @@
 #include "apps/view/page_server.hpp"
 
+#include "apps/program/flag_names.hpp"
 #include "runtime/base/error.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -132,7 +133,7 @@ struct PageServer::State::Connection : std::enable_shared_from_this<Connection> 
                             .authorization = view_of(request[http::field::authorization]),
                             .may_wait = may_wait});
     } catch (const std::exception& failure) {  // a failure of the page must not end the run
-      given = plain(http::status::internal_server_error, failure.what());
+      given = plain(http::status::internal_server_error, message_of(failure));
     }
     if (!given.body && may_wait) return wait();
     if (!given.body) given = plain(http::status::service_unavailable, "no data yet; try again\n");

@@ -81,7 +81,7 @@ void NcclConnections::connect_next() {
       if (!self || self->closed_ || connection.handle != nullptr) return;
       fail(ErrorCode::transport,
            "rank {} has not sent its NCCL address: rank {} has waited {:g} s to connect the "
-           "{} (--timeout)",
+           "{} (`timeout`)",
            connection.ranks.front(), self->transport_.rank(), seconds(self->timeout_), to_string(connection.team));
     });
     transport_.receive(connection.ranks.front(), tag, connection.id.bytes,
@@ -118,7 +118,7 @@ void NcclConnections::await_connected(NcclConnection& connection, Duration since
   if (loop_.now() - since > timeout_) {
     fail(ErrorCode::transport,
          "rank {} on {}: NCCL did not connect the {}, {}, within {:g} s: one of them is silent or cannot be "
-         "reached (--timeout); NCCL_DEBUG=INFO prints the interfaces it tries",
+         "reached (`timeout`); NCCL_DEBUG=INFO prints the interfaces it tries",
          transport_.rank(), gpu_.description(), to_string(connection.team), ranks_text(connection),
          seconds(timeout_));
   }

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "collectives/plans/h_ring.hpp"
@@ -87,8 +89,9 @@ const Algorithm& algorithm(Collective collective, std::string_view name) {
     if (each.name == name) return each;
     names.push_back(each.name);
   }
-  fail(ErrorCode::usage, "--{}: unknown algorithm: {}; use {}", to_string(collective), name,
-       fmt::join(names, ", "));
+  std::string field(to_string(collective));
+  std::replace(field.begin(), field.end(), '-', '_');
+  fail(ErrorCode::usage, "`{}`: unknown algorithm: {}; use {}", field, name, fmt::join(names, ", "));
 }
 
 const Algorithm& choose(Collective collective, const Topology& topology, std::size_t elements,

@@ -34,7 +34,7 @@ struct Algorithm {
 /// Algorithms of a collective, the simplest first.
 [[nodiscard]] std::span<const Algorithm> algorithms(Collective collective);
 
-/// Throws ErrorCode::usage, with the flag (`--all-gather`) and all names, if the name is unknown.
+/// Throws ErrorCode::usage, with the field (`all_gather`) and all names, if the name is unknown.
 [[nodiscard]] const Algorithm& algorithm(Collective collective, std::string_view name);
 
 /// Cheapest algorithm for `conditions.chunks` chunks of `elements`; the same on all ranks with the same links.

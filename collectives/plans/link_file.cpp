@@ -107,7 +107,7 @@ class Reader {
 Links parse_links(std::string_view json, std::string_view source) { return Reader(source).links(json); }
 
 Links read_links(const std::filesystem::path& path) {
-  const std::string source = fmt::format("--links {}", path.string());
+  const std::string source = fmt::format("`links` {}", path.string());
   std::string text;
   try {
     const runtime::MemoryMap file(path);
@@ -125,7 +125,7 @@ void require_classes(const Links& links, std::span<const int> node_of, std::stri
   const auto require = [&](const char* of_class, const Link& link, const std::string& why) {
     if (link.measured()) return;
     fail(ErrorCode::usage,
-         "{}: no entry for links of class '{}', but {}; run ranvier-bench --write-links FILE on the job's nodes",
+         "{}: no entry for links of class '{}', but {}; run ranvier-bench `write_links` FILE on the job's nodes",
          source, of_class, why);
   };
   if (shared) require("intra_node", links.intra_node, "ranks of this run share a node");

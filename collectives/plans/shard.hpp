@@ -42,7 +42,7 @@ struct NamedSharding {
 
 /// Parses a name, or three letters of N, I, G for parameters, gradients, optimizer states ("IGG", "igg"). Throws
 /// ErrorCode::usage that names the flag, the text and the valid values.
-[[nodiscard]] Sharding parse_sharding(std::string_view text, std::string_view flag = "--shard");
+[[nodiscard]] Sharding parse_sharding(std::string_view text, std::string_view flag = "`shard`");
 /// Name of the sharding if it has one, otherwise the letters.
 [[nodiscard]] std::string to_string(const Sharding& sharding);
 

@@ -49,7 +49,7 @@ Groups::Groups(std::span<const int> node_of, int size)
   const auto ranks = static_cast<int>(node_of.size());
   expect(ranks > 0, "a column has no rank");
   if (size <= 0 || ranks % size != 0) {
-    fail(ErrorCode::usage, "--group-size {} must divide --g-data {}; use a divisor", size, ranks);
+    fail(ErrorCode::usage, "`group_size` {} must divide `g_data` {}; use a divisor", size, ranks);
   }
   const int row = common_node_size(node_of);
   if (row % size == 0) {

@@ -1,6 +1,6 @@
 // Regular expression (PCRE2) for tensor names. Any thread.
 //
-//   NamePattern("attn\\.(q|k)_norm", "--ignore-tensors").matches_in("h.0.attn.q_norm.weight")
+//   NamePattern("attn\\.(q|k)_norm", "`ignore_tensors`").matches_in("h.0.attn.q_norm.weight")
 #pragma once
 
 #include <memory>

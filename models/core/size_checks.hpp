@@ -9,7 +9,7 @@
 
 namespace ranvier::models {
 
-/// A size with its name in messages: "--hidden" 384.
+/// A size with its name in messages: "`hidden`" 384.
 struct NamedSize {
   std::string_view name;
   int value = 0;
@@ -23,7 +23,7 @@ struct NamedSize {
 /// Largest divisor of `whole` that is at most `wanted`; both are positive.
 [[nodiscard]] int divisor_near(int wanted, int whole);
 
-/// Size that the number of tiles must divide, with its name in messages: "--hidden 384".
+/// Size that the number of tiles must divide, with its name in messages: "`hidden` 384".
 struct TiledSize {
   std::string name;
   std::int64_t channels = 1;

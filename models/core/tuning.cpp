@@ -46,8 +46,8 @@ bool Tuning::trains(std::string_view name) const {
 
 Tuning make_tuning(const std::string& train, const std::string& freeze) {
   Tuning tuning;
-  if (!train.empty()) tuning.train.emplace(train, "--train");
-  if (!freeze.empty()) tuning.freeze.emplace(freeze, "--freeze");
+  if (!train.empty()) tuning.train.emplace(train, "`train`");
+  if (!freeze.empty()) tuning.freeze.emplace(freeze, "`freeze`");
   return tuning;
 }
 
@@ -60,7 +60,7 @@ UnitSpec tuned(UnitSpec unit, const Tuning& tuning) {
   const auto frozen = std::find_if_not(all.begin(), all.end(), is_trained);
   if (frozen != all.end()) {
     fail(ErrorCode::usage,
-         "--train and --freeze split unit '{2}': {0} is trained, {1} is frozen; make the patterns match all names "
+         "`train` and `freeze` split unit '{2}': {0} is trained, {1} is frozen; make the patterns match all names "
          "of the unit or none, for example '^h\\.(10|11)\\.'",
          first->name, frozen->name, unit.name);
   }
@@ -88,7 +88,7 @@ void expect_targets(const Architecture& architecture, const LoraOptions& lora) {
   if (!lora.origin.empty())
     fail(ErrorCode::usage, "{}: {} has no matrix '{}' for adapters; use the weights of the adapter's base model",
          lora.origin, architecture.name, fmt::join(missing, "' or '"));
-  fail(ErrorCode::usage, "--lora-targets {}: {} has no such matrix for adapters; use one of {}",
+  fail(ErrorCode::usage, "`lora_targets` {}: {} has no such matrix for adapters; use one of {}",
        fmt::join(missing, ","), architecture.name, fmt::join(modules, ", "));
 }
 
@@ -116,18 +116,18 @@ void expect_whole(const Architecture& architecture, const LoraOptions& lora, boo
                                             [&](const auto& layer) { return names_some_of(module, layer); });
                        });
   if (missing.empty() || !strange) return;
-  const std::string given = lora.origin.empty() ? fmt::format("--lora-whole {}", fmt::join(lora.whole, ","))
+  const std::string given = lora.origin.empty() ? fmt::format("`lora_whole` {}", fmt::join(lora.whole, ","))
                                                 : lora.origin + ": its 'modules_to_save'";
   const std::string names = fmt::format("'{}'", fmt::join(missing, "' or '"));
   if (!tells_classes)
     fail(ErrorCode::usage, "{}: {} has no classification head with {} to train in full; {}", given,
          architecture.name, names,
-         lora.origin.empty() ? "remove --lora-whole, or use BERT or RoBERTa with --label-field"
-                             : "use BERT or RoBERTa with --label-field, or an adapter without such modules");
+         lora.origin.empty() ? "remove `lora_whole`, or use BERT or RoBERTa with `label_field`"
+                             : "use BERT or RoBERTa with `label_field`, or an adapter without such modules");
   fail(ErrorCode::usage,
        "{}: the classification head of {} has no module {} to train in full; use {} classifier, or for BERT "
        "classifier,pooler",
-       given, architecture.name, names, lora.origin.empty() ? "--lora-whole" : "an adapter with modules_to_save");
+       given, architecture.name, names, lora.origin.empty() ? "`lora_whole`" : "an adapter with modules_to_save");
 }
 
 void expect_trained(const Architecture& architecture, const Tuning& tuning) {
@@ -137,12 +137,12 @@ void expect_trained(const Architecture& architecture, const Tuning& tuning) {
         return std::any_of(unit.parameters.begin(), unit.parameters.end(), is_frozen);
       }))
     fail(ErrorCode::usage,
-         "--freeze matches no parameter of '{}' (it has {}, the same in each layer); use an expression that "
-         "matches some, or remove --freeze",
+         "`freeze` matches no parameter of '{}' (it has {}, the same in each layer); use an expression that "
+         "matches some, or remove `freeze`",
          architecture.name, fmt::join(names_to_match(architecture), ", "));
   if (std::any_of(units.begin(), units.end(), [](const UnitSpec& unit) { return unit.trained; })) return;
   fail(ErrorCode::usage,
-       "--train and --freeze leave no parameter of '{}' to train (it has {}, the same in each layer); use "
+       "`train` and `freeze` leave no parameter of '{}' to train (it has {}, the same in each layer); use "
        "expressions that match some",
        architecture.name, fmt::join(names_to_match(architecture), ", "));
 }

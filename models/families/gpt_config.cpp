@@ -24,11 +24,11 @@ struct SizeKey {
 };
 
 constexpr std::array sizes = {
-    SizeKey{"n_layer", "--layers", &GptOptions::layers},
-    SizeKey{"n_embd", "--hidden", &GptOptions::hidden},
-    SizeKey{"n_head", "--heads", &GptOptions::heads},
-    SizeKey{"vocab_size", "--vocab-size", &GptOptions::vocab_size},
-    SizeKey{"n_positions", "--sequence-length", &GptOptions::sequence_length},
+    SizeKey{"n_layer", "`layers`", &GptOptions::layers},
+    SizeKey{"n_embd", "`hidden`", &GptOptions::hidden},
+    SizeKey{"n_head", "`heads`", &GptOptions::heads},
+    SizeKey{"vocab_size", "`vocab_size`", &GptOptions::vocab_size},
+    SizeKey{"n_positions", "`sequence_length`", &GptOptions::sequence_length},
 };
 
 constexpr std::array dropout_keys = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
@@ -149,7 +149,7 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
     if (said.layers < options.layers)
       fail(ErrorCode::data,
            "{}: 'n_layer' is {}, but {} also has tensor 'h.{}.ln_1.weight'; use files of one model, or "
-           "add --ignore-tensors REGEX",
+           "add `ignore_tensors` REGEX",
            config_file, said.layers, file, said.layers);
     for (const SizeKey& size : sizes) {
       if (size.field == &GptOptions::heads || options.*size.field == said.*size.field) continue;
@@ -157,18 +157,18 @@ StoredGpt stored_gpt(const Safetensors& weights, std::optional<int> heads) {
            size.key, said.*size.field, file, options.*size.field);
     }
     if (heads && *heads != said.heads)
-      fail(ErrorCode::usage, "--heads {} differs from {}: {}; remove --heads", *heads, config_file, said.heads);
+      fail(ErrorCode::usage, "`heads` {} differs from {}: {}; remove `heads`", *heads, config_file, said.heads);
     options.heads = said.heads;
     return stored;
   }
   if (!heads)
     fail(ErrorCode::usage,
-         "{}: the number of attention heads is unknown: config.json is missing next to the weights; add --heads H",
+         "{}: the number of attention heads is unknown: config.json is missing next to the weights; add `heads` H",
          file);
   options.heads = *heads;
   if (size_problem(options))
     fail(ErrorCode::usage,
-         "--heads {} does not divide the {} channels of {}; use the number of heads of the model's training",
+         "`heads` {} does not divide the {} channels of {}; use the number of heads of the model's training",
          *heads, options.hidden, file);
   return stored;
 }

@@ -278,47 +278,47 @@ ModelSizes with_all_sizes(ModelSizes sizes) noexcept {
 
 std::optional<std::string> size_problem(const ModelSizes& sizes) {
   if (const auto* const gpt = std::get_if<GptOptions>(&sizes))
-    return size_problem(*gpt, {.layers = "--layers",
-                               .hidden = "--hidden",
-                               .heads = "--heads",
-                               .vocab_size = "--vocab-size",
-                               .sequence_length = "--sequence-length",
-                               .tile = "--tile",
-                               .dropout = "--dropout"});
+    return size_problem(*gpt, {.layers = "`layers`",
+                               .hidden = "`hidden`",
+                               .heads = "`heads`",
+                               .vocab_size = "`vocab_size`",
+                               .sequence_length = "`sequence_length`",
+                               .tile = "`tile`",
+                               .dropout = "`dropout`"});
   if (const auto* const bert = std::get_if<BertOptions>(&sizes))
-    return size_problem(*bert, {.layers = "--layers",
-                                .hidden = "--hidden",
-                                .heads = "--heads",
-                                .inner = "--ffn-size",
-                                .vocab_size = "--vocab-size",
-                                .sequence_length = "--sequence-length",
-                                .tile = "--tile",
-                                .dropout = "--dropout",
-                                .classes = "--classes"});
+    return size_problem(*bert, {.layers = "`layers`",
+                                .hidden = "`hidden`",
+                                .heads = "`heads`",
+                                .inner = "`ffn_size`",
+                                .vocab_size = "`vocab_size`",
+                                .sequence_length = "`sequence_length`",
+                                .tile = "`tile`",
+                                .dropout = "`dropout`",
+                                .classes = "`classes`"});
   if (const auto* const resnet = std::get_if<ResnetOptions>(&sizes))
-    return size_problem(*resnet, {.blocks = "--blocks",
-                                  .channels = "--hidden",
-                                  .width = "--width",
-                                  .image_size = "--image-size",
-                                  .classes = "--classes"});
-  return size_problem(std::get<LlamaOptions>(sizes), {.layers = "--layers",
-                                                      .hidden = "--hidden",
-                                                      .heads = "--heads",
-                                                      .key_heads = "--kv-heads",
-                                                      .head_size = "--head-size",
-                                                      .inner = "--ffn-size",
-                                                      .vocab_size = "--vocab-size",
-                                                      .sequence_length = "--sequence-length",
-                                                      .window = "--window",
-                                                      .tile = "--tile"});
+    return size_problem(*resnet, {.blocks = "`blocks`",
+                                  .channels = "`hidden`",
+                                  .width = "`width`",
+                                  .image_size = "`image_size`",
+                                  .classes = "`classes`"});
+  return size_problem(std::get<LlamaOptions>(sizes), {.layers = "`layers`",
+                                                      .hidden = "`hidden`",
+                                                      .heads = "`heads`",
+                                                      .key_heads = "`kv_heads`",
+                                                      .head_size = "`head_size`",
+                                                      .inner = "`ffn_size`",
+                                                      .vocab_size = "`vocab_size`",
+                                                      .sequence_length = "`sequence_length`",
+                                                      .window = "`window`",
+                                                      .tile = "`tile`"});
 }
 
 Architecture make_model(const ModelSizes& sizes, const Tuning& tuning) {
   if (tuning.lora && reads_images(sizes)) {
     const std::string& origin = tuning.lora->origin;
     fail(ErrorCode::usage, "{}: models of the family {} do not support adapters; {}",
-         origin.empty() ? "--lora-rank" : origin, family_name(sizes),
-         origin.empty() ? "use a text model, or --train REGEX" : "use the weights of their base model");
+         origin.empty() ? "`lora_rank`" : origin, family_name(sizes),
+         origin.empty() ? "use a text model, or `train` REGEX" : "use the weights of their base model");
   }
   Architecture model = std::visit([&](const auto& family) { return make_family(family, tuning); }, sizes);
   if (tuning.lora) {

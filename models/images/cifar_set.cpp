@@ -42,7 +42,7 @@ CifarSet::CifarSet(std::vector<fs::path> files, int classes) {
       const auto label = std::to_integer<int>(file.bytes()[at + labels - 1]);
       if (label >= classes)
         fail(ErrorCode::data,
-             "{}: image {} has class {}, but the model has {} classes; use --classes {}, or use {}", path.string(),
+             "{}: image {} has class {}, but the model has {} classes; use `classes` {}, or use {}", path.string(),
              at / record_bytes, label, classes, std::max(label + 1, labels == 1 ? 10 : 100),
              labels == 1 ? "CIFAR-10, whose classes are below 10" : "CIFAR-100, whose classes are below 100");
     }

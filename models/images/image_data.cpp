@@ -19,14 +19,14 @@ ImageData open_image_data(const ImageDataOptions& options) {
     set = std::make_shared<const CifarSet>(data.files, options.classes);
   }
   if (set->size() != options.image_size)
-    fail(ErrorCode::usage, "--data {} has images {} pixels wide, but the model needs {}; use --image-size {}",
+    fail(ErrorCode::usage, "`data` {} has images {} pixels wide, but the model needs {}; use `image_size` {}",
          options.path, set->size(), options.image_size, set->size());
   data.images = set->images();
   const auto kept =
       static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.images)));
   if (options.validation_split > 0 && (kept < 1 || kept == data.images))
     fail(ErrorCode::data,
-         "{}: --validation-split {} of {} images leaves {} for training and {} for validation; change the split or "
+         "{}: `validation_split` {} of {} images leaves {} for training and {} for validation; change the split or "
          "use more images",
          options.path, options.validation_split, data.images, data.images - kept, kept);
   data.training =

@@ -19,7 +19,7 @@ BatchNorm::BatchNorm(UnitBuilder& builder, std::size_t unit, std::size_t statist
       fixed_(!builder.tuning().trains(name + ".running_mean")) {
   if (fixed_ == builder.tuning().trains(name + ".running_var"))
     fail(ErrorCode::usage,
-         "--train and --freeze split {0}.running_mean and {0}.running_var: one is trained, one is frozen; make the "
+         "`train` and `freeze` split {0}.running_mean and {0}.running_var: one is trained, one is frozen; make the "
          "patterns match both names or none",
          name);
 }

@@ -13,14 +13,14 @@ namespace ranvier::models {
 [[noreturn]] inline void fail_bad_token(std::int32_t token, std::size_t index, const EmbeddingShape& shape) {
   fail(ErrorCode::data,
        "token {} at position {} of sample {} of the microbatch is outside the vocabulary of {}; use the tokenizer "
-       "of the data, or a larger --vocab-size",
+       "of the data, or a larger `vocab_size`",
        token, index % shape.positions, index / shape.positions, shape.vocab_size);
 }
 
 [[noreturn]] inline void fail_bad_target(std::int32_t target, std::size_t index, std::size_t vocab_size) {
   fail(ErrorCode::data,
        "target token {} (number {} of the microbatch) is outside the vocabulary of {}; use the tokenizer of the "
-       "data, or a larger --vocab-size",
+       "data, or a larger `vocab_size`",
        target, index, vocab_size);
 }
 

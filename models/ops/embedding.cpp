@@ -77,7 +77,7 @@ void embedding_backward(runtime::StreamView stream, const EmbeddingShape& shape,
   constexpr std::size_t most = std::size_t{1} << 30;  // limit of the counters in `order`
   if (shape.samples * shape.positions > most) {
     fail(ErrorCode::usage,
-         "the embedding's gradient supports {} positions per microbatch, not {}; use a smaller --microbatch-size",
+         "the embedding's gradient supports {} positions per microbatch, not {}; use a smaller `microbatch_size`",
          most, shape.samples * shape.positions);
   }
   on_device<embedding_backward_cpu, embedding_backward_cuda>(stream, backward_cost(shape, dtype, arrays), shape,

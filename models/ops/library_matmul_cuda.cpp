@@ -50,7 +50,7 @@ struct Search {
   std::uint32_t reductions;  ///< permitted ways to add partial sums over K
 };
 
-/// Used without measurement. fp32 and `--products first` promise the same bits in every release, so it must not change.
+/// Used without measurement. fp32 and `products` first promise the same bits in every release, so it must not change.
 constexpr Search first_answer{
     .most = 1, .workspace_bytes = std::size_t{32} << 20, .reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE};
 

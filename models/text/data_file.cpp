@@ -102,7 +102,7 @@ std::optional<FormatError> structured_data(const fs::path& path, std::string_vie
   const std::string extension = plain_name(path).extension().string(), name = path.string();
   if (extension == ".csv" || extension == ".tsv")
     return FormatError{fmt::format("a table ({})", extension),
-                       fmt::format("convert it and use --json-field COLUMN: python3 -c 'import csv, "
+                       fmt::format("convert it and use `json_field` COLUMN: python3 -c 'import csv, "
                                    "json; [print(json.dumps(row)) for row in csv.DictReader(open(\"{0}\"){1})]' > "
                                    "'{0}.jsonl'",
                                    name, extension == ".tsv" ? ", dialect=\"excel-tab\"" : ""),
@@ -134,7 +134,7 @@ FormatError unknown_tokens(const fs::path& path, std::string_view beginning, con
   return {fmt::format("a .bin that starts with {}, not with llm.c's magic number {}, and has neither an .idx nor a "
                       "meta.pkl next to it",
                       magic_of(beginning), llmc_magic),
-          flag == "--token-format" ? "use --token-format uint16 for tokens without a header, or text"
+          flag == "`token_format`" ? "use `token_format` uint16 for tokens without a header, or text"
                                    : fmt::format("use {} text if {} is text", flag, path.filename().string()),
           true};
 }

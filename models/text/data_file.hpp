@@ -31,7 +31,7 @@ struct TextReading {
   std::string json_field = "text";             ///< the documents' field in JSON lines
   std::string prompt_field;                    ///< fields of JSON lines for the prompt, "a,b"; empty: none
   std::string label_field;                     ///< field of JSON lines with the text's class; empty: none
-  std::string format_flag = "--token-format";  ///< flag to name in messages
+  std::string format_flag = "`token_format`";  ///< flag to name in messages
   bool needs_utf8 = false;  ///< refuse text in another encoding than UTF-8, which a tokenizer would misread
   /// Called with each piece of a file that is read while opening data, on the waiting thread; may be null.
   std::function<void(const std::filesystem::path&)> reads = nullptr;

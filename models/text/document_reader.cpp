@@ -160,7 +160,7 @@ std::vector<std::string> DocumentReader::remarks() const {
     remarks.push_back(
         fmt::format("{}: field '{}' of {} of {} rows has text, but is not read{}", file, field, rows, rows_,
                     prompt_fields_.empty() ? ""
-                                           : fmt::format("; use --prompt-field {},{} to read both fields",
+                                           : fmt::format("; use `prompt_field` {},{} to read both fields",
                                                          fmt::join(prompt_fields_, ","), field)));
   return remarks;
 }
@@ -183,12 +183,12 @@ DocumentReader::Document DocumentReader::document_of(std::string_view line) {
          name_of_line());
   Document document;
   for (const std::string& field : prompt_fields_) {
-    const std::string_view text = text_of(*object, field, "--prompt-field");
+    const std::string_view text = text_of(*object, field, "`prompt_field`");
     if (!text.empty() && !document.text.empty()) document.text += '\n';
     document.text += text;
   }
   document.prompt = document.text.size();
-  document.text += text_of(*object, json_field_, "--json-field");
+  document.text += text_of(*object, json_field_, "`json_field`");
   if (!label_field_.empty()) document.label = label_of(*object);
   if (!label_field_.empty() || !prompt_fields_.empty()) count_unread(*object);
   return document;
@@ -212,9 +212,9 @@ void DocumentReader::refuse_chat(const boost::json::object& object) const {
         R"({{prompt: (($all[:.] | map(.{1} + ": " + .{2} + "\n") | add) + "{3}: "), completion: $all[.].{2}}})",
         list, role, text, model);
     fail(ErrorCode::data,
-         "{0}: chats ('{1}') are not supported; use lines {{\"text\": …}} with --json-field text, or "
+         "{0}: chats ('{1}') are not supported; use lines {{\"text\": …}} with `json_field` text, or "
          "{{\"prompt\": …, "
-         "\"completion\": …}} with --prompt-field prompt --json-field completion; convert: jq -c '{2}' "
+         "\"completion\": …}} with `prompt_field` prompt `json_field` completion; convert: jq -c '{2}' "
          "'{3}' > '{3}.pairs.jsonl'",
          name_of_line(), list, convert, file_.path.string());
   }
@@ -231,13 +231,13 @@ std::string_view DocumentReader::text_of(const boost::json::object& object, cons
 }
 
 std::string DocumentReader::label_of(const boost::json::object& object) const {
-  const boost::json::value& label = field_of(object, label_field_, "label", "--label-field");
+  const boost::json::value& label = field_of(object, label_field_, "label", "`label_field`");
   if (label.is_string() && !label.get_string().empty()) return std::string(label.get_string());
   if (label.is_int64()) return std::to_string(label.get_int64());
   if (label.is_bool()) return label.get_bool() ? "true" : "false";
   fail(ErrorCode::data,
        "{}: field '{}' is not a label (text, integer, true or false); name the label field with {}", name_of_line(),
-       label_field_, "--label-field");
+       label_field_, "`label_field`");
 }
 
 const boost::json::value& DocumentReader::field_of(const boost::json::object& object, const std::string& field,

@@ -18,7 +18,7 @@
 
 namespace ranvier::models {
 
-/// Field names in "a,b", a value of --prompt-field.
+/// Field names in "a,b", a value of `prompt_field`.
 [[nodiscard]] std::vector<std::string> field_names(const std::string& list);
 
 class DocumentReader {

@@ -17,7 +17,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
   const std::int32_t room = options_.sequence_length - options_.around.count();
   if (room < 1)
     fail(ErrorCode::usage,
-         "--sequence-length {} is too small: {} tokens start and end each sample; increase --sequence-length",
+         "`sequence_length` {} is too small: {} tokens start and end each sample; increase `sequence_length`",
          options_.sequence_length, options_.around.count());
   const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
   std::int64_t filled = 0, cut = 0, empty = 0;
@@ -46,7 +46,7 @@ CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const Do
   remark_ = fmt::format("{}: {:.1f}% of all positions are padding", tokens_->path().string(),
                         100 * (1 - static_cast<double>(filled) / positions));
   if (cut > 0)
-    remark_ += fmt::format("; split at --sequence-length {}: {} of {} documents", options_.sequence_length, cut,
+    remark_ += fmt::format("; split at `sequence_length` {}: {} of {} documents", options_.sequence_length, cut,
                            begins.size());
   if (empty > 0) remark_ += fmt::format("; skipped empty documents: {} of {}", empty, begins.size());
 }

@@ -24,11 +24,11 @@ constexpr auto export_dataset =
     "datasets.load_from_disk(\"FOLDER\").to_json(\"data.jsonl\")' (of several splits: "
     "load_from_disk(\"FOLDER\")[\"train\"])"sv;
 constexpr auto export_tokens =
-    "write text as JSON lines, or tokens as uint16 without a header (NumPy's tofile()) for --token-format uint16"sv;
+    "write text as JSON lines, or tokens as uint16 without a header (NumPy's tofile()) for `token_format` uint16"sv;
 constexpr auto convert_utf16 = "convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto convert_utf32 = "convert it: iconv -f UTF-32 -t UTF-8 FILE > FILE.utf8"sv;
 constexpr auto extract = "extract its text first"sv;
-constexpr auto weights = "convert the weights to safetensors and use them with --init-from, not as data"sv;
+constexpr auto weights = "convert the weights to safetensors and use them with `init_from`, not as data"sv;
 constexpr auto no_text = "use files of text or tokens"sv;
 
 struct Signature {
@@ -61,8 +61,8 @@ constexpr Signature signatures[] = {
     {0, "ORC"sv, {"an ORC table", export_lines}},
     {0, "\x89HDF\r\n\x1a\n"sv, {"an HDF5 file", export_tokens}},
     {0, "SQLite format 3\0"sv, {"an SQLite database", export_lines}},
-    {0, "MMIDIDX\0\0"sv, {"a Megatron index (.idx)", "use the .bin next to it with --token-format megatron"}},
-    {0, "\x8a\xd8\x34\x01"sv, {"an llm.c question file", "use it with --hellaswag"}},
+    {0, "MMIDIDX\0\0"sv, {"a Megatron index (.idx)", "use the .bin next to it with `token_format` megatron"}},
+    {0, "\x8a\xd8\x34\x01"sv, {"an llm.c question file", "use it with `hellaswag`"}},
     {0, "GGUF"sv, {"weights in GGUF", weights}},
     {0, "%PDF-"sv, {"a PDF", extract}},
     {0, "{\\rtf"sv, {"an RTF document", extract}},
@@ -87,7 +87,7 @@ constexpr ForeignFormat zip{"a zip archive", unpack};
 constexpr ForeignFormat numpy_archive{"NumPy arrays (.npz)", export_tokens};
 constexpr ForeignFormat torch_archive{"a PyTorch file (.pt)", weights};
 constexpr ForeignFormat pickle{"a Python pickle", export_lines};
-constexpr ForeignFormat safetensors{"weights in safetensors", "use them with --init-from, not as data"};
+constexpr ForeignFormat safetensors{"weights in safetensors", "use them with `init_from`, not as data"};
 
 /// By the name of the first member.
 const ForeignFormat& kind_of_zip(std::string_view beginning) {

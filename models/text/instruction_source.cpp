@@ -26,7 +26,7 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: --prompt-field {} needs JSON lines; use files whose names end in .jsonl, or remove --prompt-field",
+           "{}: `prompt_field` {} needs JSON lines; use files whose names end in .jsonl, or remove `prompt_field`",
            file.path.string(), reading.prompt_field);
     if (!file.remark.empty()) remarks_.push_back(file.remark);
     files_.push_back(file.path);
@@ -34,14 +34,14 @@ PackedInstructions::PackedInstructions(const std::filesystem::path& path, const 
   }
   const auto most = std::max_element(tokens_.begin(), tokens_.end());
   if (most != tokens_.end() && *most >= vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside --vocab-size {}; use at least {}", path.string(), *most,
+    fail(ErrorCode::data, "{}: token {} is outside `vocab_size` {}; use at least {}", path.string(), *most,
          vocab_size, *most + 1);
   if (documents_.empty())
-    fail(ErrorCode::data, "{}: none of {} completions fits --sequence-length {}; {}", path.string(), lost_,
-         sequence_length, lost_ > 0 ? "increase --sequence-length" : "use lines with a completion");
+    fail(ErrorCode::data, "{}: none of {} completions fits `sequence_length` {}; {}", path.string(), lost_,
+         sequence_length, lost_ > 0 ? "increase `sequence_length`" : "use lines with a completion");
   if (cut_ > 0 || lost_ > 0)
     remarks_.push_back(fmt::format(
-        "{}: {} of {} completions are truncated at --sequence-length {}, and {} skipped (prompt too long)",
+        "{}: {} of {} completions are truncated at `sequence_length` {}, and {} skipped (prompt too long)",
         path.string(), cut_, documents() + lost_, sequence_length, lost_));
   pack();
 }

@@ -24,7 +24,7 @@ DataFiles labelled_files(const std::filesystem::path& path, const TextReading& r
   for (const DataFile& file : found.files) {
     if (file.format != TokenFormat::jsonl)
       fail(ErrorCode::data,
-           "{}: --label-field {} needs JSON lines; use files whose names end in .jsonl, or remove --label-field",
+           "{}: `label_field` {} needs JSON lines; use files whose names end in .jsonl, or remove `label_field`",
            file.path.string(), reading.label_field);
   }
   return found;
@@ -63,7 +63,7 @@ std::vector<std::string> labels_in(const std::filesystem::path& path, const Text
       if (labels.size() > most)
         fail(ErrorCode::data,
              "{}: field '{}' has more than {} different labels, for example '{}' and '{}'; name the label "
-             "field with --label-field",
+             "field with `label_field`",
              path.string(), reading.label_field, most, *labels.begin(), *labels.rbegin());
     }
   }
@@ -91,7 +91,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
     : path_(path), options_(std::move(options)) {
   if (options_.sequence_length <= options_.around.count())
     fail(ErrorCode::usage,
-         "--sequence-length {} is too small: {} tokens start and end each sample; increase --sequence-length",
+         "`sequence_length` {} is too small: {} tokens start and end each sample; increase `sequence_length`",
          options_.sequence_length, options_.around.count());
   DataFiles found = labelled_files(path, reading);
   left_out_ = std::move(found.left_out);
@@ -103,7 +103,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
   if (texts_.empty()) fail(ErrorCode::data, "{}: no line has text; use files with text", path.string());
   if (const auto most = std::max_element(tokens_.begin(), tokens_.end());
       most != tokens_.end() && *most >= options_.vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside --vocab-size {}; use at least {}", path.string(), *most,
+    fail(ErrorCode::data, "{}: token {} is outside `vocab_size` {}; use at least {}", path.string(), *most,
          options_.vocab_size, *most + 1);
   report();
 }
@@ -145,7 +145,7 @@ void LabelledTexts::add(std::int64_t tokens, std::string_view label) {
   if (!number)
     fail(ErrorCode::data,
          "{}: label '{}' is not one of the model's {} classes, {}; correct the data, or remove "
-         "--classes and use other weights",
+         "`classes` and use other weights",
          path_.string(), label, options_.labels.size(), listed(options_.labels));
   const std::int64_t kept = std::min<std::int64_t>(tokens, options_.sequence_length - options_.around.count());
   if (kept < tokens) ++cut_;
@@ -170,7 +170,7 @@ void LabelledTexts::report() {
   const double positions = static_cast<double>(samples()) * options_.sequence_length;
   remarks_.push_back(fmt::format("{}: {:.1f}% of all positions are padding{}", path_.string(),
                                  100 * (1 - static_cast<double>(all_filled) / positions),
-                                 cut_ > 0 ? fmt::format("; truncated at --sequence-length {}: {} of {} texts",
+                                 cut_ > 0 ? fmt::format("; truncated at `sequence_length` {}: {} of {} texts",
                                                         options_.sequence_length, cut_, samples())
                                           : ""));
 }

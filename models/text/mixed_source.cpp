@@ -35,7 +35,7 @@ std::vector<std::int64_t> quotas_of(const std::vector<WeightedSource>& sources) 
   for (std::size_t i = 0; i < quotas.size(); ++i)
     if (quotas[i] == 0)
       fail(ErrorCode::usage,
-           "--data: weight {} (total {}) is less than one of {} samples; increase the weight or remove the file",
+           "`data`: weight {} (total {}) is less than one of {} samples; increase the weight or remove the file",
            sources[i].weight, sum, round_places);
   return quotas;
 }
@@ -134,26 +134,26 @@ std::vector<WeightedPath> parse_weighted_paths(const std::string& text) {
       continue;
     }
     if (error == std::errc::result_out_of_range)
-      fail(ErrorCode::usage, "--data {}: weight {} of {} is out of range; use a number such as 0.7", text, number,
+      fail(ErrorCode::usage, "`data` {}: weight {} of {} is out of range; use a number such as 0.7", text, number,
            part.substr(0, colon));
     ++weighted;
     paths.push_back({part.substr(0, colon), weight});
     if (!(weight > 0) || !std::isfinite(weight))
-      fail(ErrorCode::usage, "--data {}: weight {} of {} is not positive; use a number above 0", text, weight,
+      fail(ErrorCode::usage, "`data` {}: weight {} of {} is not positive; use a number above 0", text, weight,
            paths.back().path);
   }
   if (weighted == 0) {
     std::error_code ignored;
     if (paths.size() > 1 && !fs::exists(text, ignored) && fs::exists(paths.front().path, ignored))
-      fail(ErrorCode::usage, "--data {}: file not found; to use several files, add a weight to each: {}:1,{}:1",
+      fail(ErrorCode::usage, "`data` {}: file not found; to use several files, add a weight to each: {}:1,{}:1",
            text, paths[0].path, paths[1].path);
     return {{text}};
   }
   for (const auto& one : paths)
     if (one.path.empty())
-      fail(ErrorCode::usage, "--data {}: a weight has no file; use FILE:WEIGHT,FILE:WEIGHT", text);
+      fail(ErrorCode::usage, "`data` {}: a weight has no file; use FILE:WEIGHT,FILE:WEIGHT", text);
   if (weighted < paths.size())
-    fail(ErrorCode::usage, "--data {}: some files have no weight; use FILE:WEIGHT,FILE:WEIGHT", text);
+    fail(ErrorCode::usage, "`data` {}: some files have no weight; use FILE:WEIGHT,FILE:WEIGHT", text);
   return paths;
 }
 

@@ -20,7 +20,7 @@ TextSource::TextSource(std::shared_ptr<const TokenSequence> tokens, const TextSo
   samples_ = (end - begin - 1) / options_.sequence_length;
   if (samples_ < 1)
     fail(ErrorCode::data,
-         "{}: {} tokens are too few for --sequence-length {}, which needs {}; decrease --sequence-length or use "
+         "{}: {} tokens are too few for `sequence_length` {}, which needs {}; decrease `sequence_length` or use "
          "more data",
          tokens_->path().string(), end - begin, options_.sequence_length,
          std::int64_t{options_.sequence_length} + 1);
@@ -140,7 +140,7 @@ void split_samples(TextData& data, const TextDataOptions& options, const std::sh
   if (options.validation_split > 0 && (kept < 1 || kept == all))
     fail(
         ErrorCode::data,
-        "{}: --validation-split {} of {} samples leaves {} for training and {} for validation; change the split or "
+        "{}: `validation_split` {} of {} samples leaves {} for training and {} for validation; change the split or "
         "use more data",
         options.path.string(), options.validation_split, all, all - kept, kept);
   if (kept > 0 || options.validates_all)
@@ -156,8 +156,8 @@ void check_width(const TokenSequence& tokens, const std::optional<Tokenizer>& to
   if (file.format() != TokenFormat::uint16) return;
   if (tokenizer && tokenizer->size() > of_uint16)
     fail(ErrorCode::data,
-         "{}: --tokenizer has more than the 65536 tokens of uint16: {}; write a token file with ranvier-tokenize "
-         "--output-format megatron",
+         "{}: `tokenizer` has more than the 65536 tokens of uint16: {}; write a token file with ranvier-tokenize "
+         "`output_format` megatron",
          file.path().string(), tokenizer->size());
   if (vocab_size > of_uint16)
     remarks.push_back(
@@ -242,7 +242,7 @@ TextData open_text_data(const TextDataOptions& options) {
   std::vector<std::string> remarks = tokens->remarks();
   if (!options.text_allowed && tokens->files().front().format() == TokenFormat::text)
     fail(ErrorCode::data,
-         "{}: --tokenizer none does not read text; use --tokenizer bytes, --tokenizer PATH or token files",
+         "{}: `tokenizer` none does not read text; use `tokenizer` bytes, `tokenizer` PATH or token files",
          options.path.string());
   check_width(*tokens, tokenizer, options.vocab_size, remarks);
   tokens->check_vocabulary(options.vocab_size);
@@ -277,8 +277,8 @@ TextData open_text_data(const TextDataOptions& options) {
     const std::int64_t needed = std::int64_t{options.sequence_length} + 1;
     if (std::min(kept, cut) < needed)
       fail(ErrorCode::data,
-           "{}: --validation-split {} splits {} tokens into {} for training and {} for validation, but "
-           "--sequence-length {} needs {} of each; change the split or decrease --sequence-length",
+           "{}: `validation_split` {} splits {} tokens into {} for training and {} for validation, but "
+           "`sequence_length` {} needs {} of each; change the split or decrease `sequence_length`",
            options.path.string(), options.validation_split, data.tokens, cut, kept, options.sequence_length,
            needed);
     source.range = {cut, data.tokens};

@@ -1,5 +1,5 @@
 // Samples for language modelling: T input tokens, and the next tokens as targets, both int32. With Documents::mask,
-// the first token of a document has no loss (Megatron-LM's --eod-mask-loss, if documents end with a token).
+// the first token of a document has no loss (Megatron-LM's `eod_mask_loss`, if documents end with a token).
 //
 // Window w of L tokens covers tokens w·T … w·T+T modulo L, for any w. An epoch has the floor((L-1)/T) windows
 // that do not wrap. In file order sample n is window n. Shuffled, SampleOrder maps n to a window, so each epoch

@@ -139,7 +139,7 @@ TokenFile::TokenFile(const DataFile& file) : path_(file.path), file_(path_), for
   if (bytes.size() % bytes_of(type_) != 0)
     fail(ErrorCode::data,
          "{}: {} bytes are not a multiple of 2 (uint16): the file is truncated, or it needs another "
-         "--token-format",
+         "`token_format`",
          path_.string(), bytes.size());
   if (format_ == TokenFormat::uint16 && is_of_wider_tokens(data_, bytes.size() / sizeof(std::uint32_t)))
     fail(ErrorCode::data,
@@ -193,7 +193,7 @@ void TokenFile::open_llmc() {
   const bool wide = magic == llmc_wide_magic;
   if (magic != llmc_magic && !wide)
     fail(ErrorCode::data,
-         "{}: wrong magic number at offset 0: {}, llm.c's are {} and {}; use another --token-format", file, magic,
+         "{}: wrong magic number at offset 0: {}, llm.c's are {} and {}; use another `token_format`", file, magic,
          llmc_magic, llmc_wide_magic);
   const std::int32_t known = wide ? llmc_wide_version : llmc_version;
   if (version != known)
@@ -323,16 +323,16 @@ void TokenFile::check_vocabulary(std::int64_t first, std::int64_t count, int voc
       const std::size_t outside = first_outside<Token>(data_ + offset, n, vocab_size);
       if (outside == n) return;
       const auto token = static_cast<std::int64_t>(value_at<Token>(data_ + offset, outside));
-      constexpr std::string_view damaged = "the data is damaged, or needs another --token-format";
+      constexpr std::string_view damaged = "the data is damaged, or needs another `token_format`";
       const std::string remedy =
           token < 0 ? fmt::format("tokens are not negative: {}", damaged)
           : token >= std::numeric_limits<std::int32_t>::max()
               ? fmt::format("no vocabulary is that large: {}", damaged)
           : made_.empty() ? fmt::format("use at least {}", token + 1)
-                          : fmt::format("use the --tokenizer of the model's training, or at least {}", token + 1);
+                          : fmt::format("use the `tokenizer` of the model's training, or at least {}", token + 1);
       const std::size_t at = offset + outside * sizeof(Token);
       const bool mapped = !file_.bytes().empty();
-      fail(ErrorCode::data, "{}: token {} at {} {} is outside --vocab-size {}; {}", path_.string(), token,
+      fail(ErrorCode::data, "{}: token {} at {} {} is outside `vocab_size` {}; {}", path_.string(), token,
            mapped ? "offset" : "position", mapped ? at : at / sizeof(Token), vocab_size, remedy);
     });
   });

@@ -3,7 +3,7 @@
 //   text       any bytes, each a token (vocabulary 256); compressed text and JSON lines are read into memory
 //   llmc       llm.c's .bin: header of 256 int32 (magic 20240520: uint16 tokens; 20240801: uint32), then tokens
 //   uint16     tokens without a header (nanoGPT's .bin)
-//   megatron   .bin with tokens, .idx with sequences; end-of-document tokens only with --append-eod
+//   megatron   .bin with tokens, .idx with sequences; end-of-document tokens only with `append_eod`
 //
 // Little-endian. Opening checks headers, indices and sizes; check_vocabulary() and read() check tokens. Any thread.
 #pragma once

@@ -76,7 +76,7 @@ TokenOutput::TokenOutput(const TokenOutputOptions& options) : options_(options) 
     sizes_partial_ = with(name, ".sizes.partial");
     if (options.vocab_size >= min_wide_vocabulary) token_bytes_ = 4;
   } else if (options.vocab_size > 1 << 16) {
-    fail(ErrorCode::usage, "{}: a vocabulary of {} does not fit llm.c's uint16; use --output-format megatron",
+    fail(ErrorCode::usage, "{}: a vocabulary of {} does not fit llm.c's uint16; use `output_format` megatron",
          tokens_path_.string(), options.vocab_size);
   }
   tokens_file_ = open_file(tokens_partial_);
@@ -149,7 +149,7 @@ void TokenOutput::append(std::span<const std::int32_t> tokens) {
   if (options_.format == TokenOutputFormat::llmc && tokens_ > max_counted)
     fail(ErrorCode::data,
          "{}: more than the {} tokens that llm.c's header can count; use fewer files per run, or "
-         "use --output-format megatron",
+         "use `output_format` megatron",
          tokens_path_.string(), max_counted);
   if (token_bytes_ == 4) return write(tokens_file_, tokens.data(), tokens.size_bytes(), tokens_partial_);
   narrow_.assign(tokens.begin(), tokens.end());

@@ -119,8 +119,8 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
     const TokenFile& file = files_[f];
     if (!file.knows_documents() && !end)
       fail(ErrorCode::data,
-           "{}: --documents mask needs a token that ends documents; add --document-end TOKEN (GPT-2: 50256), add a "
-           "--tokenizer with an end-of-text token, or use --documents join",
+           "{}: `documents` mask needs a token that ends documents; add `document_end` TOKEN (GPT-2: 50256), add a "
+           "`tokenizer` with an end-of-text token, or use `documents` join",
            file.path().string());
     reading_.tell(file.path());
     const std::vector<std::int64_t> begins = file.document_begins(end.value_or(0), vocab_size);
@@ -131,7 +131,7 @@ void TokenSequence::find_documents(std::optional<std::int32_t> end, int vocab_si
   if (!known)
     fail(ErrorCode::data,
          "{}: end-of-document token {} separates none of {} tokens in {} file{}; use another "
-         "--document-end, or --documents join",
+         "`document_end`, or `documents` join",
          path_.string(), *end, tokens(), unknown_files, unknown_files == 1 ? "" : "s");
   documents_ = std::ssize(begins_);
 }

@@ -319,14 +319,14 @@ void Safetensors::open(const std::filesystem::path& path) {
 }
 
 void Safetensors::ignore(const std::string& expression) {
-  const NamePattern pattern(expression, "--ignore-tensors");
+  const NamePattern pattern(expression, "`ignore_tensors`");
   std::erase_if(tensors_, [&](const StoredTensor& tensor) {
     if (!pattern.matches_in(tensor.name)) return false;
     ignored_.push_back(tensor.name);
     return true;
   });
   if (ignored_.empty())
-    fail(ErrorCode::usage, "--ignore-tensors {} matches no tensor of {}; remove --ignore-tensors", expression,
+    fail(ErrorCode::usage, "`ignore_tensors` {} matches no tensor of {}; remove `ignore_tensors`", expression,
          path_.string());
 }
 
@@ -363,8 +363,8 @@ std::filesystem::path find_weights(const std::filesystem::path& given, const cha
   if (is_folder ? std::filesystem::exists(given / "adapter_config.json")
                 : given.filename() == "adapter_model.safetensors")
     fail(ErrorCode::usage,
-         "{0} {1} has an adapter, not a model; use the model's folder with {0}, and --init-adapter {2} for the "
-         "adapter (ranvier-generate: --adapter)",
+         "{0} {1} has an adapter, not a model; use the model's folder with {0}, and `init_adapter` {2} for the "
+         "adapter (ranvier-generate: `adapter`)",
          flag, given.string(), (is_folder ? given : "." / given.parent_path()).lexically_normal().string());
   if (!is_folder) return given;
   fail(ErrorCode::io,

@@ -103,7 +103,7 @@ bool is_tied(const Safetensors& file, const StoredTensor& tensor) {
     if (file.equal(tensor, *same)) return true;
     fail(ErrorCode::data,
          "{}: tensor '{}' differs from '{}', but this model ties them; use weights of this model, "
-         "or add --ignore-tensors {}",
+         "or add `ignore_tensors` {}",
          file.path().string(), tensor.name, same->name, tensor.name);
   }
   return false;
@@ -145,7 +145,7 @@ void check_weights(const Safetensors& file, std::span<const UnitSpec> units, con
   if (unknown == nullptr) return;
   fail(ErrorCode::data,
        "{}: tensor '{}'{} not part of this model; use weights of this model, or add "
-       "--ignore-tensors REGEX",
+       "`ignore_tensors` REGEX",
        file.path().string(), unknown->name, others == 0 ? " is" : fmt::format(" and {} more are", others));
 }
 

@@ -163,7 +163,7 @@ CheckpointFolder::~CheckpointFolder() {
 void CheckpointFolder::lock(const std::string& job) {
   if (const std::string holder = try_lock(job); !holder.empty())
     fail(ErrorCode::io,
-         "{}: another job writes checkpoints there: {}; wait until it ends, or use --checkpoint with another "
+         "{}: another job writes checkpoints there: {}; wait until it ends, or use `checkpoint` with another "
          "folder",
          folder_.string(), holder);
 }
@@ -175,7 +175,7 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
   const fs::path path = folder_ / "lock";
   OpenFile file(storage_, storage_.open(path, false));
   if (file.get() < 0)
-    fail(ErrorCode::io, "{}: cannot create it: {}; use --checkpoint with a writable folder", path.string(),
+    fail(ErrorCode::io, "{}: cannot create it: {}; use `checkpoint` with a writable folder", path.string(),
          std::strerror(-file.get()));
   const int result = storage_.lock(file.get());
   if (result == -EWOULDBLOCK) {
@@ -208,7 +208,7 @@ void CheckpointFolder::make_folders(const fs::path& folder) const {
     return make_folders(folder);
   }
   if (result != -EEXIST)
-    fail(ErrorCode::io, "{}: cannot create it: {}; use --checkpoint with a writable folder", folder.string(),
+    fail(ErrorCode::io, "{}: cannot create it: {}; use `checkpoint` with a writable folder", folder.string(),
          std::strerror(-result));
 }
 

@@ -1,4 +1,4 @@
-// Folder of a run's checkpoints (--checkpoint DIR; names in README.md). A checkpoint becomes complete atomically, when
+// Folder of a run's checkpoints (`checkpoint` DIR; names in README.md). A checkpoint becomes complete atomically, when
 // its folder is renamed. All calls block and throw ErrorCode::io, or ::data for invalid content. One thread at a time.
 //
 //   CheckpointFolder folder("checkpoints");

@@ -1,7 +1,7 @@
 // Error: exception with a code, so that callers need not parse text. Its message names the problem, the place and the
-// remedy. Callable from any thread.
+// remedy; a setting is named by its field in backquotes, which programs turn into a flag. Callable from any thread.
 //
-//   fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}; use a multiple", batch, data);
+//   fail(ErrorCode::usage, "`batch_size` {} is not divisible by `g_data` {}; use a multiple", batch, data);
 #pragma once
 
 #include <fmt/core.h>

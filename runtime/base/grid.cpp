@@ -5,12 +5,12 @@
 namespace ranvier::runtime {
 
 Grid::Grid(GridShape shape, int ranks) : shape_(shape) {
-  if (shape.g_inter < 1) fail(ErrorCode::usage, "--g-inter {} must be at least 1", shape.g_inter);
-  if (shape.g_data < 1) fail(ErrorCode::usage, "--g-data {} must be at least 1", shape.g_data);
+  if (shape.g_inter < 1) fail(ErrorCode::usage, "`g_inter` {} must be at least 1", shape.g_inter);
+  if (shape.g_data < 1) fail(ErrorCode::usage, "`g_data` {} must be at least 1", shape.g_data);
   const long long product = static_cast<long long>(shape.g_inter) * shape.g_data;
   if (product != ranks)
     fail(ErrorCode::usage,
-         "--g-inter {} × --g-data {} is a grid of {} ranks, but {} were started; use mpirun -n {}, or a grid whose "
+         "`g_inter` {} × `g_data` {} is a grid of {} ranks, but {} were started; use mpirun -n {}, or a grid whose "
          "product is {}",
          shape.g_inter, shape.g_data, product, ranks, product, ranks);
 }

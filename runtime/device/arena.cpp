@@ -199,16 +199,16 @@ std::string remedy(const MemoryPlan& plan, DeviceKind device) {
   };
   const Share parts[] = {
       {MemoryKind::parameters, "parameters",
-       "--parameter-tier host, --shard zero3, a larger --g-inter or half --precision"},
+       "`parameter_tier` host, `shard` zero3, a larger `g_inter` or half `precision`"},
       {MemoryKind::gradients, "gradients",
-       "--gradient-tier host, --shard zero2, a larger --g-inter or --gradient-dtype half"},
-      {MemoryKind::optimizer, "optimizer states", "--optimizer-tier host, --shard zero1 or a larger --g-inter"},
+       "`gradient_tier` host, `shard` zero2, a larger `g_inter` or `gradient_dtype` half"},
+      {MemoryKind::optimizer, "optimizer states", "`optimizer_tier` host, `shard` zero1 or a larger `g_inter`"},
       {MemoryKind::activations, "activations",
-       "a smaller --microbatch-size, --recompute auto, a smaller --pipeline-limit or half --precision"},
-      {MemoryKind::messages, "buffers of messages", "a smaller --microbatch-size, --pipeline-limit or --prefetch"},
+       "a smaller `microbatch_size`, `recompute` auto, a smaller `pipeline_limit` or half `precision`"},
+      {MemoryKind::messages, "buffers of messages", "a smaller `microbatch_size`, `pipeline_limit` or `prefetch`"},
       {MemoryKind::workspace, "scratch of kernels",
-       device == DeviceKind::cuda ? "a smaller --microbatch-size, a larger --tile or --attention ranvier"
-                                  : "a smaller --microbatch-size or a larger --tile"},
+       device == DeviceKind::cuda ? "a smaller `microbatch_size`, a larger `tile` or `attention` ranvier"
+                                  : "a smaller `microbatch_size` or a larger `tile`"},
   };
   const auto bytes = [&](const Share& part) { return plan.bytes(MemorySpace::device, part.kind); };
   const Share& largest = *std::max_element(std::begin(parts), std::end(parts),
@@ -223,7 +223,7 @@ Arena::Arena(Device& device, const MemoryPlan& plan) {
   const std::size_t free = device.budget_bytes() - std::min(device.used_bytes(), device.budget_bytes());
   if (needed > free)
     fail(ErrorCode::memory,
-         "the plan needs {} of device memory, but {} of the budget of {} is free\n{}raise --device-memory, or "
+         "the plan needs {} of device memory, but {} of the budget of {} is free\n{}raise `device_memory`, or "
          "reduce the plan: {}",
          format_bytes(needed), format_bytes(free), format_bytes(device.budget_bytes()), plan.table(),
          remedy(plan, device.kind()));

@@ -1,5 +1,5 @@
 // Memory plan of a run: MemoryPlan lists every item with kind, space and size before the first step; Arena then
-// allocates all of it at once. `--dry-run` stops after printing the table. One thread at a time.
+// allocates all of it at once. `dry_run` stops after printing the table. One thread at a time.
 //
 //   MemoryPlan plan;
 //   auto slots = plan.add({MemoryKind::activations, MemorySpace::device, "microbatch", bytes, limit});

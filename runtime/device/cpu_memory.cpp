@@ -80,7 +80,7 @@ Buffer CpuMemory::allocate(std::size_t bytes, MemorySpace space) {
       used_->fetch_sub(bytes);
       fail(ErrorCode::memory,
            "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
-           "--device-memory, or use flags that --dry-run lists",
+           "`device_memory`, or use flags that `dry_run` lists",
            format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
     }
   }

@@ -40,7 +40,7 @@ const char* remedy(cudaError_t result) {
       return "; this build has no code for this GPU: build with -DCMAKE_CUDA_ARCHITECTURES=<its compute "
              "capability>";
     case cudaErrorMemoryAllocation:
-      return "; another process may use this GPU; lower --device-memory";
+      return "; another process may use this GPU; lower `device_memory`";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorLaunchFailure:
@@ -231,7 +231,7 @@ class CudaStream final : public Stream {
 
   void launch(Work) override {
     fail(ErrorCode::internal,
-         "stream {} of {}: host work is queued on a GPU: the operation has no CUDA kernel; use --device cpu", name_,
+         "stream {} of {}: host work is queued on a GPU: the operation has no CUDA kernel; use `device` cpu", name_,
          device_.description());
   }
 
@@ -380,7 +380,7 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
   if (used > budget_ || bytes > budget_ - used) {
     fail(ErrorCode::memory,
          "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
-         "--device-memory, or use flags that --dry-run lists",
+         "`device_memory`, or use flags that `dry_run` lists",
          format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
   }
   const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0; };
@@ -396,7 +396,7 @@ Buffer CudaDevice::allocate_device(std::size_t bytes) {
     cudaMemGetInfo(&free_bytes, &total_bytes);
     fail(ErrorCode::memory,
          "{} cannot allocate {} ({} bytes): {} of {} are free, this rank uses {} of its budget of {}; end other "
-         "processes on this GPU, or lower --device-memory",
+         "processes on this GPU, or lower `device_memory`",
          description_, format_bytes(bytes), bytes, format_bytes(free_bytes), format_bytes(total_bytes),
          format_bytes(used), format_bytes(budget_));
   }
@@ -491,7 +491,7 @@ int cuda_device_count() {
   if (result == cudaSuccess && count > 0) return count;
   cudaGetLastError();
   if (result == cudaSuccess || result == cudaErrorNoDevice) {
-    fail(ErrorCode::device, "no GPU is visible to this process{}; run on a machine with a GPU, or use --device cpu",
+    fail(ErrorCode::device, "no GPU is visible to this process{}; run on a machine with a GPU, or use `device` cpu",
          std::getenv("CUDA_VISIBLE_DEVICES") != nullptr ? " (see CUDA_VISIBLE_DEVICES)" : "");
   }
   int of_driver = 0, of_runtime = 0;
@@ -500,7 +500,7 @@ int cuda_device_count() {
   if (of_driver == 0) {
     fail(ErrorCode::device,
          "this machine has no NVIDIA driver (libcuda.so.1 was not found); run on a machine with a GPU, or use "
-         "--device cpu");
+         "`device` cpu");
   }
   if (result == cudaErrorInsufficientDriver || result == cudaErrorCompatNotSupportedOnDevice) {
     fail(ErrorCode::device,

@@ -187,7 +187,7 @@ void check_writable(const fs::path& path, const char* flag) {
 void check_replaced(const fs::path& path, const char* flag, bool overwrite) {
   std::error_code unknown;
   if (!overwrite && fs::is_regular_file(path, unknown))
-    fail(ErrorCode::usage, "{} exists: {}; add --overwrite or use another path", flag, path.string());
+    fail(ErrorCode::usage, "{} exists: {}; add `overwrite` or use another path", flag, path.string());
 }
 
 }  // namespace ranvier::runtime

@@ -63,7 +63,7 @@ void remove_leftovers(const std::filesystem::path& path);
 /// file is not changed.
 void check_writable(const std::filesystem::path& path, const char* flag);
 
-/// Throws ErrorCode::usage, naming `flag`, if a regular file at `path` would be replaced without --overwrite.
+/// Throws ErrorCode::usage, naming `flag`, if a regular file at `path` would be replaced without `overwrite`.
 void check_replaced(const std::filesystem::path& path, const char* flag, bool overwrite);
 
 }  // namespace ranvier::runtime

@@ -119,7 +119,7 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   constexpr std::size_t most = 0x7fffffff;
   const std::size_t blocks = ceil_divide(n, per_block);
   if (blocks > most) {
-    fail(ErrorCode::usage, "a kernel has too many blocks: {}, at most {}; use a smaller --microbatch-size", blocks,
+    fail(ErrorCode::usage, "a kernel has too many blocks: {}, at most {}; use a smaller `microbatch_size`", blocks,
          most);
   }
   return static_cast<unsigned>(blocks);
@@ -130,7 +130,7 @@ inline bool aligned(const void* array, std::size_t bytes = 16) {
   constexpr std::size_t most = 65535;
   const std::size_t blocks = ceil_divide(n, per_block);
   if (blocks > most) {
-    fail(ErrorCode::usage, "a GPU kernel supports at most {} rows, not {}; use a smaller --sequence-length",
+    fail(ErrorCode::usage, "a GPU kernel supports at most {} rows, not {}; use a smaller `sequence_length`",
          most * per_block, n);
   }
   return static_cast<unsigned>(blocks);

@@ -149,7 +149,7 @@ void StartupWatchdog::look() {
     quiet = moved ? Duration() : quiet + period;
     if (quiet < patience_ * options_.timeout) continue;
     const std::string why =
-        fmt::format("{} stands still: it {}, and nothing has moved for {:.1f} s (--timeout {:g})", options_.who,
+        fmt::format("{} stands still: it {}, and nothing has moved for {:.1f} s (`timeout` {:g})", options_.who,
                     text(), seconds(quiet), seconds(options_.timeout));
     lock.unlock();
     return options_.end(why);

@@ -120,7 +120,7 @@ Terms fit_terms(const std::vector<ProductRate>& products) {
 }  // namespace
 
 MachineProfile read_machine_profile(const std::string& path_or_name) {
-  const std::string source = "--profile " + path_or_name;
+  const std::string source = "`profile` " + path_or_name;
   for (const ShippedProfile& shipped : all_shipped_profiles()) {
     if (shipped.name == path_or_name) return parse_machine_profile(shipped.json, source);
   }

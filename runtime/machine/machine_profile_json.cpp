@@ -251,7 +251,7 @@ class Reader {
 
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorCode::usage, "{}: {}; create a complete profile with ranvier-bench profile --write-profile FILE",
+    fail(ErrorCode::usage, "{}: {}; create a complete profile with ranvier-bench profile `write_profile` FILE",
          source_, fmt::format(format, std::forward<Args>(args)...));
   }
 

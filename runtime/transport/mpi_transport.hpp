@@ -58,7 +58,7 @@ class MpiSession {
   // Waiting::patience.
   struct Waiting {
     Duration patience = std::chrono::minutes(10);
-    std::string why;                                ///< reason of the patience, for users: "ten times --timeout 60"
+    std::string why;                                ///< reason of the patience, for users: "ten times `timeout` 60"
     std::function<std::string(int rank)> describe;  ///< null: "rank 1"
     StartupWatchdog* watch = nullptr;  ///< knows this rank's activity and records its waits; may be null
   };

@@ -126,5 +126,5 @@ TEST_CASE("checkpoints in a tier are refused without recomputation") {
   auto options = small_run();
   options.tiers.activations = TierKind::host;
   CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
-                       doctest::Contains("add --recompute auto"), Error);
+                       doctest::Contains("add `recompute` auto"), Error);
 }

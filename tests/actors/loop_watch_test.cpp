@@ -73,7 +73,7 @@ TEST_CASE("a handler that blocks for three timeouts is ended, by a thread of the
   CAPTURE(ending.output);
   CHECK(ending.status == exit_code(ErrorCode::device));
   CHECK(ending.output.starts_with("ranvier: error: rank 0: the event loop made no progress for "));
-  CHECK(ending.output.find(" s (--timeout)\n") != std::string::npos);
+  CHECK(ending.output.find(" s (`timeout`)\n") != std::string::npos);
 }
 
 TEST_CASE("a loop that makes progress, or that the watchdog has left, is not ended") {

@@ -220,7 +220,7 @@ TEST_CASE("stages have the layers of --layers-per-stage, or the reason for refus
   CHECK(stages[1].end == std::size_t(layers) - 2);
   CHECK(stages[2].end == std::size_t(layers));
   CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {1, 2, 3}),
-                       doctest::Contains("--layers-per-stage 1,2,3 has 3 numbers, but --g-inter is 2"), Error);
+                       doctest::Contains("`layers_per_stage` 1,2,3 has 3 numbers, but `g_inter` is 2"), Error);
   CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {1, layers}), doctest::Contains("add up to"), Error);
   CHECK_THROWS_WITH_AS((void)stage_layers(architecture, 2, {0, layers}),
                        doctest::Contains("has a stage without layers"), Error);

@@ -1,6 +1,6 @@
 #include "apps/kernels/attention_flag.hpp"
 
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 using namespace ranvier;
 using namespace ranvier::apps;
 using models::AttentionKernels;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/cuda_build.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -14,9 +14,9 @@
 using namespace ranvier;
 using namespace ranvier::apps;
 using collectives::Collective;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include "models/weights/safetensors.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_training.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -21,11 +21,11 @@
 #include <vector>
 
 using namespace ranvier;
-using ranvier::tests::error_of;
 using ranvier::tests::overwrite;
 using ranvier::tests::says;
 using ranvier::tests::SmallTraining;
 using ranvier::tests::TemporaryFolder;
+using ranvier::tests::printed::error_of;
 namespace fs = std::filesystem;
 
 namespace {

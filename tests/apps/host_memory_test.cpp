@@ -1,6 +1,6 @@
 #include "apps/memory/host_memory.hpp"
 
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@ using apps::check_host_memory;
 using apps::host_bytes;
 using runtime::MemoryKind;
 using runtime::MemorySpace;
-using tests::error_of;
 using tests::says;
+using tests::printed::error_of;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "models/tokenizers/tokenizer_files.hpp"
 #include "models/weights/unit_weights.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/models/safetensors_writer.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
@@ -24,8 +24,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

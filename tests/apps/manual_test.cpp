@@ -7,7 +7,7 @@
 #include "apps/program/man_page.hpp"
 #include "apps/report/report_options.hpp"
 #include "apps/tokenize/tokenize_options.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -22,9 +22,9 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::TemporaryFolder;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

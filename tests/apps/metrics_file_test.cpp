@@ -1,6 +1,6 @@
 #include "apps/files/metrics_file.hpp"
 
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -11,9 +11,9 @@
 #include <string>
 
 using namespace ranvier;
-using tests::error_of;
 using tests::says;
 using tests::TemporaryFolder;
+using tests::printed::error_of;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,8 +13,8 @@
 
 using namespace ranvier;
 using namespace ranvier::apps;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

@@ -1,7 +1,7 @@
 #include "apps/files/output_files.hpp"
 
 #include "apps/files/disk_retry.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -17,9 +17,9 @@
 
 using namespace ranvier;
 using apps::check_outputs;
-using tests::error_of;
 using tests::says;
 using tests::TemporaryFolder;
+using tests::printed::error_of;
 namespace fs = std::filesystem;
 
 namespace {

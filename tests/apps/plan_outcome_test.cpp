@@ -4,8 +4,8 @@
 #include "apps/plan/plan_run.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <boost/json/parse.hpp>
@@ -25,7 +25,6 @@ using namespace ranvier;
 using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
-using tests::error_of;
 using tests::has;
 using tests::invented_tools;
 using tests::parse;
@@ -33,6 +32,7 @@ using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
 using tests::text_of;
+using tests::printed::error_of;
 
 TEST_CASE("if no candidate can run, ranvier-plan prints the reason instead of flags that would make it fit") {
   const std::vector<std::string> one{"--g-inter", "1", "--shard", "zero1", "--group-size", "3"};

@@ -6,10 +6,10 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/apps/small_plan.hpp"
 #include "tests/apps/train_flags.hpp"
 #include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <boost/json/parse.hpp>
@@ -33,7 +33,6 @@ using apps::PlanResult;
 using apps::PlanTools;
 using apps::run_plan;
 using runtime::MemorySpace;
-using tests::error_of;
 using tests::few;
 using tests::has;
 using tests::invented_tools;
@@ -42,6 +41,7 @@ using tests::says;
 using tests::small_job;
 using tests::TemporaryFolder;
 using tests::text_of;
+using tests::printed::error_of;
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Predictions that ranvier-plan requests: scenarios that differ from the plan, and simulated rows.
 #include "apps/plan/plan_run.hpp"
 #include "tests/apps/plan_profiles.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
@@ -12,8 +12,8 @@
 
 using namespace ranvier;
 using apps::PlanTools;
-using tests::error_of;
 using tests::says;
+using tests::printed::error_of;
 
 namespace {
 

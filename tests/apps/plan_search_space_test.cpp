@@ -1,7 +1,7 @@
 #include "apps/plan/search_space.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@ using apps::Candidate;
 using apps::make_space;
 using apps::SearchSpace;
 using apps::SpaceOptions;
-using tests::error_of;
 using tests::says;
+using tests::printed::error_of;
 
 namespace {
 

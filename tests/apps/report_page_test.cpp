@@ -5,7 +5,8 @@
 #include "apps/report/line_plot.hpp"
 #include "apps/report/timeline.hpp"
 #include "runtime/trace/trace.hpp"
-#include "tests/errors.hpp"
+#include "runtime/trace/trace_file.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -18,8 +19,8 @@ using namespace ranvier;
 using namespace ranvier::apps;
 using namespace std::chrono_literals;
 using doctest::Approx;
-using tests::error_of;
 using tests::says;
+using tests::printed::error_of;
 
 namespace {
 

@@ -2,8 +2,8 @@
 
 #include "runtime/base/error.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -21,8 +21,8 @@ using apps::GivenFlag;
 using apps::plan_start;
 using apps::PlanTools;
 using apps::StartPlan;
-using tests::error_of;
 using tests::says;
+using tests::printed::error_of;
 
 namespace {
 

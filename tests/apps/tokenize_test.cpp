@@ -2,8 +2,8 @@
 #include "apps/tokenize/tokenize_options.hpp"
 #include "models/text/token_sequence.hpp"
 #include "models/tokenizers/tokenizer_files.hpp"
+#include "tests/apps/printed_errors.hpp"
 #include "tests/effort.hpp"
-#include "tests/errors.hpp"
 #include "tests/models/compressed.hpp"
 #include "tests/models/small_tokenizer.hpp"
 #include "tests/temporary_folder.hpp"
@@ -18,10 +18,10 @@
 #include <thread>
 
 using namespace ranvier;
-using ranvier::tests::error_of;
 using ranvier::tests::says;
 using ranvier::tests::SmallTokenizer;
 using ranvier::tests::TemporaryFolder;
+using ranvier::tests::printed::error_of;
 
 namespace {
 

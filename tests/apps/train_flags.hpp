@@ -3,7 +3,7 @@
 
 #include "apps/options/train_options.hpp"
 #include "runtime/base/error.hpp"
-#include "tests/errors.hpp"
+#include "tests/apps/printed_errors.hpp"
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ namespace ranvier::tests {
 /// Checks that such flags, with data, are a usage error with these words.
 inline void refused_train(std::vector<const char*> arguments, std::string_view words) {
   arguments.insert(arguments.end(), {"--data", "text.txt"});
-  const Error error = error_of([&] { static_cast<void>(parse_train(arguments)); });
+  const Error error = printed::error_of([&] { static_cast<void>(parse_train(arguments)); });
   CHECK(error.code() == ErrorCode::usage);
   CHECK(says(error, words));
 }

@@ -72,7 +72,7 @@ TEST_CASE("a link class without links may be omitted, and is omitted when writte
   const auto refused = [](const Links& links, const std::vector<int>& node_of) {
     const auto error = error_of([&] { require_classes(links, node_of, "--links cluster.json"); });
     CHECK(error.code() == ranvier::ErrorCode::usage);
-    CHECK(says(error, "ranvier-bench --write-links"));
+    CHECK(says(error, "ranvier-bench `write_links`"));
     return error;
   };
   CHECK(says(
@@ -102,5 +102,5 @@ TEST_CASE("a malformed links file is refused with the reason") {
 TEST_CASE("a missing links file is refused by name") {
   const auto error = error_of([] { (void)read_links("/nowhere/links.json"); });
   CHECK(error.code() == ranvier::ErrorCode::usage);
-  CHECK(says(error, "--links /nowhere/links.json"));
+  CHECK(says(error, "`links` /nowhere/links.json"));
 }

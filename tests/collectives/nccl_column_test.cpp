@@ -293,7 +293,7 @@ TEST_CASE("a rank that does not connect is named, or the ranks that may be missi
     CAPTURE(message);
     if (silent == 0) {
       CHECK(message.find("rank 1 has not sent its NCCL address: rank 0 has waited 2 s to connect "
-                         "the column (--timeout)") == 0);
+                         "the column (`timeout`)") == 0);
     } else {
       CHECK(message.find(
                 "rank 1 on inline, 1 thread: NCCL did not connect the column, ranks 1, 0, within 2 s: one of "

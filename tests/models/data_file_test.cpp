@@ -30,8 +30,8 @@ struct Fixture {
     CHECK(error.code() == ErrorCode::data);
     CHECK(says(error, std::string(name) + ": "));
     CHECK(says(error, words));
-    CHECK(says(error, "--token-format text"));
-    // An explicit format reads any file as bytes.
+    CHECK(says(error, "`token_format` text"));
+    // Whoever insists gets bytes.
     CHECK(seen(name, content, {.format = TokenFormat::text}).format == TokenFormat::text);
   }
 };
@@ -40,12 +40,12 @@ struct Fixture {
 
 TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused with their kind and a remedy") {
   refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "a NumPy array (.npy); write text as JSON lines");
-  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "--token-format uint16");
+  refused("a.npy", "\x93NUMPY\x01\0v\0{'descr': '<u2'}"sv, "`token_format` uint16");
   const std::string zip_head("PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\0\0\0", 30);
   refused("a.npz", zip_head + "arr_0.npy", "NumPy arrays (.npz)");
   std::string torch = zip_head + "m/data.pkl";
   torch[26] = 10;
-  refused("a.pt", torch, "a PyTorch file (.pt); convert the weights to safetensors and use them with --init-from");
+  refused("a.pt", torch, "a PyTorch file (.pt); convert the weights to safetensors and use them with `init_from`");
   refused("a.docx", zip_head + "word/docu", "a zip archive; unpack it");
   refused("a.parquet", "PAR1\x15\x04\x15\0"sv, "a Parquet table; convert it: python3 -c 'import pandas");
   refused("data-00000-of-00001.arrow", "\xff\xff\xff\xff\x10\x01\0\0"sv, "datasets.load_from_disk(\"FOLDER\")");
@@ -63,8 +63,8 @@ TEST_CASE_FIXTURE(Fixture, "files that are neither text nor tokens are refused w
   refused("utf16.txt", "\xff\xfeh\0i\0"sv, "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8");
   refused("utf32.txt", "\xff\xfe\0\0h\0\0\0"sv, "UTF-32 text");
   refused("a.safetensors", "\x40\0\0\0\0\0\0\0{\"wte.weight\":{"sv,
-          "weights in safetensors; use them with --init-from, not as data");
-  refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "--hellaswag");
+          "weights in safetensors; use them with `init_from`, not as data");
+  refused("questions", "\x8a\xd8\x34\x01\x01\0\0\0"sv, "`hellaswag`");
   refused("a.tar.gz", gzipped("name" + std::string(253, '\0') + "ustar\0"), "a tar archive, compressed; unpack it");
   std::string numbers;
   for (char token = 'a'; token <= 'z'; ++token) numbers += {token, '\0', '\x05', '\0'};
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Fixture,
   refused("strings.json", "[\"one\", \"two\"]", "a JSON array");
   refused("one.json", "{\"name\": \"x\"}\n", "one JSON object, not JSON lines; convert it to one object per line");
   refused("state.json", "{\n  \"_fingerprint\": 1\n}\n", "jq -c . '");
-  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv); convert it and use --json-field");
+  refused("a.csv", "id,text\n1,one\n", "a.csv: a table (.csv); convert it and use `json_field`");
   refused("a.tsv", "id\ttext\n", "dialect=\"excel-tab\"");
   refused("a.csv.gz", gzipped("id,text\n"), "decompress it and convert it");
   for (const char* text : {"[section]\nkey = 1\n", "[{x}] is a set", "a,b\n"})
@@ -118,7 +118,7 @@ TEST_CASE_FIXTURE(Fixture, "text in another encoding than UTF-8 is refused if a 
   CHECK(says(error,
              "latin.txt: not UTF-8 (Latin-1, for instance): byte 0xf6 at offset 3; use "
              "iconv -f WINDOWS-1252 -t UTF-8 '"));
-  CHECK(says(error, "--token-format text"));
+  CHECK(says(error, "`token_format` text"));
   CHECK(seen("latin.txt", latin).format == TokenFormat::text);  // bytes are tokens
   CHECK(seen("latin.txt", latin, {.format = TokenFormat::text, .needs_utf8 = true}).format == TokenFormat::text);
   // Damage is accepted: few invalid bytes among plain ones or among characters.
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Fixture, "a folder is refused if data in unsupported formats o
   CHECK(data_files_in(folder.path() / "cloned", {}).left_out.size() == 1);
   folder.write("nano/input.txt", "text");
   folder.write("nano/train.bin", "\x01\0\x02\0\x03\0"sv);
-  refuses("nano", "train.bin: a .bin with tokens, next to text; name their format with --token-format");
+  refuses("nano", "train.bin: a .bin with tokens, next to text; name their format with `token_format`");
   CHECK(data_files_in(folder.path() / "nano", {.format = TokenFormat::text}).files.size() == 1);
   // A PDF next to its text, and a file next to its converted text, are not reasons to refuse.
   folder.write("papers/a.pdf", "%PDF-1.7" + std::string(500, ' '));
@@ -188,7 +188,7 @@ TEST_CASE_FIXTURE(
   const std::string tokens("\x01\0\x02\0\x03\0", 6);
   const auto unknown = error_of([&] { seen("train.bin", tokens); });
   CHECK(says(unknown, "starts with 131073, not with llm.c's magic number 20240520"));
-  CHECK(says(unknown, "--token-format uint16"));
+  CHECK(says(unknown, "`token_format` uint16"));
   folder.write("meta.pkl", "\x80\x04\x95");
   const DataFile file = seen("train.bin", tokens);
   CHECK(file.format == TokenFormat::uint16);

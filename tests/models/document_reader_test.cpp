@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(Fixture, "a line that is not a document is refused by file and
   refused(good + "\n[1]\n", "a.jsonl: line 3: the line is not a JSON object; use jq -c");
   refused(good + "{\"id\": 1, \"content\": \"x\"}\n",
           "a.jsonl: line 2: field 'text' is missing, found 'id', 'content'; name the field of the text with "
-          "--json-field");
+          "`json_field`");
   refused("{\"text\": null}\n", "a.jsonl: line 1: field 'text' is not text");
   refused("{}\n", "found none");
   refused("{\"text\": \"\xff\"}\n", "a.jsonl: line 1: byte 0xff at offset 10 of the line is not UTF-8; use iconv");
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "a chat is refused with the supported format, and wit
   for (const char* field : {"text", "messages"}) {
     const auto error = error_of([&] { read("chat.jsonl", chat + '\n', 64, field); });
     CHECK(says(error, "chat.jsonl: line 1: chats ('messages') are not supported; "));
-    CHECK(says(error, "--prompt-field prompt --json-field completion; convert: jq -c '.messages as $all"));
+    CHECK(says(error, "`prompt_field` prompt `json_field` completion; convert: jq -c '.messages as $all"));
   }
   refused(R"({"conversations": [{"from": "human", "value": "Hi"}]})",
           R"(map(.from + ": " + .value + "\n") | add) + "gpt: "), completion: $all[.].value}')");

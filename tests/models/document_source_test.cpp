@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(data.origins[0].remarks.size() == 2);
   CHECK(data.origins[0].remarks[0].ends_with("lines.jsonl: skipped rows with an empty field 'text': 1 of 5"));
   CHECK(data.origins[0].remarks[1].ends_with(
-      "lines.jsonl: 16.7% of all positions are padding; split at --sequence-length 5: 1 of 4 documents"));
+      "lines.jsonl: 16.7% of all positions are padding; split at `sequence_length` 5: 1 of 4 documents"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "documents of a token file that already have the start and end tokens get no others") {
@@ -121,7 +121,7 @@ TEST_CASE_FIXTURE(Fixture, "the last samples are kept for validation, and the ot
   std::sort(second.begin(), second.end());
   CHECK(first == second);
   split.validation_split = 0.1;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(split)); }), "--validation-split 0.1 of 6 samples"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(split)); }), "`validation_split` 0.1 of 6 samples"));
 }
 
 TEST_CASE_FIXTURE(Fixture,
@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(Fixture,
   const auto data = open_text_data(plain);
   CHECK(inputs(*data.training, 0, 3) == Tokens{2, 1, 3, 2, 2, 3, 2, 3, 3});
   plain.sequence_length = 2;
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "--sequence-length 2 is too small"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "`sequence_length` 2 is too small"));
   plain.path = folder.write("ends.bin", shorts({9, 9, 9}));
   plain.sequence_length = 3;
   CHECK(says(error_of([&] { static_cast<void>(open_text_data(plain)); }), "all documents are empty"));

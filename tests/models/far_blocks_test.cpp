@@ -309,10 +309,10 @@ TEST_CASE("sizes beyond the limits of a GPU's grid are refused with the limit an
   on_one_device([](runtime::StreamView stream) {
     const AttentionShape shape{.samples = 1, .positions = 65535 * 128 + 1, .heads = 1, .channels = 64};
     CHECK_THROWS_WITH_AS(attention_forward(stream, shape, half, nullptr, nullptr, nullptr, {}, nullptr),
-                         "a GPU kernel supports at most 8388480 rows, not 8388481; use a smaller --sequence-length",
+                         "a GPU kernel supports at most 8388480 rows, not 8388481; use a smaller `sequence_length`",
                          Error);
     CHECK_THROWS_WITH_AS(
         cross_entropy(stream, {std::size_t{1} << 31, 8, 8}, half, {}),
-        "a kernel has too many blocks: 2147483648, at most 2147483647; use a smaller --microbatch-size", Error);
+        "a kernel has too many blocks: 2147483648, at most 2147483647; use a smaller `microbatch_size`", Error);
   });
 }

@@ -140,7 +140,7 @@ TEST_CASE("the gradient of more positions than its order supports is refused wit
     CHECK_THROWS_WITH_AS(
         embedding_backward(stream, {1 << 11, (1 << 19) + 1, 8, 8}, DType::f32, {}),
         "the embedding's gradient supports 1073741824 positions per microbatch, not 1073743872; use a smaller "
-        "--microbatch-size",
+        "`microbatch_size`",
         Error);
   });
 }

@@ -161,12 +161,12 @@ TEST_CASE_FIXTURE(Fixture, "a config.json that is damaged or of another kind of 
 TEST_CASE_FIXTURE(Fixture, "sizes come from the tensors, and the number of heads from the config or the flag") {
   const Safetensors weights(file());
   CHECK(same_sizes(stored_gpt(weights, 3).sizes, sizes));
-  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }), {"--heads"}));
-  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 5)); }), {"--heads 5", "12"}));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }), {"`heads`"}));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 5)); }), {"`heads` 5", "12"}));
   folder.write("config.json", gpt_config_json(sizes));
   CHECK(same_sizes(stored_gpt(weights, std::nullopt).sizes, sizes));
   CHECK(same_sizes(stored_gpt(weights, 3).sizes, sizes));
-  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 4)); }), {"--heads 4", "config.json"}));
+  CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, 4)); }), {"`heads` 4", "config.json"}));
   folder.write("config.json", with("n_layer", "3"));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(weights, std::nullopt)); }),
                  {"n_layer", "3", "model.safetensors"}));
@@ -175,7 +175,7 @@ TEST_CASE_FIXTURE(Fixture, "sizes come from the tensors, and the number of heads
 TEST_CASE_FIXTURE(Fixture, "blocks beyond the number in config.json are named, and ignored ones do not count") {
   folder.write("config.json", with("n_layer", "1"));
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file()), std::nullopt)); }),
-                 {"'n_layer' is 1", "'h.1.ln_1.weight'", "--ignore-tensors"}));
+                 {"'n_layer' is 1", "'h.1.ln_1.weight'", "`ignore_tensors`"}));
   CHECK(stored_gpt(Safetensors(file(), R"(^transformer\.h\.1\.)"), std::nullopt).sizes.layers == 1);
   CHECK(says_all(error_of([&] { static_cast<void>(stored_gpt(Safetensors(file(), R"(h\.0\.)"), std::nullopt)); }),
                  {"tensor 'h.0.ln_1.weight' is missing"}));

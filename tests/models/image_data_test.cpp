@@ -123,7 +123,7 @@ TEST_CASE(
   options.path = folder.path().string();
   options.classes = 10;
   CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }),
-             "image 0 has class 90, but the model has 10 classes; use --classes 100"));
+             "image 0 has class 90, but the model has 10 classes; use `classes` 100"));
   write_records(folder.path() / "data_batch_1.bin", 0, 3);
   options.classes = 100;
   CHECK(says(error_of([&] { static_cast<void>(open_image_data(options)); }), "to CIFAR-100"));
@@ -245,10 +245,10 @@ TEST_CASE("invalid files, and images that the model does not support, are refuse
   write_records(path, 0, 8);
   ImageDataOptions options = cifar(path);
   options.classes = 7;
-  refused(options, ErrorCode::data, "image 7 has class 7, but the model has 7 classes; use --classes 10");
+  refused(options, ErrorCode::data, "image 7 has class 7, but the model has 7 classes; use `classes` 10");
   options = cifar(path);
   options.image_size = 224;
-  refused(options, ErrorCode::usage, "use --image-size 32");
+  refused(options, ErrorCode::usage, "use `image_size` 32");
 }
 
 TEST_CASE("synthetic images are reproducible, of all classes, and distinct") {

@@ -82,20 +82,20 @@ TEST_CASE("examples longer than a sample are truncated, and skipped if no comple
         Tokens{none, 'A', 'B', 'C', 'Q', end, none, none});
   REQUIRE(data.origins[0].remarks.size() == 1);
   CHECK(data.origins[0].remarks[0] == path.string() +
-                                          ": 1 of 3 completions are truncated at --sequence-length 4, "
+                                          ": 1 of 3 completions are truncated at `sequence_length` 4, "
                                           "and 1 skipped (prompt too long)");
   const auto refused = [&](TextDataOptions options) {
     return error_of([&] { static_cast<void>(open_text_data(options)); });
   };
   CHECK(says(refused(options_of(folder.write("b.jsonl", line("uvwxyz", "G")), 4)), "none of 1 completions"));
   CHECK(says(refused(options_of(folder.write("c.jsonl", line("u", "")), 4)), "use lines with a completion"));
-  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)), "d.txt: --prompt-field q needs JSON lines"));
+  CHECK(says(refused(options_of(folder.write("d.txt", "text"), 4)), "d.txt: `prompt_field` q needs JSON lines"));
   auto narrow = options_of(path, 4);
   narrow.vocab_size = 100;
-  CHECK(says(refused(narrow), "token 121 is outside --vocab-size 100; use at least 122"));
+  CHECK(says(refused(narrow), "token 121 is outside `vocab_size` 100; use at least 122"));
   auto split = options_of(path, 4);
   split.validation_split = 0.1;
-  CHECK(says(refused(split), "--validation-split 0.1 of 2 samples"));
+  CHECK(says(refused(split), "`validation_split` 0.1 of 2 samples"));
 }
 
 TEST_CASE("a prompt may have several fields, and rows without a completion or with unread text are counted") {
@@ -111,7 +111,7 @@ TEST_CASE("a prompt may have several fields, and rows without a completion or wi
   const std::string empty = path.string() + ": skipped rows with an empty field 'a': 1 of 3";
   CHECK(open_text_data(options).origins[0].remarks ==
         Remarks{empty, path.string() + ": field 'input' of 2 of 3 rows has text, but is not read; use "
-                                       "--prompt-field q,input to read both fields"});
+                                       "`prompt_field` q,input to read both fields"});
   options.prompt_field = "q,input";
   const auto data = open_text_data(options);
   CHECK(data.origins[0].remarks == Remarks{empty});

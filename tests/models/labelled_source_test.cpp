@@ -74,7 +74,7 @@ TEST_CASE("labelled texts are a sample each, truncated and padded, with the numb
   CHECK(data.origins[0].remarks[0].ends_with("empty field 'text': 1 of 4"));
   CHECK(data.origins[0].remarks[1].find("2 classes: calm 1, loud 2") != std::string::npos);
   CHECK(data.origins[0].remarks[2].find(
-            "44.4% of all positions are padding; truncated at --sequence-length 6: 1 of 3") != std::string::npos);
+            "44.4% of all positions are padding; truncated at `sequence_length` 6: 1 of 3") != std::string::npos);
 }
 
 TEST_CASE("the last labelled texts are kept for validation, in order, and others are shuffled") {
@@ -135,13 +135,13 @@ TEST_CASE("invalid labelled texts are refused with the reason") {
     options.sequence_length = length;
     return tests::error_of([&] { static_cast<void>(open_text_data(options)); });
   };
-  CHECK(tests::says(refusal("a.txt", "some words"), "--label-field kind needs JSON lines"));
+  CHECK(tests::says(refusal("a.txt", "some words"), "`label_field` kind needs JSON lines"));
   const Error unknown = refusal("b.jsonl", R"({"text": "a", "kind": "wild"})");
   CHECK(unknown.code() == ErrorCode::data);
   CHECK(tests::says(unknown, "label 'wild' is not one of the model's 2 classes, 'calm', 'loud'"));
   CHECK(tests::says(
       refusal("c.jsonl", R"({"text": "a", "class": "loud"})"),
-      "line 1: field 'kind' is missing, found 'text', 'class'; name the field of the label with --label-field"));
+      "line 1: field 'kind' is missing, found 'text', 'class'; name the field of the label with `label_field`"));
   for (const char* label : {"null", "1.5", "[]", "\"\""})
     CHECK(tests::says(refusal("d.jsonl", R"({"text": "a", "kind": )" + std::string(label) + "}"),
                       "line 1: field 'kind' is not a label"));

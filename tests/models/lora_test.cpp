@@ -250,10 +250,10 @@ TEST_CASE("adapters start like PEFT's, are the only trained parameters, and are 
   const auto error = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(options, lora({.targets = {"q_proj", "c_attn"}}))); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(ranvier::tests::says(error, "--lora-targets c_attn"));
+  CHECK(ranvier::tests::says(error, "`lora_targets` c_attn"));
   CHECK(ranvier::tests::says(error, "use one of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"));
   for (const auto& [origin, words] :
-       {std::pair{"", "--lora-rank: models of the family wide-resnet do not support adapters"},
+       {std::pair{"", "`lora_rank`: models of the family wide-resnet do not support adapters"},
         {"a/adapter_config.json", "a/adapter_config.json: models of the family"}}) {
     const auto none = ranvier::tests::error_of(
         [&] { static_cast<void>(make_model(ResnetOptions{}, lora({.targets = {"q_proj"}, .origin = origin}))); });
@@ -261,11 +261,11 @@ TEST_CASE("adapters start like PEFT's, are the only trained parameters, and are 
   }
   const auto of_bert = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(small_bert(), lora({.targets = {"q_proj", "dense"}}))); });
-  CHECK(ranvier::tests::says(of_bert, "--lora-targets q_proj"));
+  CHECK(ranvier::tests::says(of_bert, "`lora_targets` q_proj"));
   CHECK(ranvier::tests::says(of_bert, "use one of dense, key, query, value"));
   const auto of_gpt = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(small_gpt(), lora({.targets = {"c_attn", "q_proj"}}))); });
-  CHECK(ranvier::tests::says(of_gpt, "--lora-targets q_proj"));
+  CHECK(ranvier::tests::says(of_gpt, "`lora_targets` q_proj"));
   CHECK(ranvier::tests::says(of_gpt, "use one of c_attn, c_fc, c_proj"));
   const auto other = ranvier::tests::error_of(
       [&] { static_cast<void>(make_model(options, lora({.targets = {"c_attn"}, .origin = "a.json"}))); });
@@ -367,7 +367,7 @@ TEST_CASE("with adapters a classification head is trained completely, or only th
   refused([&] { trained({"classifier", "dense"}); }, "has no module 'dense'");
   refused([&] { trained({"classifier", "dense", "score"}, "a.json"); }, "'dense' or 'score'");
   refused([] { static_cast<void>(make_model(small_bert(), lora({.targets = {"query"}, .whole = {"decoder"}}))); },
-          "--lora-whole decoder: bert");
+          "`lora_whole` decoder: bert");
 }
 
 TEST_CASE("an adapter of another base model is refused, with the first tensor that one of them lacks") {

@@ -117,9 +117,9 @@ TEST_CASE("ignored tensors are treated as missing") {
   const auto refusal = [&](const std::string& expression) {
     return error_of([&] { Safetensors one(path, expression); });
   };
-  CHECK(says(refusal("lm_head"), "--ignore-tensors lm_head matches no tensor of " + path.string()));
+  CHECK(says(refusal("lm_head"), "`ignore_tensors` lm_head matches no tensor of " + path.string()));
   CHECK(says(refusal("h.(0"),
-             "--ignore-tensors h.(0 is not a regular expression: missing closing parenthesis at character 5"));
+             "`ignore_tensors` h.(0 is not a regular expression: missing closing parenthesis at character 5"));
   CHECK(refusal("[").code() == ErrorCode::usage);
 }
 

@@ -120,8 +120,8 @@ TEST_CASE("in token files without an index documents end with a token, which mus
   options.document_end = 8;
   CHECK(says(refused(), "tokens: end-of-document token 8 separates none of 10 tokens in 2 files"));
   options.document_end.reset();
-  CHECK(says(refused(), "a.bin: --documents mask"));
-  CHECK(says(refused(), "add --document-end TOKEN"));
+  CHECK(says(refused(), "a.bin: `documents` mask"));
+  CHECK(says(refused(), "add `document_end` TOKEN"));
   CHECK(says(refused(), "50256"));
 }
 

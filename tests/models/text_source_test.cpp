@@ -114,7 +114,7 @@ TEST_CASE("a range too short for a sequence is refused") {
   CHECK(source_of(path, {.range = {0, 8}, .sequence_length = 7}).samples() == 1);
   const auto error = error_of([&] { source_of(path, {.range = {0, 8}, .sequence_length = 8}); });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "short.txt: 8 tokens are too few for --sequence-length 8, which needs 9"));
+  CHECK(says(error, "short.txt: 8 tokens are too few for `sequence_length` 8, which needs 9"));
 }
 
 TEST_CASE("the validation split is the end of the data, in file order, and disjoint from training") {
@@ -137,9 +137,9 @@ TEST_CASE("data that cannot be split, or whose tokens do not fit the model, are 
   const auto refused = [&](const TextDataOptions& options) {
     return error_of([&] { static_cast<void>(open_text_data(options)); });
   };
-  CHECK(says(refused({.path = path, .sequence_length = 30, .validation_split = 0.2}), "--validation-split 0.2"));
+  CHECK(says(refused({.path = path, .sequence_length = 30, .validation_split = 0.2}), "`validation_split` 0.2"));
   CHECK(says(refused({.path = path, .vocab_size = 99}), "token 99 at offset 99"));
-  CHECK(says(refused({.path = path, .text_allowed = false}), "--tokenizer bytes"));
+  CHECK(says(refused({.path = path, .text_allowed = false}), "`tokenizer` bytes"));
   CHECK(open_text_data({.path = path, .vocab_size = 100}).training->samples() == 99);
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("each of several files has its share of every round, with consecutive 
   }
 }
 
-TEST_CASE("weights are read from the words of --data, and invalid ones are refused") {
+TEST_CASE("weights are read from the words of `data`, and what makes no sense of them is refused") {
   const auto paths = parse_weighted_paths("a.bin:0.7,/b:c.bin:3");
   REQUIRE(paths.size() == 2);
   CHECK(paths[0].path == "a.bin");
@@ -237,7 +237,7 @@ TEST_CASE("text for GPT-2's tokenizer is encoded when it is opened, with the end
   CHECK(inputs(*data.training, 0, 1) == expected);
   CHECK(targets(*data.training, 0, 1).back() == last);
   options.vocab_size = small.end_of_text();
-  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside --vocab-size"));
+  CHECK(says(error_of([&] { static_cast<void>(open_text_data(options)); }), "is outside `vocab_size`"));
 }
 
 TEST_CASE("each of JSON lines is a document: with the end of text between them, or as bytes with newlines") {

@@ -114,7 +114,7 @@ TEST_CASE("uint16 tokens without a header are read if the format is given") {
   CHECK(read(open_file(path, TokenFormat::uint16), 0, 2) == std::vector<std::int32_t>{1, 40000});
   const auto untold = refusal(path);
   CHECK(untold.code() == ErrorCode::data);
-  CHECK(says(untold, "--token-format uint16"));
+  CHECK(says(untold, "`token_format` uint16"));
   CHECK(says(refusal(folder.write("b.bin", "abc"), TokenFormat::uint16), "truncated"));
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("a token outside the vocabulary is named with file, offset and remedy"
   file.check_vocabulary(0, 150'001, 8);
   const auto error = error_of([&] { file.check_vocabulary(0, file.tokens(), 50257); });
   CHECK(error.code() == ErrorCode::data);
-  CHECK(says(error, "a.bin: token 50304 at offset 301026 is outside --vocab-size 50257"));
+  CHECK(says(error, "a.bin: token 50304 at offset 301026 is outside `vocab_size` 50257"));
   CHECK(says(error, "at least 50305"));
   CHECK(says(error_of([&] { file.check_vocabulary(0, 200'000, 7); }), "token 7 at offset 1024 "));
 

@@ -115,7 +115,7 @@ TEST_CASE("frozen layers cost the operations that still run") {
 TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused with a remedy") {
   const GptOptions gpt{.layers = 2, .hidden = 16, .heads = 2, .vocab_size = 37, .sequence_length = 8};
   const std::string nothing = failure_of(gpt, make_tuning("q_proj", ""));
-  for (const char* word : {"--train", "h.0.attn.c_attn.weight", "wte.weight", "ln_f.bias"}) {
+  for (const char* word : {"`train`", "h.0.attn.c_attn.weight", "wte.weight", "ln_f.bias"}) {
     CAPTURE(word);
     CHECK(nothing.find(word) != std::string::npos);
   }
@@ -127,7 +127,7 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::usage);
     const std::string part = error.what();
-    for (const char* word : {"--freeze", "scale.weight is trained", "scale.bias is frozen", "split unit 'scale'"}) {
+    for (const char* word : {"`freeze`", "scale.weight is trained", "scale.bias is frozen", "split unit 'scale'"}) {
       CAPTURE(word);
       CHECK(part.find(word) != std::string::npos);
     }
@@ -137,7 +137,7 @@ TEST_CASE("a selection that trains nothing, or only a part of a unit, is refused
   tied.tied = true;
   for (const auto& [sizes, freeze] : {std::pair<ModelSizes, const char*>{gpt, "q_proj"}, {tied, "^lm_head"}}) {
     const std::string kept = failure_of(sizes, make_tuning("", freeze));
-    CHECK(kept.find("--freeze matches no parameter") != std::string::npos);
+    CHECK(kept.find("`freeze` matches no parameter") != std::string::npos);
     CHECK(kept.find(freeze[0] == 'q' ? "h.0.attn.c_attn.weight" : "model.embed_tokens.weight") !=
           std::string::npos);
   }

@@ -241,7 +241,7 @@ TEST_CASE("tensors that the model does not use are refused by name, unless they 
     const auto error = error_of([&] { check_weights(counted(folder, tensors), units); });
     CHECK(error.code() == ErrorCode::data);
     CHECK(says(error, fmt::format("counted.safetensors: tensor '{}'", name)));
-    CHECK(says(error, "--ignore-tensors"));
+    CHECK(says(error, "`ignore_tensors`"));
     check_weights(counted(folder, tensors, fmt::format("^{}$", name)), units);
   }
   const auto several = error_of([&] {
@@ -277,7 +277,7 @@ TEST_CASE("other heads of a BERT checkpoint need no unit, and older names of its
   const auto error = error_of([&] { check_weights(counted(folder, tensors), units); });
   CHECK(error.code() == ErrorCode::data);
   CHECK(says(error, "'cls.predictions.decoder.bias' differs from 'cls.predictions.bias'"));
-  CHECK(says(error, "--ignore-tensors cls.predictions.decoder.bias"));
+  CHECK(says(error, "`ignore_tensors` cls.predictions.decoder.bias"));
   check_weights(counted(folder, tensors, "decoder"), units);
 }
 

@@ -292,7 +292,7 @@ TEST_CASE("a disk without space is refused at startup with folder, needed and fr
       CHECK(says(error, (folder.path() / "disk0").c_str()));
       CHECK(says(error, "rank 3: 7.0 MiB"));
       CHECK(says(error, only_when_taken ? "100.0 MiB free" : "3.0 MiB free"));
-      CHECK(says(error, "--nvme"));
+      CHECK(says(error, "`nvme`"));
     }
     CHECK(std::filesystem::is_empty(folder.path() / "disk0"));
   }
@@ -317,7 +317,7 @@ TEST_CASE("folders that are missing, are files, or cannot be written are refused
     const Error error = error_of([&] { tier.start(); });
     CHECK(error.code() == ErrorCode::io);
     CHECK(says(error, bad.c_str()));
-    CHECK(says(error, "--nvme"));
+    CHECK(says(error, "`nvme`"));
   }
 }
 

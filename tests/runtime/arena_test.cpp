@@ -109,8 +109,8 @@ TEST_CASE("a plan beyond the budget is refused with its table and a remedy") {
   plan.add({MemoryKind::activations, MemorySpace::device, "layer inputs", std::size_t{1} << 20, 4});
   const Error error = error_of([&] { const Arena arena(*device, plan); });
   CHECK(error.code() == ErrorCode::memory);
-  for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "--device-memory", "--microbatch-size",
-                           "--recompute", "--pipeline-limit", "--precision"}) {
+  for (const char* part : {"layer inputs", "4.0 MiB", "3.0 MiB", "`device_memory`", "`microbatch_size`",
+                           "`recompute`", "`pipeline_limit`", "`precision`"}) {
     CHECK(says(error, part));
   }
   CHECK(std::string(error.what()).starts_with("the plan needs 4.0 MiB of device memory, but 3.0 MiB"));
@@ -119,12 +119,12 @@ TEST_CASE("a plan beyond the budget is refused with its table and a remedy") {
 
 TEST_CASE("the remedy addresses the largest part of a plan") {
   const auto device = make_inline_device({.threads = 1, .budget_bytes = std::size_t{1} << 20});
-  for (const auto& [kind, flag] : {std::pair{MemoryKind::parameters, "--parameter-tier host"},
-                                   {MemoryKind::gradients, "--gradient-tier host"},
-                                   {MemoryKind::optimizer, "--optimizer-tier host"},
-                                   {MemoryKind::activations, "--recompute auto"},
-                                   {MemoryKind::messages, "--prefetch"},
-                                   {MemoryKind::workspace, "--tile"}}) {
+  for (const auto& [kind, flag] : {std::pair{MemoryKind::parameters, "`parameter_tier` host"},
+                                   {MemoryKind::gradients, "`gradient_tier` host"},
+                                   {MemoryKind::optimizer, "`optimizer_tier` host"},
+                                   {MemoryKind::activations, "`recompute` auto"},
+                                   {MemoryKind::messages, "`prefetch`"},
+                                   {MemoryKind::workspace, "`tile`"}}) {
     CAPTURE(std::string(flag));
     MemoryPlan plan;
     for (int other = 0; other < memory_kinds; ++other)
@@ -134,7 +134,7 @@ TEST_CASE("the remedy addresses the largest part of a plan") {
     const Error error = error_of([&] { const Arena arena(*device, plan); });
     CHECK(says(error, "2.0 MiB are "));
     CHECK(says(error, flag));
-    CHECK_FALSE(std::string(error.what()).find("--attention") != std::string::npos);  // advice for a GPU
+    CHECK_FALSE(std::string(error.what()).find("`attention`") != std::string::npos);  // GPUs only
   }
 }
 

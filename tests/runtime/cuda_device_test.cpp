@@ -84,7 +84,7 @@ TEST_CASE("an allocation beyond the budget or the GPU names bytes, purpose and f
   const Buffer first = device->allocate(6000, MemorySpace::device);
   const Error error = error_of([&] { (void)device->allocate(4001, MemorySpace::device); });
   CHECK(error.code() == ErrorCode::memory);
-  for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "--device-memory"}) CHECK(says(error, part));
+  for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "`device_memory`"}) CHECK(says(error, part));
   CHECK(device->used_bytes() == 6000);
   CHECK(error_of([&] { (void)device->allocate(SIZE_MAX, MemorySpace::device); }).code() == ErrorCode::memory);
 

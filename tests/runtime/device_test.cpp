@@ -86,7 +86,7 @@ TEST_CASE("an allocation beyond the budget names bytes, purpose, budget and flag
     const Buffer first = device->allocate(6000, MemorySpace::device);
     const Error error = error_of([&] { (void)device->allocate(4001, MemorySpace::device); });
     CHECK(error.code() == ErrorCode::memory);
-    for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "--device-memory"}) CHECK(says(error, part));
+    for (const char* part : {"4001", "5.9 KiB", "9.8 KiB", "`device_memory`"}) CHECK(says(error, part));
     CHECK(device->used_bytes() == 6000);
     const Buffer rest = device->allocate(4000, MemorySpace::device);
     CHECK(device->used_bytes() == 10000);

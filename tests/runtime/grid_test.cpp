@@ -36,12 +36,12 @@ TEST_CASE("a grid that does not match the ranks names flags, values and remedy")
     return {};
   };
   const std::string mismatch = message_of({.g_inter = 2, .g_data = 3}, 4);
-  for (const char* part : {"--g-inter 2", "--g-data 3", "mpirun -n 6", "4"}) {
+  for (const char* part : {"`g_inter` 2", "`g_data` 3", "mpirun -n 6", "4"}) {
     CAPTURE(part);
     CHECK(mismatch.find(part) != std::string::npos);
   }
-  CHECK(message_of({.g_inter = 0, .g_data = 1}, 0).find("--g-inter 0") != std::string::npos);
-  CHECK(message_of({.g_inter = 1, .g_data = -1}, 1).find("--g-data -1") != std::string::npos);
+  CHECK(message_of({.g_inter = 0, .g_data = 1}, 0).find("`g_inter` 0") != std::string::npos);
+  CHECK(message_of({.g_inter = 1, .g_data = -1}, 1).find("`g_data` -1") != std::string::npos);
   CHECK(message_of({.g_inter = 65536, .g_data = 65536}, 0).find("4294967296") != std::string::npos);
 }
 

@@ -168,10 +168,10 @@ TEST_CASE("invalid values of a profile are refused by name") {
 TEST_CASE("an unknown profile is refused with the names of the shipped ones") {
   const auto error = error_of([] { (void)read_machine_profile("a100-40-p4d"); });
   CHECK(error.code() == ErrorCode::usage);
-  CHECK(says(error, "--profile a100-40-p4d: neither a file nor a shipped profile"));
+  CHECK(says(error, "`profile` a100-40-p4d: neither a file nor a shipped profile"));
   CHECK(says(error, "perhaps a100-40g-p4d"));
   CHECK(says(error, "h200-sxm"));
-  CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "--profile /tmp: cannot be read"));
+  CHECK(says(error_of([] { (void)read_machine_profile("/tmp"); }), "`profile` /tmp: cannot be read"));
 }
 
 TEST_CASE("shipped profiles are read by name, and have the rates of GPUs and their links") {

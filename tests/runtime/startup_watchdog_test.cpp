@@ -48,7 +48,7 @@ TEST_CASE("a blocked thread is ended with its activity and the item in progress"
   const std::string why = watched.why();
   CAPTURE(why);
   CHECK(why.starts_with("rank 1 stands still: it loads its weights: h.3 of model.safetensors, for "));
-  CHECK(why.find("and nothing has moved for 0.4 s (--timeout 0.4)") != std::string::npos);
+  CHECK(why.find("and nothing has moved for 0.4 s (`timeout` 0.4)") != std::string::npos);
 }
 
 TEST_CASE("a thread that reports progress is left alone, as are those that are paused or have a longer timeout") {

@@ -81,8 +81,8 @@ TEST_CASE("more consecutive bad steps than the limit end the job, and a good ste
   REQUIRE(last);
   CHECK(last->action == Action::stop);
   CHECK(describe_end(*last, steps.options()) ==
-        "gradient norm is 1 at loss nan; bad steps in a row: 3, more than --bad-steps-limit 2; lower "
-        "--learning-rate, or use --precision fp32 or bf16");
+        "gradient norm is 1 at loss nan; bad steps in a row: 3, more than `bad_steps_limit` 2; lower "
+        "`learning_rate`, or use `precision` fp32 or bf16");
 }
 
 TEST_CASE("repeated steps before a bad one do not reset the number of consecutive bad steps") {
@@ -137,7 +137,7 @@ TEST_CASE("all ranks detect a spike of one row's loss") {
   for (const actors::StepResult& step : result.steps) CHECK(step.bad.has_value() == (step.step == 18));
   CHECK(result.steps[17].bad->reason == Reason::loss_spike);
   options.bad_steps.action = Action::stop;
-  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("or raise --spike-factor"), Error);
+  CHECK_THROWS_WITH_AS(run_simulated(small_gpt(), options, 1), doctest::Contains("or raise `spike_factor`"), Error);
 }
 
 TEST_CASE("an overflow of fp16 is not a bad step, unless the loss scale is at its minimum") {
@@ -219,5 +219,5 @@ TEST_CASE("the limit on consecutive bad steps also applies across rollbacks") {
   REQUIRE(first.job.rollback);
   options.rollback = first.job.rollback;
   CHECK_THROWS_WITH_AS(tests::run_checkpointed(small_gpt(2), options, {.from = &first.states.at(2)}, 1),
-                       doctest::Contains("bad steps in a row: 2, more than --bad-steps-limit 1"), Error);
+                       doctest::Contains("bad steps in a row: 2, more than `bad_steps_limit` 1"), Error);
 }

@@ -226,11 +226,11 @@ TEST_CASE("unsupported combinations with chunks are refused with a remedy") {
   };
   CHECK(problem(chunked(2, 2)) == "none");
   CHECK(problem(chunked(2, 4)) == "none");
-  says(chunked(1, 2), "remove --chunks-per-rank");
-  says(chunked(2, 0), "--chunks-per-rank is too small: 0");
+  says(chunked(1, 2), "remove `chunks_per_rank`");
+  says(chunked(2, 0), "`chunks_per_rank` is too small: 0");
   says(chunked(3, 3), "9 model chunks, but the model has 8 layers");
   CHECK(problem(chunked(2, 2, Policy::zero_bubble)) == "none");
-  says(chunked(2, 2, Policy::zb_h1), "does not work with --policy zb-h1");
+  says(chunked(2, 2, Policy::zb_h1), "does not work with `policy` zb-h1");
   auto options = chunked(2, 2);
   options.defer_weights = true;
   CHECK(problem(options) == "none");

@@ -224,5 +224,5 @@ TEST_CASE("weight gradients of a fixed order of passes cannot be deferred by fla
   auto options = piped(2, Policy::gpipe);
   options.defer_weights = true;
   CHECK_THROWS_WITH_AS((void)activations(architecture, options, 0),
-                       doctest::Contains("--policy gpipe cannot defer weight gradients (--defer-weights)"), Error);
+                       doctest::Contains("`policy` gpipe cannot defer weight gradients (`defer_weights`)"), Error);
 }

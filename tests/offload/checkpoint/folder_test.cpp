@@ -67,7 +67,7 @@ TEST_CASE("a folder that another job writes to is refused by that job's host and
   CHECK(error.code() == ErrorCode::io);
   CHECK(says(error, fmt::format("{}: another job writes checkpoints there: job aaaa, process {} on ",
                                 parent.path().string(), ::getpid())));
-  CHECK(says(error, "--checkpoint"));
+  CHECK(says(error, "`checkpoint`"));
 }
 
 TEST_CASE("the lock is removed with its folder object, and the next job writes its own identity") {
