@@ -8,8 +8,7 @@ flag='--[a-z{"]'
 in_literal="^[^\"]*(\"([^\"\\\\]|\\\\.)*\"[^\"]*)*\"(([^\"\\\\]|\\\\.)*[^\"\\\\-])?$flag"
 in_comment="//.*[^-]$flag"
 found=$(
-  grep -rnE "$in_literal|$in_comment" "${folders[@]}" --include='*.[hc]pp' --include='*.cu' --include='*.cuh' \
-    --exclude='options.[hc]pp' --exclude='option_info.[hc]pp'
+  grep -rnE "$in_literal|$in_comment" "${folders[@]}" --include='*.[hc]pp' --include='*.cu' --include='*.cuh'
   grep -rnE "(^|[^-])$flag" "${folders[@]}" --include='*.md'
 )
 [ -z "$found" ] && exit 0

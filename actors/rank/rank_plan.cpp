@@ -16,13 +16,6 @@ using models::SavedActivations;
 
 namespace {
 
-void check_batch(const TrainerOptions& options) {
-  if (options.batch_size < 1 || options.batch_size % options.grid.g_data != 0) {
-    fail(ErrorCode::usage, "`batch_size` {} is not a multiple of `g_data` {}; use a multiple of {}",
-         options.batch_size, options.grid.g_data, options.grid.g_data);
-  }
-}
-
 /// Throws unless the layers compute in the planned precision.
 void check_precision(const models::Architecture& architecture, const models::Precision& planned) {
   const models::Precision& made = architecture.precision;
@@ -42,13 +35,11 @@ Policy policy_of(const TrainerOptions& options) {
   return waits && options.deferred_limit != 0 ? Policy::zero_bubble : Policy::message_driven;
 }
 
-/// Throws if options do not fit several model chunks per rank.
+/// Throws if the schedule does not fit several model chunks per rank.
 void check_chunks(const TrainerOptions& options) {
   const int chunks = options.chunks_per_rank, stages = options.grid.g_inter;
-  if (chunks < 1) fail(ErrorCode::usage, "`chunks_per_rank` is too small: {}; use 1 or more", chunks);
   if (chunks == 1) return;
   const std::string flag = fmt::format("`chunks_per_rank` {}", chunks);
-  if (stages == 1) fail(ErrorCode::usage, "{} has no effect with `g_inter` 1; remove `chunks_per_rank`", flag);
   if (options.policy == Policy::zb_h1)
     fail(ErrorCode::usage,
          "{} does not work with `policy` zb-h1, which needs one model chunk per rank; use `policy` zero-bubble",
@@ -217,6 +208,7 @@ SliceMap slice_map(const TrainerOptions& options) {
 
 std::vector<models::LayerRange> slice_layers(const models::Architecture& architecture, const SliceMap& map,
                                              const std::vector<int>& layers_per_stage) {
+  check_slices(map, architecture.layers.size());
   if (!layers_per_stage.empty()) {
     const std::string flag = fmt::format("`layers_per_stage` {}", fmt::join(layers_per_stage, ","));
     if (map.chunks > 1 && layers_per_stage.size() != static_cast<std::size_t>(map.slices()))
@@ -243,11 +235,6 @@ std::vector<models::LayerRange> slice_layers(const models::Architecture& archite
   }
   std::vector<double> costs;
   for (std::size_t l = 0; l < architecture.layers.size(); ++l) costs.push_back(architecture.flops_per_sample(l));
-  if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > costs.size())
-    fail(ErrorCode::usage,
-         "`g_inter` {} with `chunks_per_rank` {} needs {} model chunks, but the model has {} layers (embedding and "
-         "head included); use fewer stages or chunks",
-         map.stages, map.chunks, map.slices(), costs.size());
   return balance_slices(costs, map);
 }
 
@@ -300,7 +287,8 @@ namespace {
 
 RankPlan plan_rank(const models::Architecture& architecture, const models::SampleBytes& sample,
                    const TrainerOptions& options, SavedActivations saved, int rank) {
-  check_batch(options);
+  if (const auto problem = runtime::batch_problem(options.batch_size, options.grid.g_data))
+    fail(ErrorCode::usage, "{}", *problem);
   check_precision(architecture, options.precision);
   if (options.defer_weights && options.policy != Policy::message_driven && !defers_weights(options.policy)) {
     fail(ErrorCode::usage,
@@ -308,9 +296,9 @@ RankPlan plan_rank(const models::Architecture& architecture, const models::Sampl
          to_string(options.policy));
   }
   const runtime::Grid grid(options.grid, options.grid.ranks());
-  check_chunks(options);
   const SliceMap map = slice_map(options);
   const auto slices = slice_layers(architecture, map, options.layers_per_stage);
+  check_chunks(options);
   const auto units = architecture.units();
 
   RankPlan plan;

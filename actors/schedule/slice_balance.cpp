@@ -1,5 +1,7 @@
 #include "actors/schedule/slice_balance.hpp"
 
+#include "runtime/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -21,6 +23,20 @@ Slices moved(Slices slices, std::size_t from, std::size_t to) {
 }
 
 }  // namespace
+
+void check_slices(const SliceMap& map, std::size_t layers) {
+  if (map.chunks < 1) fail(ErrorCode::usage, "`chunks_per_rank` is too small: {}; use 1 or more", map.chunks);
+  if (map.chunks > 1 && map.stages == 1)
+    fail(
+        ErrorCode::usage,
+        "`chunks_per_rank` {} has no effect with `g_inter` 1; remove `chunks_per_rank`, or use `g_inter` 2 or more",
+        map.chunks);
+  if (map.chunks > 1 && static_cast<std::size_t>(map.slices()) > layers)
+    fail(ErrorCode::usage,
+         "`g_inter` {} with `chunks_per_rank` {} needs {} model chunks, but the model has {} layers (embedding and "
+         "head included); use fewer stages or chunks",
+         map.stages, map.chunks, map.slices(), layers);
+}
 
 std::vector<models::LayerRange> balance_slices(const std::vector<double>& costs, const SliceMap& map,
                                                const std::vector<double>& slowness) {

@@ -2,6 +2,7 @@
 
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/link_file.hpp"
+#include "collectives/plans/topology.hpp"
 
 #include <fmt/ranges.h>
 
@@ -80,14 +81,6 @@ OptionBinding prefetch(std::optional<int>& field) {
           .words = {"auto"}};
 }
 
-std::vector<int> divisors(int whole) {
-  std::vector<int> all;
-  for (int n = 1; n <= whole; ++n) {
-    if (whole % n == 0) all.push_back(n);
-  }
-  return all;
-}
-
 }  // namespace
 
 void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardOptions& shard) {
@@ -153,10 +146,7 @@ void declare_sharding(TrainTable& table, actors::TrainerOptions& trainer, ShardO
 void resolve_sharding(TrainOptions& options, bool imagined) {
   auto& trainer = options.trainer;
   auto& shard = options.shard;
-  const int rows = trainer.grid.g_data;
-  if (trainer.group_size > 0 && rows % trainer.group_size != 0)
-    fail(ErrorCode::usage, "--group-size {} must divide --g-data {}; use one of {}", trainer.group_size, rows,
-         fmt::join(divisors(rows), ", "));
+  if (trainer.group_size > 0) collectives::check_group_size(trainer.group_size, trainer.grid.g_data);
   if (shard.prefetch) trainer.prefetch = *shard.prefetch;
   if (imagined && shard.node_size == 0) shard.node_size = std::min(imagined_node_size, options.ranks);
   if (!shard.links.empty()) trainer.links = collectives::read_links(shard.links);

@@ -397,23 +397,6 @@ AskedOptions defaults() {
   return asked;
 }
 
-void resolve_grid(TrainOptions& options) {
-  auto& [g_inter, g_data] = options.trainer.grid;
-  const int ranks = options.ranks;
-  if (g_data == 0) {
-    if (ranks % g_inter != 0)
-      fail(ErrorCode::usage, "--g-inter {} does not divide the number of ranks, {}; start a multiple of {} ranks",
-           g_inter, ranks, g_inter);
-    g_data = ranks / g_inter;
-  }
-  if (std::int64_t{g_inter} * g_data == ranks) return;
-  const auto wanted = std::int64_t{g_inter} * g_data;
-  fail(ErrorCode::usage, "--g-inter {} x --g-data {} needs {} ranks, but the job {}; {}", g_inter, g_data, wanted,
-       ranks == 1 ? "has 1" : fmt::format("has {}", ranks),
-       options.is_given("world") ? fmt::format("use --world {}", wanted)
-                                 : fmt::format("use mpirun -n {} or another grid", wanted));
-}
-
 void check_model(const ModelOptions& model, const runtime::GridShape& grid) {
   if (const auto problem = models::size_problem(model.sizes)) fail(ErrorCode::usage, "{}", *problem);
   const int layers = models::layers_of(model.sizes);
@@ -433,11 +416,10 @@ void keep_recorded(const RunDefaults& run_defaults, const TrainOptions& options,
 void resolve_batch(TrainOptions& options, const RunDefaults& run_defaults) {
   actors::TrainerOptions& trainer = options.trainer;
   const auto& [g_inter, g_data] = trainer.grid;
-  if (!options.is_given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
-  keep_recorded(run_defaults, options, "batch-size", whole(trainer.batch_size, 1));
-  if (trainer.batch_size % g_data != 0)
-    fail(ErrorCode::usage, "--batch-size {} is not divisible by --g-data {}; use a multiple, such as {}",
-         trainer.batch_size, g_data, (trainer.batch_size / g_data + 1) * std::int64_t{g_data});
+  if (!table.given("batch-size")) trainer.batch_size = (default_batch_size + g_data - 1) / g_data * g_data;
+  keep_recorded(run_defaults, table, "batch-size", whole(trainer.batch_size, 1));
+  if (const auto problem = runtime::batch_problem(trainer.batch_size, g_data))
+    fail(ErrorCode::usage, "{}", *problem);
   const int row = trainer.batch_size / g_data;
   if (!options.is_given("microbatch-size")) trainer.microbatch_size = default_microbatch_size;
   trainer.microbatch_size = std::min(trainer.microbatch_size, row);
@@ -516,7 +498,8 @@ void resolve(AskedOptions& asked, int ranks, const RunDefaults& run_defaults) {
     fail(ErrorCode::usage, "--timeout 0 would end every job at once; use seconds, such as 60");
 
   actors::TrainerOptions& trainer = options.trainer;
-  resolve_grid(options);
+  trainer.grid =
+      runtime::complete_grid(trainer.grid, options.ranks, table.given("world") ? "--world" : "mpirun -n");
   resolve_sharding(options, asked.world > 0);
   check_collectives(options);
   if (options.is_given("hidden"))

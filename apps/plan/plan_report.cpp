@@ -226,8 +226,10 @@ std::optional<std::string> none_runs(const Ranking& ranking) {
   return fmt::format("none of {} candidates can run: {}", ranking.candidates, reasons);
 }
 
-const char* narrower(const ReportContext& context) {
-  return context.precision == runtime::DType::f32 ? "--precision bf16, " : "";
+std::string memory_remedy(const ReportContext& context) {
+  return fmt::format(
+      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller --batch-size or model",
+      context.precision == runtime::DType::f32 ? "--precision bf16, " : "");
 }
 
 std::string why_none(const Ranking& ranking) {
@@ -241,10 +243,7 @@ std::string nothing_fits(const Ranking& ranking, const ReportContext& context) {
     text += fmt::format("closest: {}\n  {} ({:.1f}% of the capacity)\n", ranking.closest->candidate.text(),
                         ranking.closest->lacks, 100 * ranking.closest->fullness);
   }
-  return text + fmt::format(
-                    "use more ranks (--world), {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller "
-                    "--batch-size or model\n",
-                    narrower(context));
+  return text + memory_remedy(context) + '\n';
 }
 
 BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context) {

@@ -37,8 +37,8 @@ struct ReportContext {
 [[nodiscard]] std::optional<std::string> none_runs(const Ranking& ranking);
 /// One line for a search without result: none_runs(), or the memory that the closest candidate lacks.
 [[nodiscard]] std::string why_none(const Ranking& ranking);
-/// "--precision bf16, " for a list of flags that save memory; empty in half precision.
-[[nodiscard]] const char* narrower(const ReportContext& context);
+/// Flags that save memory: "use more ranks, …".
+[[nodiscard]] std::string memory_remedy(const ReportContext& context);
 /// Text for a search in which nothing fits: the closest candidate, and flags that save memory.
 [[nodiscard]] std::string nothing_fits(const Ranking& ranking, const ReportContext& context);
 [[nodiscard]] BarPlot ranking_plot(const Ranking& ranking, const ReportContext& context);

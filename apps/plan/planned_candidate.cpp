@@ -156,12 +156,9 @@ SpaceOptions Planner::space() const {
                        .apart = profile_->gpu,
                        .files = is_given("nvme") && profile_->disk > 0,
                        .nccl = profile_->gpu && device_.collectives != CollectiveBackend::plans,
-                       .given = {}};
-  for (const GivenFlag& flag : given_) {
-    options.given[flag.name] = flag.value;
-    if (const auto fixed = traits_of(flag.name).fixes; !fixed.empty())
-      options.given.try_emplace(std::string(fixed), flag.value);
-  }
+                       .given = {},
+                       .start = here_ ? "mpirun -n" : "--world"};
+  for (const GivenFlag& flag : given_) options.given[flag.name] = flag.value;
   return options;
 }
 

@@ -1,9 +1,10 @@
 #include "apps/plan/search_space.hpp"
 
-#include "apps/options/tier_flags.hpp"
+#include "actors/schedule/slice_balance.hpp"
 #include "collectives/plans/algorithms.hpp"
 #include "collectives/plans/shard.hpp"
 #include "runtime/base/error.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <fmt/ranges.h>
 
@@ -93,7 +94,7 @@ class Enumeration {
         leave_out(fmt::format("grids: more stages than {} layers", options_->layers));
         continue;
       }
-      if (options_->batch_size % (world / p) != 0) {
+      if (runtime::batch_problem(options_->batch_size, world / p)) {
         leave_out(fmt::format("grids: --g-data does not divide --batch-size {}", options_->batch_size));
         continue;
       }
@@ -227,22 +228,10 @@ class Enumeration {
   [[noreturn]] void refuse() const {
     const int world = options_->world;
     const auto stages = given_number("g-inter"), rows = given_number("g-data");
-    if (stages && world % *stages != 0)
-      fail(ErrorCode::usage, "--g-inter {} does not divide {} ranks; use a divisor, or a multiple of {} ranks",
-           *stages, world, *stages);
-    if (stages && rows && *rows != 0 && *stages * *rows != world)
-      fail(ErrorCode::usage,
-           "--g-inter {} x --g-data {} is a grid of {} ranks, but the job has {}; use other numbers, or {} ranks",
-           *stages, *rows, *stages * *rows, world, *stages * *rows);
-    if (chunks_ > 1 && (world == 1 || stages == 1))
-      fail(ErrorCode::usage,
-           "--chunks-per-rank {} needs several stages; remove --chunks-per-rank, or use --g-inter 2 or more",
-           chunks_);
-    if (chunks_ > 1 && stages && *stages * chunks_ > options_->slices)
-      fail(ErrorCode::usage,
-           "--g-inter {} with --chunks-per-rank {} makes {} model chunks, but the model has {} layers (embedding "
-           "and head included); use fewer stages or chunks",
-           *stages, chunks_, *stages * chunks_, options_->slices);
+    if (stages) static_cast<void>(runtime::complete_grid({*stages, rows.value_or(0)}, world, options_->start));
+    if (stages || world == 1)
+      actors::check_slices({.stages = stages.value_or(1), .chunks = chunks_},
+                           static_cast<std::size_t>(options_->slices));
     std::vector<std::string> reasons;
     for (const auto& [why, count] : space_.left_out) reasons.push_back(fmt::format("{} ({})", why, count));
     fail(ErrorCode::usage,

@@ -133,9 +133,7 @@ std::vector<FlagChange> changes_of(const std::vector<GivenFlag>& given, const st
 }
 
 [[noreturn]] void refuse(const Ranking& ranking, const ReportContext& context) {
-  const std::string remedies = fmt::format(
-      "use more ranks, {}--offload infinity-nvme with --nvme DIR, --tile, or a smaller --batch-size or model",
-      narrower(context));
+  const std::string remedies = memory_remedy(context);
   if (ranking.closest)
     fail(ErrorCode::memory, "--plan auto: nothing fits {} ranks: {} (closest of {} candidates: {}); {}",
          context.world, ranking.closest->lacks, ranking.candidates, ranking.closest->candidate.text(), remedies);

@@ -1,5 +1,7 @@
 #include "collectives/plans/topology.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -44,13 +46,20 @@ int common_node_size(std::span<const int> node_of) {
   return size;
 }
 
+void check_group_size(int size, int ranks) {
+  if (size > 0 && ranks % size == 0) return;
+  std::vector<int> divisors;
+  for (int n = 1; n <= ranks; ++n)
+    if (ranks % n == 0) divisors.push_back(n);
+  fail(ErrorCode::usage, "`group_size` {} must divide `g_data` {}; use one of {}", size, ranks,
+       fmt::join(divisors, ", "));
+}
+
 Groups::Groups(std::span<const int> node_of, int size)
     : size_(size), node_of_(node_of.begin(), node_of.end()), by_node_(sorted_by_node(node_of)) {
   const auto ranks = static_cast<int>(node_of.size());
   expect(ranks > 0, "a column has no rank");
-  if (size <= 0 || ranks % size != 0) {
-    fail(ErrorCode::usage, "`group_size` {} must divide `g_data` {}; use a divisor", size, ranks);
-  }
+  check_group_size(size, ranks);
   const int row = common_node_size(node_of);
   if (row % size == 0) {
     locals_ = size;

@@ -39,6 +39,9 @@ struct Team {
 /// Largest number of ranks that divides every node's number of ranks: ranks per node if nodes are uniform.
 [[nodiscard]] int common_node_size(std::span<const int> node_of);
 
+/// Throws ErrorCode::usage unless groups of `size` ranks fill a column of `ranks`.
+void check_group_size(int size, int ranks);
+
 /// A column cut into groups of `size` ranks, neighbours by node: partition groups in MiCS §3.2, groups in PaRO §3.2.
 /// If nodes or groups are uneven, a row has the largest number of ranks that fits all of them.
 class Groups {

@@ -2,6 +2,8 @@
 
 #include "runtime/base/error.hpp"
 
+#include <cmath>
+
 namespace ranvier::models {
 
 std::int64_t SampleSource::losses(std::int64_t, std::int64_t count) const { return count * losses_per_sample(); }
@@ -27,6 +29,16 @@ void SampleSource::read_documents(std::int64_t first, int count, std::byte* to) 
       if (starts[sample + t] == t) end = t;
     }
   }
+}
+
+std::int64_t validation_samples(double fraction, std::int64_t samples, const std::string& path, const char* what) {
+  const auto count = static_cast<std::int64_t>(std::floor(fraction * static_cast<double>(samples)));
+  if (fraction > 0 && (count < 1 || count == samples))
+    fail(ErrorCode::data,
+         "{}: `validation_split` {} of {} {} leaves {} for training and {} for validation; change the split or "
+         "use more data",
+         path, fraction, samples, what, samples - count, count);
+  return count;
 }
 
 }  // namespace ranvier::models

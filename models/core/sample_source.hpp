@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace ranvier::models {
 
@@ -52,6 +53,11 @@ class SampleSource {
   /// Advises the system to prefetch these samples.
   virtual void will_read([[maybe_unused]] std::int64_t first, [[maybe_unused]] int count) const {}
 };
+
+/// Number of samples for validation, the last ones. Throws ErrorCode::data if `fraction` is positive but leaves none
+/// for training or validation. `what`: "images".
+[[nodiscard]] std::int64_t validation_samples(double fraction, std::int64_t samples, const std::string& path,
+                                              const char* what);
 
 /// Factor for a mean over `losses` elements; no effect if there are none.
 [[nodiscard]] inline double mean_factor(std::int64_t losses) {

@@ -5,8 +5,6 @@
 #include "models/images/synthetic_set.hpp"
 #include "runtime/base/error.hpp"
 
-#include <cmath>
-
 namespace ranvier::models {
 
 ImageData open_image_data(const ImageDataOptions& options) {
@@ -22,13 +20,7 @@ ImageData open_image_data(const ImageDataOptions& options) {
     fail(ErrorCode::usage, "`data` {} has images {} pixels wide, but the model needs {}; use `image_size` {}",
          options.path, set->size(), options.image_size, set->size());
   data.images = set->images();
-  const auto kept =
-      static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(data.images)));
-  if (options.validation_split > 0 && (kept < 1 || kept == data.images))
-    fail(ErrorCode::data,
-         "{}: `validation_split` {} of {} images leaves {} for training and {} for validation; change the split or "
-         "use more images",
-         options.path, options.validation_split, data.images, data.images - kept, kept);
+  const std::int64_t kept = validation_samples(options.validation_split, data.images, options.path, "images");
   data.training =
       std::make_unique<ImageSource>(set, 0, data.images - kept, options.shuffle_seed, options.augment_seed);
   if (kept > 0 || options.validates_all) {

@@ -214,6 +214,16 @@ DataFiles data_files_at(const fs::path& path, const TextReading& reading) {
   return {{recognise(path, reading)}, {}};
 }
 
+DataFiles json_lines_at(const fs::path& path, const TextReading& reading, const char* setting,
+                        const std::string& value) {
+  DataFiles found = data_files_at(path, reading);
+  for (const DataFile& file : found.files)
+    if (file.format != TokenFormat::jsonl)
+      fail(ErrorCode::data, "{0}: {1} {2} needs JSON lines; use files whose names end in .jsonl, or remove {1}",
+           file.path.string(), setting, value);
+  return found;
+}
+
 std::string left_out_text(const fs::path& folder, const std::vector<SkippedFile>& left_out) {
   if (left_out.empty()) return {};
   std::vector<std::string> named;

@@ -264,4 +264,11 @@ std::string DocumentReader::name_of_line() const {
   return fmt::format("{}: line {}", file_.path.string(), line);
 }
 
+void check_held(std::size_t bytes, const std::filesystem::path& path, const char* what, const char* remedy) {
+  constexpr std::size_t max_bytes = std::size_t{1} << 28;
+  if (bytes > max_bytes)
+    fail(ErrorCode::data, "{}: {} {} bytes, which each rank keeps in memory; {}", path.string(), what, max_bytes,
+         remedy);
+}
+
 }  // namespace ranvier::models

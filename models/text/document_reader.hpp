@@ -90,4 +90,8 @@ class DocumentReader {
   std::map<std::string_view, std::int64_t> unread_rows_;  // by the field with the text
 };
 
+/// Throws ErrorCode::data if a source that each rank keeps in memory has too many bytes of text. `what`: "labelled
+/// texts exceed"; `remedy`: "use fewer texts".
+void check_held(std::size_t bytes, const std::filesystem::path& path, const char* what, const char* remedy);
+
 }  // namespace ranvier::models

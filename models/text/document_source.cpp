@@ -12,13 +12,17 @@
 
 namespace ranvier::models {
 
-CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options) {
-  const std::int32_t room = options_.sequence_length - options_.around.count();
-  if (room < 1)
+std::int32_t TokensAround::capacity(int sequence_length) const {
+  if (sequence_length <= count())
     fail(ErrorCode::usage,
          "`sequence_length` {} is too small: {} tokens start and end each sample; increase `sequence_length`",
-         options_.sequence_length, options_.around.count());
+         sequence_length, count());
+  return sequence_length - count();
+}
+
+CutDocuments::CutDocuments(std::shared_ptr<const TokenSequence> tokens, const DocumentSampleOptions& options)
+    : tokens_(std::move(tokens)), options_(options) {
+  const std::int32_t room = options_.around.capacity(options_.sequence_length);
   const std::span<const std::int64_t> begins = tokens_->document_begins(0, tokens_->tokens());
   std::int64_t filled = 0, cut = 0, empty = 0;
   for (std::size_t d = 0; d < begins.size(); ++d) {

@@ -25,6 +25,8 @@ struct TokensAround {
 
   /// Number of these tokens.
   [[nodiscard]] std::int32_t count() const noexcept { return (begin ? 1 : 0) + (end ? 1 : 0); }
+  /// Positions for the document in a sample of T positions. Throws ErrorCode::usage if there is none.
+  [[nodiscard]] std::int32_t capacity(int sequence_length) const;
 };
 
 struct DocumentSampleOptions {

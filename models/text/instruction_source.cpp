@@ -12,7 +12,6 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // bytes of text per rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int32_t padding_token = 0;  // valid in every vocabulary
 
@@ -21,21 +20,14 @@ constexpr std::int32_t padding_token = 0;  // valid in every vocabulary
 PackedInstructions::PackedInstructions(const std::filesystem::path& path, const TextReading& reading,
                                        const TextTokens& text, int sequence_length, int vocab_size)
     : path_(path), length_(sequence_length) {
-  DataFiles found = data_files_at(path, reading);
+  DataFiles found = json_lines_at(path, reading, "`prompt_field`", reading.prompt_field);
   left_out_ = std::move(found.left_out);
   for (const DataFile& file : found.files) {
-    if (file.format != TokenFormat::jsonl)
-      fail(ErrorCode::data,
-           "{}: `prompt_field` {} needs JSON lines; use files whose names end in .jsonl, or remove `prompt_field`",
-           file.path.string(), reading.prompt_field);
     if (!file.remark.empty()) remarks_.push_back(file.remark);
     files_.push_back(file.path);
     read(file, reading, text);
   }
-  const auto most = std::max_element(tokens_.begin(), tokens_.end());
-  if (most != tokens_.end() && *most >= vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside `vocab_size` {}; use at least {}", path.string(), *most,
-         vocab_size, *most + 1);
+  check_vocabulary(tokens_, vocab_size, path);
   if (documents_.empty())
     fail(ErrorCode::data, "{}: none of {} completions fits `sequence_length` {}; {}", path.string(), lost_,
          sequence_length, lost_ > 0 ? "increase `sequence_length`" : "use lines with a completion");
@@ -58,14 +50,11 @@ void PackedInstructions::read(const DataFile& file, const TextReading& reading, 
     reading.tell(file.path);
     passages.clear();
     for (const auto& piece : pieces) {
-      bytes_read_ += std::ssize(piece.text);
+      bytes_read_ += piece.text.size();
       passages.push_back({piece.text.substr(0, piece.prompt)});
       passages.push_back({piece.text.substr(piece.prompt), piece.prompt == 0});
     }
-    if (bytes_read_ > max_held_bytes)
-      fail(ErrorCode::data,
-           "{}: prompts and completions exceed {} bytes, which each rank keeps in memory; use fewer lines",
-           path_.string(), max_held_bytes);
+    check_held(bytes_read_, path_, "prompts and completions exceed", "use fewer lines");
     if (!encoder) {
       for (const auto& piece : pieces) {
         for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));

@@ -61,7 +61,8 @@ class PackedInstructions {
   std::vector<Document> documents_;
   std::vector<std::int64_t> firsts_;  // first document of each sample, and the end of the last
   std::vector<std::int32_t> losses_;  // positions with a loss per sample
-  std::int64_t bytes_read_ = 0, cut_ = 0, lost_ = 0;
+  std::size_t bytes_read_ = 0;
+  std::int64_t cut_ = 0, lost_ = 0;
   std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
 };

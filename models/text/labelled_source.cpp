@@ -15,19 +15,11 @@
 namespace ranvier::models {
 namespace {
 
-constexpr std::int64_t max_held_bytes = std::int64_t{1} << 28;  // bytes of text per rank
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 
 /// The files with labelled texts.
 DataFiles labelled_files(const std::filesystem::path& path, const TextReading& reading) {
-  DataFiles found = data_files_at(path, reading);
-  for (const DataFile& file : found.files) {
-    if (file.format != TokenFormat::jsonl)
-      fail(ErrorCode::data,
-           "{}: `label_field` {} needs JSON lines; use files whose names end in .jsonl, or remove `label_field`",
-           file.path.string(), reading.label_field);
-  }
-  return found;
+  return json_lines_at(path, reading, "`label_field`", reading.label_field);
 }
 
 DocumentReader reader_of(const DataFile& file, const TextReading& reading) {
@@ -88,11 +80,7 @@ std::optional<std::int32_t> class_of(std::string_view label, std::span<const std
 
 LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReading& reading, const TextTokens& text,
                              LabelledTextOptions options)
-    : path_(path), options_(std::move(options)) {
-  if (options_.sequence_length <= options_.around.count())
-    fail(ErrorCode::usage,
-         "`sequence_length` {} is too small: {} tokens start and end each sample; increase `sequence_length`",
-         options_.sequence_length, options_.around.count());
+    : path_(path), options_(std::move(options)), capacity_(options_.around.capacity(options_.sequence_length)) {
   DataFiles found = labelled_files(path, reading);
   left_out_ = std::move(found.left_out);
   for (const DataFile& file : found.files) {
@@ -101,10 +89,7 @@ LabelledTexts::LabelledTexts(const std::filesystem::path& path, const TextReadin
     read_file(file, reading, text);
   }
   if (texts_.empty()) fail(ErrorCode::data, "{}: no line has text; use files with text", path.string());
-  if (const auto most = std::max_element(tokens_.begin(), tokens_.end());
-      most != tokens_.end() && *most >= options_.vocab_size)
-    fail(ErrorCode::data, "{}: token {} is outside `vocab_size` {}; use at least {}", path.string(), *most,
-         options_.vocab_size, *most + 1);
+  check_vocabulary(tokens_, options_.vocab_size, path);
   report();
 }
 
@@ -115,10 +100,8 @@ void LabelledTexts::read_file(const DataFile& file, const TextReading& reading, 
   std::vector<std::int32_t> encoded;
   for (auto pieces = reader.next(piece_bytes); !pieces.empty(); pieces = reader.next(piece_bytes)) {
     reading.tell(file.path);
-    for (const auto& piece : pieces) bytes_read_ += std::ssize(piece.text);
-    if (bytes_read_ > max_held_bytes)
-      fail(ErrorCode::data, "{}: labelled texts exceed {} bytes, which each rank keeps in memory; use fewer texts",
-           path_.string(), max_held_bytes);
+    for (const auto& piece : pieces) bytes_read_ += piece.text.size();
+    check_held(bytes_read_, path_, "labelled texts exceed", "use fewer texts");
     if (!encoder) {
       for (const auto& piece : pieces) {
         for (const char byte : piece.text) tokens_.push_back(static_cast<unsigned char>(byte));
@@ -147,7 +130,7 @@ void LabelledTexts::add(std::int64_t tokens, std::string_view label) {
          "{}: label '{}' is not one of the model's {} classes, {}; correct the data, or remove "
          "`classes` and use other weights",
          path_.string(), label, options_.labels.size(), listed(options_.labels));
-  const std::int64_t kept = std::min<std::int64_t>(tokens, options_.sequence_length - options_.around.count());
+  const std::int64_t kept = std::min<std::int64_t>(tokens, capacity_);
   if (kept < tokens) ++cut_;
   const std::int64_t first = std::ssize(tokens_) - tokens;
   tokens_.resize(static_cast<std::size_t>(first + kept));

@@ -77,10 +77,12 @@ class LabelledTexts {
 
   std::filesystem::path path_;
   LabelledTextOptions options_;
+  std::int32_t capacity_;  // tokens of a text per sample
   std::vector<std::filesystem::path> files_;
   std::vector<std::int32_t> tokens_;
   std::vector<Text> texts_;
-  std::int64_t bytes_read_ = 0, cut_ = 0;
+  std::size_t bytes_read_ = 0;
+  std::int64_t cut_ = 0;
   std::vector<SkippedFile> left_out_;
   std::vector<std::string> remarks_;
 };

@@ -136,13 +136,7 @@ std::vector<std::int32_t> first_sample(const SampleSource& source, bool predicts
 template <typename Source, typename Shared>
 void split_samples(TextData& data, const TextDataOptions& options, const std::shared_ptr<const Shared>& shared) {
   const std::int64_t all = shared->samples();
-  const auto kept = static_cast<std::int64_t>(std::floor(options.validation_split * static_cast<double>(all)));
-  if (options.validation_split > 0 && (kept < 1 || kept == all))
-    fail(
-        ErrorCode::data,
-        "{}: `validation_split` {} of {} samples leaves {} for training and {} for validation; change the split or "
-        "use more data",
-        options.path.string(), options.validation_split, all, all - kept, kept);
+  const std::int64_t kept = validation_samples(options.validation_split, all, options.path.string(), "samples");
   if (kept > 0 || options.validates_all)
     data.validation = std::make_unique<Source>(shared, options.validates_all ? 0 : all - kept, all, std::nullopt);
   data.training = std::make_unique<Source>(shared, 0, all - kept, options.shuffle_seed);

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t max_tokens_checked = std::int64_t{1} << 29;  // 1 GiB of uint16
-constexpr std::size_t max_held_bytes = std::size_t{1} << 28;        // by every rank
 constexpr std::size_t max_surveyed_bytes = std::size_t{1} << 28;    // bytes per file
 constexpr std::size_t piece_bytes = std::size_t{4} << 20;
 constexpr std::int64_t check_block = std::int64_t{1} << 20;
@@ -41,11 +40,8 @@ TokenSequence::TokenSequence(const fs::path& path, const TextReading& reading, c
 
 void TokenSequence::hold(std::size_t bytes) {
   held_bytes_ += bytes;
-  if (held_bytes_ <= max_held_bytes) return;
-  fail(ErrorCode::data,
-       "{}: text for a tokenizer, compressed or in JSON lines exceeds {} bytes, which each rank keeps in memory; "
-       "use ranvier-tokenize to write a token file",
-       path_.string(), max_held_bytes);
+  check_held(held_bytes_, path_, "text for a tokenizer, compressed or in JSON lines exceeds",
+             "use ranvier-tokenize to write a token file");
 }
 
 void TokenSequence::read_text(const std::vector<DataFile>& files, const TextReading& reading,

@@ -1,5 +1,7 @@
 #include "models/tokenizers/text_encoder.hpp"
 
+#include "runtime/base/error.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
@@ -57,6 +59,13 @@ void TextEncoder::encode(std::span<const Passage> passages, std::vector<std::int
     for (; joined < end; ++joined) to.insert(to.end(), tokens_[joined].begin(), tokens_[joined].end());
     ends.push_back(to.size());
   }
+}
+
+void check_vocabulary(std::span<const std::int32_t> tokens, int vocab_size, const std::filesystem::path& path) {
+  const auto most = std::max_element(tokens.begin(), tokens.end());
+  if (most != tokens.end() && *most >= vocab_size)
+    fail(ErrorCode::data, "{}: token {} is outside `vocab_size` {}; use at least {}", path.string(), *most,
+         vocab_size, *most + 1);
 }
 
 }  // namespace ranvier::models

@@ -5,6 +5,7 @@
 #include "runtime/host/compute_pool.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -34,5 +35,8 @@ class TextEncoder {
   std::vector<std::unique_ptr<DocumentEncoder>> encoders_;
   std::vector<std::vector<std::int32_t>> tokens_;  // tokens of each piece
 };
+
+/// Throws ErrorCode::data if a token of `path` is outside the vocabulary.
+void check_vocabulary(std::span<const std::int32_t> tokens, int vocab_size, const std::filesystem::path& path);
 
 }  // namespace ranvier::models

@@ -340,11 +340,15 @@ void Safetensors::read(const StoredTensor& tensor, std::size_t begin, std::size_
   expect(begin <= end && end <= tensor.elements(),
          "{}: elements are out of range: {} to {} of tensor '{}' of shape {}", path_.string(), begin, end,
          tensor.name, shape_text(tensor.shape));
+  check_dtype(tensor);
+  const std::byte* const from = bytes_of(tensor).data() + begin * size_of(*tensor.dtype);
+  runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
+}
+
+void Safetensors::check_dtype(const StoredTensor& tensor) const {
   if (!tensor.dtype)
     fail(ErrorCode::data, "{}: tensor '{}' has unsupported dtype {}; convert it to F32, BF16 or F16",
          path_.string(), tensor.name, tensor.dtype_name);
-  const std::byte* const from = bytes_of(tensor).data() + begin * size_of(*tensor.dtype);
-  runtime::with_float_type(*tensor.dtype, [&](auto zero) { convert<decltype(zero)>(from, end - begin, to); });
 }
 
 bool Safetensors::equal(const StoredTensor& a, const StoredTensor& b) const {

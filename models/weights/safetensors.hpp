@@ -61,6 +61,9 @@ class Safetensors {
   /// ErrorCode::internal for a range outside the tensor.
   void read(const StoredTensor& tensor, std::size_t begin, std::size_t end, float* to) const;
 
+  /// Throws ErrorCode::data if read() does not support the dtype.
+  void check_dtype(const StoredTensor& tensor) const;
+
   /// Whether two of tensors() have the same dtype, shape and bits.
   [[nodiscard]] bool equal(const StoredTensor& a, const StoredTensor& b) const;
 

@@ -44,9 +44,7 @@ const StoredTensor& tensor_for(const Safetensors& file, const ParameterSpec& par
          "{}: tensor '{}' has shape {}, but the model needs {}; use the file's model "
          "sizes",
          file.path().string(), tensor->name, shape_text(tensor->shape), shape_text(parameter.tensor_shape()));
-  if (!tensor->dtype)
-    fail(ErrorCode::data, "{}: tensor '{}' has unsupported dtype {}; convert it to F32, BF16 or F16",
-         file.path().string(), tensor->name, tensor->dtype_name);
+  file.check_dtype(*tensor);
   return *tensor;
 }
 

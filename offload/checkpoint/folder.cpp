@@ -55,6 +55,11 @@ fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.
        std::strerror(-error));
 }
 
+[[noreturn]] void refuse_new(const fs::path& path, int error) {
+  fail(ErrorCode::io, "{}: cannot create it: {}; use `checkpoint` with a writable folder", path.string(),
+       std::strerror(-error));
+}
+
 /// Owns an open file.
 class OpenFile {
  public:
@@ -174,9 +179,7 @@ std::string CheckpointFolder::try_lock(const std::string& job) {
   make_folders(folder_);
   const fs::path path = folder_ / "lock";
   OpenFile file(storage_, storage_.open(path, false));
-  if (file.get() < 0)
-    fail(ErrorCode::io, "{}: cannot create it: {}; use `checkpoint` with a writable folder", path.string(),
-         std::strerror(-file.get()));
+  if (file.get() < 0) refuse_new(path, file.get());
   const int result = storage_.lock(file.get());
   if (result == -EWOULDBLOCK) {
     const std::string holder = content_of(storage_, path);
@@ -207,9 +210,7 @@ void CheckpointFolder::make_folders(const fs::path& folder) const {
     make_folders(folder.parent_path());
     return make_folders(folder);
   }
-  if (result != -EEXIST)
-    fail(ErrorCode::io, "{}: cannot create it: {}; use `checkpoint` with a writable folder", folder.string(),
-         std::strerror(-result));
+  if (result != -EEXIST) refuse_new(folder, result);
 }
 
 /// Removes unfinished checkpoints of this job if `own`, otherwise of all other jobs. Returns their number.

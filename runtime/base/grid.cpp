@@ -2,17 +2,38 @@
 
 #include "runtime/base/error.hpp"
 
+#include <fmt/format.h>
+
+#include <cstdint>
+
 namespace ranvier::runtime {
+
+GridShape complete_grid(GridShape shape, int ranks, std::string_view start) {
+  const auto& [g_inter, g_data] = shape;
+  if (g_data == 0) {
+    if (ranks % g_inter != 0)
+      fail(ErrorCode::usage, "`g_inter` {} does not divide {} ranks; use a divisor, or a multiple of {} ranks",
+           g_inter, ranks, g_inter);
+    shape.g_data = ranks / g_inter;
+  }
+  const auto wanted = std::int64_t{g_inter} * g_data;
+  if (wanted != ranks)
+    fail(ErrorCode::usage,
+         "`g_inter` {} x `g_data` {} needs {} ranks, but the job has {}; use {} {} or another grid", g_inter,
+         g_data, wanted, ranks, start, wanted);
+  return shape;
+}
+
+std::optional<std::string> batch_problem(int batch_size, int g_data) {
+  if (batch_size >= 1 && batch_size % g_data == 0) return std::nullopt;
+  return fmt::format("`batch_size` {} is not divisible by `g_data` {}; use a multiple, such as {}", batch_size,
+                     g_data, (batch_size / g_data + 1) * std::int64_t{g_data});
+}
 
 Grid::Grid(GridShape shape, int ranks) : shape_(shape) {
   if (shape.g_inter < 1) fail(ErrorCode::usage, "`g_inter` {} must be at least 1", shape.g_inter);
   if (shape.g_data < 1) fail(ErrorCode::usage, "`g_data` {} must be at least 1", shape.g_data);
-  const long long product = static_cast<long long>(shape.g_inter) * shape.g_data;
-  if (product != ranks)
-    fail(ErrorCode::usage,
-         "`g_inter` {} × `g_data` {} is a grid of {} ranks, but {} were started; use mpirun -n {}, or a grid whose "
-         "product is {}",
-         shape.g_inter, shape.g_data, product, ranks, product, ranks);
+  static_cast<void>(complete_grid(shape, ranks));
 }
 
 Position Grid::position(int rank) const {

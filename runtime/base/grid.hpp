@@ -3,6 +3,9 @@
 // that a column's traffic stays inside a node if possible. Plain data; any thread.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ranvier::runtime {
@@ -20,6 +23,13 @@ struct Position {
 
   friend bool operator==(const Position&, const Position&) = default;
 };
+
+/// `shape` with g_data = ranks / g_inter if it is 0. Throws ErrorCode::usage unless the product is `ranks`. `start`:
+/// command or flag that sets the number of ranks, for the remedy.
+[[nodiscard]] GridShape complete_grid(GridShape shape, int ranks, std::string_view start = "mpirun -n");
+
+/// Problem of a batch that rows cannot share equally, with a remedy. None if they can.
+[[nodiscard]] std::optional<std::string> batch_problem(int batch_size, int g_data);
 
 class Grid {
  public:

@@ -58,7 +58,7 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
     nearest = candidate;
   }
   if (nearest) return nearest;
-  // All words of one occur in the other: --num-layers and --layers, --rate and --learning-rate.
+  // All words of one occur in the other: num-layers and layers, rate and learning-rate.
   const std::vector<std::string_view> words = words_of(name);
   std::size_t most = 0;
   for (const auto& candidate : candidates) {

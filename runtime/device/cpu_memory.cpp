@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/device/memory_limit.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/host/cores.hpp"
 
@@ -78,10 +79,7 @@ Buffer CpuMemory::allocate(std::size_t bytes, MemorySpace space) {
     const std::size_t used = used_->fetch_add(bytes);
     if (used > budget_ || bytes > budget_ - used) {
       used_->fetch_sub(bytes);
-      fail(ErrorCode::memory,
-           "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
-           "`device_memory`, or use flags that `dry_run` lists",
-           format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
+      refuse_allocation(bytes, used, budget_);
     }
   }
   std::byte* data = map(bytes);

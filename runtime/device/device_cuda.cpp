@@ -10,6 +10,7 @@
 #include "runtime/device/device.hpp"
 #include "runtime/device/failure_latch.hpp"
 #include "runtime/device/graph_cache_cuda.hpp"
+#include "runtime/device/memory_limit.hpp"
 #include "runtime/device/ordered_worker.hpp"
 
 #include <algorithm>
@@ -377,12 +378,7 @@ Buffer CudaDevice::allocate(std::size_t bytes, MemorySpace space) {
 
 Buffer CudaDevice::allocate_device(std::size_t bytes) {
   const std::size_t used = used_bytes();
-  if (used > budget_ || bytes > budget_ - used) {
-    fail(ErrorCode::memory,
-         "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
-         "`device_memory`, or use flags that `dry_run` lists",
-         format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget_));
-  }
+  if (used > budget_ || bytes > budget_ - used) refuse_allocation(bytes, used, budget_);
   const auto is_aligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % page_bytes == 0; };
   void* taken = nullptr;
   cudaError_t result = cudaMalloc(&taken, bytes);

@@ -1,5 +1,6 @@
 #include "runtime/device/memory_limit.hpp"
 
+#include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
 #include "runtime/host/control_group.hpp"
 
@@ -80,6 +81,13 @@ MemoryLimit memory_limit(const fs::path& root) {
     if (limit && limit->bytes < least.bytes) least = *limit;
   }
   return least;
+}
+
+void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget) {
+  fail(ErrorCode::memory,
+       "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use; raise "
+       "`device_memory`, or use flags that `dry_run` lists",
+       format_bytes(bytes), bytes, format_bytes(used), format_bytes(budget));
 }
 
 }  // namespace ranvier::runtime

@@ -17,4 +17,7 @@ struct MemoryLimit {
 /// /proc and /sys. Unreadable limits are ignored.
 [[nodiscard]] MemoryLimit memory_limit(const std::filesystem::path& root = "/");
 
+/// Throws ErrorCode::memory for `bytes` of device memory that its budget does not have left.
+[[noreturn]] void refuse_allocation(std::size_t bytes, std::size_t used, std::size_t budget);
+
 }  // namespace ranvier::runtime

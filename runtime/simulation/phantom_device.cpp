@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/device/memory_limit.hpp"
 #include "runtime/files/xxh3.hpp"
 
 #include <sys/mman.h>
@@ -389,8 +390,7 @@ Buffer ComputingPhantom::allocate(std::size_t bytes, MemorySpace space) {
   if (bytes == 0) return {};
   const bool counts = space == MemorySpace::device;
   if (counts && (*used_ > options_.budget_bytes || bytes > options_.budget_bytes - *used_))
-    fail(ErrorCode::memory, "device memory is exhausted: {} ({} bytes) requested, {} of the budget of {} in use",
-         format_bytes(bytes), bytes, format_bytes(*used_), format_bytes(options_.budget_bytes));
+    refuse_allocation(bytes, *used_, options_.budget_bytes);
   Buffer buffer;
   if (counts && options_.apart) {
     constexpr std::size_t page_bytes = 4096;

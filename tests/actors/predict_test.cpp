@@ -397,7 +397,7 @@ TEST_CASE("an invalid prediction is refused") {
   refused(ErrorCode::usage, "an evaluation cannot be predicted", run(machine(), {}, evaluation));
   TrainerOptions uneven = options;
   uneven.batch_size = 7;
-  refused(ErrorCode::usage, "is not a multiple of `g_data`", run(machine(), {}, uneven));
+  refused(ErrorCode::usage, "is not divisible by `g_data`", run(machine(), {}, uneven));
 }
 
 TEST_CASE("jobs of all shardings, tiers and kinds of devices complete in virtual time") {

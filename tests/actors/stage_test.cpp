@@ -100,5 +100,5 @@ TEST_CASE("a batch that is not divisible by the rows is refused") {
   auto options = tests::small_run();
   options.grid = {1, 3};
   CHECK_THROWS_WITH_AS((void)actors::plan_rank(architecture, tokens.sample_bytes(), options, 0),
-                       doctest::Contains("`batch_size` 8 is not a multiple of `g_data` 3"), Error);
+                       doctest::Contains("`batch_size` 8 is not divisible by `g_data` 3"), Error);
 }

@@ -113,5 +113,6 @@ TEST_CASE("a search space without a grid is refused with a remedy") {
   options.given = {{"g-inter", "3"}};
   CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "--g-inter 3 does not divide 8 ranks"));
   options.given = {{"g-inter", "2"}, {"g-data", "2"}};
-  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }), "a grid of 4 ranks, but the job has 8"));
+  CHECK(says(error_of([&] { static_cast<void>(make_space(options)); }),
+             "needs 4 ranks, but the job has 8; use --world 4"));
 }

@@ -1,4 +1,4 @@
-// What was thrown by an action that must fail, with the text that a program prints.
+// Error of an action that must fail, with the text that a program prints.
 #pragma once
 
 #include "apps/program/flag_names.hpp"

@@ -101,6 +101,6 @@ TEST_CASE("a group size that does not divide the column is refused") {
   for (const int size : {-1, 0, 4, 12}) {
     const auto error = error_of([&] { Groups(std::vector(6, 0), size); });
     CHECK(error.code() == ranvier::ErrorCode::usage);
-    CHECK(says(error, fmt::format("`group_size` {} must divide `g_data` 6", size)));
+    CHECK(says(error, fmt::format("`group_size` {} must divide `g_data` 6; use one of 1, 2, 3, 6", size)));
   }
 }

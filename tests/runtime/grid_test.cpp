@@ -45,6 +45,22 @@ TEST_CASE("a grid that does not match the ranks names flags, values and remedy")
   CHECK(message_of({.g_inter = 65536, .g_data = 65536}, 0).find("4294967296") != std::string::npos);
 }
 
+TEST_CASE("the number of rows follows from ranks and stages") {
+  CHECK(complete_grid({.g_inter = 3, .g_data = 0}, 12).g_data == 4);
+  CHECK(complete_grid({.g_inter = 3, .g_data = 4}, 12).g_data == 4);
+  CHECK_THROWS_WITH_AS((void)complete_grid({.g_inter = 3, .g_data = 0}, 4),
+                       "`g_inter` 3 does not divide 4 ranks; use a divisor, or a multiple of 3 ranks", Error);
+  CHECK_THROWS_WITH_AS((void)complete_grid({.g_inter = 2, .g_data = 3}, 4, "`world`"),
+                       "`g_inter` 2 x `g_data` 3 needs 6 ranks, but the job has 4; use `world` 6 or another grid",
+                       Error);
+}
+
+TEST_CASE("rows share a batch equally") {
+  CHECK_FALSE(batch_problem(8, 4));
+  CHECK(batch_problem(6, 4) == "`batch_size` 6 is not divisible by `g_data` 4; use a multiple, such as 8");
+  CHECK(batch_problem(0, 4) == "`batch_size` 0 is not divisible by `g_data` 4; use a multiple, such as 4");
+}
+
 TEST_CASE("positions outside the grid are refused") {
   const Grid grid({.g_inter = 2, .g_data = 2}, 4);
   CHECK_THROWS_AS((void)grid.position(4), Error);
