@@ -1,5 +1,7 @@
 #include "apps/view/live_run.hpp"
 
+#include "apps/view/run_json.hpp"
+
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
@@ -20,12 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto fresh_for = 250ms;    // lifetime of cached texts
 constexpr auto wanted_for = 20'000;  // ms after a request for rank data; Prometheus scrapes every 15 s
-constexpr std::size_t max_points = 1500, max_listed_evaluations = 400;
-
-// JSON has no infinity and no NaN.
-json::value number(double value) { return std::isfinite(value) ? json::value(value) : json::value(nullptr); }
-
-json::value number(const std::optional<double>& value) { return value ? number(*value) : json::value(nullptr); }
+constexpr std::size_t max_points = 1500;
 
 std::int64_t milliseconds(LiveRun::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
@@ -35,15 +32,6 @@ std::int64_t milliseconds(LiveRun::Clock::time_point time) {
 bool is_there(int process) { return process > 0 && (::kill(process, 0) == 0 || errno == EPERM); }
 
 LiveRun::Text shared(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
-
-/// Six digits are enough for a plot and keep the text short.
-void append_number(std::string& text, double value) {
-  if (std::isfinite(value)) {
-    fmt::format_to(std::back_inserter(text), "{:.6g}", value);
-  } else {
-    text += "null";
-  }
-}
 
 }  // namespace
 
@@ -181,45 +169,16 @@ LiveRun::Text LiveRun::prometheus() const {
 }
 
 std::string LiveRun::make_status() const {
-  const History::Totals& totals = history_.totals();
-  json::array evaluations, samples, checkpoints, warnings;
-  const auto& all = history_.evaluations();
-  const std::size_t every = all.size() / max_listed_evaluations + 1;
-  for (std::size_t i = (all.size() + every - 1) % every; i < all.size(); i += every)  // the last one among them
-    evaluations.push_back(
-        json::array{all[i].step, number(all[i].loss), number(all[i].accuracy), number(all[i].hellaswag)});
-  for (const auto& each : history_.samples()) samples.push_back(json::array{each.step, each.text});
-  for (const auto& each : history_.checkpoints())
-    checkpoints.push_back(json::object{{"step", each.step},
-                                       {"bytes", each.bytes},
-                                       {"seconds", each.seconds},
-                                       {"waited_seconds", each.waited_seconds},
-                                       {"failure", each.failure}});
-  for (const auto& each : history_.warnings()) warnings.push_back(json::array{each.step, each.text});
-  // The ETA follows from the latest step times.
-  const std::int64_t done = history_.series().last_step();
-  double step_seconds = std::numeric_limits<double>::quiet_NaN();
-  if (const auto recent = history_.series().between(done - 15, done, 1); !recent.empty())
-    step_seconds = recent[0][Metric::seconds].mean;
-  return json::serialize(
-      json::object{{"phase", phase_.name},
-                   {"phase_number", phase_.number},
-                   {"message", phase_.message},
-                   {"step", done},
-                   {"steps", about_.steps},
-                   {"running_seconds", std::chrono::duration<double>(Clock::now() - began_).count()},
-                   {"step_seconds", number(step_seconds)},
-                   {"eta_seconds", number(step_seconds * static_cast<double>(about_.steps - done))},
-                   {"tokens", totals.tokens},
-                   {"bad_steps", totals.bad_steps},
-                   {"skipped", totals.skipped},
-                   {"repeated_seconds", totals.repeated_seconds},
-                   {"checkpoint_waits", totals.checkpoint_waits},
-                   {"last", history_.last()},
-                   {"evaluations", std::move(evaluations)},
-                   {"samples", std::move(samples)},
-                   {"checkpoints", std::move(checkpoints)},
-                   {"warnings", std::move(warnings)}});
+  json::object status = status_json(history_);
+  status["phase"] = phase_.name;
+  status["phase_number"] = phase_.number;
+  status["message"] = phase_.message;
+  status["steps"] = about_.steps;
+  status["running_seconds"] = std::chrono::duration<double>(Clock::now() - began_).count();
+  const std::int64_t left = about_.steps - history_.series().last_step();
+  const double step_seconds = number_of(status, "step_seconds");
+  status["eta_seconds"] = json_number(step_seconds * static_cast<double>(left));
+  return json::serialize(status);
 }
 
 LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t points) const {
@@ -229,67 +188,9 @@ LiveRun::Text LiveRun::series(std::int64_t first, std::int64_t last, std::size_t
     if (last <= 0) last = std::numeric_limits<std::int64_t>::max();
     all = history_.series().between(first, last, std::clamp<std::size_t>(points, 1, max_points));
   }
-  std::string text = "{\"step\":[";
-  for (std::size_t i = 0; i < all.size(); ++i)
-    fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", all[i].last);
-  text += ']';
-  for (std::size_t f = 0; f < figure_count; ++f) {
-    const auto list = [&](std::string_view suffix, const auto& of) {
-      fmt::format_to(std::back_inserter(text), ",\"{}{}\":[", figure_names[f], suffix);
-      for (std::size_t i = 0; i < all.size(); ++i) {
-        if (i > 0) text += ',';
-        const BinnedValue& value = all[i].values[f];
-        append_number(text, value.count > 0 ? of(value) : std::numeric_limits<double>::quiet_NaN());
-      }
-      text += ']';
-    };
-    list("", [](const BinnedValue& value) { return value.mean; });
-    const auto metric = static_cast<Metric>(f);
-    if (metric == Metric::learning_rate || metric == Metric::mfu || metric == Metric::measured_mfu) continue;
-    list("_least", [](const BinnedValue& value) { return static_cast<double>(value.least); });
-    list("_most", [](const BinnedValue& value) { return static_cast<double>(value.most); });
-  }
-  return shared(text + '}');
+  return shared(series_json(all));
 }
 
-std::string LiveRun::make_ranks() const {
-  std::string text = fmt::format("{{\"step\":{},\"step_ms\":", ranks_.step);
-  append_number(text, ranks_.step_ms);
-  text += ",\"seconds\":";
-  append_number(text, ranks_.at_seconds);
-  text += ",\"since_seconds\":";
-  append_number(text,
-                ranks_before_.ranks.empty() ? std::numeric_limits<double>::quiet_NaN() : ranks_before_.at_seconds);
-  text += ",\"kinds\":[";
-  for (int k = 0; k < runtime::span_kinds; ++k)
-    fmt::format_to(std::back_inserter(text), "{}\"{}\"", k ? "," : "",
-                   runtime::to_string(static_cast<runtime::SpanKind>(k)));
-  text += "],\"ranks\":[";
-  for (std::size_t r = 0; r < ranks_.ranks.size(); ++r) {
-    const auto& [rank, spans] = ranks_.ranks[r];
-    const std::string waits(rank.waits.data(), ::strnlen(rank.waits.data(), rank.waits.size()));
-    fmt::format_to(std::back_inserter(text),
-                   R"({}{{"step":{},"waits":{},"device_bytes":{},"resident_bytes":{},"bytes_intra":{:.0f},)"
-                   R"("bytes_inter":{:.0f},"seconds":[)",
-                   r ? "," : "", rank.step, json::serialize(json::string_view(waits)), rank.device_bytes,
-                   rank.resident_bytes, rank.bytes_intra, rank.bytes_inter);
-    for (std::size_t k = 0; k < rank.seconds.size(); ++k) {
-      if (k > 0) text += ',';
-      append_number(text, rank.seconds[k]);
-    }
-    text += ']';
-    if (r < ranks_before_.ranks.size()) {
-      const RankSummary& before = ranks_before_.ranks[r].summary;
-      fmt::format_to(std::back_inserter(text), R"(,"intra_since":{:.0f},"inter_since":{:.0f})",
-                     rank.bytes_intra - before.bytes_intra, rank.bytes_inter - before.bytes_inter);
-    }
-    text += ",\"spans\":[";
-    for (std::size_t s = 0; s < spans.size(); ++s)
-      fmt::format_to(std::back_inserter(text), "{}[{},{},{},{:.5g},{:.4g}]", s ? "," : "", spans[s].kind,
-                     spans[s].lane, spans[s].index, spans[s].begin_ms, spans[s].length_ms);
-    text += "]}";
-  }
-  return text + "]}";
-}
+std::string LiveRun::make_ranks() const { return ranks_json(ranks_, ranks_before_); }
 
 }  // namespace ranvier::apps
