@@ -1,66 +1,37 @@
 #include "apps/report/report_page.hpp"
 
 #include "actors/watch/reporter.hpp"
-#include "apps/program/markup.hpp"
-#include "apps/report/line_plot.hpp"
-#include "apps/report/timeline.hpp"
+#include "apps/view/page.hpp"
+#include "apps/view/run_json.hpp"
 #include "runtime/device/arena.hpp"
+#include "runtime/trace/trace.hpp"
 
+#include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
-#include <iterator>
+#include <initializer_list>
 #include <limits>
-#include <map>
 #include <optional>
-#include <string_view>
+#include <utility>
 
 namespace ranvier::apps {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t max_points = 1000;
+constexpr std::size_t max_points = 1500;
 constexpr const char* none = "–";
 
-constexpr std::string_view style = R"(
-:root { color-scheme: light dark; --bg: #fff; --ink: #1d2126; --soft: #667; --line: #ddd; --grid: #e9e9e6;
-  --run0: #1660b0;
-  --run1: #c2410c; --run2: #177a3d; --run3: #7c3aed; --run4: #b8860b; --run5: #0e7490; --wait: #d9d9d4; }
-@media (prefers-color-scheme: dark) { :root { --bg: #14171a; --ink: #e6e8ea; --soft: #98a1aa; --line: #343a40;
-  --grid: #2a2f35; --run0: #6db3f2; --run1: #fb923c; --run2: #4ade80; --run3: #c4a3ff; --run4: #eac54f; --run5: #5fd3e6;
-  --wait: #3a4047; } }
-body { margin: 0 auto; max-width: 1340px; padding: 14px; background: var(--bg); color: var(--ink);
-  font: 14px/1.5 system-ui, sans-serif; }
-h1 { font-size: 20px; } h2 { font-size: 16px; margin: 26px 0 8px; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 8px 20px; }
-figure { margin: 0; overflow-x: auto; } figcaption { color: var(--soft); font-weight: 600; font-size: 13px; }
-svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
-.grid { stroke: var(--grid); } .line { fill: none; stroke-width: 1.5; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid var(--line); vertical-align: top;
-  overflow-wrap: anywhere; } th { color: var(--soft); font-weight: 500; } td.differs { font-weight: 600; }
-.keys i, th i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 4px 0 10px; }
-.forward { fill: #3b82c4; background: #3b82c4; } .backward { fill: #7c5cc4; background: #7c5cc4; }
-.weights { fill: #b07cc6; background: #b07cc6; }
-.optimizer { fill: #2f9e6e; background: #2f9e6e; } .wait { fill: var(--wait); background: var(--wait); }
-.send { fill: #9aa3ad; background: #9aa3ad; } .gather { fill: #d99a2b; background: #d99a2b; }
-.reduce { fill: #c2571a; background: #c2571a; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-@media (max-width: 600px) { body { padding: 8px; overflow-wrap: anywhere; } table { font-size: 11px; }
-  th, td { padding-right: 6px; } }
-)";
-
-std::string number(double value, const char* unit = "") {
-  return std::isfinite(value) ? fmt::format("{:.5g}{}", value, unit) : none;
-}
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.5g}", value) : none; }
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : none; }
 
-std::vector<StepBin> points_of(const RunFile& run, std::size_t most = max_points) {
+std::vector<StepBin> points_of(const RunFile& run, std::size_t most) {
   return run.history.series().between(0, std::numeric_limits<std::int64_t>::max(), most);
 }
 
@@ -97,27 +68,18 @@ double last_of(const RunFile& run, Evaluated which) {
   return found == all.rend() ? std::numeric_limits<double>::quiet_NaN() : *((*found).*which);
 }
 
-/// Positive value of a flag; none: not in the metrics.
-std::optional<double> flag_of(const RunFile& run, std::string_view name) {
-  const json::value* const value = run.history.configuration().if_contains(name);
-  if (value == nullptr || !value->is_string()) return std::nullopt;
-  const double number = std::atof(value->get_string().c_str());
-  return number > 0 ? std::optional(number) : std::nullopt;
-}
-
 /// Hours summed over all devices; NaN: the metrics lack the grid.
 double device_hours(const RunFile& run) {
-  const auto stages = flag_of(run, "g-inter"), rows = flag_of(run, "g-data");
-  if (!stages || !rows) return std::numeric_limits<double>::quiet_NaN();
-  return *stages * *rows * seconds_of(run.history.totals()) / 3600;
+  const auto grid = grid_of(run);
+  return grid ? grid->ranks() * seconds_of(run.history.totals()) / 3600 : std::numeric_limits<double>::quiet_NaN();
 }
 
-double share_of(const RunFile& run, const std::string& kind) {
-  if (run.trace.shares.empty()) return std::numeric_limits<double>::quiet_NaN();
+/// Mean share of the ranks' time.
+double share_of(const RunFile& run, std::initializer_list<runtime::SpanKind> kinds) {
   double sum = 0;
-  for (const auto& [rank, kinds] : run.trace.shares)
-    if (const auto found = kinds.find(kind); found != kinds.end()) sum += found->second;
-  return sum / static_cast<double>(run.trace.shares.size());
+  for (const auto& [summary, spans] : run.ranks.ranks)
+    for (const auto kind : kinds) sum += summary.seconds[static_cast<std::size_t>(kind)];
+  return sum / run.ranks.at_seconds / static_cast<double>(run.ranks.ranks.size());  // NaN without a trace
 }
 
 /// "predicted / measured (difference)" of one value of --profile.
@@ -142,115 +104,17 @@ std::string rounded_bytes(double bytes) {
   return runtime::format_bytes(static_cast<std::size_t>(std::clamp(bytes, 0.0, largest)));
 }
 
-PlotLine line_of(const RunFile& run, Metric metric, int colour, bool band) {
-  PlotLine line{.name = run.name, .points = {}, .least = {}, .most = {}, .colour = colour};
-  for (const StepBin& point : points_of(run)) {
-    const BinnedValue& value = point[metric];
-    line.points.emplace_back(static_cast<double>(point.last),
-                             value.count > 0 ? value.mean : std::numeric_limits<double>::quiet_NaN());
-    if (!band) continue;
-    line.least.push_back(value.least);
-    line.most.push_back(value.most);
-  }
-  return line;
-}
-
-std::string plots(const std::vector<RunFile>& runs) {
-  const auto of = [&](const std::string& title, Metric metric, bool scientific = false) {
-    std::vector<PlotLine> lines;
-    for (std::size_t r = 0; r < runs.size(); ++r)
-      lines.push_back(line_of(runs[r], metric, static_cast<int>(r), runs.size() == 1));
-    if (metric == Metric::loss) {
-      for (std::size_t r = 0; r < runs.size(); ++r) {
-        PlotLine dots{.name = runs[r].name + ", validation",
-                      .points = {},
-                      .least = {},
-                      .most = {},
-                      .dots = true,
-                      .colour = runs.size() == 1 ? 1 : static_cast<int>(r)};
-        for (const auto& each : runs[r].history.evaluations())
-          if (each.loss) dots.points.emplace_back(static_cast<double>(each.step), *each.loss);
-        lines.push_back(std::move(dots));
-      }
-    }
-    return line_plot(title, lines, scientific);
-  };
-  const bool any_mfu = std::any_of(runs.begin(), runs.end(),
-                                   [](const RunFile& run) { return std::isfinite(mean_of(run, Metric::mfu)); });
-  return "<div class=\"plots\">\n" + of("Loss (points: validation)", Metric::loss) +
-         of("Gradient norm", Metric::norm) + of("Throughput per second", Metric::throughput) +
-         of("Step time in seconds", Metric::seconds) + of("Learning rate", Metric::learning_rate, true) +
-         (any_mfu ? of("MFU", Metric::mfu) : of("Measured MFU", Metric::measured_mfu)) + "</div>\n";
-}
-
-/// Table of the runs' flags; flags that differ come first.
-std::string configurations(const std::vector<RunFile>& runs) {
-  std::map<std::string, std::vector<std::string>> flags;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    for (const auto& [name, value] : runs[r].history.configuration()) {
-      auto& cells = flags[std::string(name)];
-      cells.resize(runs.size());
-      cells[r] = value.is_string() ? std::string(value.get_string()) : json::serialize(value);
-    }
-  }
-  if (flags.empty()) return "<p>Not in the metrics.</p>\n";
-  std::string same, other;
-  for (const auto& [name, cells] : flags) {
-    const bool differs =
-        std::any_of(cells.begin(), cells.end(), [&](const auto& cell) { return cell != cells[0]; });
-    std::string row = fmt::format("<tr><th>{}</th>", markup_text(name));
-    for (const std::string& cell : cells)
-      row += fmt::format("<td{}>{}</td>", differs ? " class=\"differs\"" : "",
-                         markup_text(cell.empty() ? none : cell));
-    (differs ? other : same) += row + "</tr>\n";
-  }
-  return "<div class=\"scroll\"><table>\n" + other + same + "</table></div>\n";
-}
-
-std::string memory_of(const RunFile& run) {
-  const json::value* memory = run.history.last().if_contains("memory");
-  if (memory == nullptr || !memory->is_object()) return {};
-  std::string rows;
-  for (const auto& [kind, bytes] : memory->get_object())
-    if (bytes.is_number() && bytes.to_number<double>() > 0)
-      rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", markup_text(std::string_view(kind)),
-                          rounded_bytes(bytes.to_number<double>()));
-  return "<table>\n" + rows + "</table>\n";
-}
-
-std::string details(const RunFile& run) {
-  std::string text = timeline(run);
-  if (!run.trace.shares.empty()) {
-    text += "<div class=\"scroll\"><table><tr><th>rank</th>";
-    const std::vector<const char*> kinds{"forward", "backward", "weights", "optimizer",
-                                         "wait",    "send",     "gather",  "reduce"};
-    for (const char* kind : kinds) text += fmt::format("<th>{}</th>", kind);
-    text += "</tr>\n";
-    for (const auto& [rank, shares] : run.trace.shares) {
-      if (rank >= 64) {
-        text += fmt::format("<tr><th>…</th><td colspan=\"8\">{} ranks in total</td></tr>", run.trace.shares.size());
-        break;
-      }
-      text += fmt::format("<tr><th>{}</th>", rank);
-      for (const char* kind : kinds) {
-        const auto found = shares.find(kind);
-        text += fmt::format("<td>{}</td>", percent(found == shares.end() ? 0 : found->second));
-      }
-      text += "</tr>\n";
-    }
-    text += "</table></div>\n";
-  }
-  if (const std::string memory = memory_of(run); !memory.empty())
-    text += "<h3>Planned memory of rank 0</h3>\n" + memory;
-  if (!run.history.warnings().empty()) {
-    text += "<h3>Warnings</h3>\n<ul>";
-    for (const auto& each : run.history.warnings())
-      text += fmt::format("<li>step {}: {}</li>\n", each.step, markup_text(each.text));
-    text += "</ul>\n";
-  }
-  for (const auto& each : run.history.samples())
-    text += fmt::format("<h3>Sample after step {}</h3><pre>{}</pre>\n", each.step, markup_text(each.text));
-  return text.empty() ? text : fmt::format("<h2>{}</h2>\n{}", markup_text(run.name), text);
+/// The data that the page reads from a server while a run trains.
+std::string json_of(const RunFile& run) {
+  json::object about;
+  if (const auto grid = grid_of(run)) about = {{"stages", grid->g_inter}, {"rows", grid->g_data}};
+  json::array options;
+  for (const auto& [name, value] : run.history.configuration())
+    options.push_back(json::array{"", name, value.is_string() ? value : json::value(json::serialize(value))});
+  about["options"] = std::move(options);
+  return fmt::format(R"({{"name":{},"about":{},"status":{},"series":{},"ranks":{}}})", json::serialize(run.name),
+                     json::serialize(about), json::serialize(status_json(run.history)),
+                     series_json(points_of(run, max_points)), ranks_json(run.ranks, {}));
 }
 
 }  // namespace
@@ -306,10 +170,10 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
   row("best validation accuracy",
       [&](const RunFile& run) { return percent(best_of(run, &Evaluation::accuracy, more)); });
   row("last HellaSwag", [](const RunFile& run) { return percent(last_of(run, &Evaluation::hellaswag)); });
-  row("waiting", [](const RunFile& run) { return percent(share_of(run, "wait")); });
+  row("waiting", [](const RunFile& run) { return percent(share_of(run, {runtime::SpanKind::wait})); });
   row("computing", [](const RunFile& run) {
-    return percent(share_of(run, "forward") + share_of(run, "backward") + share_of(run, "weights") +
-                   share_of(run, "optimizer"));
+    using enum runtime::SpanKind;
+    return percent(share_of(run, {forward, backward, weights, optimizer}));
   });
   row("predicted / measured step", [](const RunFile& run) { return predicted(run, "step_seconds", seconds_text); });
   row("predicted / measured bytes inside nodes",
@@ -327,22 +191,17 @@ std::vector<SummaryRow> summary_rows(const std::vector<RunFile>& runs, double pr
 }
 
 std::string report_page(const std::vector<RunFile>& runs, const std::string& title, double price_per_hour) {
-  std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>{1}</style></head>\n<body>\n"
-      "<h1>{0}</h1>\n<div class=\"scroll\"><table>\n<tr><th></th>",
-      markup_text(title), style);
-  for (std::size_t r = 0; r < runs.size(); ++r)
-    page += fmt::format("<th><i style=\"background: var(--run{})\"></i>{}</th>", r % 6, markup_text(runs[r].name));
-  page += "</tr>\n";
+  std::string text, all;
+  json::array summary;
+  for (const RunFile& run : runs) text += fmt::format("{}{}", text.empty() ? "" : ", ", run.name);
   for (const SummaryRow& row : summary_rows(runs, price_per_hour)) {
-    page += fmt::format("<tr><th>{}</th>", markup_text(row.name));
-    for (const std::string& value : row.values) page += fmt::format("<td>{}</td>", markup_text(value));
-    page += "</tr>\n";
+    text += fmt::format("; {}: {}", row.name, fmt::join(row.values, ", "));
+    summary.push_back({row.name, json::array(row.values.begin(), row.values.end())});
   }
-  page += "</table></div>\n" + plots(runs);
-  for (const RunFile& run : runs) page += details(run);
-  return page + "<h2>Configuration</h2>\n" + configurations(runs) + "</body></html>\n";
+  for (const RunFile& run : runs) all += (all.empty() ? "" : ",\n") + json_of(run);
+  return finished_page(title, text,
+                       fmt::format("{{\"title\":{},\"summary\":{},\"runs\":[\n{}]}}", json::serialize(title),
+                                   json::serialize(summary), all));
 }
 
 }  // namespace ranvier::apps

@@ -1,5 +1,5 @@
-// Builds one self-contained HTML page of runs: summary side by side, plots, configurations. Pure functions, callable
-// from any thread.
+// Builds one self-contained HTML file of runs: the live page with their data and a summary in it. Pure functions,
+// callable from any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"

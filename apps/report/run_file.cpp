@@ -1,6 +1,7 @@
 #include "apps/report/run_file.hpp"
 
 #include "runtime/base/error.hpp"
+#include "runtime/trace/trace.hpp"
 
 #include <boost/json/parse.hpp>
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace ranvier::apps {
 namespace {
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr std::size_t max_spans = 200;  // per rank
+constexpr double max_ranks = 1 << 16;   // a trace with larger rank numbers is not one of Ranvier
 
 void for_each_line(const fs::path& path, const std::function<void(std::string_view)>& take) {
   std::ifstream file(path, std::ios::binary);
@@ -31,11 +34,18 @@ void for_each_line(const fs::path& path, const std::function<void(std::string_vi
 }
 
 struct Event {
-  int rank = 0;
-  std::string kind, name;
+  std::size_t rank = 0;
+  runtime::SpanKind kind{};
+  std::string name;
   double begin_ms = 0, length_ms = 0;
   std::int64_t step = 0;
 };
+
+std::optional<runtime::SpanKind> kind_of(std::string_view name) {
+  for (int k = 0; k < runtime::span_kinds; ++k)
+    if (const auto kind = static_cast<runtime::SpanKind>(k); name == runtime::to_string(kind)) return kind;
+  return std::nullopt;
+}
 
 /// Index at the end of a span's name: 3 in "forward 3"; -1: none.
 int index_of(std::string_view name) {
@@ -59,9 +69,10 @@ std::optional<Event> event_of(std::string_view line) {
     return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
   };
   const double rank = number_of(object, "pid");
-  if (!(rank >= 0 && rank < 1e9)) return std::nullopt;
-  Event event{.rank = static_cast<int>(rank),
-              .kind = text("cat"),
+  const auto kind = kind_of(text("cat"));
+  if (!(rank >= 0 && rank < max_ranks) || !kind) return std::nullopt;
+  Event event{.rank = static_cast<std::size_t>(rank),
+              .kind = *kind,
               .name = text("name"),
               .begin_ms = number_of(object, "ts") * 1e-3,
               .length_ms = number_of(object, "dur") * 1e-3};
@@ -113,7 +124,7 @@ void for_each_record(const fs::path& metrics, const std::function<void(std::stri
 }
 
 RunFile read_run(const RunPaths& paths, const std::string& name) {
-  RunFile run{.name = name, .history = History(1 << 14), .trace = {}};
+  RunFile run{.name = name, .history = History(1 << 14), .ranks = {}};
   if (!paths.metrics.empty()) {
     for_each_record(paths.metrics, [&](std::string_view line) {
       if (!line.empty() && !run.history.take(line)) ++run.lines_left_out;
@@ -122,49 +133,75 @@ RunFile read_run(const RunPaths& paths, const std::string& name) {
       fail(ErrorCode::data, "metrics file has no steps: {}; use a --metrics file of ranvier-train",
            paths.metrics.string());
   }
-  run.has_trace = !paths.trace.empty();
-  if (run.has_trace) run.trace = read_trace(paths.trace);
+  if (!paths.trace.empty()) run.ranks = read_trace(paths.trace);
   return run;
 }
 
-TraceSummary read_trace(const fs::path& path) {
-  TraceSummary result;
+std::optional<runtime::GridShape> grid_of(const RunFile& run) {
+  const auto flag = [&](std::string_view name) {
+    const json::value* value = run.history.configuration().if_contains(name);
+    const std::string_view text = value != nullptr && value->is_string() ? value->get_string() : std::string_view();
+    int number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size() ? number : 0;
+  };
+  const runtime::GridShape shape{.g_inter = flag("g-inter"), .g_data = flag("g-data")};
+  const std::int64_t ranks = std::int64_t{shape.g_inter} * shape.g_data;
+  if (shape.g_inter < 1 || shape.g_data < 1 || ranks > std::numeric_limits<int>::max()) return std::nullopt;
+  return shape;
+}
+
+RankSnapshot read_trace(const fs::path& path) {
+  RankSnapshot result;
+  using Times = std::array<double, runtime::span_kinds>;  // milliseconds
+  std::vector<Times> until;
+  std::vector<double> began;  // start of a rank's spans; a trace keeps only the last ones, so it differs by rank
   double first = std::numeric_limits<double>::infinity(), last = 0;
   std::optional<Event> step;  // last step of rank 0
-  std::map<int, std::map<std::string, double>> milliseconds, until;
-  std::map<int, double> began;  // start of a rank's spans; a trace keeps only the last ones, so it differs by rank
   for_each_line(path, [&](std::string_view line) {
     const auto event = event_of(line);
     if (!event) return;
-    if (event->kind == "step" && event->rank == 0 && (!step || event->step >= step->step)) step = event;
+    const auto [rank, kind] = std::pair(event->rank, static_cast<std::size_t>(event->kind));
+    if (event->kind == runtime::SpanKind::step && rank == 0 && (!step || event->step >= step->step)) step = event;
     const double end = event->begin_ms + event->length_ms;
     first = std::min(first, event->begin_ms);
-    began.try_emplace(event->rank, event->begin_ms);
     last = std::max(last, end);
+    if (rank >= result.ranks.size()) {
+      result.ranks.resize(rank + 1);
+      until.resize(rank + 1);
+      began.resize(rank + 1, std::numeric_limits<double>::infinity());
+    }
+    began[rank] = std::min(began[rank], event->begin_ms);
     // Events of a rank are sorted by start, so overlapping spans of a kind count once.
-    double& covered = until[event->rank][event->kind];
-    milliseconds[event->rank][event->kind] += std::max(0.0, end - std::max(covered, event->begin_ms));
+    double& covered = until[rank][kind];
+    result.ranks[rank].summary.seconds[kind] += 1e-3 * std::max(0.0, end - std::max(covered, event->begin_ms));
     covered = std::max(covered, end);
   });
-  if (milliseconds.empty())
+  if (result.ranks.empty())
     fail(ErrorCode::data,
          "trace has no spans: {}; use a --trace file of ranvier-train or --write-trace file of ranvier-plan",
          path.string());
-  result.seconds = (last - first) * 1e-3;
-  for (auto& [rank, kinds] : milliseconds)
-    for (auto& [kind, time] : kinds) result.shares[rank][kind] = time / std::max(last - began.at(rank), 1e-9);
+  result.at_seconds = (last - first) * 1e-3;
+  // Shares of a rank's own time, as a part of `at_seconds`.
+  for (std::size_t rank = 0; rank < began.size(); ++rank)
+    for (double& seconds : result.ranks[rank].summary.seconds)
+      seconds *= (last - first) / std::max(last - began[rank], 1e-9);
   if (!step) return result;
   result.step = step->step;
   result.step_ms = step->length_ms;
   for_each_line(path, [&](std::string_view line) {
     const auto event = event_of(line);
-    if (!event || event->kind == "step" || event->kind == "load") return;
+    if (!event || event->kind == runtime::SpanKind::step || event->kind == runtime::SpanKind::load) return;
     const double begin = std::max(event->begin_ms, step->begin_ms) - step->begin_ms;
     const double end =
         std::min(event->begin_ms + event->length_ms, step->begin_ms + step->length_ms) - step->begin_ms;
-    if (end > begin) result.ranks[event->rank].push_back({event->kind, begin, end - begin, index_of(event->name)});
+    if (end > begin)
+      result.ranks[event->rank].spans.push_back({.begin_ms = static_cast<float>(begin),
+                                                 .length_ms = static_cast<float>(end - begin),
+                                                 .index = index_of(event->name),
+                                                 .kind = static_cast<std::uint8_t>(event->kind)});
   });
-  for (auto& [rank, spans] : result.ranks) {
+  for (auto& [summary, spans] : result.ranks) {
     std::stable_sort(spans.begin(), spans.end(),
                      [](const auto& a, const auto& b) { return a.length_ms > b.length_ms; });
     spans.resize(std::min(spans.size(), max_spans));

@@ -2,39 +2,27 @@
 #pragma once
 
 #include "apps/view/history.hpp"
+#include "apps/view/rank_summary.hpp"
+#include "runtime/base/grid.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace ranvier::apps {
-
-/// Summary of a trace: time per kind of span, and all ranks' spans in the last complete step.
-struct TraceSummary {
-  struct Span {
-    std::string kind;  ///< "forward", "wait"
-    double begin_ms = 0, length_ms = 0;
-    int index = -1;  ///< microbatch or unit; -1: none
-  };
-  std::int64_t step = 0;  ///< 0: no step is complete
-  double step_ms = 0;
-  double seconds = 0;                                   ///< time covered by spans
-  std::map<int, std::map<std::string, double>> shares;  ///< fraction of that time by rank and kind
-  std::map<int, std::vector<Span>> ranks;               ///< longest spans of `step` by rank, in order of start
-};
 
 struct RunFile {
   std::string name;
   History history;
-  TraceSummary trace;  ///< empty: no trace
-  bool has_trace = false;
+  RankSnapshot ranks;              ///< from the trace; empty: no trace
   std::size_t lines_left_out = 0;  ///< lines that are not records
 };
+
+/// Grid in the run's configuration; none: it is missing or invalid.
+[[nodiscard]] std::optional<runtime::GridShape> grid_of(const RunFile& run);
 
 struct RunPaths {
   std::filesystem::path metrics, trace;  ///< one of them may be empty
@@ -47,7 +35,9 @@ struct RunPaths {
 [[nodiscard]] RunFile read_run(const RunPaths& paths, const std::string& name);
 /// Calls `take` with each line of a metrics file.
 void for_each_record(const std::filesystem::path& metrics, const std::function<void(std::string_view)>& take);
-[[nodiscard]] TraceSummary read_trace(const std::filesystem::path& path);
+/// Time per kind of span, scaled to the trace's duration `at_seconds`, and each rank's longest spans in the last
+/// complete step; `step` is 0 if no step is complete. Throws like read_run().
+[[nodiscard]] RankSnapshot read_trace(const std::filesystem::path& path);
 
 /// Line with the columns' names for CSV.
 [[nodiscard]] std::string csv_header();

@@ -1,4 +1,4 @@
-// Draws one step of all ranks as an SVG timeline, one row per rank. Pure functions, callable from any thread.
+// Draws one step of all ranks as an SVG picture, one row per rank. Pure functions, callable from any thread.
 #pragma once
 
 #include "apps/report/run_file.hpp"
@@ -7,11 +7,8 @@
 
 namespace ranvier::apps {
 
-/// A <figure> with a legend; the page supplies the styles. Empty: the trace has no complete step.
-[[nodiscard]] std::string timeline(const RunFile& run);
-
-/// Text of a separate SVG file for light and dark background, with microbatch numbers in wide spans. `title`: heading;
-/// empty: step, duration and grid. Throws ErrorCode::data if the trace has no complete step.
+/// Text of an SVG file for light and dark background, with microbatch numbers in wide spans. `title`: heading; empty:
+/// step, duration and grid. Throws ErrorCode::data if the trace has no complete step.
 [[nodiscard]] std::string timeline_file(const RunFile& run, const std::string& title);
 
 }  // namespace ranvier::apps

@@ -115,10 +115,11 @@ bool Browser::becomes_true(const std::string& expression) {
   return true;
 }
 
-void Browser::look_like(int width, int height, bool dark) {
+void Browser::look_like(int width, int height, bool dark, const char* media) {
   ask("Emulation.setDeviceMetricsOverride",
       {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", false}});
-  ask("Emulation.setEmulatedMedia", {{"features", json::array{json::object{{"name", "prefers-color-scheme"},
+  ask("Emulation.setEmulatedMedia", {{"media", media},
+                                     {"features", json::array{json::object{{"name", "prefers-color-scheme"},
                                                                            {"value", dark ? "dark" : "light"}}}}});
 }
 

@@ -32,9 +32,9 @@ class Browser {
   boost::json::value value(const std::string& expression);
   /// Whether an expression became true within a minute.
   bool becomes_true(const std::string& expression);
-  /// Shows the page on a screen of this many pixels, light or dark.
-  void look_like(int width, int height, bool dark = false);
-  /// With the left button, in CSS pixels of the page; equal positions: a click.
+  /// Width and height in pixels, in a light or dark theme; `media`: "screen" or "print".
+  void look_like(int width, int height, bool dark = false, const char* media = "screen");
+  /// With the left button, in CSS pixels of the page; the same place: a click.
   void drag(double from_x, double from_y, double to_x, double to_y);
   void save_screenshot(const std::string& path);
   /// Exceptions of its scripts since it was opened.

@@ -1,4 +1,5 @@
-// Jobs that are watched while they train: by requests, by misbehaving clients, and by a browser if there is one.
+// Jobs that are watched while they train: by requests, by ill-behaved clients, and by a browser where there is one.
+#include "apps/report/report_options.hpp"
 #include "apps/view/live_run.hpp"
 #include "apps/view/page_server.hpp"
 #include "apps/view/serve_address.hpp"
@@ -13,9 +14,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 using namespace ranvier::tests;
@@ -73,7 +76,7 @@ struct Fixture : SmallText {
   /// Curves, an evaluation, and all four ranks.
   static constexpr const char* page_shows_all =
       "document.querySelector('.values') !== null && document.querySelector('.evaluation') !== null && "
-      "ranks !== null && ranks.ranks.length === 4";
+      "live.ranks !== null && live.ranks.ranks.length === 4";
   static constexpr const char* page_knows_the_end = "isOver() && !listening && !busy";
   static std::string ending(Browser& browser) {
     return browser.value("document.getElementById('ending').textContent").as_string().c_str();
@@ -186,12 +189,12 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during tr
   CHECK(browser.value(wider) == json::value(false));
   CHECK(
       browser.value("[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)"
-                    ".map(each => each.firstChild.id).join()") == "");
+                    ".map(each => each.firstChild.className).join()") == "");
   keep_screenshot(browser, "phone");
   browser.value("document.querySelectorAll('details').forEach(each => each.open = false)");
   browser.look_like(1400, 1900);
 
-  REQUIRE(browser.becomes_true("status.step > 100"));
+  REQUIRE(browser.becomes_true("live.status.step > 100"));
   const auto number = [&](const std::string& expression) { return browser.value(expression).to_number<double>(); };
   const auto middle = [&](const std::string& id, double across) {
     const std::string box = "document.getElementById('" + id + "').getBoundingClientRect()";
@@ -200,16 +203,16 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser what a job does, during tr
   };
   const auto [left, y] = middle("plot-loss", 0.4);
   browser.drag(left, y, middle("plot-loss", 0.6).first, y);
-  REQUIRE(
-      browser.becomes_true("range !== null && !document.getElementById('whole').hidden && "
-                           "series.step[0] >= range[0] && series.step[series.step.length - 1] < status.step"));
+  REQUIRE(browser.becomes_true(
+      "range !== null && !document.getElementById('whole').hidden && "
+      "live.series.step[0] >= range[0] && live.series.step[live.series.step.length - 1] < live.status.step"));
   CHECK(number("range[0]") > 1);
-  CHECK(number("range[1] - range[0]") < number("status.step") / 2);
+  CHECK(number("range[1] - range[0]") < number("live.status.step") / 2);
   keep_screenshot(browser, "zoomed");
   const auto [button_x, button_y] = middle("whole", 0.5);
   browser.drag(button_x, button_y, button_x, button_y);
-  REQUIRE(
-      browser.becomes_true("range === null && document.getElementById('whole').hidden && series.step[0] < 100"));
+  REQUIRE(browser.becomes_true(
+      "range === null && document.getElementById('whole').hidden && live.series.step[0] < 100"));
 
   job.signal_launcher(SIGUSR1);
   CHECK(job.wait(60s).status == 75);  // stopped as requested
@@ -241,9 +244,9 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(outcome.status == 0);
   REQUIRE(browser.becomes_true(page_knows_the_end));
   CHECK(ending(browser) == "The run has finished. Below is the last data received.");
-  CHECK(browser.value("document.getElementById('fact-step').textContent") == "step40 / 40");
+  CHECK(browser.value("document.getElementById('card-step').textContent") == "step40 / 40");
   CHECK(browser.value("document.querySelectorAll('.evaluation').length") == 1);
-  CHECK(browser.value("series.step[series.step.length - 1]") == 40);
+  CHECK(browser.value("live.series.step[live.series.step.length - 1]") == 40);
   CHECK(browser.exceptions().empty());
   keep_screenshot(browser, "done");
 }
@@ -337,26 +340,109 @@ TEST_CASE_FIXTURE(Fixture, "a page shows in a browser 512 ranks and a million st
   browser.look_like(1400, 2900);
   browser.open(address(server.port()));
   REQUIRE(browser.becomes_true(
-      "heard && ranks.ranks.length === 512 && document.querySelectorAll('.values').length === 4"));
-  CHECK(browser.value("series.step[series.step.length - 1]") == steps);
-  CHECK(browser.value("document.querySelectorAll('#ranks tr').length") == 65);  // 64 of them, and a header row
-  CHECK(browser.value("document.querySelectorAll('#memory tr').length") == 1 + 2 * stages);
-  // All kinds of spans appear, in all rows of the picture.
+      "heard && live.ranks.ranks.length === 512 && document.querySelectorAll('.values').length === 5"));
+  CHECK(browser.value("live.series.step[live.series.step.length - 1]") == steps);
+  CHECK(browser.value("document.querySelectorAll('.ranks tr').length") == 65);  // 64 of them, and names of columns
+  CHECK(browser.value("document.querySelectorAll('.memory tr').length") == 1 + 2 * stages);
+  // All kinds are there, in all rows of the picture.
   const std::string colours = R"((() => {
-    const canvas = document.getElementById('timeline'), found = [];
-    for (const y of [1, canvas.height / 2, canvas.height - 24]) {
-      const row = canvas.getContext('2d').getImageData(0, Math.floor(y), canvas.width, 1).data, here = new Set();
-      for (let i = 0; i < row.length; i += 4) here.add(row[i] << 16 | row[i + 1] << 8 | row[i + 2]);
-      found.push(here.size);
-    }
-    return Math.min(...found);
+    const rows = new Map();
+    for (const path of document.querySelectorAll('.timeline path'))
+      for (const [, y] of path.getAttribute('d').matchAll(/M\S+ (\d+)h/g))
+        rows.set(y, (rows.get(y) || new Set()).add(path.getAttribute('fill')));
+    return rows.size === 512 ? Math.min(...[...rows.values()].map(fills => fills.size)) : 0;
   })())";
   CHECK(browser.value(colours).to_number<double>() >= 4);
   keep_screenshot(browser, "large");
   static_cast<void>(browser.value("range = [654000, 655000], refresh(), 0"));
-  REQUIRE(browser.becomes_true("series.step[0] >= 654000 && series.step[series.step.length - 1] < 656000"));
-  CHECK(browser.value("series.step.length").to_number<double>() > 20);
+  REQUIRE(browser.becomes_true(
+      "live.series.step[0] >= 654000 && live.series.step[live.series.step.length - 1] < 656000"));
+  CHECK(browser.value("live.series.step.length").to_number<double>() > 20);
   browser.look_like(400, 2600);
   CHECK(browser.value("document.documentElement.scrollWidth > innerWidth") == json::value(false));
+  CHECK(browser.exceptions().empty());
+}
+
+TEST_CASE_FIXTURE(Fixture, "a report shows several finished runs in a browser, from its file only, and prints") {
+  if (!Browser::is_there()) {
+    MESSAGE("skipped: Chromium is missing");
+    return;
+  }
+  using namespace ranvier;
+  const auto write = [&](const std::string& name, const std::string& content) {
+    std::ofstream(file(name)) << content;
+    return file(name);
+  };
+  const auto metrics = [&](int steps, const std::string& grid) {
+    std::string lines;
+    for (int step = 1; step <= steps; ++step)
+      lines += fmt::format(
+          R"({{"step":{},"loss":{},"grad_norm":1,"lr":0.001,"tokens":100,"seconds":0.5,"tokens_per_second":200,)"
+          R"("mfu":0.25,"memory":{{"parameters":1048576}}{}}})"
+          "\n",
+          step, 1 + 9.0 / step,
+          step == steps
+              ? R"(,"validation_loss":1.5,"sample":"</script><b>","configuration":{"seed":"1",)" + grid + "}"
+              : "");
+    return lines + R"({"bad_step":7,"reason":"loss","action":"skip"})" + "\n";
+  };
+  std::string trace = R"({"traceEvents":[)";
+  for (const auto& [kind, rank, begin] : std::vector<std::tuple<const char*, int, int>>{
+           {"step", 0, 0}, {"forward", 0, 0}, {"wait", 0, 40}, {"send", 1, 10}, {"forward", 1, 20}})
+    trace += fmt::format(
+        "\n"
+        R"({{"ph":"X","name":"{0} 3","cat":"{0}","pid":{1},"ts":{2}e3,"dur":{3}e3,"args":{{"step":3}}}},)",
+        kind, rank, begin, *kind == 's' && rank == 0 ? 100 : 40);
+  const std::string first = write("a.jsonl", metrics(300, R"("g-inter":"2","g-data":"1")")) + "," +
+                            write("trace.json", trace + "\n{}]}\n");
+  static_cast<void>(
+      apps::write_report({.runs = {first, write("b.jsonl", metrics(200, R"("g-inter":"1","g-data":"1")"))},
+                          .names = {"one", "<two>"},
+                          .output = file("report.html"),
+                          .title = "a < b"}));
+  Browser browser(file("browser"));
+  browser.look_like(1500, 1900);
+  browser.open("file://" + file("report.html"));
+  const auto number = [&](const std::string& expression) { return browser.value(expression).to_number<double>(); };
+  const auto drawn = [&](const std::string& selector) {
+    return number("document.querySelectorAll('" + selector + "').length");
+  };
+  const auto text = [&](const std::string& selector) {
+    return std::string(browser.value("document.querySelector('" + selector + "').textContent").as_string());
+  };
+  CHECK(browser.value("document.title") == "a < b");
+  CHECK(text("#names") == "one<two>");
+  CHECK(text("#card-steps") == "steps300200");
+  CHECK(drawn(".values") == 12);
+  CHECK(drawn(".evaluation") == 2);
+  CHECK(text("#warnings") == "one, step 7: bad step (loss): skip<two>, step 7: bad step (loss): skip");
+  CHECK(text("#differing") == "optionone<two>g-inter21");
+  CHECK(text("#options") == "optionone<two>seed11g-inter21g-data11");
+  CHECK(browser.value("document.querySelector('details').open") == json::value(false));
+  CHECK(text(".step-of") == "step 3, 100.0 ms");
+  CHECK(text(".timeline").starts_with("stage 0 row 0stage 1 row 0330 ms"));  // names, microbatches, axis
+  CHECK(drawn(".timeline path") == 3);                                       // forward, send, wait
+  CHECK(text(".ranks tr:last-child") == "11044.4%44.4%0.0%");
+  CHECK(text(".memory") == "kindplannedparameters1.0 MiB");
+  CHECK(text("pre") == "</script><b>");
+  CHECK(number("[...document.querySelectorAll('.timeline')].filter(each => each.checkVisibility()).length") == 1);
+  keep_screenshot(browser, "report");
+  static_cast<void>(browser.value("range = [50, 100], refresh(), 0"));
+  CHECK(text("#plot-loss").find("100") != std::string::npos);
+  CHECK(text("#plot-loss").find("200") == std::string::npos);
+  CHECK(drawn(".evaluation") == 0);
+  static_cast<void>(browser.value("document.getElementById('whole').click()"));
+  CHECK(drawn(".evaluation") == 2);
+
+  browser.look_like(360, 2600);
+  CHECK(browser.value("document.documentElement.scrollWidth > innerWidth") == json::value(false));
+  keep_screenshot(browser, "report_phone");
+  browser.look_like(720, 1000, true, "print");
+  static_cast<void>(browser.value("dispatchEvent(new Event('beforeprint'))"));
+  CHECK(browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)");
+  CHECK(browser.value("getComputedStyle(document.querySelector('.scroll')).overflow") == "visible");
+  CHECK(text("#plot-loss").find("200") != std::string::npos);
+  CHECK(browser.value("document.querySelector('.timeline').getAttribute('viewBox')") == "0 0 900 54");
+  keep_screenshot(browser, "report_print");
   CHECK(browser.exceptions().empty());
 }

@@ -2,13 +2,14 @@
 #include "apps/report/report_options.hpp"
 #include "apps/report/report_page.hpp"
 
-#include "apps/report/line_plot.hpp"
 #include "apps/report/timeline.hpp"
+#include "apps/view/page.hpp"
 #include "runtime/trace/trace.hpp"
 #include "runtime/trace/trace_file.hpp"
 #include "tests/apps/printed_errors.hpp"
 #include "tests/temporary_folder.hpp"
 
+#include <boost/json/parse.hpp>
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ using namespace ranvier::apps;
 using namespace std::chrono_literals;
 using doctest::Approx;
 using tests::says;
-using tests::printed::error_of;
+namespace json = boost::json;
 
 namespace {
 
@@ -61,6 +62,18 @@ std::size_t count(const std::string& text, const std::string& words) {
   return found;
 }
 
+/// The data in a page.
+json::object data_of(const std::string& page) {
+  const std::string_view begin = "<script id=\"report\" type=\"application/json\">", end = "</script>";
+  REQUIRE(count(page, std::string(begin)) == 1);
+  const std::size_t at = page.find(begin) + begin.size();
+  return json::parse(page.substr(at, page.find(end, at) - at)).as_object();
+}
+
+double share(const RankSnapshot& ranks, std::size_t rank, runtime::SpanKind kind) {
+  return ranks.ranks.at(rank).summary.seconds[static_cast<std::size_t>(kind)] / ranks.at_seconds;
+}
+
 }  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without external resources") {
@@ -72,14 +85,25 @@ TEST_CASE_FIXTURE(Fixture, "a report has runs side by side, in one file without 
   const std::string page = folder.read("report.html");
   CHECK(page.starts_with("<!doctype html>"));
   CHECK(page.ends_with("</html>\n"));
-  CHECK(count(page, "<svg") == 6);
-  CHECK(count(page, "class=\"line\"") == 12);
-  CHECK(count(page, "<circle") == 2);
-  for (const char* outside : {"http://", "https://", "<script", "<link", "<img", "<b>"})
-    CHECK(count(page, outside) == 0);
-  CHECK(count(page, "&lt;two&gt;") > 0);
-  CHECK(page.find("<tr><th>seed</th><td>1</td><td>1</td></tr>") != std::string::npos);
-  CHECK(page.find("<td>1.0 MiB</td>") != std::string::npos);
+  for (const char* outside : {"https://", "<script src", "<img", "<b>", "<two>"}) CHECK(count(page, outside) == 0);
+  CHECK(count(page, "http://") == count(page, "http://www.w3.org/2000/svg"));  // a name
+  CHECK(page.find("<title>one, &lt;two&gt;</title>") != std::string::npos);
+  CHECK(page.find("JavaScript. one, &lt;two&gt;; steps: 200, 100; tokens or images: 20k, 10k;") !=
+        std::string::npos);
+  const json::object data = data_of(page);
+  CHECK(data.at("title") == "one, <two>");
+  CHECK(data.at("summary").at(0) == json::array{"steps", json::array{"200", "100"}});
+  const json::value& one = data.at("runs").at(0);
+  const json::value& two = data.at("runs").at(1);
+  CHECK(two.at("name") == "<two>");
+  CHECK(two.at("about").at("options") == json::parse(R"([["","seed","1"],["","data","<b>"]])"));
+  CHECK(one.at("series").at("step").as_array().size() == 200);
+  CHECK(two.at("series").at("loss").at(1).to_number<double>() == 5.5);
+  CHECK(two.at("series").at("measured_mfu").at(99).to_number<double>() == 0.5);
+  CHECK(one.at("status").at("evaluations") == json::parse("[[200,1.5,null,null]]"));
+  CHECK(one.at("status").at("last").at("memory").at("parameters") == 1048576);
+  CHECK(two.at("status").at("checkpoints").at(0).at("waited_seconds").to_number<double>() == 50);
+  CHECK(one.at("ranks").at("ranks").as_array().empty());
   const auto rows = summary_rows({read_run({first, {}}, "a"), read_run({second, {}}, "b")});
   CHECK(value(rows, "steps") == "200");
   CHECK(value(rows, "tokens or images") == "20k");
@@ -117,7 +141,8 @@ TEST_CASE_FIXTURE(
   CHECK(value(rows, "best validation accuracy") == "75.0%");
   CHECK(value(rows, "last HellaSwag") == "50.0%");
   CHECK(!write_report(options({path, "--price", "2.5", "-o", file("r.html")})).empty());
-  CHECK(folder.read("r.html").find("<tr><th>cost</th><td>30</td></tr>") != std::string::npos);
+  const json::value summary = data_of(folder.read("r.html")).at("summary");
+  CHECK(std::ranges::count(summary.as_array(), json::value(json::array{"cost", json::array{"30"}})) == 1);
   CHECK(says(error_of([&] { static_cast<void>(options({path, "--price", "-1"})); }), "--price is invalid: -1"));
   // The number of devices is unknown.
   CHECK(value(summary_rows({read_run({metrics("b.jsonl", 2), {}}, "b")}, 1), "device-hours") == "no row");
@@ -146,15 +171,15 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
               R"({"prediction":{"profile":"here","predicted":{"step_seconds":0.4,"bytes_intra":2048},)"
               R"("measured":{"step_seconds":0.5,"bytes_intra":1024}}})"
               "\n");
-  const TraceSummary trace = read_trace(file("trace.json"));
+  const RankSnapshot trace = read_trace(file("trace.json"));
   CHECK(trace.step == 2);
   CHECK(trace.step_ms == Approx(100));
-  CHECK(trace.seconds == Approx(0.2));
-  CHECK(trace.shares.at(0).at("wait") == Approx(0.1));
-  CHECK(trace.shares.at(1).at("wait") == Approx(0.2));
-  REQUIRE(trace.ranks.at(1).size() == 2);
-  CHECK(trace.ranks.at(1)[1].kind == "wait");
-  CHECK(trace.ranks.at(1)[1].begin_ms == Approx(40));
+  CHECK(trace.at_seconds == Approx(0.2));
+  CHECK(share(trace, 0, runtime::SpanKind::wait) == Approx(0.1));
+  CHECK(share(trace, 1, runtime::SpanKind::wait) == Approx(0.2));
+  REQUIRE(trace.ranks.at(1).spans.size() == 2);
+  CHECK(trace.ranks[1].spans[1].kind == static_cast<std::uint8_t>(runtime::SpanKind::wait));
+  CHECK(trace.ranks[1].spans[1].begin_ms == Approx(40));
   for (const std::string& given : {folder.path().string(), path + "," + file("trace.json")}) {
     const auto rows = summary_rows({read_run(run_paths(given), "x")});
     CHECK(value(rows, "waiting") == "15.0%");
@@ -163,11 +188,14 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
     CHECK(value(rows, "predicted / measured bytes inside nodes") == "2.0 KiB / 1.0 KiB (+100.0%)");
   }
   CHECK(!write_report(options({folder.path().string(), "-o", file("report.html")})).empty());
-  const std::string page = folder.read("report.html");
-  CHECK(page.find("Step 2 of all ranks, 100.0 ms") != std::string::npos);
-  CHECK(count(page, "<rect class=\"wait\"") == 2);
-  CHECK(count(page, "<rect class=\"forward\"") == 2);
-  CHECK(count(page, ">rank 1</text>") == 1);  // the configuration does not contain its position
+  const json::value ranks = data_of(folder.read("report.html")).at("runs").at(0).at("ranks");
+  CHECK(ranks.at("step") == 2);
+  CHECK(ranks.at("step_ms").to_number<double>() == 100);
+  REQUIRE(ranks.at("ranks").as_array().size() == 2);
+  const json::value& spans = ranks.at("ranks").at(1).at("spans");
+  CHECK(spans.as_array().size() == 2);
+  CHECK(ranks.at("kinds").at(spans.at(0).at(0).to_number<std::size_t>()) == "forward");
+  CHECK(ranks.at("kinds").at(spans.at(1).at(0).to_number<std::size_t>()) == "wait");
 
   const std::string run = folder.path().string();
   CHECK(write_report(options({run, "--timeline", file("t.svg"), "--title", "a < b"})) ==
@@ -196,18 +224,22 @@ TEST_CASE_FIXTURE(Fixture, "a report has the ranks' timeline from a trace, and t
 TEST_CASE_FIXTURE(Fixture,
                   "ranks of a timeline have their stages and rows as names if the configuration has the grid") {
   RunFile run = read_run({metrics("m.jsonl", 2), {}}, "run");
-  run.trace = {.step = 3, .step_ms = 10, .ranks = {}};
-  for (int rank = 0; rank < 4; ++rank) run.trace.ranks[rank] = {{"forward", 0, 5, rank}, {"send", 5, 1}};
+  run.ranks = {.step = 3, .step_ms = 10, .ranks = {}};
+  for (int rank = 0; rank < 4; ++rank)
+    run.ranks.ranks.push_back(
+        {{},
+         {{.begin_ms = 0, .length_ms = 5, .index = rank, .kind = 0}, {.begin_ms = 5, .length_ms = 1, .kind = 6}}});
   CHECK(timeline_file(run, "").find(">Step 3, 10.0 ms</text>") != std::string::npos);
   run.history.take(R"({"step":3,"grad_norm":1,"configuration":{"g-inter":"2","g-data":"2"}})");
   const std::string picture = timeline_file(run, "");
   CHECK(picture.find(">Step 3, 10.0 ms: 2 stages × 2 rows</text>") != std::string::npos);
   CHECK(picture.find(">stage 1, row 0</text>") != std::string::npos);
-  CHECK(timeline(run).find(">stage 0, row 1</text>") != std::string::npos);
+  CHECK(picture.find(">stage 0, row 1</text>") != std::string::npos);
+  CHECK(count(picture, "<rect class=\"send\"") == 5);  // four ranks and a key
   run.history.take(R"({"step":4,"grad_norm":1,"configuration":{"g-inter":"3","g-data":"2"}})");  // of another run
-  CHECK(timeline(run).find(">rank 3</text>") != std::string::npos);
+  CHECK(timeline_file(run, "").find(">rank 3</text>") != std::string::npos);
   run.history.take(R"({"step":5,"grad_norm":1,"configuration":{"g-inter":"4","g-data":"1"}})");
-  CHECK(timeline(run).find(">stage 3</text>") != std::string::npos);
+  CHECK(timeline_file(run, "").find(">stage 3</text>") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(Fixture, "the comma-separated values contain all steps of all runs") {
@@ -247,11 +279,10 @@ TEST_CASE_FIXTURE(Fixture, "a report of a file that is not a run, or over one of
   CHECK(folder.read("text") == "words\n");
 }
 
-TEST_CASE("a plot of steps without values is labelled as empty, and one of equal values has a scale") {
-  CHECK(line_plot("Loss", {{.name = "a", .points = {}, .least = {}, .most = {}}}).find("No data") !=
-        std::string::npos);
-  const std::string flat = line_plot("Loss", {{.name = "a", .points = {{1, 2}, {2, 2}}, .least = {}, .most = {}}});
-  CHECK(flat.find("nan") == std::string::npos);
-  CHECK(flat.find("inf") == std::string::npos);
-  CHECK(count(flat, "class=\"grid\"") >= 2);
+TEST_CASE("nothing in the data of a page ends their element, and nothing in its texts is a tag") {
+  const std::string page = finished_page("</title>", "<i>", R"({"name":"</script><!--<script>"})");
+  CHECK(data_of(page).at("name") == "</script><!--<script>");
+  CHECK(page.find("<title>&lt;/title&gt;</title>") != std::string::npos);
+  CHECK(page.find("&lt;i&gt;</noscript>") != std::string::npos);
+  CHECK(count(page, "<!--") == 0);
 }
