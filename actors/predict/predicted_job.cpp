@@ -37,8 +37,8 @@ TrainerOptions steps_of(TrainerOptions options, int steps) {
   return options;
 }
 
-runtime::VirtualClusterOptions cluster_of(const TrainerOptions& options, const runtime::MachineProfile& profile,
-                                          const PredictionOptions& how) {
+runtime::ComputedDelays cluster_of(const TrainerOptions& options, const runtime::MachineProfile& profile,
+                                   const PredictionOptions& how) {
   return {.node_of = nodes_of(options),
           .links = profile.links,
           .cores = {.cores = profile.cores, .alone = profile.threads},

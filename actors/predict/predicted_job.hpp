@@ -6,7 +6,7 @@
 #include "actors/predict/prediction.hpp"
 #include "actors/rank/rank.hpp"
 #include "collectives/nccl/phantom_nccl.hpp"
-#include "runtime/simulation/virtual_cluster.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "runtime/transport/staged_transport.hpp"
 
 #include <array>
@@ -41,7 +41,7 @@ class PredictedJob {
   [[nodiscard]] Rank& rank(int rank) {
     return *ranks_.at(static_cast<std::size_t>(equivalent_.simulated(rank))).rank;
   }
-  [[nodiscard]] runtime::VirtualCluster& cluster() noexcept { return cluster_; }
+  [[nodiscard]] runtime::Simulation& cluster() noexcept { return cluster_; }
 
  private:
   /// Totals of a rank at the end of a step.
@@ -87,7 +87,7 @@ class PredictedJob {
   const runtime::MachineProfile* profile_;
   PredictionOptions how_;
   Prediction prediction_;
-  runtime::VirtualCluster cluster_;
+  runtime::Simulation cluster_;
   EquivalentRanks equivalent_;
   bool pulls_ = false;  // parameters are pulled from their owners
   Costs costs_;

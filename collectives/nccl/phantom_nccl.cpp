@@ -10,11 +10,10 @@
 
 namespace ranvier::collectives {
 
+using runtime::duration;
 using runtime::Duration;
 
 namespace {
-
-Duration duration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
 /// Bytes that each of `ranks` ranks sends in a ring for a buffer of `bytes`.
 double ring_bytes(Collective collective, double bytes, int ranks) {

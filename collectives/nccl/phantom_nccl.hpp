@@ -10,7 +10,7 @@
 
 #include "collectives/communicators/communicator_factory.hpp"
 #include "collectives/nccl/nccl_steps.hpp"
-#include "runtime/simulation/virtual_cluster.hpp"
+#include "runtime/simulation/simulation.hpp"
 
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ class PhantomNccl {
 
   /// The cluster must outlive it. `absent`: ranks that start nothing, because equivalent ranks do so at the same time;
   /// their links are still used. Each team needs at least one present rank. Empty: none.
-  PhantomNccl(runtime::VirtualCluster& cluster, const Ways& ways, std::vector<bool> absent = {})
+  PhantomNccl(runtime::Simulation& cluster, const Ways& ways, std::vector<bool> absent = {})
       : cluster_(&cluster), ways_(ways), absent_(std::move(absent)) {}
 
   /// Factory for the column of one rank, with that rank's loop; this must outlive its communicators. `held`: the
@@ -71,7 +71,7 @@ class PhantomNccl {
   [[nodiscard]] runtime::Duration by_levels(const Group& group, const Operation& operation,
                                             runtime::Duration ready);
 
-  runtime::VirtualCluster* cluster_;
+  runtime::Simulation* cluster_;
   Ways ways_;
   std::vector<bool> absent_;
   std::map<std::pair<int, int>, Group> groups_;  ///< by number and first rank

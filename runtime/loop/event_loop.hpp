@@ -1,8 +1,8 @@
 // Event loop of a rank. Every event becomes a handler: received message, completed send, reached point of a stream,
 // timer, signal. Handlers are short: they start work and return.
 //
-// Implementations: AsioLoop (real time, one per process), Simulation and VirtualCluster (virtual time, one loop per
-// rank). Actors use only this interface.
+// Implementations: AsioLoop (real time, one per process) and the loops of a Simulation (virtual time, one per rank).
+// Actors use only this interface.
 //
 // A loop also records its rank's pending local work (pending_work.hpp): after_work() and ends() register the waiting
 // handler, so the watchdog can name every wait.

@@ -3,53 +3,44 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <map>
+#include <exception>
+#include <list>
+#include <optional>
+#include <random>
 #include <thread>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace ranvier::runtime {
 
 namespace {
 
-/// If only timers ran for this long, nothing else will ever happen.
+/// If only timers ran for this long, nothing else will ever happen: with drawn delays, work takes no time.
 constexpr Duration longest_silence = std::chrono::hours(1);
 
 /// Content of receive buffers until their message arrives, so that early reads are visible.
-constexpr int unwritten = 0xA5;
+constexpr std::byte unwritten{0xA5};
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+/// Whether the host reads the content of such messages; other contents are used only by kernels.
+bool is_read(Channel channel) {
+  switch (channel) {
+    case Channel::activation:
+    case Channel::gradient:
+    case Channel::collective:
+    case Channel::tied:
+    case Channel::piece:
+      return false;
+    case Channel::summary:
+    case Channel::weights:
+    case Channel::control:
+    case Channel::pull:
+    case Channel::checkpoint:
+    case Channel::user:
+      return true;
   }
-  Duration up_to(Duration longest) {
-    return Duration(static_cast<Duration::rep>(next() % (static_cast<std::uint64_t>(longest.count()) + 1)));
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-/// Key of the ordered messages of one tag between two ranks.
-struct Route {
-  int from = 0;
-  int to = 0;
-  Tag tag;
-
-  friend bool operator<(const Route& left, const Route& right) {
-    return std::tuple(left.from, left.to, left.tag.channel, left.tag.index) <
-           std::tuple(right.from, right.to, right.tag.channel, right.tag.index);
-  }
-};
+  return true;
+}
 
 std::size_t total_bytes(const auto& ranges) {
   std::size_t bytes = 0;
@@ -60,75 +51,81 @@ std::size_t total_bytes(const auto& ranges) {
 }  // namespace
 
 struct Simulation::State {
-  enum class EventKind {
-    handler,
-    timer,
-    message,  ///< event of the network; it happens even if the rank's loop was stopped
-  };
-
-  struct Event {
-    Duration time{};
-    std::uint64_t number = 0;  ///< order of creation, for events of equal time
-    EventKind kind = EventKind::handler;
-    int rank = 0;
-    Handler handler;
-
-    /// Whether this one comes after `other`: std heaps have the greatest element first.
-    bool operator<(const Event& other) const { return std::tie(time, number) > std::tie(other.time, other.number); }
-  };
-
   struct Loop;
   struct Port;
 
-  struct Send {
-    std::vector<ConstBytes> ranges;
-    Transport::Pending pending;
-    Handler done;
-    bool read = false;  ///< its ranges may change
-    bool arrived = false;
-    std::vector<std::byte> bytes;
-  };
-
-  struct Receive {
-    std::vector<Bytes> ranges;
-    Transport::Pending pending;
+  struct Call {
+    bool made = false;
+    std::size_t bytes = 0;
+    Duration since{};
     Handler done;
   };
 
+  struct Message {
+    Message(int sender, int receiver, Tag its) : from(sender), to(receiver), tag(its) {}
+
+    int from, to;
+    Tag tag;
+    Call send, receive;
+    std::vector<ConstBytes> source;  ///< ranges of its content
+    std::vector<Bytes> target;
+    std::vector<std::byte> content;
+    bool read = false;                ///< the source may change
+    std::optional<Duration> arrival;  ///< unless it leaves only once both calls were made
+  };
+
+  /// Messages to one rank from one source under one tag.
   struct Flow {
-    std::deque<std::shared_ptr<Send>> sends;  ///< not yet delivered
-    std::deque<Receive> receives;
+    std::list<Message> waiting, under_way;  ///< with one call, which is the same for all; with both
     Duration last_arrival{};
+
+    /// The message to which the next such call belongs.
+    Message& next(Call Message::* call, int from, int to, Tag tag) {
+      if (waiting.empty() || (waiting.front().*call).made) return waiting.emplace_back(from, to, tag);
+      under_way.splice(under_way.end(), waiting, waiting.begin());
+      return under_way.back();
+    }
   };
-
-  State(int ranks, const SimulationOptions& simulation_options);
-  ~State();
-
-  Duration post_delay() { return random.up_to(options.longest_post_delay); }
-
-  void add(Duration at, EventKind kind, int rank, Handler handler) {
-    events.push_back({at, made++, kind, rank, std::move(handler)});
-    std::push_heap(events.begin(), events.end());
+  static std::uint64_t flow_key(int from, Tag tag) {
+    return (static_cast<std::uint64_t>(from) << 32) | (static_cast<std::uint64_t>(tag.channel) << 24) | tag.index;
   }
 
-  /// Reads the ranges of a send, which completes it for its rank.
-  void read_bytes(Send& send, int rank);
-  /// Delivers arrived messages whose receives are posted.
-  void match(const Route& route);
-  void run();
-  [[nodiscard]] std::string waiting() const;
+  State(ComputedDelays computed_delays, const std::optional<DrawnDelays>& drawn_delays);
+  ~State();
 
-  const SimulationOptions options;
+  Duration draw(Duration longest) {
+    return Duration(static_cast<Duration::rep>(random() % (static_cast<std::uint64_t>(longest.count()) + 1)));
+  }
+  /// Drawn delay of a handler or of a receive.
+  Duration reaction() { return drawn ? draw(drawn->longest_post_delay) : Duration(0); }
+  [[nodiscard]] bool has_content(Tag tag) const { return drawn || is_read(tag.channel); }
+
+  /// Lets a posted send leave, unless it waits for its receive.
+  void depart(Message& message);
+  /// Lets a message arrive whose calls were both made.
+  void arrive(Flow& flow, Message& message);
+  /// Reads the content of a send, which completes it for its rank.
+  void read(Message& message);
+  void deliver(Message& message);
+
+  bool run(const std::function<bool()>& goes_on);
+  [[noreturn]] void fail_deadlock() const;
+
+  const ComputedDelays computed;
+  const std::optional<DrawnDelays> drawn;
+  const Duration handler_time;
   const std::thread::id thread = std::this_thread::get_id();
-  Random random;
-  Duration time{};
-  Duration last_activity{};  ///< time of the last event other than a timer
-  std::vector<Event> events;
-  std::uint64_t made = 0;
+  std::mt19937_64 random;
+  VirtualTime time;
+  PhantomSpace space;
+  VirtualNetwork network;
+  std::deque<VirtualCores> cores;
+  std::deque<VirtualDisk> disks;
+  std::deque<Loop> loops;
+  std::deque<Port> ports;
+  std::size_t running = 0;  ///< loops that are not stopped
+  Duration busy_until{};    ///< time of the last drawn handler other than timers
   std::uint64_t handlers = 0;
-  std::map<Route, Flow> flows;
-  std::vector<Loop> loops;
-  std::vector<Port> ports;
   std::exception_ptr error;
 };
 
@@ -137,31 +134,69 @@ struct Simulation::State::Loop final : EventLoop {
 
   void post(Handler handler) override {
     expect(std::this_thread::get_id() == state->thread,
-           "rank {}: a handler was posted from another thread; a simulation needs the inline device", rank);
-    last_post = std::max(last_post, state->time + state->post_delay());
-    state->add(last_post, EventKind::handler, rank, std::move(handler));
+           "rank {}: a handler was posted from another thread; a simulation needs an inline or phantom device",
+           rank);
+    if (state->drawn) return run_at(last_post = std::max(last_post, now() + state->reaction()), std::move(handler));
+    queue.push_back(std::move(handler));
+    wake();
   }
-
+  /// Posts the handler of a completion. Drawn completions may overtake posts.
+  void complete(Handler handler) {
+    if (state->drawn) return run_at(now() + state->reaction(), std::move(handler));
+    post(std::move(handler));
+  }
   void after(Duration delay, Handler handler) override {
-    state->add(state->time + delay + state->post_delay(), EventKind::timer, rank, std::move(handler));
+    if (state->drawn) {
+      return state->time.at(now() + delay + state->reaction(), [this, handler = std::move(handler)] {
+        if (now() - state->busy_until > longest_silence) state->fail_deadlock();
+        run(handler);
+      });
+    }
+    auto posts = [this, handler = std::move(handler)] { post(handler); };
+    if (delay == Duration(0)) return state->time.at_the_end_of_now(std::move(posts));
+    state->time.at(now() + delay, std::move(posts));
   }
-
-  [[nodiscard]] Duration now() const override { return state->time; }
-
+  [[nodiscard]] Duration now() const override { return state->time.now(); }
   void add_source(PollSource&) override {
-    fail(ErrorCode::internal,
-         "rank {}: a simulation has no poll sources: what they say does not follow from its seed", rank);
+    fail(ErrorCode::internal, "rank {}: a simulation has no poll sources: nothing happens there by itself", rank);
   }
-
   void stop(std::exception_ptr failure) override {
+    if (!stopped) --state->running;
     stopped = true;
     if (!state->error) state->error = std::move(failure);
+  }
+
+  void run(const Handler& handler) {
+    if (stopped) return;
+    ++state->handlers;
+    handler();
+  }
+  void run_at(Duration due, Handler handler) {
+    state->busy_until = std::max(state->busy_until, due);
+    state->time.at(due, [this, handler = std::move(handler)] { run(handler); });
+  }
+  void wake() {
+    if (awake) return;
+    awake = true;
+    state->time.at(free, [this] { run_next(); });
+  }
+  /// Runs the first handler of the queue, which then keeps the loop busy.
+  void run_next() {
+    const Handler handler = std::move(queue.front());
+    queue.pop_front();
+    free = now() + state->handler_time;
+    awake = false;
+    if (!queue.empty()) wake();
+    run(handler);
   }
 
   State* state;
   int rank;
   bool stopped = false;
-  Duration last_post{};
+  Duration last_post{};       // drawn
+  std::deque<Handler> queue;  // computed
+  Duration free{};            // time when it may run the next handler of the queue
+  bool awake = false;
 };
 
 struct Simulation::State::Port final : Transport {
@@ -173,53 +208,46 @@ struct Simulation::State::Port final : Transport {
 
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override {
     check_peer(peer);
-    auto send = std::make_shared<Send>();
-    send->ranges.assign(ranges.begin(), ranges.end());
-    send->pending = {false, peer, tag, total_bytes(ranges), state->time};
-    send->done = std::move(done);
-
-    const Route route{me, peer, tag};
-    Flow& flow = state->flows[route];
-    flow.sends.push_back(send);
-    const Duration delay = state->random.up_to(state->options.longest_message_delay);
-    // As MPI buffers short messages: complete without a receive.
-    const bool buffers = state->random.next() % 2 == 0;
-    if (buffers) {
-      state->add(state->time + state->random.up_to(delay), EventKind::message, me,
-                 [simulation = state, send, rank = me] { simulation->read_bytes(*send, rank); });
-    }
-    flow.last_arrival = std::max(flow.last_arrival, state->time + delay);
-    state->add(flow.last_arrival, EventKind::message, me, [simulation = state, send, route] {
-      send->arrived = true;
-      simulation->match(route);
-    });
+    Flow& flow = state->ports[static_cast<std::size_t>(peer)].flows[flow_key(me, tag)];
+    Message& message = flow.next(&Message::send, me, peer, tag);
+    message.send = {true, total_bytes(ranges), state->time.now(), std::move(done)};
+    if (state->has_content(tag)) message.source.assign(ranges.begin(), ranges.end());
+    state->depart(message);
+    if (message.receive.made) state->arrive(flow, message);
   }
 
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override {
     check_peer(peer);
-    for (const Bytes range : ranges) {
-      if (!range.empty()) std::memset(range.data(), unwritten, range.size());
+    Flow& flow = flows[flow_key(peer, tag)];
+    Message& message = flow.next(&Message::receive, peer, me, tag);
+    message.receive = {true, total_bytes(ranges), state->time.now(), std::move(done)};
+    if (state->has_content(tag)) message.target.assign(ranges.begin(), ranges.end());
+    if (state->drawn) {
+      for (const Bytes range : ranges) std::fill(range.begin(), range.end(), unwritten);
     }
-    const Route route{peer, me, tag};
-    state->flows[route].receives.push_back(
-        {{ranges.begin(), ranges.end()}, {true, peer, tag, total_bytes(ranges), state->time}, std::move(done)});
-    state->add(state->time + state->post_delay(), EventKind::message, me,
-               [simulation = state, route] { simulation->match(route); });
+    if (message.send.made) state->arrive(flow, message);
   }
 
   [[nodiscard]] std::vector<Pending> pending() const override {
     std::vector<Pending> all;
-    for (const auto& [route, flow] : state->flows) {
-      if (route.from == me) {
-        for (const auto& send : flow.sends) {
-          if (!send->read) all.push_back(send->pending);
+    for (const Port& port : state->ports) {
+      for (const auto& [key, flow] : port.flows) {
+        for (const auto* messages : {&flow.under_way, &flow.waiting}) {
+          for (const Message& m : *messages) {
+            if (m.from == me && m.send.made && !m.read)
+              all.push_back({false, m.to, m.tag, m.send.bytes, m.send.since});
+            if (m.to == me && m.receive.made)
+              all.push_back({true, m.from, m.tag, m.receive.bytes, m.receive.since});
+          }
         }
-      }
-      if (route.to == me) {
-        for (const auto& receive : flow.receives) all.push_back(receive.pending);
       }
     }
     return all;
+  }
+
+  void complete(Tag tag, Handler done) {
+    count_completed(tag);
+    state->loops[static_cast<std::size_t>(me)].complete(std::move(done));
   }
 
   void check_peer(int peer) const {
@@ -228,98 +256,131 @@ struct Simulation::State::Port final : Transport {
 
   State* state;
   int me;
+  std::unordered_map<std::uint64_t, Flow> flows;  // messages to this rank, by flow_key()
 };
 
-Simulation::State::State(int ranks, const SimulationOptions& simulation_options)
-    : options(simulation_options), random(simulation_options.seed) {
-  loops.reserve(ranks);
-  ports.reserve(ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    loops.emplace_back(*this, rank);
-    ports.emplace_back(*this, rank);
+Simulation::State::State(ComputedDelays computed_delays, const std::optional<DrawnDelays>& drawn_delays)
+    : computed(std::move(computed_delays)),
+      drawn(drawn_delays),
+      handler_time(duration(computed.handler_seconds)),
+      random(drawn ? drawn->seed : 0),
+      network(computed.node_of, computed.links, computed.slow_nodes) {
+  for (int node = 0; node < network.nodes(); ++node) {
+    cores.emplace_back(time, computed.cores);
+    disks.emplace_back(time, computed.files);
   }
+  for (std::size_t rank = 0; rank < computed.node_of.size(); ++rank) {
+    loops.emplace_back(*this, static_cast<int>(rank));
+    ports.emplace_back(*this, static_cast<int>(rank));
+  }
+  running = loops.size();
 }
 
 Simulation::State::~State() = default;
 
-void Simulation::State::read_bytes(Send& send, int rank) {
-  if (send.read) return;
-  send.read = true;
-  send.bytes.reserve(send.pending.bytes);
-  for (const ConstBytes range : send.ranges) send.bytes.insert(send.bytes.end(), range.begin(), range.end());
-  ports[static_cast<std::size_t>(rank)].count_completed(send.pending.tag);
-  add(time + post_delay(), EventKind::handler, rank, std::move(send.done));
-}
-
-void Simulation::State::match(const Route& route) {
-  Flow& flow = flows[route];
-  while (!flow.sends.empty() && flow.sends.front()->arrived && !flow.receives.empty()) {
-    const std::shared_ptr<Send> send = std::move(flow.sends.front());
-    flow.sends.pop_front();
-    Receive receive = std::move(flow.receives.front());
-    flow.receives.pop_front();
-    if (send->pending.bytes != receive.pending.bytes) {
-      fail(ErrorCode::transport, "rank {}: receive from rank {}, {}: the message has {} bytes instead of {}",
-           route.to, route.from, to_string(route.tag), send->pending.bytes, receive.pending.bytes);
-    }
-    read_bytes(*send, route.from);
-    const std::byte* next = send->bytes.data();
-    for (const Bytes range : receive.ranges) {
-      std::copy_n(next, range.size(), range.data());
-      next += range.size();
-    }
-    ports[static_cast<std::size_t>(route.to)].count_completed(route.tag);
-    add(time + post_delay(), EventKind::handler, route.to, std::move(receive.done));
+void Simulation::State::depart(Message& message) {
+  std::optional<Duration> left;  // time when its content is read, without waiting for the receive
+  if (drawn) {
+    const Duration delay = draw(drawn->longest_message_delay);
+    message.arrival = time.now() + delay;
+    const bool buffers = random() % 2 == 0;  // as MPI buffers short messages
+    if (buffers) left = time.now() + draw(delay);
+  } else if (message.send.bytes <= computed.eager_bytes) {
+    const auto passage = network.carry(message.from, message.to, message.send.bytes, time.now());
+    message.arrival = passage.arrived;
+    left = passage.left;
   }
+  // Until then the message is not delivered: it arrives later, or at the same time by a later action.
+  if (left) time.at(*left, [this, &message] { read(message); });
 }
 
-void Simulation::State::run() {
-  const auto running = [this] {
-    return std::any_of(loops.begin(), loops.end(), [](const Loop& loop) { return !loop.stopped; });
-  };
-  while (running() && !events.empty()) {
-    std::pop_heap(events.begin(), events.end());
-    const Event event = std::move(events.back());
-    events.pop_back();
-    time = event.time;
-    if (event.kind != EventKind::timer) last_activity = time;
-    if (time - last_activity > longest_silence) break;
-    if (event.kind == EventKind::message) {
-      event.handler();
-    } else if (!loops[event.rank].stopped) {
-      ++handlers;
-      event.handler();
-    }
+void Simulation::State::arrive(Flow& flow, Message& message) {
+  const Duration ready = time.now() + reaction();
+  if (!message.arrival) {
+    // The sender first sends a request, which takes one latency.
+    const Duration asked = message.send.since + network.latency(message.from, message.to);
+    message.arrival = network.carry(message.from, message.to, message.send.bytes, std::max(ready, asked)).arrived;
+  }
+  flow.last_arrival = std::max({*message.arrival, ready, flow.last_arrival});
+  time.at(flow.last_arrival, [this, &message] { deliver(message); });
+}
+
+void Simulation::State::read(Message& message) {
+  if (message.read) return;
+  message.read = true;
+  for (const ConstBytes range : message.source)
+    message.content.insert(message.content.end(), range.begin(), range.end());
+  ports[static_cast<std::size_t>(message.from)].complete(message.tag, std::move(message.send.done));
+}
+
+void Simulation::State::deliver(Message& message) {
+  if (message.send.bytes != message.receive.bytes)
+    fail(ErrorCode::transport, "rank {}: receive from rank {}, {}: the message has {} bytes instead of {}",
+         message.to, message.from, to_string(message.tag), message.send.bytes, message.receive.bytes);
+  read(message);
+  const std::byte* next = message.content.data();
+  for (const Bytes range : message.target) {
+    std::copy_n(next, range.size(), range.data());
+    next += range.size();
+  }
+  Port& port = ports[static_cast<std::size_t>(message.to)];
+  port.complete(message.tag, std::move(message.receive.done));
+  const auto flow = port.flows.find(flow_key(message.from, message.tag));
+  flow->second.under_way.pop_front();  // which is this one
+  if (flow->second.under_way.empty() && flow->second.waiting.empty()) port.flows.erase(flow);
+}
+
+bool Simulation::State::run(const std::function<bool()>& goes_on) {
+  constexpr std::uint64_t steps_between = 4096;  // calls of goes_on() are rare, since each reads a clock
+  while (running > 0 && time.step()) {
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    if (goes_on && time.steps() % steps_between == 0 && !goes_on()) return false;
   }
-  if (running()) fail(ErrorCode::transport, "deadlock: no event is pending, but ranks wait:{}", waiting());
+  if (running > 0) fail_deadlock();
   for (Loop& loop : loops) loop.stopped = false;
+  running = loops.size();
+  return true;
 }
 
-std::string Simulation::State::waiting() const {
+void Simulation::State::fail_deadlock() const {
+  constexpr int most = 16;  // limit of ranks in the text, of possibly thousands
   std::string text;
+  int shown = 0;
   for (const Port& port : ports) {
-    if (loops[port.me].stopped) continue;
+    if (loops[static_cast<std::size_t>(port.me)].stopped) continue;
+    if (++shown > most) {
+      text += "\n  …";
+      break;
+    }
     const auto pending = port.pending();
     if (pending.empty())
       text += fmt::format("\n  rank {}: no operation is pending, and it was not stopped", port.me);
     for (const auto& operation : pending) {
-      text +=
-          fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.me,
-                      operation.receives ? "receive from" : "send to", operation.peer, to_string(operation.tag),
-                      operation.bytes, std::chrono::duration<double, std::milli>(time - operation.since).count());
+      text += fmt::format("\n  rank {}: {} rank {}, {}, {} bytes, for {:.1f} ms", port.me,
+                          operation.receives ? "receive from" : "send to", operation.peer, to_string(operation.tag),
+                          operation.bytes, 1e3 * seconds(time.now() - operation.since));
     }
   }
-  return text;
+  fail(ErrorCode::transport, "deadlock: no event is pending, but ranks wait:{}", text);
 }
 
-Simulation::Simulation(int ranks, const SimulationOptions& options)
-    : state_(std::make_unique<State>(ranks, options)) {}
+Simulation::Simulation(int ranks, const DrawnDelays& delays)
+    : state_(new State({.node_of = std::vector<int>(static_cast<std::size_t>(ranks))}, delays)) {}
+Simulation::Simulation(ComputedDelays delays) : state_(new State(std::move(delays), {})) {}
 Simulation::~Simulation() = default;
 
-EventLoop& Simulation::loop(int rank) { return state_->loops.at(rank); }
-Transport& Simulation::transport(int rank) { return state_->ports.at(rank); }
-void Simulation::run() { state_->run(); }
+VirtualTime& Simulation::time() noexcept { return state_->time; }
+PhantomSpace& Simulation::space() noexcept { return state_->space; }
+VirtualNetwork& Simulation::network() noexcept { return state_->network; }
+EventLoop& Simulation::loop(int rank) { return state_->loops.at(static_cast<std::size_t>(rank)); }
+Transport& Simulation::transport(int rank) { return state_->ports.at(static_cast<std::size_t>(rank)); }
+VirtualCores& Simulation::cores(int rank) {
+  return state_->cores.at(static_cast<std::size_t>(state_->network.node_of(rank)));
+}
+VirtualDisk& Simulation::disk(int rank) {
+  return state_->disks.at(static_cast<std::size_t>(state_->network.node_of(rank)));
+}
+bool Simulation::run(const std::function<bool()>& goes_on) { return state_->run(goes_on); }
 std::uint64_t Simulation::handlers_run() const noexcept { return state_->handlers; }
 
 }  // namespace ranvier::runtime

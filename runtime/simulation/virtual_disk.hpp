@@ -3,8 +3,9 @@
 
 #include "runtime/simulation/virtual_time.hpp"
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <utility>
 
 namespace ranvier::runtime {
 
@@ -18,14 +19,23 @@ class VirtualDisk {
   /// `time` outlives it.
   VirtualDisk(VirtualTime& time, const Rates& rates) : time_(&time), rates_(rates) {}
 
-  void read(std::size_t bytes, VirtualTime::Action done);
-  void write(std::size_t bytes, VirtualTime::Action done);
+  void read(std::size_t bytes, VirtualTime::Action done) {
+    read_ += static_cast<double>(bytes);
+    transfer(reads_until_, bytes, rates_.read_bytes_per_second, std::move(done));
+  }
+  void write(std::size_t bytes, VirtualTime::Action done) {
+    written_ += static_cast<double>(bytes);
+    transfer(writes_until_, bytes, rates_.write_bytes_per_second, std::move(done));
+  }
 
   [[nodiscard]] double bytes_read() const noexcept { return read_; }
   [[nodiscard]] double bytes_written() const noexcept { return written_; }
 
  private:
-  void transfer(Duration& free, std::size_t bytes, double rate, VirtualTime::Action done);
+  void transfer(Duration& free, std::size_t bytes, double rate, VirtualTime::Action done) {
+    free = std::max(free, time_->now()) + duration(rate > 0 ? static_cast<double>(bytes) / rate : 0);
+    time_->at(free + duration(rates_.latency_seconds), std::move(done));
+  }
 
   VirtualTime* time_;
   Rates rates_;

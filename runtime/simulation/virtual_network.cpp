@@ -3,15 +3,12 @@
 #include "runtime/base/error.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
 namespace ranvier::runtime {
 
 namespace {
-
-Duration duration(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
 /// Rate 0: no limit.
 double seconds_of(double bytes, double bytes_per_second) {

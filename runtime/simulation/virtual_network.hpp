@@ -4,8 +4,8 @@
 // One thread.
 #pragma once
 
-#include "runtime/base/clock.hpp"
 #include "runtime/machine/links.hpp"
+#include "runtime/simulation/virtual_time.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Transport: moves bytes between ranks under a tag, with completion as a handler on the loop. Implementations:
-// MpiTransport, StagedTransport, and the transports inside Simulation and VirtualCluster. Loop thread only.
+// MpiTransport, StagedTransport, and the transports of a Simulation. Loop thread only.
 //
 // Messages from one peer under one tag arrive in the order of the sends and match receives in the order in which
 // those were posted. Different peers or tags have no order.

@@ -273,8 +273,9 @@ class RecordingTransport final : public runtime::Transport {
   Sends* sends_;
 };
 
-/// Records by rank, on the loops and transports of a Simulation or of a VirtualCluster.
-std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architecture, const TrainerOptions& options,
+/// By rank, in simulation with drawn or with computed delays.
+std::vector<Sends> sends_of(runtime::Simulation& cluster, const models::Architecture& architecture,
+                            const TrainerOptions& options,
                             const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
@@ -323,7 +324,7 @@ TEST_CASE("a job in virtual time sends the messages of a job that computes, in t
     const auto computed =
         sends_of(simulation, architecture, options, [](int) { return runtime::make_inline_device(); });
     const std::vector<int> nodes(static_cast<std::size_t>(options.grid.ranks()), 0);
-    runtime::VirtualCluster cluster(
+    runtime::Simulation cluster(
         {.node_of = nodes, .links = {{1e-5, 1e9, 0}, {}}, .cores = {.cores = 2}, .handler_seconds = 1e-6});
     const auto virtually =
         sends_of(cluster, architecture, options, [&](int rank) -> std::unique_ptr<runtime::Device> {

@@ -35,7 +35,7 @@ struct Operation {
   friend bool operator==(const Operation&, const Operation&) = default;
 };
 
-/// Data in flight between the ranks of a job: a VirtualCluster only transfers numbers of bytes.
+/// Contents of the messages under way in a job, since simulated ones with computed delays carry only sizes.
 using Contents =
     std::map<std::tuple<int, int, runtime::Channel, std::uint32_t>, std::deque<std::vector<std::byte>>>;
 
@@ -127,10 +127,10 @@ Run run_on_cluster(const models::GptOptions& gpt, const TrainerOptions& options,
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
   const runtime::ProfileCosts costs(profile);
   const int ranks = options.grid.ranks();
-  runtime::VirtualCluster cluster({.node_of = options.node_of,
-                                   .links = profile.links,
-                                   .cores = {.cores = profile.cores, .alone = profile.threads},
-                                   .handler_seconds = profile.handler_seconds});
+  runtime::Simulation cluster({.node_of = options.node_of,
+                               .links = profile.links,
+                               .cores = {.cores = profile.cores, .alone = profile.threads},
+                               .handler_seconds = profile.handler_seconds});
   Run run;
   run.operations.resize(static_cast<std::size_t>(ranks));
   Contents contents;

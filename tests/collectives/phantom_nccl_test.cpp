@@ -42,7 +42,7 @@ PlanCommunicator::Options options_of(const Topology& topology, int me, std::vect
 
 /// End time of an operation of `elements` floats that all ranks start at once, by NCCL's formula.
 Duration nccl_time(const Topology& topology, Collective collective, std::size_t elements, NcclMode way) {
-  runtime::VirtualCluster cluster({.node_of = topology.node_of, .links = {fast, slow}});
+  runtime::Simulation cluster({.node_of = topology.node_of, .links = {fast, slow}});
   PhantomNccl nccl(cluster, {way, way, way});
   std::vector<std::unique_ptr<CommunicatorFactory>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
@@ -70,7 +70,7 @@ Duration nccl_time(const Topology& topology, Collective collective, std::size_t 
 TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   constexpr int ranks = 4;
   constexpr std::size_t elements = 4000;  // a quarter of them takes 1 µs
-  runtime::VirtualCluster cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
+  runtime::Simulation cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
   const NoCosts costs;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::Stream>> streams;
@@ -122,7 +122,7 @@ TEST_CASE("operations of NCCL take the time of rings") {
 
 TEST_CASE("an operation of NCCL starts when its last rank does, and after the previous one") {
   const Topology topology = Topology::regular(2, 1);
-  runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {fast, {}}});
+  runtime::Simulation cluster({.node_of = {0, 0}, .links = {fast, {}}});
   PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
   std::vector<std::unique_ptr<CommunicatorFactory>> sources;
   std::vector<std::unique_ptr<Communicator>> members;
@@ -158,7 +158,7 @@ TEST_CASE("a blocked device computes nothing while its rank is in an operation, 
   // Operations of 100 us start at 50 us and at 300 us, concurrently with work of 200 us and, later, of 30 us.
   for (const bool overlap : {true, false}) {
     CAPTURE(overlap);
-    runtime::VirtualCluster cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
+    runtime::Simulation cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
     PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
     const ByBytes costs;
     std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;

@@ -39,16 +39,15 @@ std::vector<int> all_ranks(const Job& job) {
   return ranks;
 }
 
-runtime::VirtualCluster cluster_of(const Job& job) {
-  return runtime::VirtualCluster({.node_of = job.topology.node_of,
-                                  .links = job.profile.links,
-                                  .files = {},
-                                  .handler_seconds = job.profile.handler_seconds,
-                                  .slow_nodes = {}});
+runtime::Simulation cluster_of(const Job& job) {
+  return runtime::Simulation({.node_of = job.topology.node_of,
+                              .links = job.profile.links,
+                              .handler_seconds = job.profile.handler_seconds,
+                              .slow_nodes = {}});
 }
 
-/// Virtual time until the last rank of a collective is done, if all start at once.
-double ends(runtime::VirtualCluster& cluster, int ranks, const std::function<void(int, runtime::Handler)>& begin) {
+/// When the last rank of a collective that all begin at once is done.
+double ends(runtime::Simulation& cluster, int ranks, const std::function<void(int, runtime::Handler)>& begin) {
   runtime::Duration last{};
   for (int rank = 0; rank < ranks; ++rank) {
     begin(rank, [&cluster, &last, rank] {
@@ -61,7 +60,7 @@ double ends(runtime::VirtualCluster& cluster, int ranks, const std::function<voi
 }
 
 double by_nccl(const Job& job, NcclMode way) {
-  runtime::VirtualCluster cluster = cluster_of(job);
+  runtime::Simulation cluster = cluster_of(job);
   PhantomNccl nccl(cluster, {way, way, way});
   const std::vector<int> ranks = all_ranks(job);
   std::vector<std::unique_ptr<CommunicatorFactory>> sources;
@@ -80,7 +79,7 @@ double by_nccl(const Job& job, NcclMode way) {
 }
 
 double by_plan(const Job& job, const Algorithm& algorithm) {
-  runtime::VirtualCluster cluster = cluster_of(job);
+  runtime::Simulation cluster = cluster_of(job);
   const runtime::ProfileCosts costs(job.profile);
   const std::vector<int> ranks = all_ranks(job);
   const std::size_t elements = job.bytes / 2, parts[] = {elements};

@@ -1,5 +1,5 @@
 #include "runtime/base/error.hpp"
-#include "runtime/simulation/virtual_cluster.hpp"
+#include "runtime/simulation/simulation.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ constexpr Tag counted{Channel::activation, 0}, spoken{Channel::user, 0};
 
 /// Devices, and the times of noted events.
 struct Machines {
-  explicit Machines(const VirtualClusterOptions& options) : cluster(options) {}
+  explicit Machines(const ComputedDelays& options) : cluster(options) {}
 
   PhantomDevice& add_device(int rank = 0, PhantomDeviceOptions options = {}) {
     options.costs = &costs;
@@ -49,7 +49,7 @@ struct Machines {
     }
   }
 
-  VirtualCluster cluster;
+  Simulation cluster;
   std::vector<std::unique_ptr<PhantomDevice>> devices;
   std::map<std::string, Duration> times;
 };
@@ -398,8 +398,8 @@ TEST_CASE("files of a node are read one after another, concurrently with writes"
   CHECK(disk.bytes_written() == megabyte);
 }
 
-TEST_CASE("control messages between ranks arrive as sent, and payloads of kernels do not") {
-  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+TEST_CASE("what ranks tell each other arrives as it was sent, and payloads of kernels do not") {
+  Simulation cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   for (const std::size_t count : {std::size_t{4}, std::size_t{1} << 16}) {
     std::vector<int> sent(count, 7), arrived(count, 1), untouched(count, 1);
     int left = 2;
@@ -420,26 +420,17 @@ TEST_CASE("control messages between ranks arrive as sent, and payloads of kernel
   }
 }
 
-TEST_CASE(
-    "messages whose length differs from their receive's are an error, and ranks that wait forever are named") {
-  VirtualCluster cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
+TEST_CASE("messages of another length than their receive are an error, and ranks that wait for ever are named") {
+  Simulation cluster({.node_of = {0, 0}, .links = {.intra_node = wire, .inter_node = {}}});
   std::vector<std::byte> memory(megabyte);
   cluster.transport(0).send(1, counted, ConstBytes(memory).first(8), nothing);
-  try {
-    cluster.transport(1).receive(0, counted, Bytes(memory).first(4), nothing);
-    FAIL("a receive of another length");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::transport);
-    CHECK(std::string(error.what()).find("8 bytes instead of 4") != std::string::npos);
-  }
+  cluster.transport(1).receive(0, counted, Bytes(memory).first(4), nothing);
+  const Error wrong = tests::error_of([&] { cluster.run(); });
+  CHECK(wrong.code() == ErrorCode::transport);
+  CHECK(tests::says(wrong, "8 bytes instead of 4"));
   cluster.transport(0).send(1, {Channel::gradient, 3}, ConstBytes(memory), nothing);
   cluster.loop(1).stop();
-  try {
-    cluster.run();
-    FAIL("nobody receives");
-  } catch (const Error& error) {
-    CHECK(std::string(error.what()).find("rank 0: send to rank 1, gradient 3, 1000000 bytes") != std::string::npos);
-  }
+  CHECK(tests::says(tests::error_of([&] { cluster.run(); }), "rank 0: send to rank 1, gradient 3, 1000000 bytes"));
 }
 
 TEST_CASE("repeated work takes the same times again, and is queued once") {
