@@ -6,8 +6,9 @@
 #include "actors/rank/rank_plan.hpp"
 #include "models/core/pass_order.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/delayed_device.hpp"
+#include "tests/doubles/transports.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -21,42 +22,18 @@
 
 namespace ranvier::tests {
 
-/// Forwards messages, and records the peers of each.
-class WatchedTransport final : public runtime::Transport {
- public:
-  explicit WatchedTransport(runtime::Transport& transport) : transport_(&transport) {}
-
-  int rank() const noexcept override { return transport_->rank(); }
-  int ranks() const noexcept override { return transport_->ranks(); }
-  using Transport::receive;
-  using Transport::send;
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
-            runtime::Handler done) override {
-    peers_.insert(peer);
-    ++sent_;
-    transport_->send(peer, tag, ranges, std::move(done));
-  }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    peers_.insert(peer);
-    transport_->receive(peer, tag, ranges, std::move(done));
-  }
-  std::vector<Pending> pending() const override { return transport_->pending(); }
-
-  [[nodiscard]] const std::set<int>& peers() const noexcept { return peers_; }
-  [[nodiscard]] std::size_t sent() const noexcept { return sent_; }
-
- private:
-  runtime::Transport* transport_;
-  std::set<int> peers_;
-  std::size_t sent_ = 0;
-};
-
-/// A rank without actors.
+/// A rank without parts.
 struct BareRank {
   BareRank(runtime::Simulation& simulation, const models::Architecture& architecture,
            const actors::TrainerOptions& options, int rank, std::uint64_t seed)
       : loop(simulation.loop(rank)),
-        transport(simulation.transport(rank)),
+        transport(
+            simulation.transport(rank),
+            [this](int peer, runtime::Tag, std::size_t) {
+              peers.insert(peer);
+              ++sent;
+            },
+            [this](int peer, runtime::Tag, std::size_t) { peers.insert(peer); }),
         device(loop, seed * 1000 + static_cast<std::uint64_t>(rank)),
         plan(actors::plan_rank(architecture, RandomTokens(8, 37).sample_bytes(), options, rank)),
         resources(loop, transport, device, plan.memory, plan.tiers) {
@@ -68,6 +45,8 @@ struct BareRank {
   [[nodiscard]] const std::vector<actors::UnitState>& units() const { return plan.states->all(); }
 
   runtime::EventLoop& loop;
+  std::set<int> peers;   ///< with whom messages were exchanged
+  std::size_t sent = 0;  ///< messages
   WatchedTransport transport;
   DelayedDevice device;
   actors::RankPlan plan;

@@ -4,8 +4,8 @@
 #include "actors/rank/rank_plan.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/delayed_device.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -240,7 +240,7 @@ TEST_CASE("gradients are summed over microbatches in order, uses, then ranks, un
     }
     for (const auto& rank : job.ranks) {
       CHECK(rank->part().waits().empty());
-      CHECK(peers_of(rank->part()) == rank->rank().transport.peers());
+      CHECK(peers_of(rank->part()) == rank->rank().peers);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/far_device.hpp"
+#include "tests/doubles/far_device.hpp"
 
 #include <doctest/doctest.h>
 

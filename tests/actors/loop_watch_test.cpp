@@ -2,7 +2,7 @@
 #include "actors/watch/watchdog.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "tests/actors/lone_transport.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

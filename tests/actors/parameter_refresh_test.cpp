@@ -258,7 +258,7 @@ TEST_CASE("bundles without a gather keep their order, too, and unchanged paramet
   }
   kept.grid.settle();
   for (const auto& each : kept.rows) {
-    CHECK(each->rank().transport.sent() == 0);
+    CHECK(each->rank().sent == 0);
     CHECK(each->all_ready());
   }
 }

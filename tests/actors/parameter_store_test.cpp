@@ -5,8 +5,8 @@
 #include "actors/rank/rank_plan.hpp"
 #include "models/core/pass_order.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/delayed_device.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -183,11 +183,11 @@ TEST_CASE("an owner replies when it has all requested shards in the requested ve
   CHECK(row.arrived() == std::vector<int>{1});
   row.check(0, false, 1, {1, 2});
   row.check(2, false, 1, {1, 2});
-  // A request that was answered is removed.
-  const std::size_t sent = column.grid[1].transport.sent();
+  // Whoever was answered is forgotten.
+  const std::size_t sent = column.grid[1].sent;
   column.rows[1]->part().answer_waiting();
   column.grid.settle();
-  CHECK(column.grid[1].transport.sent() == sent);
+  CHECK(column.grid[1].sent == sent);
 }
 
 TEST_CASE(

@@ -3,6 +3,8 @@
 #include "runtime/base/error.hpp"
 #include "runtime/files/json_text.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/transports.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/effort.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -28,28 +30,17 @@ using tests::small_gpt;
 
 namespace {
 
-/// Cost model: a rate of FLOPs for matrix multiplications and attention, and either no cost or a rate of bytes for the
-/// rest.
-class Rates final : public runtime::CostModel {
- public:
-  explicit Rates(double flops_per_second = 0, double bytes_per_second = 0)
-      : flops_(flops_per_second), bytes_(bytes_per_second) {}
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    double seconds = flops_ > 0 ? cost.flops / flops_ : 0;
-    if (cost.flops == 0 && bytes_ > 0) seconds = cost.bytes / bytes_;
-    return runtime::Duration(static_cast<std::int64_t>(seconds * 1e9));
-  }
+/// A second for so many FLOPs of products and attention, nothing for the rest; or so many bytes of the rest.
+tests::CostsOf rates_of(double flops_per_second = 0, double bytes_per_second = 0) {
+  return tests::CostsOf([=](const runtime::WorkCost& cost) {
+    double seconds = flops_per_second > 0 ? cost.flops / flops_per_second : 0;
+    if (cost.flops == 0 && bytes_per_second > 0) seconds = cost.bytes / bytes_per_second;
+    return seconds * 1e9;
+  });
+}
 
- private:
-  double flops_, bytes_;
-};
-
-constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
-
-runtime::MachineProfile machine(const runtime::Link& link = no_time) {
-  runtime::MachineProfile profile;
-  profile.name = "test";
-  profile.cores = 0;
+runtime::MachineProfile machine(const runtime::Link& link = tests::instant_machine().links.intra_node) {
+  runtime::MachineProfile profile = tests::instant_machine();
   profile.links = {link, link};
   profile.peak_flops_per_second[DType::f32] = 1e9;
   return profile;
@@ -95,7 +86,7 @@ TEST_CASE("one rank takes the time of its layers' FLOPs") {
   constexpr double rate = 1e9;
   const double declared = 8 * make_gpt(gpt).flops_per_sample();
   for (const int microbatch : {1, 4, 8}) {
-    const Rates rates(rate);
+    const tests::CostsOf rates = rates_of(rate);
     const Prediction one = predicted(gpt, job_of(1, 1, 8, microbatch), machine(), rates);
     // All pairs of positions and vectors are counted; one product of attention is computed again.
     check_ratio(one.step_seconds, declared / rate, 0.94, 0.02);
@@ -111,9 +102,9 @@ TEST_CASE("one rank takes the time of its layers' FLOPs") {
   }
 }
 
-TEST_CASE("two stages and one microbatch take four latencies if nothing else takes time") {
-  // An activation, its gradient, the other stage's gradients of the tied embedding, and the agreement of both.
-  const Rates nothing;
+TEST_CASE("two stages and one microbatch take four latencies where nothing else takes time") {
+  // An activation, its gradient, the other stage's gradients of the tied embedding, and what both agree on.
+  const tests::CostsOf nothing = rates_of();
   constexpr runtime::Link far{.latency_seconds = 1, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
   const Prediction two = predicted(small_gpt(), job_of(2, 1, 1, 1), machine(far), nothing);
   CHECK(two.step_seconds == doctest::Approx(4));
@@ -127,7 +118,7 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   // 2. The layers' times differ a little, and weight gradients overlap what the next stage does.
   models::GptOptions gpt = small_gpt(14);
   gpt.vocab_size = 2;
-  const Rates rates(1e9);
+  const tests::CostsOf rates = rates_of(1e9);
   double before = 1;
   for (const int microbatches : {1, 2, 4, 16}) {
     TrainerOptions options = job_of(2, 1, microbatches, 1);
@@ -142,8 +133,8 @@ TEST_CASE("a pipeline idles while it fills and drains") {
   }
 }
 
-TEST_CASE("deferred weight gradients are separate from backward passes, and take the time that they had in those") {
-  const Rates rates(1e9);
+TEST_CASE("weight gradients that wait are told apart from backward passes, and take what they took in those") {
+  const tests::CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 1, 8, 1);
   options.policy = Policy::one_f_one_b;
   const Prediction together = predicted(small_gpt(6), options, machine(), rates, {.trace = true});
@@ -161,8 +152,8 @@ TEST_CASE("deferred weight gradients are separate from backward passes, and take
   }
 }
 
-TEST_CASE("a slow rank delays all others, and a slow link the ranks that use it") {
-  const Rates rates(1e9);
+TEST_CASE("a slow rank holds up all others, and a slow link those that use it") {
+  const tests::CostsOf rates = rates_of(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const double usual = predicted(small_gpt(), options, machine(), rates).step_seconds;
   const double slow =
@@ -174,7 +165,7 @@ TEST_CASE("a slow rank delays all others, and a slow link the ranks that use it"
   CHECK(half.stages[0].busy() == doctest::Approx((1 + 1 / 2.5) / 2).epsilon(0.01));
 
   constexpr runtime::Link wire{.latency_seconds = 0, .bytes_per_second = 1e6, .node_bytes_per_second = 0};
-  const Rates nothing;
+  const tests::CostsOf nothing = rates_of();
   TrainerOptions apart = options;
   apart.node_of = {0, 1};
   const Prediction waits = predicted(small_gpt(), apart, machine(wire), nothing);
@@ -196,9 +187,9 @@ TEST_CASE("NCCL's transfers do not count as messages") {
   runtime::MachineProfile profile = machine();
   profile.gpu = true;
   options.gpu = TrainerOptions::GpuMemory{.staged = true};
-  const Prediction plans = predicted(small_gpt(), options, profile, Rates());
+  const Prediction plans = predicted(small_gpt(), options, profile, rates_of());
   options.gpu->nccl = true;
-  const Prediction nccl = predicted(small_gpt(), options, profile, Rates());
+  const Prediction nccl = predicted(small_gpt(), options, profile, rates_of());
   const double bytes = 4.0 * static_cast<double>(make_gpt(small_gpt()).parameters());
   REQUIRE(nccl.rank_nccl_bytes_inter.size() == 2);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -214,8 +205,8 @@ TEST_CASE("NCCL's transfers do not count as messages") {
   CHECK(nccl.messages == 2);
 }
 
-TEST_CASE("jitter is reproducible by its seed") {
-  const Rates rates(1e9);
+TEST_CASE("jitter is repeatable by its seed") {
+  const tests::CostsOf rates = rates_of(1e9);
   const auto step = [&](std::uint64_t seed, double jitter) {
     return predicted(small_gpt(), job_of(2, 2, 8, 1), machine(), rates,
                      {.disturbances = {.seed = seed, .jitter = jitter}})
@@ -227,8 +218,8 @@ TEST_CASE("jitter is reproducible by its seed") {
   CHECK(step(1, 0) == step(2, 0));
 }
 
-TEST_CASE("ranks with more threads than a node has cores take longer, but not on two nodes") {
-  const Rates rates(1e9);
+TEST_CASE("ranks with more threads than a node has cores take longer, and not on two nodes") {
+  const tests::CostsOf rates = rates_of(1e9);
   runtime::MachineProfile profile = machine();
   TrainerOptions options = job_of(1, 2, 8, 2);
   const double usual = predicted(small_gpt(), options, profile, rates).step_seconds;
@@ -248,42 +239,23 @@ struct Sends {
   friend bool operator==(const Sends&, const Sends&) = default;
 };
 
-class RecordingTransport final : public runtime::Transport {
- public:
-  RecordingTransport(runtime::Transport& transport, Sends& sends) : transport_(&transport), sends_(&sends) {}
-
-  int rank() const noexcept override { return transport_->rank(); }
-  int ranks() const noexcept override { return transport_->ranks(); }
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
-            runtime::Handler done) override {
-    std::size_t bytes = 0;
-    for (const auto& range : ranges) bytes += range.size();
-    sends_->by_tag[{peer, tag.channel, tag.index}].push_back(bytes);
-    if (tag.channel == Channel::activation || tag.channel == Channel::gradient)
-      sends_->between_stages.emplace_back(tag.channel, tag.index);
-    transport_->send(peer, tag, ranges, std::move(done));
-  }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    transport_->receive(peer, tag, ranges, std::move(done));
-  }
-  std::vector<Pending> pending() const override { return transport_->pending(); }
-
- private:
-  runtime::Transport* transport_;
-  Sends* sends_;
-};
-
-/// By rank, in simulation with drawn or with computed delays.
-std::vector<Sends> sends_of(runtime::Simulation& cluster, const models::Architecture& architecture,
-                            const TrainerOptions& options,
+/// By rank, on the loops and transports of a Simulation or of a VirtualCluster.
+std::vector<Sends> sends_of(auto& cluster, const models::Architecture& architecture, const TrainerOptions& options,
                             const std::function<std::unique_ptr<runtime::Device>(int rank)>& make_device) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
   std::vector<Sends> sends(static_cast<std::size_t>(ranks));
-  std::vector<RecordingTransport> transports;
+  std::vector<tests::WatchedTransport> transports;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<Rank>> trainers;
-  for (int r = 0; r < ranks; ++r) transports.emplace_back(cluster.transport(r), sends[std::size_t(r)]);
+  for (int r = 0; r < ranks; ++r) {
+    transports.emplace_back(cluster.transport(r),
+                            [&own = sends[std::size_t(r)]](int peer, runtime::Tag tag, std::size_t bytes) {
+                              own.by_tag[{peer, tag.channel, tag.index}].push_back(bytes);
+                              if (tag.channel == Channel::activation || tag.channel == Channel::gradient)
+                                own.between_stages.emplace_back(tag.channel, tag.index);
+                            });
+  }
   for (int r = 0; r < ranks; ++r) {
     devices.push_back(make_device(r));
     devices.back()->on_failure([&cluster, r](std::exception_ptr error) { cluster.loop(r).stop(error); });
@@ -311,7 +283,7 @@ TEST_CASE("a job in virtual time sends the messages of a job that computes, in t
                         {"paro-iig", Policy::gpipe, 2, 4},
                         {"zero3", Policy::zb_h1, 3, 2},
                         {"zero2", Policy::message_driven, 1, 4}};
-  const Rates rates(1e9, 1e10);
+  const tests::CostsOf rates = rates_of(1e9, 1e10);
   for (const Case& each : cases) {
     CAPTURE(each.shard);
     TrainerOptions options = job_of(each.stages, each.rows, 8, 1);
@@ -340,8 +312,8 @@ TEST_CASE("a job in virtual time sends the messages of a job that computes, in t
   }
 }
 
-TEST_CASE("memory is as planned, and a machine with less is refused") {
-  const Rates rates(1e9);
+TEST_CASE("memory is that of the plan, and what a machine does not have is refused") {
+  const tests::CostsOf rates = rates_of(1e9);
   TrainerOptions options = job_of(2, 2, 8, 2);
   options.tiers.optimizer = TierKind::host;
   options.tiers.parameters = TierKind::nvme;
@@ -378,8 +350,8 @@ TEST_CASE("memory is as planned, and a machine with less is refused") {
   refused(ErrorCode::memory, " disk, but a machine", run);
 }
 
-TEST_CASE("an invalid prediction is refused") {
-  const Rates rates(1e9);
+TEST_CASE("a prediction that makes no sense is refused") {
+  const tests::CostsOf rates = rates_of(1e9);
   const TrainerOptions options = job_of(1, 2, 8, 2);
   const auto run = [&](const runtime::MachineProfile& profile, const PredictionOptions& how, TrainerOptions job) {
     return [=, &rates] { return predicted(small_gpt(), job, profile, rates, how); };
@@ -430,7 +402,7 @@ TEST_CASE("jobs of all shardings, tiers and kinds of devices complete in virtual
           profile.handler_seconds = 1e-6;
           profile.read_bytes_per_second = profile.write_bytes_per_second = 1e8;
           if (gpu) options.gpu = TrainerOptions::GpuMemory{.staged = true, .nccl = policy == Policy::one_f_one_b};
-          const Rates rates(1e9, 1e9);
+          const tests::CostsOf rates = rates_of(1e9, 1e9);
           const Prediction there = predicted(gpt, options, profile, rates);
           CHECK(there.step_seconds > 0);
           CHECK(there.bubble >= 0);
@@ -460,7 +432,7 @@ TEST_CASE("64 ranks leave a trace of all of them") {
   models::GptOptions gpt = small_gpt(8);
   TrainerOptions options = job_of(8, 8, 64, 1);
   for (int rank = 0; rank < 64; ++rank) options.node_of.push_back(rank / 8);
-  const Rates rates(1e9, 1e10);
+  const tests::CostsOf rates = rates_of(1e9, 1e10);
   const runtime::MachineProfile profile = machine({1e-5, 1e9, 4e9});
   CHECK(predicted(gpt, options, profile, rates).trace.empty());
   const Prediction prediction = predicted(gpt, options, profile, rates, {.trace = true});
@@ -494,8 +466,8 @@ TEST_CASE("predict() takes the times of work from the profile") {
   check_ratio(step, 8 * architecture.flops_per_sample() / 1e9, 0.93, 0.02);
 }
 
-TEST_CASE("a prediction ends when its caller cancels it") {
-  const Rates rates(1e9);
+TEST_CASE("a prediction ends where nobody waits for it any longer") {
+  const tests::CostsOf rates = rates_of(1e9);
   for (const int asked : {1, 5}) {
     int left = asked;
     const PredictionOptions how{.steps = 40, .goes_on = [&] { return --left > 0; }};

@@ -1,6 +1,7 @@
 // Predictions that simulate one of each set of equivalent rows, compared with predictions of all rows.
 #include "actors/predict/predicted_job.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -17,14 +18,6 @@ using runtime::DType;
 using tests::small_gpt;
 
 namespace {
-
-/// Work takes time by its FLOPs and by its bytes, so that no two kinds of it end together by chance.
-class Rates final : public runtime::CostModel {
- public:
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    return runtime::Duration(1001 + static_cast<std::int64_t>(cost.flops + 0.37 * cost.bytes));
-  }
-};
 
 runtime::MachineProfile machine() {
   runtime::MachineProfile profile;
@@ -57,7 +50,9 @@ Prediction predicted(const TrainerOptions& options, const PredictionOptions& how
   models::GptOptions gpt = small_gpt();
   gpt.precision = options.precision;
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  const Rates rates;
+  // Some time by FLOPs and some by bytes, so that no two kinds of work end together by chance.
+  const tests::CostsOf rates(
+      [](const runtime::WorkCost& cost) { return 1001 + std::floor(cost.flops + 0.37 * cost.bytes); });
   return PredictedJob(make_gpt(gpt), tokens, options, machine(), {rates, rates}, how).run();
 }
 

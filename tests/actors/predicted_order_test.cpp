@@ -3,7 +3,8 @@
 #include "actors/predict/predicted_job.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/actors/timed_device.hpp"
+#include "tests/doubles/timed_device.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -39,46 +40,39 @@ struct Operation {
 using Contents =
     std::map<std::tuple<int, int, runtime::Channel, std::uint32_t>, std::deque<std::vector<std::byte>>>;
 
-/// A cluster's transport that records operations, and with `contents` delivers the data.
-class RecordingTransport final : public runtime::Transport {
+/// A cluster's transport that keeps a record, and with `contents` brings what was sent.
+class RecordingTransport final : public tests::ForwardingTransport {
  public:
   RecordingTransport(runtime::Transport& transport, const runtime::VirtualTime& time, Contents* contents,
                      std::vector<Operation>& record)
-      : transport_(transport), time_(time), contents_(contents), record_(record) {}
+      : ForwardingTransport(transport), time_(time), contents_(contents), record_(record) {}
 
-  int rank() const noexcept override { return transport_.rank(); }
-  int ranks() const noexcept override { return transport_.ranks(); }
   void send(int peer, runtime::Tag tag, std::span<const ConstBytes> ranges, runtime::Handler done) override {
-    std::size_t bytes = 0;
-    for (const ConstBytes range : ranges) bytes += range.size();
-    record_.push_back({false, peer, tag, bytes, time_.now()});
+    record_.push_back({false, peer, tag, tests::WatchedTransport::bytes_of(ranges), time_.now()});
     if (contents_ != nullptr) {
       auto& message = (*contents_)[{rank(), peer, tag.channel, tag.index}].emplace_back();
       for (const ConstBytes range : ranges) message.insert(message.end(), range.begin(), range.end());
     }
-    transport_.send(peer, tag, ranges, std::move(done));
+    ForwardingTransport::send(peer, tag, ranges, std::move(done));
   }
   void receive(int peer, runtime::Tag tag, std::span<const Bytes> ranges, runtime::Handler done) override {
-    std::size_t bytes = 0;
-    for (const Bytes range : ranges) bytes += range.size();
-    record_.push_back({true, peer, tag, bytes, time_.now()});
-    if (contents_ == nullptr) return transport_.receive(peer, tag, ranges, std::move(done));
+    record_.push_back({true, peer, tag, tests::WatchedTransport::bytes_of(ranges), time_.now()});
+    if (contents_ == nullptr) return ForwardingTransport::receive(peer, tag, ranges, std::move(done));
     std::vector<Bytes> places(ranges.begin(), ranges.end());
-    transport_.receive(peer, tag, ranges, [this, peer, tag, places = std::move(places), done = std::move(done)] {
-      auto& messages = contents_->at({peer, rank(), tag.channel, tag.index});
-      auto next = messages.front().begin();
-      for (const Bytes place : places) {
-        std::copy_n(next, place.size(), place.begin());
-        next += static_cast<std::ptrdiff_t>(place.size());
-      }
-      messages.pop_front();
-      done();
-    });
+    ForwardingTransport::receive(peer, tag, ranges,
+                                 [this, peer, tag, places = std::move(places), done = std::move(done)] {
+                                   auto& messages = contents_->at({peer, rank(), tag.channel, tag.index});
+                                   auto next = messages.front().begin();
+                                   for (const Bytes place : places) {
+                                     std::copy_n(next, place.size(), place.begin());
+                                     next += static_cast<std::ptrdiff_t>(place.size());
+                                   }
+                                   messages.pop_front();
+                                   done();
+                                 });
   }
-  std::vector<Pending> pending() const override { return transport_.pending(); }
 
  private:
-  runtime::Transport& transport_;
   const runtime::VirtualTime& time_;
   Contents* contents_;
   std::vector<Operation>& record_;

@@ -4,8 +4,8 @@
 #include "models/ops/cross_entropy.hpp"
 #include "runtime/base/philox.hpp"
 #include "runtime/transport/staged_transport.hpp"
-#include "tests/actors/delayed_device.hpp"
-#include "tests/far_device.hpp"
+#include "tests/doubles/delayed_device.hpp"
+#include "tests/doubles/far_device.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -3,8 +3,8 @@
 
 #include "actors/base/rank_context.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/delayed_device.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -5,6 +5,7 @@
 #include "actors/predict/predicted_job.hpp"
 #include "actors/rank/rank_plan.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -36,23 +37,6 @@ double squares(const std::vector<double>& all) {
   return sum;
 }
 
-/// Cost model with a rate of FLOPs for matrix multiplications and attention, and no cost for the rest.
-class Rate final : public runtime::CostModel {
- public:
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    return runtime::Duration(static_cast<std::int64_t>(cost.flops * 1e3));
-  }
-};
-
-runtime::MachineProfile machine() {
-  constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
-  runtime::MachineProfile profile;
-  profile.name = "test";
-  profile.cores = 0;
-  profile.links = {no_time, no_time};
-  return profile;
-}
-
 struct Measured {
   double step_seconds = 0;
   std::optional<SplitAdvice> advice;
@@ -60,8 +44,8 @@ struct Measured {
 
 Measured measured(const models::GptOptions& gpt, const TrainerOptions& options, const Disturbances& disturbances) {
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  const Rate rate;
-  const runtime::MachineProfile profile = machine();
+  const tests::CostsOf rate([](const runtime::WorkCost& cost) { return 1e3 * cost.flops; });
+  const runtime::MachineProfile profile = tests::instant_machine();
   const models::Architecture architecture = make_gpt(gpt);
   PredictedJob job(architecture, tokens, options, profile, {rate, rate},
                    {.steps = 1 + std::max(options.rebalance_steps, 1), .disturbances = disturbances});

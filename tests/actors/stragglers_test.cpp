@@ -3,6 +3,7 @@
 
 #include "actors/predict/predicted_job.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -17,14 +18,6 @@ using namespace ranvier::actors;
 
 namespace {
 
-/// Cost model with a rate of FLOPs for matrix multiplications and attention, and no cost for the rest.
-class Rate final : public runtime::CostModel {
- public:
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    return runtime::Duration(static_cast<std::int64_t>(cost.flops * 1e3));
-  }
-};
-
 struct Watched {
   std::vector<int> named;  ///< ranks, each time one is named
   std::vector<Straggler> last;
@@ -34,11 +27,7 @@ struct Watched {
 /// A job in virtual time whose ranks' compute times are watched.
 Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& disturbances,
                 Policy policy = Policy::message_driven) {
-  constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
-  runtime::MachineProfile profile;
-  profile.name = "test";
-  profile.cores = 0;
-  profile.links = {no_time, no_time};
+  const runtime::MachineProfile profile = tests::instant_machine();
   TrainerOptions options = tests::small_run();
   options.grid = grid;
   options.batch_size = 4 * grid.g_data;
@@ -46,7 +35,7 @@ Watched watched(const runtime::GridShape& grid, int steps, const Disturbances& d
   options.policy = policy;
   const models::GptOptions gpt = tests::small_gpt(2);
   const tests::RandomTokens tokens(gpt.sequence_length, gpt.vocab_size);
-  const Rate rate;
+  const tests::CostsOf rate([](const runtime::WorkCost& cost) { return 1e3 * cost.flops; });
   const models::Architecture architecture = make_gpt(gpt);
   PredictedJob job(architecture, tokens, options, profile, {rate, rate},
                    {.steps = steps, .disturbances = disturbances});

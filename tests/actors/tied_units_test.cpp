@@ -124,7 +124,7 @@ TEST_CASE("two uses on one stage are summed in use 0, and a unit with one use is
     }
     CHECK(stage.part().peers().empty());
     CHECK(stage.part().waits().empty());
-    CHECK(stage.rank().transport.sent() == 0);
+    CHECK(stage.rank().sent == 0);
   }
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("two stages end with the same sum, message by message, in any order of
       CHECK(stage->summed());
       CHECK(stage->values() == expected);
       CHECK(stage->part().waits().empty());
-      CHECK(stage->rank().transport.sent() == messages(*stage));
+      CHECK(stage->rank().sent == messages(*stage));
     }
     CHECK(early.part().peers() == std::vector<int>{late.rank().plan.rank});
     CHECK(late.part().peers() == std::vector<int>{early.rank().plan.rank});
@@ -182,7 +182,7 @@ TEST_CASE("if columns may round differently, the first stage sends its column's 
     CHECK(done == 2);
     CHECK(job.stages[0]->values() == before);
     CHECK(job.stages[2]->values() == before);
-    CHECK(job.stages[0]->rank().transport.sent() == messages(*job.stages[0]));
-    CHECK(job.stages[2]->rank().transport.sent() == 0);
+    CHECK(job.stages[0]->rank().sent == messages(*job.stages[0]));
+    CHECK(job.stages[2]->rank().sent == 0);
   }
 }

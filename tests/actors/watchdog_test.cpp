@@ -2,10 +2,11 @@
 #include "actors/watch/watchdog.hpp"
 #include "models/core/initialize.hpp"
 #include "offload/checkpoint/file_writer.hpp"
-#include "tests/actors/delayed_device.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/delayed_device.hpp"
+#include "tests/doubles/forwarding.hpp"
+#include "tests/doubles/simulated_tier.hpp"
 #include "tests/effort.hpp"
-#include "tests/offload/simulated_tier.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
@@ -26,10 +27,10 @@ namespace {
 constexpr runtime::Duration timeout = 100ms;
 constexpr runtime::Duration quick = 20us;
 
-/// A transport that loses one message.
-class LosingTransport final : public runtime::Transport {
+/// Loses one message.
+class LosingTransport final : public tests::ForwardingTransport {
  public:
-  explicit LosingTransport(runtime::Transport& inner) : inner_(&inner) {}
+  using ForwardingTransport::ForwardingTransport;
 
   /// The first message of the channel after `when` is never sent.
   void lose(const runtime::EventLoop& loop, runtime::Channel channel, runtime::Duration when) {
@@ -38,8 +39,6 @@ class LosingTransport final : public runtime::Transport {
     when_ = when;
   }
 
-  int rank() const noexcept override { return inner_->rank(); }
-  int ranks() const noexcept override { return inner_->ranks(); }
   using Transport::receive;
   using Transport::send;
   void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
@@ -48,12 +47,11 @@ class LosingTransport final : public runtime::Transport {
       loop_ = nullptr;
       return;
     }
-    inner_->send(peer, tag, ranges, counted(tag, std::move(done)));
+    ForwardingTransport::send(peer, tag, ranges, counted(tag, std::move(done)));
   }
   void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    inner_->receive(peer, tag, ranges, counted(tag, std::move(done)));
+    ForwardingTransport::receive(peer, tag, ranges, counted(tag, std::move(done)));
   }
-  std::vector<Pending> pending() const override { return inner_->pending(); }
 
  private:
   runtime::Handler counted(runtime::Tag tag, runtime::Handler done) {
@@ -63,7 +61,6 @@ class LosingTransport final : public runtime::Transport {
     };
   }
 
-  runtime::Transport* inner_;
   const runtime::EventLoop* loop_ = nullptr;
   runtime::Channel channel_{};
   runtime::Duration when_{};

@@ -8,7 +8,7 @@
 #include "models/images/synthetic_set.hpp"
 #include "models/text/masked_source.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/recording_device.hpp"
+#include "tests/doubles/recording_device.hpp"
 
 #include <doctest/doctest.h>
 

@@ -8,11 +8,12 @@
 #include "models/text/masked_source.hpp"
 #include "runtime/loop/asio_loop.hpp"
 #include "runtime/transport/staged_transport.hpp"
-#include "tests/actors/lone_transport.hpp"
 #include "tests/actors/simulated_job.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/doubles/far_device.hpp"
+#include "tests/doubles/forwarding.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
-#include "tests/far_device.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>
@@ -39,35 +40,22 @@ struct Taken {
   [[nodiscard]] std::size_t of(MemorySpace space) const { return most[static_cast<std::size_t>(space)]; }
 };
 
-/// A real device that counts its allocations.
-class CountingDevice final : public runtime::Device {
+/// A real device that counts what is taken of it.
+class CountingDevice final : public tests::ForwardingDevice {
  public:
-  explicit CountingDevice(Taken& taken) : taken_(taken), device_(runtime::make_inline_device()) {}
+  explicit CountingDevice(Taken& taken) : ForwardingDevice(runtime::make_inline_device()), taken_(taken) {}
 
-  runtime::DeviceKind kind() const noexcept override { return device_->kind(); }
-  std::string description() const override { return "counting"; }
-  int threads() const noexcept override { return device_->threads(); }
-  std::size_t used_bytes() const noexcept override { return device_->used_bytes(); }
-  std::size_t budget_bytes() const noexcept override { return device_->budget_bytes(); }
   runtime::Buffer allocate(std::size_t bytes, MemorySpace space) override {
     const auto s = static_cast<std::size_t>(space);
     taken_.now[s] += bytes;
     taken_.most[s] = std::max(taken_.most[s], taken_.now[s]);
-    const auto buffer = std::make_shared<runtime::Buffer>(device_->allocate(bytes, space));
+    const auto buffer = std::make_shared<runtime::Buffer>(ForwardingDevice::allocate(bytes, space));
     return {buffer->data(), bytes,
             [buffer, s, &taken = taken_](std::byte*, std::size_t size) { taken.now[s] -= size; }};
-  }
-  std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override {
-    return device_->make_stream(std::move(name), width);
-  }
-  std::unique_ptr<runtime::Event> make_event() override { return device_->make_event(); }
-  void on_failure(std::function<void(std::exception_ptr)> handler) override {
-    device_->on_failure(std::move(handler));
   }
 
  private:
   Taken& taken_;
-  std::unique_ptr<runtime::Device> device_;
 };
 
 struct Family {

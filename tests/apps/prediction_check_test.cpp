@@ -2,6 +2,7 @@
 
 #include "apps/train/step_meter.hpp"
 #include "tests/apps/plan_profiles.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/errors.hpp"
 
 #include <boost/json/parse.hpp>
@@ -18,13 +19,7 @@ using runtime::SpanKind;
 
 namespace {
 
-class SetClock final : public runtime::Clock {
- public:
-  [[nodiscard]] runtime::Duration now() const override { return time; }
-  runtime::Duration time{};
-};
-
-/// Prediction for two stages with two ranks each.
+/// Of two stages with two ranks each.
 std::vector<RankTotals> four_ranks() {
   std::vector<RankTotals> ranks(4);
   for (std::size_t r = 0; r < 4; ++r) {
@@ -58,8 +53,8 @@ bool has(const std::string& text, const std::string& words) { return text.find(w
 
 }  // namespace
 
-TEST_CASE("the usual step time is the median of all but the first, without evaluations between steps") {
-  SetClock clock;
+TEST_CASE("a usual step is the median of all but the first, and evaluations between steps do not count") {
+  tests::SetClock clock;
   runtime::Trace trace(1, clock);
   const std::vector<int> nodes{0, 0, 2};
   StepMeter meter(1, nodes);

@@ -8,6 +8,7 @@
 #include "models/families/gpt.hpp"
 #include "runtime/base/error.hpp"
 #include "runtime/host/process_memory.hpp"
+#include "tests/doubles/stated_layer.hpp"
 
 #include <fmt/core.h>
 
@@ -19,21 +20,6 @@
 namespace {
 
 using namespace ranvier;
-
-/// Samples without content: simulated ranks do not read them.
-class NoSamples final : public models::SampleSource {
- public:
-  explicit NoSamples(int length) : length_(length) {}
-  std::int64_t samples() const override { return std::int64_t{1} << 40; }
-  std::size_t input_bytes() const override { return static_cast<std::size_t>(length_) * sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return input_bytes(); }
-  std::int64_t losses_per_sample() const override { return length_; }
-  void read_inputs(std::int64_t, int, std::byte*) const override {}
-  void read_targets(std::int64_t, int, std::byte*) const override {}
-
- private:
-  int length_;
-};
 
 int run(const std::vector<std::string>& words) {
   const auto word = [&](std::size_t place, const char* otherwise) {
@@ -61,7 +47,7 @@ int run(const std::vector<std::string>& words) {
   const auto since = [began] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   };
-  const NoSamples samples(gpt.sequence_length);
+  const tests::NoSamples samples(gpt.sequence_length);
   const runtime::ProfileCosts device(profile), host(profile, runtime::ProfileCosts::Where::host);
   const models::Architecture architecture = make_gpt(gpt);
   actors::PredictedJob job(architecture, samples, options, profile, {device, host}, {});

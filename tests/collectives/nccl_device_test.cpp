@@ -4,6 +4,7 @@
 #include "runtime/loop/asio_loop.hpp"
 #include "tests/collectives/nccl_under_test.hpp"
 #include "tests/device_under_test.hpp"
+#include "tests/doubles/transports.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,25 +18,7 @@ using namespace ranvier;
 using namespace ranvier::collectives;
 using namespace ranvier::runtime;
 
-namespace {
-
-/// A rank that has no others to send to.
-class Alone final : public Transport {
- public:
-  [[nodiscard]] int rank() const noexcept override { return 0; }
-  [[nodiscard]] int ranks() const noexcept override { return 1; }
-  void send(int, Tag, std::span<const ConstBytes>, Handler) override {
-    fail(ErrorCode::internal, "a message of one rank");
-  }
-  void receive(int, Tag, std::span<const Bytes>, Handler) override {
-    fail(ErrorCode::internal, "a message of one rank");
-  }
-  [[nodiscard]] std::vector<Pending> pending() const override { return {}; }
-};
-
-}  // namespace
-
-TEST_CASE("one rank's collectives by NCCL give the result of a plan of one rank") {
+TEST_CASE("one rank's collectives by NCCL leave what a plan of one rank leaves") {
   if (const auto reason = tests::missing_nccl()) {
     MESSAGE("skipped: " << *reason);
     return;
@@ -43,7 +26,7 @@ TEST_CASE("one rank's collectives by NCCL give the result of a plan of one rank"
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     CAPTURE(to_string(dtype));
     AsioLoop loop;
-    Alone alone;
+    tests::LoneTransport alone;
     const auto nccl = tests::make_nccl_under_test();
     nccl->device().on_failure([&](std::exception_ptr error) { loop.stop(error); });
     const auto stream = nccl->device().make_stream("test", StreamWidth::one);

@@ -12,6 +12,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "tests/collectives/reference.hpp"
+#include "tests/doubles/forwarding.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -38,23 +39,12 @@ struct WaitingKernel {
 };
 
 /// An inline device whose streams may have to wait, on the thread of the simulation.
-class WaitingGpu final : public runtime::Device {
+class WaitingGpu final : public tests::ForwardingDevice {
  public:
-  explicit WaitingGpu(NcclWorld& world) : world_(world), inner_(runtime::make_inline_device()) {}
+  explicit WaitingGpu(NcclWorld& world) : ForwardingDevice(runtime::make_inline_device()), world_(world) {}
 
-  [[nodiscard]] runtime::DeviceKind kind() const noexcept override { return inner_->kind(); }
-  [[nodiscard]] std::string description() const override { return inner_->description(); }
-  [[nodiscard]] int threads() const noexcept override { return inner_->threads(); }
-  [[nodiscard]] std::size_t used_bytes() const noexcept override { return inner_->used_bytes(); }
-  [[nodiscard]] std::size_t budget_bytes() const noexcept override { return inner_->budget_bytes(); }
   [[nodiscard]] std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override;
   [[nodiscard]] std::unique_ptr<runtime::Event> make_event() override;
-  [[nodiscard]] runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
-    return inner_->allocate(bytes, space);
-  }
-  void on_failure(std::function<void(std::exception_ptr)> handler) override {
-    inner_->on_failure(std::move(handler));
-  }
 
   std::vector<std::size_t> launches;  ///< elements of the first call of each launch, in order
 
@@ -65,8 +55,7 @@ class WaitingGpu final : public runtime::Device {
   [[nodiscard]] bool may_begin(const WaitingKernel& kernel);
 
   NcclWorld& world_;
-  std::unique_ptr<runtime::Device> inner_;
-  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // unfinished, in the order of the calls
+  std::deque<std::shared_ptr<WaitingKernel>> launched_;  // that are not over, in the order of the calls
 };
 
 class WaitingEvent final : public runtime::Event {
@@ -208,7 +197,7 @@ inline void WaitingEvent::record(runtime::StreamView stream) {
 }
 
 inline WaitingStream::WaitingStream(WaitingGpu& gpu, std::string name, runtime::StreamWidth width)
-    : gpu_(gpu), inner_(gpu.inner_->make_stream(std::move(name), width)) {
+    : gpu_(gpu), inner_(gpu.ForwardingDevice::make_stream(std::move(name), width)) {
   gpu_.world_.streams_.push_back(this);
 }
 inline WaitingStream::~WaitingStream() { std::erase(gpu_.world_.streams_, this); }

@@ -2,6 +2,7 @@
 #include "collectives/nccl/phantom_nccl.hpp"
 #include "collectives/plans/ring.hpp"
 #include "runtime/base/error.hpp"
+#include "tests/doubles/virtual_time.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,19 +18,6 @@ using runtime::Duration;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// One byte per nanosecond.
-class ByBytes final : public runtime::CostModel {
- public:
-  Duration duration(const runtime::WorkCost& cost) const override {
-    return Duration(static_cast<std::int64_t>(cost.bytes));
-  }
-};
-
-class NoCosts final : public runtime::CostModel {
- public:
-  Duration duration(const runtime::WorkCost&) const override { return Duration(0); }
-};
 
 constexpr Link fast{.latency_seconds = 10e-6, .bytes_per_second = 4e9, .node_bytes_per_second = 0};
 constexpr Link slow{.latency_seconds = 20e-6, .bytes_per_second = 1e9, .node_bytes_per_second = 1e9};
@@ -70,8 +58,8 @@ Duration nccl_time(const Topology& topology, Collective collective, std::size_t 
 TEST_CASE("a ring all-reduce of four ranks takes six steps of a quarter each") {
   constexpr int ranks = 4;
   constexpr std::size_t elements = 4000;  // a quarter of them takes 1 µs
-  runtime::Simulation cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
-  const NoCosts costs;
+  runtime::VirtualCluster cluster({.node_of = {0, 0, 0, 0}, .links = {fast, {}}});
+  const tests::CostsOf costs([](const runtime::WorkCost&) { return 0; });
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<runtime::Stream>> streams;
   std::vector<std::unique_ptr<Executor>> executors;
@@ -160,7 +148,7 @@ TEST_CASE("a blocked device computes nothing while its rank is in an operation, 
     CAPTURE(overlap);
     runtime::Simulation cluster({.node_of = {0, 0}, .links = {{.bytes_per_second = 1e9}, {}}});
     PhantomNccl nccl(cluster, {NcclMode::own, NcclMode::own, NcclMode::own});
-    const ByBytes costs;
+    const tests::CostsOf costs([](const runtime::WorkCost& cost) { return cost.bytes; });  // a byte a nanosecond
     std::vector<std::unique_ptr<runtime::PhantomDevice>> devices;
     std::vector<std::unique_ptr<runtime::Stream>> streams;
     std::vector<std::unique_ptr<CommunicatorFactory>> sources;

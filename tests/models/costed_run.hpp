@@ -7,8 +7,8 @@
 #pragma once
 
 #include "runtime/base/dtype.hpp"
+#include "tests/doubles/recording_device.hpp"
 #include "tests/models/typed_array.hpp"
-#include "tests/recording_device.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 #include "models/families/decoder_model.hpp"
 
 #include "runtime/base/error.hpp"
-#include "tests/far_device.hpp"
+#include "tests/doubles/far_device.hpp"
 #include "tests/models/every_device.hpp"
 #include "tests/models/model_run.hpp"
 #include "tests/models/reference_gpt.hpp"

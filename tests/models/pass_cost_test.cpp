@@ -2,7 +2,7 @@
 #include "tests/models/bert_family.hpp"
 #include "tests/models/llama_family.hpp"
 #include "tests/models/model_run.hpp"
-#include "tests/recording_device.hpp"
+#include "tests/doubles/recording_device.hpp"
 
 #include <doctest/doctest.h>
 

@@ -4,9 +4,9 @@
 #include "runtime/device/device.hpp"
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/simulation/simulation.hpp"
+#include "tests/doubles/simulated_tier.hpp"
 #include "tests/offload/blocks.hpp"
 #include "tests/offload/bucket_states.hpp"
-#include "tests/offload/simulated_tier.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>

@@ -2,9 +2,9 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/doubles/faulty_file_system.hpp"
 #include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
-#include "tests/offload/faulty_file_system.hpp"
 #include "tests/offload/tier_contract.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

@@ -2,7 +2,8 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/simulation/simulation.hpp"
-#include "tests/far_device.hpp"
+#include "tests/doubles/far_device.hpp"
+#include "tests/doubles/forwarding.hpp"
 #include "tests/seeds.hpp"
 
 #include <doctest/doctest.h>
@@ -18,22 +19,19 @@ using namespace ranvier::runtime;
 
 namespace {
 
-/// Wraps a simulated transport; counts messages, and those that use memory inaccessible to the host.
-class HostOnly final : public Transport {
+/// Over a simulated transport; counts messages, and those that touch memory which the host does not reach.
+class HostOnly final : public tests::ForwardingTransport {
  public:
-  HostOnly(Transport& simulated, const Device& device) : simulated_(&simulated), device_(&device) {}
+  HostOnly(Transport& simulated, const Device& device) : ForwardingTransport(simulated), device_(&device) {}
 
-  int rank() const noexcept override { return simulated_->rank(); }
-  int ranks() const noexcept override { return simulated_->ranks(); }
   void send(int peer, Tag tag, std::span<const ConstBytes> ranges, Handler done) override {
     count(ranges);
-    simulated_->send(peer, tag, ranges, std::move(done));
+    ForwardingTransport::send(peer, tag, ranges, std::move(done));
   }
   void receive(int peer, Tag tag, std::span<const Bytes> ranges, Handler done) override {
     count(ranges);
-    simulated_->receive(peer, tag, ranges, std::move(done));
+    ForwardingTransport::receive(peer, tag, ranges, std::move(done));
   }
-  std::vector<Pending> pending() const override { return simulated_->pending(); }
 
   int messages = 0;
   int out_of_reach = 0;
@@ -44,7 +42,6 @@ class HostOnly final : public Transport {
     for (const auto& range : ranges) out_of_reach += !device_->host_reaches(range.data());
   }
 
-  Transport* simulated_;
   const Device* device_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/base/error.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/trace/trace.hpp"
+#include "tests/doubles/virtual_time.hpp"
 
 #include <doctest/doctest.h>
 
@@ -24,13 +25,6 @@ const SteadyClock real_time;
 struct Times {
   Duration zero = real_time.now();
   [[nodiscard]] Duration at(std::chrono::microseconds time) const { return zero + time; }
-};
-
-/// A clock under the test's control.
-class SetClock final : public Clock {
- public:
-  [[nodiscard]] Duration now() const override { return time; }
-  Duration time{};
 };
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -60,8 +54,8 @@ TEST_CASE("a trace records spans and sums the seconds of each kind") {
   CHECK(trace.spans().empty());
 }
 
-TEST_CASE("file wait is the time of file spans during which nothing is computed") {
-  SetClock clock;
+TEST_CASE("files that are waited for are those under way while nothing is computed") {
+  tests::SetClock clock;
   Trace trace(0, clock);
   const auto alone = [&] { return std::lround(trace.seconds_of_files_alone() * 1e6); };
   trace.add(SpanKind::backward, Lane::compute, 10us, 30us);

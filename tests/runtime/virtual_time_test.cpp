@@ -1,5 +1,6 @@
 #include "runtime/base/error.hpp"
-#include "runtime/simulation/simulation.hpp"
+#include "runtime/simulation/virtual_cluster.hpp"
+#include "tests/doubles/virtual_time.hpp"
 #include "tests/errors.hpp"
 
 #include <doctest/doctest.h>
@@ -16,12 +17,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A flop takes a nanosecond without contention.
-class FlopCosts final : public CostModel {
- public:
-  Duration duration(const WorkCost& cost) const override { return Duration(static_cast<std::int64_t>(cost.flops)); }
-};
-const FlopCosts costs;
+/// A flop takes a nanosecond, alone.
+const tests::CostsOf costs([](const WorkCost& cost) { return cost.flops; });
 double norms_are_crowded(const WorkCost& cost) { return cost.kind == WorkKind::norm ? 1.5 : 1; }
 
 WorkCost work(Duration time, WorkKind kind = WorkKind::elementwise) {
@@ -173,9 +170,7 @@ TEST_CASE("several kinds of work slow down by the contention of each kind") {
 
 TEST_CASE("a single CPU thread may have separate rates") {
   Machines machines({.node_of = {0}});
-  class Slow final : public CostModel {
-    Duration duration(const WorkCost& cost) const override { return Duration(std::int64_t(3 * cost.flops)); }
-  } const slow;
+  const tests::CostsOf slow([](const WorkCost& cost) { return 3 * cost.flops; });
   PhantomDevice& device = machines.add_device(0, {.threads = 2, .narrow_costs = &slow});
   const auto whole = device.make_stream("whole", StreamWidth::whole),
              one = device.make_stream("one", StreamWidth::one);

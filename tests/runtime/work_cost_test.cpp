@@ -2,8 +2,8 @@
 
 #include "runtime/kernels/adamw.hpp"
 #include "runtime/kernels/elementwise.hpp"
-#include "tests/far_device.hpp"
-#include "tests/recording_device.hpp"
+#include "tests/doubles/far_device.hpp"
+#include "tests/doubles/recording_device.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,9 +2,9 @@
 // streams, pool and loop run concurrently, and a sanitizer can check them.
 #include "models/core/initialize.hpp"
 #include "runtime/loop/asio_loop.hpp"
-#include "tests/actors/lone_transport.hpp"
 #include "tests/actors/simulated_job.hpp"
-#include "tests/far_device.hpp"
+#include "tests/doubles/far_device.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/temporary_folder.hpp"
 
 #include <doctest/doctest.h>

@@ -3,6 +3,7 @@
 #include "actors/optimizer/optimizer.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/same_bits.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -253,29 +254,6 @@ TEST_CASE("a step that overflows in its last bucket changes no state and paramet
 
 namespace {
 
-/// Reports when a rank sends a message of a reduction or a gather.
-class WatchedTransport final : public runtime::Transport {
- public:
-  WatchedTransport(runtime::Transport& transport, std::function<void()> sends)
-      : transport_(&transport), sends_(std::move(sends)) {}
-
-  int rank() const noexcept override { return transport_->rank(); }
-  int ranks() const noexcept override { return transport_->ranks(); }
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
-            runtime::Handler done) override {
-    if (tag.channel == runtime::Channel::collective) sends_();
-    transport_->send(peer, tag, ranges, std::move(done));
-  }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    transport_->receive(peer, tag, ranges, std::move(done));
-  }
-  std::vector<Pending> pending() const override { return transport_->pending(); }
-
- private:
-  runtime::Transport* transport_;
-  std::function<void()> sends_;
-};
-
 struct Stepped {
   std::size_t before = 0;  ///< maximum number of changed units at the time of sending other ranks' gradients
   std::int64_t ahead = 0;  ///< buckets that were updated before the decision
@@ -301,20 +279,21 @@ Stepped stepped_before_all_is_reduced(double clip, TierKind states, actors::Comm
   options.tiers.commit = commit;
   runtime::Simulation simulation(2, {.seed = 3});
   std::vector<std::unique_ptr<runtime::Device>> devices;
-  std::vector<std::unique_ptr<WatchedTransport>> transports;
+  std::vector<std::unique_ptr<tests::WatchedTransport>> transports;
   std::vector<std::unique_ptr<actors::Rank>> trainers;
   std::vector<std::vector<std::byte>> before;
   std::size_t most = 0;
   for (int r = 0; r < 2; ++r) {
-    transports.push_back(std::make_unique<WatchedTransport>(simulation.transport(r), [&, r] {
-      if (r != 0) return;
-      std::size_t changed = 0;
-      const auto& units = trainers[0]->plan().states->all();
-      for (std::size_t u = 0; u < units.size(); ++u) {
-        if (std::memcmp(units[u].parameters.data, before[u].data(), before[u].size()) != 0) ++changed;
-      }
-      most = std::max(most, changed);
-    }));
+    transports.push_back(std::make_unique<tests::WatchedTransport>(
+        simulation.transport(r), [&, r](int, runtime::Tag tag, std::size_t) {
+          if (r != 0 || tag.channel != runtime::Channel::collective) return;
+          std::size_t changed = 0;
+          const auto& units = trainers[0]->plan().states->all();
+          for (std::size_t u = 0; u < units.size(); ++u) {
+            if (std::memcmp(units[u].parameters.data, before[u].data(), before[u].size()) != 0) ++changed;
+          }
+          most = std::max(most, changed);
+        }));
     devices.push_back(runtime::make_inline_device());
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });
     trainers.push_back(std::make_unique<actors::Rank>(

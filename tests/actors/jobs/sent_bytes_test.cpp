@@ -3,6 +3,7 @@
 #include "actors/predict/volume.hpp"
 #include "models/core/initialize.hpp"
 #include "tests/actors/simulated_job.hpp"
+#include "tests/doubles/transports.hpp"
 #include "tests/effort.hpp"
 
 #include <doctest/doctest.h>
@@ -37,43 +38,22 @@ struct SentBytes {
   std::uint64_t intra_node = 0, inter_node = 0;
 };
 
-/// Forwards collectives and pulls, and counts their payload.
-class CountingTransport final : public runtime::Transport {
- public:
-  CountingTransport(runtime::Transport& transport, const std::vector<int>& node_of, SentBytes& sent)
-      : transport_(&transport), node_of_(&node_of), sent_(&sent) {}
-
-  int rank() const noexcept override { return transport_->rank(); }
-  int ranks() const noexcept override { return transport_->ranks(); }
-  void send(int peer, runtime::Tag tag, std::span<const runtime::ConstBytes> ranges,
-            runtime::Handler done) override {
-    if (tag.channel == Channel::collective || tag.channel == Channel::piece) {
-      const bool same_node = node_of_->at(std::size_t(rank())) == node_of_->at(std::size_t(peer));
-      for (const auto& range : ranges) (same_node ? sent_->intra_node : sent_->inter_node) += range.size();
-    }
-    transport_->send(peer, tag, ranges, std::move(done));
-  }
-  void receive(int peer, runtime::Tag tag, std::span<const runtime::Bytes> ranges, runtime::Handler done) override {
-    transport_->receive(peer, tag, ranges, std::move(done));
-  }
-  std::vector<Pending> pending() const override { return transport_->pending(); }
-
- private:
-  runtime::Transport* transport_;
-  const std::vector<int>* node_of_;
-  SentBytes* sent_;
-};
-
-/// Bytes that all ranks together send in all steps.
+/// What all ranks together send in all steps.
 SentBytes sent_by_run(const models::Architecture& architecture, const TrainerOptions& options) {
   const tests::RandomTokens tokens(architecture.positions, 37);
   const int ranks = options.grid.ranks();
   runtime::Simulation simulation(ranks, {.seed = 5});
   SentBytes sent;
-  std::vector<CountingTransport> transports;
+  std::vector<tests::WatchedTransport> transports;
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<std::unique_ptr<Rank>> trainers;
-  for (int r = 0; r < ranks; ++r) transports.emplace_back(simulation.transport(r), options.node_of, sent);
+  for (int r = 0; r < ranks; ++r) {
+    transports.emplace_back(simulation.transport(r), [&, r](int peer, runtime::Tag tag, std::size_t bytes) {
+      if (tag.channel != Channel::collective && tag.channel != Channel::piece) return;
+      const bool same_node = options.node_of.at(std::size_t(r)) == options.node_of.at(std::size_t(peer));
+      (same_node ? sent.intra_node : sent.inter_node) += bytes;
+    });
+  }
   for (int r = 0; r < ranks; ++r) {
     devices.push_back(runtime::make_inline_device());
     devices.back()->on_failure([&simulation, r](std::exception_ptr error) { simulation.loop(r).stop(error); });

@@ -16,6 +16,7 @@
 #include "actors/schedule/slice_order.hpp"
 #include "runtime/base/error.hpp"
 #include "tests/bench/schedules/known_times.hpp"
+#include "tests/doubles/stated_layer.hpp"
 
 #include <fmt/core.h>
 
@@ -45,7 +46,8 @@ struct Disturbed {
 /// Duration of every work item, independent of time and policy.
 class Durations {
  public:
-  enum Direction { forward, backward, weights, directions };
+  using Direction = tests::StatedLayer::Direction;
+  static constexpr int directions = 3;
 
   Durations(const SliceMap& map, int microbatches, const Disturbed& disturbed, std::uint64_t seed)
       : microbatches_(microbatches) {
@@ -73,75 +75,6 @@ class Durations {
   std::vector<double> seconds_;  // [layer, microbatch, direction]
 };
 
-/// A layer of a stage.
-class Even final : public models::Layer {
- public:
-  Even(int number, bool last, const Durations& durations)
-      : name_(fmt::format("layer {}", number)),
-        units_{{.name = name_, .parameters = {{.name = name_, .shape = {1}}}}},
-        number_(number),
-        last_(last),
-        durations_(&durations) {}
-
-  const std::string& name() const noexcept override { return name_; }
-  std::span<const models::UnitSpec> units() const noexcept override { return units_; }
-  double flops_per_sample(int) const override { return 1; }
-  std::size_t output_elements(int) const override { return last_ ? 0 : 1; }
-  models::LayerMemory memory(models::MicrobatchShape) const override { return {.deferred = 1}; }
-  void forward(const models::LayerCall& call, const std::byte*, std::byte*) override {
-    compute(call, Durations::forward);
-  }
-  void backward_input(const models::LayerCall& call, const std::byte*, const std::byte*, std::byte*) override {
-    compute(call, Durations::backward);
-  }
-  void backward_weight(const models::LayerCall& call, const std::byte*) override {
-    compute(call, Durations::weights);
-  }
-
- private:
-  /// A sample is a microbatch; durations are the same in every step.
-  void compute(const models::LayerCall& call, Durations::Direction direction) const {
-    const auto microbatch = static_cast<int>(call.key.first_sample % durations_->microbatches());
-    const double seconds = (*durations_)(number_, direction, microbatch);
-    call.stream.launch({.kind = runtime::WorkKind::product, .flops = seconds}, [](runtime::ComputePool&) {});
-  }
-
-  std::string name_;
-  std::vector<models::UnitSpec> units_;
-  int number_;
-  bool last_;
-  const Durations* durations_;
-};
-
-/// A layer's work takes its stated seconds; all other work takes none.
-class Stated final : public runtime::CostModel {
- public:
-  runtime::Duration duration(const runtime::WorkCost& cost) const override {
-    const double seconds = cost.kind == runtime::WorkKind::product ? cost.flops : 0;
-    return std::chrono::duration_cast<runtime::Duration>(std::chrono::duration<double>(seconds));
-  }
-};
-
-/// Samples without content: simulated ranks do not read them.
-class NoSamples final : public models::SampleSource {
- public:
-  std::int64_t samples() const override { return std::int64_t{1} << 40; }
-  std::size_t input_bytes() const override { return sizeof(std::int32_t); }
-  std::size_t target_bytes() const override { return sizeof(std::int32_t); }
-  std::int64_t losses_per_sample() const override { return 1; }
-  void read_inputs(std::int64_t, int, std::byte*) const override {}
-  void read_targets(std::int64_t, int, std::byte*) const override {}
-};
-
-runtime::MachineProfile machine() {
-  constexpr runtime::Link no_time{.latency_seconds = 0, .bytes_per_second = 1e18, .node_bytes_per_second = 0};
-  runtime::MachineProfile profile;
-  profile.name = "stated times";
-  profile.cores = 0;
-  profile.links = {no_time, no_time};
-  return profile;
-}
-
 /// Figures of a policy.
 struct Outcome {
   double seconds = 0;  // duration of a step
@@ -153,15 +86,19 @@ Outcome outcome_of(Policy policy, const SliceMap& map, const Durations& duration
   architecture.positions = 1;
   const int layers = map.stages * layers_of_stage;
   for (int l = 0; l < layers; ++l)
-    architecture.layers.push_back(std::make_unique<Even>(l, l + 1 == layers, durations));
+    architecture.layers.push_back(std::make_unique<tests::StatedLayer>(
+        l, l + 1 == layers, [l, &durations](Durations::Direction direction, const models::LayerCall& call) {
+          // A sample is a microbatch; durations are the same in every step.
+          return durations(l, direction, static_cast<int>(call.key.first_sample % durations.microbatches()));
+        }));
   actors::TrainerOptions options;
   options.grid = {.g_inter = map.stages, .g_data = 1};
   options.batch_size = durations.microbatches();
   options.policy = policy;
   options.chunks_per_rank = map.chunks;
-  const Stated costs;
-  const runtime::MachineProfile profile = machine();
-  const NoSamples samples;
+  const tests::CostsOf costs = tests::StatedLayer::costs();
+  const runtime::MachineProfile profile = tests::instant_machine();
+  const tests::NoSamples samples;
   actors::PredictedJob job(architecture, samples, options, profile, {costs, costs}, {});
   Outcome outcome;
   for (int rank = 0; rank < map.stages; ++rank) {
@@ -181,9 +118,9 @@ bench::KnownPipeline known(const SliceMap& map, const Durations& durations) {
     for (int m = 0; m < microbatches; ++m) {
       bench::PassTimes& times = all[static_cast<std::size_t>(m)];
       for (int l = (slice + 1) * layers_of_slice; l-- > slice * layers_of_slice;) {
-        times.forward += durations(l, Durations::forward, m);
-        times.backward += durations(l, Durations::backward, m);
-        times.weights.push_back(durations(l, Durations::weights, m));
+        times.forward += durations(l, Durations::Direction::forwards, m);
+        times.backward += durations(l, Durations::Direction::backwards, m);
+        times.weights.push_back(durations(l, Durations::Direction::weights, m));
       }
     }
   }

@@ -3,8 +3,8 @@
 #include "offload/checkpoint/reader.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/doubles/memory_storage.hpp"
 #include "tests/effort.hpp"
-#include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
 
 #include <doctest/doctest.h>

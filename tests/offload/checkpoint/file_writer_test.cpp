@@ -2,9 +2,9 @@
 
 #include "runtime/base/error.hpp"
 #include "runtime/loop/asio_loop.hpp"
+#include "tests/doubles/memory_storage.hpp"
 #include "tests/errors.hpp"
 #include "tests/offload/blocks.hpp"
-#include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"
 

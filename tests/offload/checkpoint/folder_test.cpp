@@ -1,8 +1,8 @@
 #include "offload/checkpoint/folder.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/doubles/memory_storage.hpp"
 #include "tests/errors.hpp"
-#include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
 #include "tests/temporary_folder.hpp"
 

@@ -1,9 +1,9 @@
 #include "offload/checkpoint/reader.hpp"
 
 #include "runtime/base/error.hpp"
+#include "tests/doubles/memory_storage.hpp"
 #include "tests/effort.hpp"
 #include "tests/errors.hpp"
-#include "tests/offload/checkpoint/memory_storage.hpp"
 #include "tests/offload/checkpoint/small_checkpoint.hpp"
 #include "tests/seeds.hpp"
 #include "tests/temporary_folder.hpp"

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "runtime/base/error.hpp"
-#include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
 #include "runtime/loop/event_loop.hpp"
+#include "tests/doubles/forwarding.hpp"
 
 #include <deque>
 #include <memory>
@@ -16,34 +16,26 @@
 
 namespace ranvier::tests {
 
-class DelayedDevice final : public runtime::Device {
+class DelayedDevice final : public ForwardingDevice {
  public:
   /// Work on a slow stream is done within `slow`; every fourth stream is slow, or all with a `share` of 1. The loop,
   /// which belongs to a simulation, must outlive the device.
   DelayedDevice(runtime::EventLoop& loop, std::uint64_t seed, runtime::Duration slow = std::chrono::milliseconds(2),
                 int share = 4)
-      : loop_(&loop),
+      : ForwardingDevice(runtime::make_inline_device()),
+        loop_(&loop),
         random_(seed),
         slow_(slow),
-        share_(static_cast<std::uint64_t>(share)),
-        memory_(runtime::make_inline_device()) {}
+        share_(static_cast<std::uint64_t>(share)) {}
 
-  runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::inline_; }
   std::string description() const override { return "delayed"; }
-  int threads() const noexcept override { return 1; }
-  std::size_t used_bytes() const noexcept override { return memory_->used_bytes(); }
-  std::size_t budget_bytes() const noexcept override { return memory_->budget_bytes(); }
-  runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
-    return memory_->allocate(bytes, space);
-  }
   std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth) override {
     return std::make_unique<DelayedStream>(*this, std::move(name));
   }
   std::unique_ptr<runtime::Event> make_event() override {
     fail(ErrorCode::internal, "a delayed device has no events");
   }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws on the loop
-  /// Starting at `when`, no work that the stream of this name has queued is ever done.
+  /// From `when` on, nothing that the stream of this name has queued is ever done.
   void stall(std::string stream, runtime::Duration when) {
     stalled_ = std::move(stream);
     stalls_at_ = when;
@@ -104,7 +96,6 @@ class DelayedDevice final : public runtime::Device {
   std::mt19937_64 random_;
   runtime::Duration slow_;
   std::uint64_t share_;
-  std::unique_ptr<runtime::Device> memory_;
   std::string stalled_;
   runtime::Duration stalls_at_{};
 };

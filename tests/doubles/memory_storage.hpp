@@ -3,7 +3,7 @@
 #pragma once
 
 #include "offload/checkpoint/storage.hpp"
-#include "tests/offload/faulty_file_system.hpp"
+#include "tests/doubles/faulty_file_system.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/base/error.hpp"
-#include "runtime/device/device.hpp"
 #include "runtime/host/compute_pool.hpp"
+#include "tests/doubles/forwarding.hpp"
 
 #include <memory>
 #include <string>
@@ -12,27 +12,20 @@
 
 namespace ranvier::tests {
 
-class TimedDevice final : public runtime::Device {
+class TimedDevice final : public ForwardingDevice {
  public:
   /// `clock` is a phantom device.
   explicit TimedDevice(std::unique_ptr<runtime::Device> clock)
-      : clock_(std::move(clock)), memory_(runtime::make_inline_device()) {}
+      : ForwardingDevice(runtime::make_inline_device()), clock_(std::move(clock)) {}
 
-  runtime::DeviceKind kind() const noexcept override { return runtime::DeviceKind::inline_; }
   std::string description() const override { return "timed"; }
   int threads() const noexcept override { return clock_->threads(); }
-  std::size_t used_bytes() const noexcept override { return memory_->used_bytes(); }
-  std::size_t budget_bytes() const noexcept override { return memory_->budget_bytes(); }
-  runtime::Buffer allocate(std::size_t bytes, runtime::MemorySpace space) override {
-    return memory_->allocate(bytes, space);
-  }
   std::unique_ptr<runtime::Stream> make_stream(std::string name, runtime::StreamWidth width) override {
     return std::make_unique<TimedStream>(*this, clock_->make_stream(std::move(name), width));
   }
   std::unique_ptr<runtime::Event> make_event() override {
     return std::make_unique<TimedEvent>(clock_->make_event());
   }
-  void on_failure(std::function<void(std::exception_ptr)>) override {}  // work throws when it is queued
   std::unique_ptr<runtime::Device> make_host_device(int threads) const override {
     return std::make_unique<TimedDevice>(clock_->make_host_device(threads));
   }
@@ -79,7 +72,7 @@ class TimedDevice final : public runtime::Device {
     std::unique_ptr<runtime::Event> clock_;
   };
 
-  std::unique_ptr<runtime::Device> clock_, memory_;
+  std::unique_ptr<runtime::Device> clock_;
 };
 
 }  // namespace ranvier::tests
